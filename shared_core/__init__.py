@@ -1,0 +1,56 @@
+"""Long-term memory for AI agents: one engine over one PostgreSQL schema.
+
+from shared_core import Scope, open_memory
+
+async with open_memory() as memory:
+    await memory.remember(Scope("my-app", "alice"), "Alice loves spicy food.")
+    for hit in await memory.recall(Scope("my-app", "alice"), "What does she eat?"):
+        print(hit.score, hit.memory.text)
+"""
+
+from __future__ import annotations
+
+from shared_core.domain import Event, Hit, Memory, NewMemory, Scope
+from shared_core.embedders import CallableEmbedder
+from shared_core.engine import MemoryEngine, open_memory
+from shared_core.errors import (
+    CapabilityMissing,
+    Conflict,
+    EmbeddingMismatch,
+    InvalidInput,
+    MemoryCoreError,
+    ModelOutputInvalid,
+    ModelUnavailable,
+    NotFound,
+    SchemaOutOfDate,
+    StorageUnavailable,
+)
+from shared_core.namespaces import memories_namespace
+from shared_core.ports import Fact
+from shared_core.sync_bridge import run_sync
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CallableEmbedder",
+    "CapabilityMissing",
+    "Conflict",
+    "EmbeddingMismatch",
+    "Event",
+    "Fact",
+    "Hit",
+    "InvalidInput",
+    "Memory",
+    "MemoryCoreError",
+    "MemoryEngine",
+    "ModelOutputInvalid",
+    "ModelUnavailable",
+    "NewMemory",
+    "NotFound",
+    "SchemaOutOfDate",
+    "Scope",
+    "StorageUnavailable",
+    "memories_namespace",
+    "open_memory",
+    "run_sync",
+]

@@ -1,0 +1,136 @@
+"""The nouns: plain, frozen values that every room passes around. No I/O, no framework types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal, NewType, TypeAlias
+from uuid import UUID
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector: TypeAlias = NDArray[np.float32]
+
+JsonValue: TypeAlias = (
+    "str | int | float | bool | None | Sequence[JsonValue] | Mapping[str, JsonValue]"
+)
+Namespace: TypeAlias = tuple[str, ...]
+
+MemoryId = NewType("MemoryId", UUID)
+ThreadId = NewType("ThreadId", str)
+
+Role = Literal["user", "agent", "tool", "system"]
+MemoryKind = Literal["episodic", "semantic", "summary", "reflection", "item"]
+FactType = Literal["preference", "rule", "profile", "custom"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose memory it is: one user of one application.
+
+    Both parts are free text of any length: dots, slashes, quotes and percent signs are fine.
+    They must not be empty and must not hold NUL or lone surrogates (`namespaces.check_label`).
+    """
+
+    app: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One turn of a thread, as it was said.
+
+    event_id is unique within its thread and is the idempotency key of ingestion.
+    occurred_at is an aware datetime. text is what may be searched; "" is never searched.
+    """
+
+    event_id: str
+    author: str
+    role: Role
+    text: str
+    occurred_at: datetime
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMemory:
+    """Something to remember that did not come out of a thread.
+
+    key: the caller's own id within the scope; a second memory with the same key replaces the
+    first. Left out, the memory's UUID is its key. importance is 1 (trivial) to 10 (vital).
+    """
+
+    text: str
+    kind: MemoryKind = "semantic"
+    key: str | None = None
+    author: str | None = None
+    importance: float = 5.0
+    occurred_at: datetime | None = None
+    expires_at: datetime | None = None
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """A stored memory.
+
+    value is what a key-value face shows; text is what is searched and shown to a model.
+    occurred_at: when it happened or was said. source_event_ids: the turns it was drawn from.
+    """
+
+    memory_id: MemoryId
+    namespace: Namespace
+    key: str
+    kind: MemoryKind
+    text: str
+    value: Mapping[str, JsonValue]
+    author: str | None
+    importance: float
+    occurred_at: datetime
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None = None
+    superseded_at: datetime | None = None
+    thread_id: ThreadId | None = None
+    source_event_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactDraft:
+    """What an extractor read out of a turn, before it is matched with what is known.
+
+    slot: what is said about whom, e.g. "name", "employer", "like", "relation.daughter".
+    value: the value in the words of the turn. statement: one sentence that stands alone.
+    functional: the slot holds one value at a time, so a new value closes the old one;
+    otherwise several values live side by side.
+    operation: "assert" states the fact, "retract" ends it (value "" ends every value of the slot).
+    confidence: 0 to 1. pattern: id of the rule, or name of the prompt, that found it.
+    """
+
+    fact_type: FactType
+    slot: str
+    value: str
+    statement: str
+    event_id: str
+    functional: bool
+    confidence: float
+    pattern: str
+    language: Literal["en", "zh"]
+    operation: Literal["assert", "retract"] = "assert"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A memory that answers a question.
+
+    score ranks the hits of one answer; it is comparable only within that answer. parts says what
+    it is made of: "similarity" is the cosine, "bm25" the word score, "z_similarity" and "z_bm25"
+    the same in standard deviations above the mean of the scope.
+    """
+
+    memory: Memory
+    score: float
+    parts: Mapping[str, float]

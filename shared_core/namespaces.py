@@ -1,0 +1,99 @@
+"""Namespaces as one text path, and the tenant that owns a path. Pure.
+
+A namespace is a tuple of labels. In the database it is one text: "/" + label + "/" + ... + "/",
+each label with "%" and "/" escaped. So a prefix of whole labels is a prefix of the text, and
+nothing else is: ("foo",) is "/foo/", which is no prefix of ("foobar",), "/foobar/".
+
+The tenant of a namespace is the path of its first two labels. For agent memory these are the
+application and the user, so a tenant is exactly a Scope.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from shared_core.domain import Namespace, Scope
+from shared_core.errors import InvalidInput
+
+MEMORIES = "memories"
+"""Third label of the namespace that holds what both frameworks remember of a scope."""
+
+ROOT = "/"
+"""The path of the empty namespace: everything."""
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_AFTER_SLASH = chr(ord("/") + 1)
+
+
+def check_label(label: object, what: str) -> str:
+    """Return label unchanged.
+
+    Raises InvalidInput for anything but a non-empty str without NUL and lone surrogates.
+    what names the label in the message, e.g. "user_id".
+    """
+    if not isinstance(label, str):
+        raise InvalidInput(f"{what} must be a string, not {type(label).__name__}: {label!r}")
+    if not label:
+        raise InvalidInput(f"{what} must not be empty")
+    if _UNSTORABLE.search(label):
+        raise InvalidInput(
+            f"{what} holds a NUL byte or a lone surrogate, which PostgreSQL cannot store: {label!r}"
+        )
+    return label
+
+
+def clean_text(text: str) -> str:
+    """Return text with U+FFFD for every NUL and lone surrogate; PostgreSQL stores neither."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def to_path(labels: Sequence[str]) -> str:
+    """Return the text path of a namespace; "/" for the empty one."""
+    return ROOT + "".join(f"{_escape(label)}/" for label in labels)
+
+
+def from_path(path: str) -> Namespace:
+    """Return the labels of a text path; the inverse of to_path."""
+    return tuple(_unescape(part) for part in path[1:-1].split("/")) if path != ROOT else ()
+
+
+def path_end(path: str) -> str:
+    """Return the least text above every path that starts with path, in byte order."""
+    return path[:-1] + _AFTER_SLASH
+
+
+def tenant_of(labels: Sequence[str]) -> str:
+    """Return the tenant that owns a namespace: the path of its first two labels."""
+    return to_path(labels[:2])
+
+
+def scope_path(scope: Scope) -> str:
+    """Return the tenant of a scope. Raises InvalidInput for parts that cannot be stored."""
+    check_label(scope.app, "app_name")
+    check_label(scope.user, "user_id")
+    return to_path((scope.app, scope.user))
+
+
+def memories_namespace(scope: Scope) -> Namespace:
+    """Return the namespace that holds what both frameworks remember of a scope."""
+    return (scope.app, scope.user, MEMORIES)
+
+
+def common_prefix(namespaces: Iterable[Sequence[str]]) -> Namespace:
+    """Return the longest run of first labels that all namespaces share."""
+    shared: tuple[str, ...] | None = None
+    for labels in namespaces:
+        if shared is None:
+            shared = tuple(labels)
+        while shared != tuple(labels[: len(shared)]):
+            shared = shared[:-1]
+    return shared or ()
+
+
+def _escape(label: str) -> str:
+    return label.replace("%", "%25").replace("/", "%2F")
+
+
+def _unescape(part: str) -> str:
+    return part.replace("%2F", "/").replace("%25", "%")

@@ -1,0 +1,317 @@
+"""What the core asks of the outside: a store of memories, an embedder, an extractor, a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+from uuid import UUID
+
+from shared_core.domain import (
+    Event,
+    FactDraft,
+    FactType,
+    JsonValue,
+    Memory,
+    MemoryId,
+    MemoryKind,
+    Namespace,
+    Scope,
+    ThreadId,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors: TypeAlias = NDArray[np.float32]
+
+Clock: TypeAlias = Callable[[], datetime]
+ItemAddress: TypeAlias = tuple[Namespace, str]
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors of one length, L2-normalised, float32.
+
+    model names the vectors in the database. Both methods take texts that are not blank and
+    return an array of shape (number of texts, dimensions). Raise ModelUnavailable when the model
+    fails.
+    """
+
+    @property
+    def model(self) -> str: ...
+
+    async def embed_passages(self, texts: Sequence[str]) -> Vectors: ...
+
+    async def embed_query(self, text: str) -> Vectors:
+        """Return the vector of one query, shape (1, dimensions)."""
+        ...
+
+
+class Extractor(Protocol):
+    """Reads durable facts out of turns. name is stored with every fact it found."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def extract(self, events: Sequence[Event]) -> Sequence[FactDraft]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRow:
+    """A turn to append. memory_id is None when the turn has no text to remember.
+
+    terms: the words of its text for full-text search, in order, with repeats.
+    """
+
+    event: Event
+    memory_id: MemoryId | None
+    value: Mapping[str, JsonValue]
+    terms: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRow:
+    """A memory to write by namespace and key."""
+
+    memory_id: MemoryId
+    namespace: Namespace
+    key: str
+    kind: MemoryKind
+    text: str
+    value: Mapping[str, JsonValue]
+    terms: Sequence[str]
+    occurred_at: datetime
+    author: str | None = None
+    importance: float = 5.0
+    expires_at: datetime | None = None
+    ttl_s: float | None = None
+    thread_id: ThreadId | None = None
+    run_id: UUID | None = None
+    superseded_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorRows:
+    """Vectors to write: row i of vectors is the field fields[i] of the memory at addresses[i]."""
+
+    model: str
+    addresses: Sequence[ItemAddress]
+    fields: Sequence[str]
+    vectors: Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What a key-value face reads. similarity is None unless the item was found by meaning."""
+
+    namespace: Namespace
+    key: str
+    value: Mapping[str, JsonValue]
+    created_at: datetime
+    updated_at: datetime
+    has_ttl: bool = False
+    similarity: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemQuery:
+    """Living items below a namespace, newest first, or nearest first when there is a vector.
+
+    filter: field to value or to {"$operator": value}; all must hold.
+    """
+
+    prefix: Namespace
+    limit: int
+    offset: int = 0
+    filter: Mapping[str, JsonValue] = field(default_factory=dict)
+    model: str | None = None
+    vector: Vectors | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceQuery:
+    """Namespaces that hold living items. A label "*" in prefixes or suffixes is any one label."""
+
+    prefixes: Sequence[Sequence[str]] = ()
+    suffixes: Sequence[Sequence[str]] = ()
+    max_depth: int | None = None
+    limit: int = 100
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """One question to one scope: what is below the namespace, by meaning and by words.
+
+    vector is None when there is no embedder or it is down: then words alone find.
+    candidates: how many of each channel are fetched for ranking.
+    """
+
+    scope: Scope
+    namespace: Namespace
+    terms: Sequence[str]
+    model: str | None
+    vector: Vectors | None
+    kinds: Sequence[MemoryKind] | None
+    candidates: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A memory that may answer: cosine similarity (None without a vector) and BM25 score."""
+
+    memory: Memory
+    similarity: float | None
+    bm25: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Mean and standard deviation of both scores over every living memory that was asked."""
+
+    similarity_mean: float = 0.0
+    similarity_sd: float = 0.0
+    bm25_mean: float = 0.0
+    bm25_sd: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFact:
+    """A fact that is believed now."""
+
+    memory_id: MemoryId
+    fact_type: FactType
+    key: str
+    value: str
+    valid_from: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A stored fact with both its times and where it came from."""
+
+    memory_id: MemoryId
+    fact_type: FactType
+    slot: str
+    value: str
+    statement: str
+    confidence: float
+    extractor: str
+    pattern: str
+    valid_from: datetime
+    valid_until: datetime | None
+    thread_id: ThreadId | None
+    source_event_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFact:
+    """A fact to write; valid_until is set when a later turn of the same run already ended it."""
+
+    memory_id: MemoryId
+    draft: FactDraft
+    key: str
+    valid_from: datetime
+    valid_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """Everything one consolidation of one thread changes: applied whole or not at all."""
+
+    run_id: UUID
+    scope: Scope
+    thread_id: ThreadId
+    extractor: str
+    from_seq: int
+    to_seq: int
+    started_at: datetime
+    close: Sequence[tuple[MemoryId, datetime]]
+    facts: Sequence[PlannedFact]
+    memories: Sequence[MemoryRow]
+    sources: Sequence[tuple[ItemAddress, str]]
+    vectors: VectorRows | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageReport:
+    """What is behind the storage, for `hippocampus doctor`."""
+
+    engine: str
+    location: str
+    server_version: str
+    extension_version: str
+    role: str
+    schema: str
+    schema_version: int
+    model: str | None
+    dimensions: int | None
+    size_bytes: int
+
+
+class Storage(Protocol):
+    """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.
+
+    Raise StorageUnavailable when the database cannot be reached.
+    """
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+    async def report(self) -> StorageReport: ...
+
+    async def use_model(self, model: str, dimensions: int) -> None:
+        """Declare the model that makes vectors; EmbeddingMismatch if another one made them."""
+        ...
+
+    async def known_event_ids(
+        self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
+    ) -> set[str]:
+        """Return those of the ids that are there already or were forgotten."""
+        ...
+
+    async def append_events(
+        self,
+        scope: Scope,
+        thread_id: ThreadId,
+        rows: Sequence[EventRow],
+        vectors: VectorRows | None,
+        expires_at: datetime | None,
+    ) -> set[str]:
+        """Append the turns that are new, remember them, and return their ids."""
+        ...
+
+    async def events_to_consolidate(
+        self, scope: Scope, thread_id: ThreadId
+    ) -> tuple[int, Sequence[tuple[int, Event]]]:
+        """Return the watermark of a thread and its turns after it, each with its number."""
+        ...
+
+    async def thread_events(self, scope: Scope, thread_id: ThreadId) -> Sequence[Event]: ...
+    async def current_facts(self, scope: Scope, slots: Sequence[str]) -> Sequence[KnownFact]: ...
+
+    async def apply_run(self, plan: RunPlan) -> None:
+        """Apply a run whole. Conflict if another run of the thread or on a fact came first."""
+        ...
+
+    async def list_facts(self, scope: Scope, *, history: bool) -> Sequence[Fact]: ...
+
+    async def recall(self, request: SearchRequest) -> tuple[Sequence[Candidate], Spread]: ...
+
+    async def put_memories(self, rows: Sequence[MemoryRow], vectors: VectorRows | None) -> None:
+        """Write memories by namespace and key, replacing those that exist, vectors included."""
+        ...
+
+    async def forget(self, addresses: Sequence[ItemAddress]) -> int:
+        """Delete memories and what was drawn only from them; return how many rows went."""
+        ...
+
+    async def resolve_ids(
+        self, scope: Scope, memory_ids: Sequence[UUID]
+    ) -> Sequence[ItemAddress]: ...
+    async def get_items(self, addresses: Sequence[ItemAddress]) -> Sequence[Item]: ...
+    async def find_items(self, query: ItemQuery) -> Sequence[Item]: ...
+    async def list_namespaces(self, query: NamespaceQuery) -> Sequence[Namespace]: ...
+    async def extend_items(self, addresses: Sequence[ItemAddress]) -> None: ...
+    async def sweep_expired(self, prefix: Namespace, limit: int) -> int: ...

@@ -1,0 +1,186 @@
+"""The extraction rules as data: one TOML file a language, read and compiled on first use."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final, Literal, NotRequired, TypedDict, cast
+
+from shared_core.domain import FactType
+from shared_core.text import Language
+
+GuardScope = Literal["clause", "onward", "sentence", "rest", "turn"]
+Operation = Literal["assert", "retract"]
+Split = Literal["any", "list", "never"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """What keeps a statement from being taken at its word; see the rule files for the scopes."""
+
+    id: str
+    scope: GuardScope
+    regex: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """One way to say one thing. It is matched at the start of a clause.
+
+    regex has a group `value`; slot and statement may name its other groups.
+    reject is searched in the value, needs and unless in the clause.
+    split: "any" parts the value at every separator, "list" only in an enumeration.
+    free: the value is free text, of which asides and fillers are cut off.
+    """
+
+    id: str
+    slot: str
+    fact_type: FactType
+    functional: bool
+    confidence: float
+    operation: Operation
+    statement: str
+    regex: re.Pattern[str]
+    reject: re.Pattern[str] | None
+    needs: re.Pattern[str] | None
+    unless: re.Pattern[str] | None
+    strip: re.Pattern[str] | None
+    split: Split
+    free: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSet:
+    """All rules of one language.
+
+    lead: what may precede a statement. clause_break: what parts two clauses. A clause that
+    matches carried takes the subject of the one before when that matches carrier: what its group
+    `subject` found, else the speaker, `subject`.
+    speakers: how the words for the speaker read in a statement about "User".
+    canonical: words that name a slot, such as "mom" for relation.mother.
+    """
+
+    lead: re.Pattern[str]
+    clause_break: re.Pattern[str]
+    carrier: re.Pattern[str]
+    carried: re.Pattern[str]
+    subject: str
+    cut: re.Pattern[str]
+    aside: re.Pattern[str]
+    filler: re.Pattern[str]
+    list: re.Pattern[str]
+    separator: re.Pattern[str]
+    unspeakable: re.Pattern[str]
+    speaker: re.Pattern[str]
+    speakers: Mapping[str, str]
+    canonical: Mapping[str, str]
+    guards: Sequence[Guard]
+    patterns: Sequence[Pattern]
+
+
+class SlotTable(TypedDict):
+    """A [slots.*] table: what the patterns of a slot have in common."""
+
+    fact_type: FactType
+    functional: bool
+    free: NotRequired[bool]
+
+
+class RuleFile(TypedDict):
+    """A rule file as parsed; the other keys are the expressions of the rule set."""
+
+    subject: str
+    speakers: dict[str, str]
+    canonical: dict[str, str]
+    words: dict[str, list[str] | dict[str, str]]
+    fragments: dict[str, str]
+    guards: list[dict[str, str]]
+    slots: dict[str, SlotTable]
+    patterns: list[dict[str, str]]
+
+
+PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
+
+
+@lru_cache
+def load_rules(language: Language) -> RuleSet:
+    """Return the compiled rules of a language; the first call reads and compiles them."""
+    text = (files(__package__) / f"{language}.toml").read_text(encoding="utf-8")
+    return build_rules(cast("RuleFile", tomllib.loads(text)))
+
+
+def build_rules(source: RuleFile) -> RuleSet:
+    """Return the rule set of a parsed rule file. Raises KeyError for an unknown placeholder."""
+    parts = source["fragments"] | {
+        name: f"(?:{'|'.join(words)})" for name, words in source["words"].items()
+    }
+
+    def compiled(expression: str) -> re.Pattern[str]:
+        while PLACEHOLDER.search(expression):
+            expression = PLACEHOLDER.sub(lambda match: parts[match[1]], expression)
+        return re.compile(expression, re.IGNORECASE)
+
+    expressions = cast("dict[str, str]", source)
+    canonical = dict(source["canonical"])
+    for words in source["words"].values():
+        if isinstance(words, dict):
+            canonical |= words
+    return RuleSet(
+        lead=compiled(expressions["lead"]),
+        clause_break=compiled(expressions["clause_break"]),
+        carrier=compiled(expressions["carrier"]),
+        carried=compiled(expressions["carried"]),
+        subject=source["subject"],
+        cut=compiled(expressions["cut"]),
+        aside=compiled(expressions["aside"]),
+        filler=compiled(expressions["filler"]),
+        list=compiled(expressions["list"]),
+        separator=compiled(expressions["separator"]),
+        unspeakable=compiled(expressions["unspeakable"]),
+        speaker=compiled(expressions["speaker"]),
+        speakers=source["speakers"],
+        canonical=canonical,
+        guards=[
+            Guard(
+                id=guard["id"],
+                scope=cast("GuardScope", guard["scope"]),
+                regex=compiled(guard["regex"]),
+            )
+            for guard in source["guards"]
+        ],
+        patterns=[
+            build_pattern(table, source["slots"][table["slot"]], compiled)
+            for table in source["patterns"]
+        ],
+    )
+
+
+def build_pattern(
+    table: Mapping[str, str], slot: SlotTable, compiled: Callable[[str], re.Pattern[str]]
+) -> Pattern:
+    """Return the pattern of a [[patterns]] table, completed from its slot."""
+    operation = cast("Operation", table.get("operation", "assert"))
+
+    def optional(name: str) -> re.Pattern[str] | None:
+        return compiled(table[name]) if name in table else None
+
+    return Pattern(
+        id=table["id"],
+        slot=table["slot"],
+        fact_type=slot["fact_type"],
+        functional=slot["functional"],
+        confidence=float(table["confidence"]),
+        operation=operation,
+        statement=table.get("statement") or cast("dict[str, str]", slot)[operation],
+        regex=compiled(table["regex"]),
+        reject=optional("reject"),
+        needs=optional("needs"),
+        unless=optional("unless"),
+        strip=optional("strip"),
+        split=cast("Split", table.get("split", "never")),
+        free=slot.get("free", False),
+    )

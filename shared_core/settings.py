@@ -1,0 +1,90 @@
+"""Where the memory lives and how long things may take; read from the environment once, here."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from shared_core.errors import InvalidInput
+
+EMBEDDED = "embedded"
+_SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything a user can tune.
+
+    uri: None or "embedded" for a private PostgreSQL in `home`; "embedded:///folder" for one in
+    that folder; "postgresql://..." or a libpq keyword string for a server.
+    db_schema: the schema that holds every table. pool_size: connections at most.
+    connect_timeout_s, statement_timeout_s: how long the database may take; 0 waits for ever.
+    """
+
+    uri: str = EMBEDDED
+    home: Path
+    db_schema: str = "hippocampus"
+    pool_size: int = 16
+    connect_timeout_s: float = 10.0
+    statement_timeout_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not _SCHEMA_NAME.fullmatch(self.db_schema) or self.db_schema.startswith("pg_"):
+            raise InvalidInput(
+                f"schema {self.db_schema!r} is not usable: take lower-case letters, digits and _,"
+                " at most 63, not starting with a digit or pg_"
+            )
+        if self.pool_size < 1:
+            raise InvalidInput(f"pool_size must be at least 1, not {self.pool_size}")
+
+    @property
+    def embedded_home(self) -> Path | None:
+        """The folder of the embedded PostgreSQL, or None when uri names a server."""
+        if self.uri == EMBEDDED:
+            return self.home
+        if self.uri.startswith("embedded://"):
+            return Path(self.uri.removeprefix("embedded://")).expanduser()
+        return None
+
+
+def load_settings(
+    uri: str | Path | None = None,
+    *,
+    schema: str | None = None,
+    pool_size: int | None = None,
+) -> Settings:
+    """Return the settings: arguments first, then HIPPOCAMPUS_URI / _HOME / _SCHEMA, then defaults.
+
+    Raises InvalidInput for a uri of no known form.
+    """
+    home = os.environ.get("HIPPOCAMPUS_HOME")
+    chosen = str(uri if uri is not None else os.environ.get("HIPPOCAMPUS_URI") or EMBEDDED)
+    if isinstance(uri, Path):
+        chosen = f"embedded://{uri}"
+    _check_uri(chosen)
+    return Settings(
+        uri=chosen,
+        home=Path(home).expanduser() if home else platformdirs.user_data_path("hippocampus"),
+        db_schema=schema or os.environ.get("HIPPOCAMPUS_SCHEMA") or "hippocampus",
+        pool_size=pool_size or 16,
+    )
+
+
+def redacted(uri: str) -> str:
+    """Return uri without its password, fit for messages and logs."""
+    uri = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", uri)
+    return re.sub(r"(password=)('[^']*'|\S+)", r"\1***", uri)
+
+
+def _check_uri(uri: str) -> None:
+    known = uri == EMBEDDED or uri.startswith(("embedded:///", "postgresql://", "postgres://"))
+    if not known and not re.match(r"\s*\w+\s*=", uri):
+        raise InvalidInput(
+            f"uri {redacted(uri)!r} is of no known form: take 'embedded', 'embedded:///folder',"
+            " 'postgresql://user:password@host:5432/database' or a libpq string"
+            " 'host=... dbname=...'"
+        )

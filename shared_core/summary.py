@@ -1,0 +1,142 @@
+"""A short summary of a thread, made of its own sentences; no model."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from shared_core.domain import Event
+from shared_core.text import HAN, KANA, language, search_terms, sentences
+
+ELLIPSIS: Final = "…"
+KEY_BONUS: Final = 1.0
+AGENT_WEIGHT: Final = 0.5
+QUESTION_WEIGHT: Final = 0.4
+SHORT_WEIGHT: Final = 0.5
+MIN_TERMS: Final = 3
+# A sentence that adds less than this share of what the best one says is not worth its room.
+MIN_SHARE: Final = 0.2
+# Maximal marginal relevance: how much a sentence that says the same again loses.
+REPETITION_PENALTY: Final = 0.7
+# Beyond the best ones none is ever picked, and the selection is quadratic.
+MAX_CANDIDATES: Final = 200
+
+MARKUP: Final = re.compile(r"^(?:#{1,6}\s+|[-*•+]\s+|\(?\d{1,3}[.)、]\s*|>\s*)+|\*\*|`{1,3}")
+QUESTION: Final = re.compile(r"[?？][\"'”’」』）)]*$|[吗呢][。！]?$")
+SMALL_TALK: Final = re.compile(
+    r"(?:hi|hey|hello|good (?:morning|evening|afternoon|night)|thanks?|thank you|ok(?:ay)?|sure|"
+    r"got it|bye|goodbye|you'?re welcome|no problem|of course|certainly|sounds good)\b"
+    r"(?:[^\w]+\w+){0,2}\W*$"
+    r"|(?:你好|您好|嗨|早上好|晚上好|谢谢|多谢|不客气|好的|好吧|再见|拜拜|没问题|当然|嗯|哈)"
+    r".{0,4}$",
+    re.IGNORECASE,
+)
+ENDED: Final = re.compile(r"[.!?…。！？；;:：][\"'”’」』）)\]]*$")
+CLAUSE_END: Final = re.compile(r"[,;:，；：、—–)）]")
+WORD_BOUNDARY: Final = re.compile(rf"\s|(?<=\W)(?=\w)|(?<=[{HAN}{KANA}])(?=\w)|(?=[{HAN}{KANA}])|$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A sentence of the thread; position counts all candidates in the order they were said."""
+
+    position: int
+    text: str
+    terms: frozenset[str]
+    score: float
+
+
+def summarise(
+    turns: Sequence[Event], *, max_characters: int = 200, key_sentences: Collection[str] = ()
+) -> str:
+    """Return the sentences that say most about a thread, in their order, or "" for nothing to say.
+
+    Never longer than max_characters. Whole sentences only; when not even one fits, the best is cut
+    at a clause or between words and ends in "…". key_sentences: sentences that carried facts, parts
+    of them, or whole turns; they go first. User turns weigh more than agent turns, other roles are
+    left out.
+    """
+    ranked = sorted(candidates(turns, key_sentences), key=lambda one: (-one.score, one.position))
+    chosen: list[Candidate] = []
+    remaining = ranked[:MAX_CANDIDATES]
+    overlaps = dict.fromkeys((one.position for one in remaining), 0.0)
+    while remaining:
+        best = max(remaining, key=lambda one: (marginal(one, overlaps), -one.position))
+        remaining.remove(best)
+        if marginal(best, overlaps) < MIN_SHARE * ranked[0].score:
+            break
+        if len(joined([*chosen, best])) <= max_characters:
+            chosen.append(best)
+            for one in remaining:
+                overlap = cosine(one.terms, best.terms)
+                overlaps[one.position] = max(overlaps[one.position], overlap)
+    if not chosen and ranked:
+        return shortened(ranked[0].text, max_characters)
+    return joined(chosen)
+
+
+def candidates(turns: Sequence[Event], key_sentences: Collection[str]) -> Iterator[Candidate]:
+    """Yield every distinct sentence but small talk, scored against the thread as a whole."""
+    said: dict[str, str] = {}
+    for turn in turns:
+        if turn.role in ("user", "agent"):
+            for sentence in sentences(turn.text):
+                said.setdefault(MARKUP.sub("", sentence).strip(), turn.role)
+    terms = {sentence: frozenset(search_terms(sentence)) for sentence in said}
+    spread = Counter(term for found in terms.values() for term in found)
+    norm = math.sqrt(sum(count * count for count in spread.values())) or 1.0
+    keys = [key.strip() for key in key_sentences if key.strip()]
+    for position, (sentence, role) in enumerate(said.items()):
+        found = terms[sentence]
+        key = any(key in sentence or sentence in key for key in keys)
+        if found and (key or not SMALL_TALK.match(sentence)):
+            central = sum(spread[term] for term in found) / (norm * math.sqrt(len(found)))
+            weight = (1.0 if role == "user" else AGENT_WEIGHT) * manner(sentence, len(found))
+            score = (central + KEY_BONUS * key) * weight
+            yield Candidate(position=position, text=sentence, terms=found, score=score)
+
+
+def manner(sentence: str, distinct_terms: int) -> float:
+    """Return how much a sentence can carry by its form, from 0 to 1."""
+    weight = QUESTION_WEIGHT if QUESTION.search(sentence) else 1.0
+    return weight * (SHORT_WEIGHT if distinct_terms < MIN_TERMS else 1.0)
+
+
+def marginal(candidate: Candidate, overlaps: Mapping[int, float]) -> float:
+    """Return the score less what the chosen sentences already say; overlaps by position."""
+    return candidate.score * (1.0 - REPETITION_PENALTY * overlaps[candidate.position])
+
+
+def cosine(left: frozenset[str], right: frozenset[str]) -> float:
+    """Return the cosine of two sets of terms."""
+    return len(left & right) / math.sqrt(len(left) * len(right))
+
+
+def joined(chosen: Sequence[Candidate]) -> str:
+    """Return the sentences as one text in the order they were said, each with an ending."""
+    text = ""
+    for candidate in sorted(chosen, key=lambda one: one.position):
+        chinese = language(candidate.text) == "zh"
+        ending = "" if ENDED.search(candidate.text) else "。" if chinese else "."
+        space = "" if not text or (chinese and text[-1] in "。！？；…」』”）") else " "
+        text += space + candidate.text + ending
+    return text
+
+
+def shortened(text: str, max_characters: int) -> str:
+    """Return the beginning of the text with "…", cut after a clause or else between two words.
+
+    "" when not even the first word fits.
+    """
+    room = max_characters - len(ELLIPSIS)
+    if room <= 0:
+        return ""
+    clauses = [match.start() for match in CLAUSE_END.finditer(text, 0, room + 1)]
+    words = [match.start() for match in WORD_BOUNDARY.finditer(text[: room + 1])]
+    cut = max((end for end in clauses if end > room // 2), default=0)
+    cut = cut or max((end for end in words if 0 < end <= room), default=0)
+    return text[:cut].rstrip() + ELLIPSIS if text[:cut].strip() else ""

@@ -1,0 +1,70 @@
+"""The one bridge from sync code to the async core: an event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """A daemon thread that owns one event loop, started at first use and again after a fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return the coroutine's result, from any thread, with or without a running loop.
+
+        The calling thread waits. Raises RuntimeError on the bridge's own thread, where waiting
+        would never end.
+        """
+        loop = self._running_loop()
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError("a sync call inside the memory's own event loop: await it instead")
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+
+    async def arun(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return the coroutine's result; it runs on the bridge's loop, whichever loop awaits it."""
+        loop = self._running_loop()
+        if asyncio.get_running_loop() is loop:
+            return await coroutine
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._pid != os.getpid():
+            # The parent's lock may have been held while it forked; its thread is not here.
+            self._lock, self._loop, self._pid = threading.Lock(), None, os.getpid()
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="hippocampus-loop", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+
+_bridge = LoopThread()
+
+
+def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run one of the engine's coroutines from sync code and return its result.
+
+    Works in any thread, also where an event loop is running (Jupyter, a sync node of an async
+    graph), which it then blocks as every sync call does.
+    """
+    return _bridge.run(coroutine)
+
+
+async def on_own_loop(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the bridge's loop: for clients that must always meet the same loop."""
+    return await _bridge.arun(coroutine)

@@ -1,0 +1,91 @@
+"""Every test that needs a database gets its own, copied from a migrated template on one embedded
+PostgreSQL that all workers of the run share."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from shared_core import MemoryEngine, Scope, open_memory
+from shared_core.storage.embedded import EmbeddedPostgres, describe
+
+TEMPLATE = "hippocampus_template"
+ALICE = Scope("support.bot", "alice@example.com")
+
+
+@pytest.fixture(scope="session")
+def server(testrun_uid: str) -> Iterator[str]:
+    """The DSN of a running server; one server for all workers, removed with the last of them."""
+    home = Path(tempfile.gettempdir()) / f"hippocampus-tests-{testrun_uid[:12]}"
+    embedded = EmbeddedPostgres(home)
+    yield embedded.acquire()
+    embedded.release()
+    if not describe(home).running:
+        shutil.rmtree(home)
+
+
+@pytest.fixture(scope="session")
+def template(server: str) -> str:
+    """The name of a database that holds the migrated schema and nothing else."""
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute("SELECT pg_advisory_lock(7)")
+        found = admin.execute("SELECT FROM pg_database WHERE datname = %s", [TEMPLATE]).fetchone()
+        if found is None:
+            admin.execute("CREATE DATABASE hippocampus_build")
+            asyncio.run(_migrate(make_conninfo(server, dbname="hippocampus_build")))
+            admin.execute(f"ALTER DATABASE hippocampus_build RENAME TO {TEMPLATE}")
+        admin.execute("SELECT pg_advisory_unlock(7)")
+    return TEMPLATE
+
+
+@pytest.fixture
+def dsn(server: str, template: str) -> Iterator[str]:
+    """The DSN of a fresh database with the schema in it, dropped afterwards."""
+    yield from _database(server, f"TEMPLATE {template}")
+
+
+@pytest.fixture
+def empty_dsn(server: str) -> Iterator[str]:
+    """The DSN of a fresh database without anything in it, dropped afterwards."""
+    yield from _database(server, "")
+
+
+@pytest.fixture
+async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
+    """An open memory on a fresh database, with the bundled embedder."""
+    async with open_memory(dsn) as engine:
+        yield engine
+
+
+@pytest.fixture
+def scope() -> Scope:
+    return ALICE
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the memory of whoever runs it."""
+    monkeypatch.setenv("HIPPOCAMPUS_HOME", str(tmp_path / "home"))
+    for name in ("HIPPOCAMPUS_URI", "HIPPOCAMPUS_SCHEMA"):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def _migrate(dsn: str) -> None:
+    async with open_memory(dsn):
+        pass
+
+
+def _database(server: str, options: str) -> Iterator[str]:
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name} {options}")
+        yield make_conninfo(server, dbname=name)
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")

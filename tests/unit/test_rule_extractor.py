@@ -1,0 +1,400 @@
+"""What the rules read out of plain statements, in both languages."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from shared_core.domain import Event, FactDraft, Role
+from shared_core.rule_extractor import extract_facts
+from shared_core.rules import load_rules
+
+ENGLISH = [
+    # pattern, turn, slot, value
+    ("en.name.my-name-is", "Hello! My name is Orla.", "name", "Orla"),
+    ("en.name.my-name-is", "my name is orla", "name", "orla"),
+    ("en.name.call-me", "Please call me Dee.", "name", "Dee"),
+    ("en.name.called", "I go by Ferris", "name", "Ferris"),
+    ("en.name.here", "Hi, it's Ivo here again", "name", "Ivo"),
+    ("en.name.bare-here", "Hey, Ivo here.", "name", "Ivo"),
+    ("en.name.i-am", "Hi, I'm Odile.", "name", "Odile"),
+    ("en.age.years", "I am 41 years old", "age", "41"),
+    ("en.age.number", "I turned 52 last week.", "age", "52"),
+    ("en.age.year-old", "I'm a 29-year-old nurse.", "age", "29"),
+    ("en.job.i-am", "I'm a landscape gardener in Kent.", "job", "landscape gardener"),
+    ("en.job.as-a", "As a court interpreter, I travel a lot.", "job", "court interpreter"),
+    ("en.job.work-as", "I work at Brill as an editor.", "job", "editor"),
+    ("en.job.field", "I work in logistics.", "job", "logistics"),
+    ("en.employer.work-at", "I currently work for Halden Print.", "employer", "Halden Print"),
+    ("en.employer.work-at", "I work at a small bakery.", "employer", "a small bakery"),
+    ("en.employer.role-at", "I'm a welder at Norsk Verft.", "employer", "Norsk Verft"),
+    ("en.employer.joined", "I just joined Corvid Maps as an analyst.", "employer", "Corvid Maps"),
+    ("en.employer.moved-to", "I moved from Bosch to Siemens last May", "employer", "Siemens"),
+    ("en.employer.moved-from", "I switched from Bosch to Tarn & Co", "employer", "Tarn & Co"),
+    ("en.residence.live-in", "I live in Porto, near the river.", "residence", "Porto"),
+    ("en.residence.live-in", "We've been living in New Delhi since 2020", "residence", "New Delhi"),
+    ("en.residence.lower-case", "i live in porto", "residence", "porto"),
+    ("en.residence.moved-to", "We relocated from Lyon to Ghent.", "residence", "Ghent"),
+    ("en.origin.from", "I'm originally from Tartu.", "origin", "Tartu"),
+    ("en.origin.born", "I grew up in Dakar", "origin", "Dakar"),
+    ("en.origin.demonym", "I'm Norwegian, by the way", "origin", "Norwegian"),
+    ("en.birthday.is", "My birthday is on 9 October.", "birthday", "9 October"),
+    ("en.email.is", "My work email is o.reed@post.example.", "email", "o.reed@post.example"),
+    ("en.allergy.to", "I'm severely allergic to latex.", "allergy", "latex"),
+    ("en.allergy.have", "I have a bad walnut allergy", "allergy", "walnut"),
+    ("en.trait.i-am", "I'm left-handed.", "trait", "left-handed"),
+    ("en.trait.i-am", "Since I'm a vegetarian, skip the ham.", "trait", "vegetarian"),
+    ("en.trait.illness", "I have asthma", "trait", "asthma"),
+    ("en.trait.abstains", "I don't smoke.", "trait", "smoke"),
+    ("en.trait.pronouns", "My pronouns are they/them", "trait", "they/them"),
+    ("en.language.speak", "I speak Danish fluently.", "language", "Danish"),
+    ("en.language.native", "My native language is Urdu", "language", "Urdu"),
+    ("en.education.at", "I graduated from Lund University.", "education", "Lund University"),
+    ("en.education.now", "I study chemistry at Leiden.", "education", "Leiden"),
+    ("en.education.degree", "I have a PhD in botany.", "education", "PhD in botany"),
+    ("en.education.major", "I majored in philosophy", "education", "philosophy"),
+    ("en.activity.learning", "I've been learning Finnish lately.", "activity", "Finnish"),
+    ("en.activity.plays", "I play the cello in my free time", "activity", "the cello"),
+    ("en.activity.sings", "I sing in a gospel choir.", "activity", "in a gospel choir"),
+    ("en.like.prefer-one", "I prefer rye to wheat", "like", "rye"),
+    ("en.like.prefer", "I prefer window seats over aisle seats.", "like", "window seats"),
+    ("en.like.rather", "I'd rather cycle than drive", "like", "cycle"),
+    ("en.like.love", "I really love pickled herring!", "like", "pickled herring"),
+    ("en.like.love", "I'm into letterpress printing these days", "like", "letterpress printing"),
+    ("en.like.only", "I only drink oat milk.", "like", "oat milk"),
+    ("en.like.hobby", "My hobby is beekeeping.", "like", "beekeeping"),
+    ("en.dislike.hate", "I can't stand marzipan", "dislike", "marzipan"),
+    ("en.dislike.hate", "Not a fan of open offices.", "dislike", "open offices"),
+    ("en.dislike.abstain", "I never eat pork.", "dislike", "pork"),
+    ("en.dislike.cannot", "I cannot eat gluten.", "dislike", "gluten"),
+    ("en.favourite.my", "My favorite color is teal.", "favourite.colour", "teal"),
+    ("en.favourite.is-my", "Dune is my favourite book", "favourite.book", "Dune"),
+    ("en.rule.always", "Always use metric units.", "rule", "Always use metric units"),
+    ("en.rule.i-never", "I never take calls before noon", "rule", "never take calls before noon"),
+    ("en.rule.no-meetings", "No meetings on Mondays", "rule", "No meetings on Mondays"),
+    ("en.relation.name-is", "My sister is called Runa.", "relation.sister", "Runa"),
+    ("en.relation.apposition", "My husband Pavel cooks.", "relation.husband", "Pavel"),
+    ("en.relation.apposition", "My boss, Ms. Okafor, is on leave", "relation.boss", "Ms. Okafor"),
+    ("en.relation.is-my", "Runa is my sister.", "relation.sister", "Runa"),
+    ("en.relation.have", "We have a beagle called Biscuit", "relation.dog", "Biscuit"),
+    ("en.relation.age", "My son is nine.", "relation.son.age", "nine"),
+    ("en.relation.year-old", "I took my 6-year-old daughter along", "relation.daughter.age", "6"),
+    ("en.relation.place", "My brother lives in Quito.", "relation.brother.place", "Quito"),
+    ("en.rule.from-now-on", "From now on, only answer in Dutch.", "rule",
+     "From now on, only answer in Dutch"),
+    ("en.rule.do-not", "Don't text me after 9 pm.", "rule", "Don't text me after 9 pm"),
+    ("en.rule.remind", "Remind me to water the ferns every Sunday", "rule",
+     "Remind me to water the ferns every Sunday"),
+    ("en.rule.answer-style", "Please keep your answers short.", "rule", "keep your answers short"),
+    ("en.rule.whenever", "Whenever I mention a recipe, use grams.", "rule",
+     "Whenever I mention a recipe, use grams"),
+]  # fmt: skip
+
+CHINESE = [
+    ("zh.name.called", "大家好，我叫苏禾。", "name", "苏禾"),
+    ("zh.name.call-me", "叫我阿Ken就行", "name", "阿Ken"),
+    ("zh.name.nickname", "大家都叫我小满", "name", "小满"),
+    ("zh.name.i-am", "你好，我是顾清", "name", "顾清"),
+    ("zh.age.years", "我今年四十二岁了。", "age", "四十二岁"),
+    ("zh.age.number", "我今年36", "age", "36"),
+    ("zh.job.i-am", "我是一名儿科医生。", "job", "儿科医生"),
+    ("zh.job.at", "我在海风出版社当编辑。", "job", "编辑"),
+    ("zh.job.field", "我是做外贸的", "job", "外贸"),
+    ("zh.employer.at", "我目前在海风出版社上班。", "employer", "海风出版社"),
+    ("zh.employer.switched", "我上周跳槽到松果科技了！", "employer", "松果科技"),
+    ("zh.employer.joined", "我刚入职松果科技", "employer", "松果科技"),
+    ("zh.residence.live", "我现在住在绍兴。", "residence", "绍兴"),
+    ("zh.residence.work-in", "我在青岛工作", "residence", "青岛"),
+    ("zh.residence.moved", "我们去年从苏州搬到了泉州。", "residence", "泉州"),
+    ("zh.origin.from", "我老家在绵阳。", "origin", "绵阳"),
+    ("zh.origin.native", "我是东北人", "origin", "东北"),
+    ("zh.birthday.is", "我的生日是10月9日。", "birthday", "10月9日"),
+    ("zh.email.is", "我的邮箱是su.he@post.example", "email", "su.he@post.example"),
+    ("zh.allergy.to", "我对乳胶严重过敏。", "allergy", "乳胶"),
+    ("zh.allergy.noun", "我花粉过敏", "allergy", "花粉"),
+    ("zh.trait.verb", "我吃素。", "trait", "吃素"),
+    ("zh.trait.noun", "我是左撇子", "trait", "左撇子"),
+    ("zh.trait.illness", "我有哮喘", "trait", "哮喘"),
+    ("zh.language.speak", "我会说一点德语。", "language", "德语"),
+    ("zh.language.native", "我的母语是粤语", "language", "粤语"),
+    ("zh.education.at", "我就读于兰州大学。", "education", "兰州大学"),
+    ("zh.education.graduated", "我毕业于兰州大学", "education", "兰州大学"),
+    ("zh.education.student-of", "我是兰州大学的学生", "education", "兰州大学"),
+    ("zh.activity.learning", "我最近在学二胡。", "activity", "二胡"),
+    ("zh.favourite.my", "我最喜欢的颜色是墨绿。", "favourite.colour", "墨绿"),
+    ("zh.favourite.is-my", "《城南旧事》是我最喜欢的书", "favourite.book", "《城南旧事》"),
+    ("zh.like.love", "我特别喜欢钓鱼！", "like", "钓鱼"),
+    ("zh.like.love", "我和老公都喜欢看话剧", "like", "看话剧"),
+    ("zh.like.hooked", "最近迷上了木工", "like", "木工"),
+    ("zh.like.only", "我只喝白开水", "like", "白开水"),
+    ("zh.like.hobby", "我的爱好是集邮", "like", "集邮"),
+    ("zh.like.prefer", "我习惯早起", "like", "早起"),
+    ("zh.dislike.hate", "我讨厌榴莲。", "dislike", "榴莲"),
+    ("zh.dislike.hate", "我不太喜欢热闹的地方", "dislike", "热闹的地方"),
+    ("zh.dislike.abstain", "我从不喝酒", "dislike", "酒"),
+    ("zh.dislike.no-taste", "相声我实在欣赏不来", "dislike", "相声"),
+    ("zh.rule.from-now-on", "以后请用中文回答我。", "rule", "以后请用中文回答我"),
+    ("zh.rule.always", "一定要先问我再付款", "rule", "一定要先问我再付款"),
+    ("zh.rule.every-time", "每次开会都要提醒我带电脑", "rule", "每次开会都要提醒我带电脑"),
+    ("zh.rule.limit", "周报千万不要超过一页", "rule", "周报千万不要超过一页"),
+    ("zh.rule.do-not", "别再给我推荐网红店", "rule", "别再给我推荐网红店"),
+    ("zh.rule.time", "我每周一不开会", "rule", "每周一不开会"),
+    ("zh.rule.answer-language", "请用英语和我交流", "rule", "用英语和我交流"),
+    ("zh.rule.answer-style", "回答请尽量简短", "rule", "回答请尽量简短"),
+    ("zh.relation.name-is", "我儿子叫东东。", "relation.son", "东东"),
+    ("zh.relation.apposition", "我老板贺总很忙", "relation.boss", "贺总"),
+    ("zh.relation.is-my", "沈月是我的闺蜜", "relation.friend", "沈月"),
+    ("zh.relation.pet", "奶糖是我养的橘猫", "relation.cat", "奶糖"),
+    ("zh.relation.have", "我有一只猫叫奶糖", "relation.cat", "奶糖"),
+    ("zh.relation.age", "我女儿今年六岁了", "relation.daughter.age", "六岁"),
+    ("zh.relation.named-age", "我女儿朵朵今年六岁", "relation.daughter.age", "六岁"),
+    ("zh.relation.place", "我姐姐住在大理", "relation.sister.place", "大理"),
+]
+
+RETRACTIONS = [
+    ("en.employer.no-longer", "I no longer work at Halden Print.", "employer", "Halden Print"),
+    ("en.employer.quit", "I quit my job at Halden Print", "employer", "Halden Print"),
+    ("en.employer.left", "I left Siemens in June", "employer", "Siemens"),
+    ("en.employer.jobless", "I lost my job last week.", "employer", ""),
+    ("en.residence.no-longer", "I don't live in Porto any more", "residence", "Porto"),
+    ("en.trait.no-longer", "I'm no longer vegan.", "trait", "vegan"),
+    ("en.trait.not-any-more", "I am not a vegetarian any more", "trait", "vegetarian"),
+    ("en.activity.stopped", "I gave up learning Finnish", "activity", "Finnish"),
+    ("en.like.no-longer", "I don't like olives any more.", "like", "olives"),
+    ("en.like.used-to", "I used to love opera", "like", "opera"),
+    ("en.like.gave-up", "I stopped eating meat.", "like", "meat"),
+    ("en.dislike.used-to", "I used to hate cheese", "dislike", "cheese"),
+    ("zh.employer.left", "我已经从松果科技离职了。", "employer", "松果科技"),
+    ("zh.employer.no-longer", "我不在海风出版社上班了", "employer", "海风出版社"),
+    ("zh.employer.gone", "我已经不在华为了", "employer", "华为"),
+    ("zh.employer.jobless", "我上个月离职了", "employer", ""),
+    ("zh.residence.no-longer", "我不住在绍兴了", "residence", "绍兴"),
+    ("zh.like.used-to", "我以前很喜欢滑雪", "like", "滑雪"),
+    ("zh.like.no-longer", "我不再喜欢钓鱼了", "like", "钓鱼"),
+    ("zh.like.not-now", "我不喜欢钓鱼了", "like", "钓鱼"),
+]
+
+STATEMENTS = [
+    ("My name is Orla.", "User's name is Orla."),
+    ("I work at Halden Print.", "User works at Halden Print."),
+    ("I no longer work at Halden Print.", "User no longer works at Halden Print."),
+    ("I'm an editor.", "User is an editor."),
+    ("I'm a night owl", "User is a night owl."),
+    ("I turned 52.", "User is 52 years old."),
+    ("I love my garden", "User likes their garden."),
+    ("I don't like to cook", "User does not like to cook."),
+    ("I'd rather cycle than drive", "User would rather cycle than drive."),
+    ("My favourite bands are Can and Neu", "User's favourite bands are Can and Neu."),
+    ("My mom is called Ida.", "User's mother is called Ida."),
+    ("Please never book meetings on Fridays.",
+     "Rule from the user: never book meetings on Fridays."),
+    ("Never call me at night", "Rule from the user: Never call them at night."),
+    ("Always cite sources when I ask for facts.",
+     'Rule from the user: "Always cite sources when I ask for facts".'),
+    ("我叫苏禾", "用户叫苏禾。"),
+    ("我女儿叫灿灿。", "用户的女儿叫灿灿。"),
+    ("我今年36", "用户36岁。"),
+    ("我从不喝酒", "用户从不喝酒。"),
+    ("别再给我推荐网红店", "用户定的规则：别再给用户推荐网红店。"),
+    ("我已经从松果科技离职了", "用户不再在松果科技工作。"),
+]  # fmt: skip
+
+
+def turn(text: str, role: Role = "user") -> Event:
+    return Event(
+        event_id="e1",
+        author="u",
+        role=role,
+        text=text,
+        occurred_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+
+
+def facts(text: str) -> list[FactDraft]:
+    return extract_facts(turn(text))
+
+
+def read(text: str) -> list[tuple[str, str, str]]:
+    return [(fact.operation, fact.slot, fact.value) for fact in facts(text)]
+
+
+@pytest.mark.parametrize(("pattern", "text", "slot", "value"), ENGLISH + CHINESE)
+def test_a_plain_statement_becomes_a_fact(pattern: str, text: str, slot: str, value: str) -> None:
+    found = {(fact.pattern, fact.operation, fact.slot, fact.value) for fact in facts(text)}
+    assert (pattern, "assert", slot, value) in found
+
+
+@pytest.mark.parametrize(("pattern", "text", "slot", "value"), RETRACTIONS)
+def test_the_end_of_a_fact_becomes_a_retraction(
+    pattern: str, text: str, slot: str, value: str
+) -> None:
+    found = [(fact.pattern, fact.operation, fact.slot, fact.value) for fact in facts(text)]
+    assert [(pattern, "retract", slot, value)] == found
+
+
+def test_every_pattern_of_the_rule_files_has_an_utterance_above() -> None:
+    patterns = {pattern.id for name in ("en", "zh") for pattern in load_rules(name).patterns}
+    assert patterns == {row[0] for row in ENGLISH + CHINESE + RETRACTIONS}
+
+
+@pytest.mark.parametrize(("text", "statement"), STATEMENTS)
+def test_a_statement_stands_alone_and_speaks_of_the_user(text: str, statement: str) -> None:
+    assert [statement] == [fact.statement for fact in facts(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "My name is Zhu and I work at Google, I love spicy food",
+            [("name", "Zhu"), ("employer", "Google"), ("like", "spicy food")],
+        ),
+        (
+            "我叫小朱，在谷歌工作，喜欢吃辣",
+            [("name", "小朱"), ("employer", "谷歌"), ("like", "吃辣")],
+        ),
+        (
+            "I live in Ghent and work at Tarn & Co",
+            [("residence", "Ghent"), ("employer", "Tarn & Co")],
+        ),
+        ("我儿子叫东东，今年五岁", [("relation.son", "东东"), ("relation.son.age", "五岁")]),
+        ("我有一个儿子，叫东东", [("relation.son", "东东")]),
+        ("I'm vegan, can you find a bistro?", [("trait", "vegan")]),
+        ("我不吃香菜，你有什么推荐？", [("dislike", "香菜")]),
+        ("Suggest a gift, because I love tea", [("like", "tea")]),
+        (
+            "My cousin Runa moved to Bergen",
+            [("relation.cousin", "Runa"), ("relation.cousin.place", "Bergen")],
+        ),
+    ],
+)
+def test_each_clause_of_a_sentence_is_read(text: str, expected: list[tuple[str, str]]) -> None:
+    assert sorted(expected) == sorted((slot, value) for _, slot, value in read(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("I'm allergic to peanuts and shellfish.", ["peanuts", "shellfish"]),
+        ("I love hiking, swimming and baking bread", ["hiking", "swimming", "baking bread"]),
+        ("I speak Danish and a little Dutch", ["Danish", "Dutch"]),
+        ("We have two cats, Miso and Soba", ["Miso", "Soba"]),
+        ("我会说法语和德语", ["法语", "德语"]),
+        ("我喜欢钓鱼、下棋、种花", ["钓鱼", "下棋", "种花"]),
+        ("我有两只猫，奶糖和芝麻", ["奶糖", "芝麻"]),
+        ("I love rock and roll", ["rock and roll"]),
+    ],
+)
+def test_an_enumeration_becomes_one_fact_each(text: str, values: list[str]) -> None:
+    assert values == [value for _, _, value in read(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "I used to love coffee but now I prefer green tea",
+            [("retract", "like", "coffee"), ("assert", "like", "green tea")],
+        ),
+        (
+            "以前最爱打牌，现在只玩数独",
+            [("retract", "like", "打牌"), ("assert", "like", "数独")],
+        ),
+        (
+            "I resigned from Halden Print and joined Corvid Maps in May.",
+            [("retract", "employer", "Halden Print"), ("assert", "employer", "Corvid Maps")],
+        ),
+        (
+            "我从松果科技离职了，现在在海风出版社上班",
+            [("retract", "employer", "松果科技"), ("assert", "employer", "海风出版社")],
+        ),
+    ],
+)
+def test_an_update_ends_the_old_and_states_the_new(
+    text: str, expected: list[tuple[str, str, str]]
+) -> None:
+    assert expected == read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("I love hiking because it clears my head.", "hiking"),
+        ("I like jazz, especially in the evening", "jazz"),
+        ("I love tea so much, thanks!", "tea"),
+        ("我喜欢徒步，因为能散心", "徒步"),
+    ],
+)
+def test_a_value_ends_where_the_aside_begins(text: str, value: str) -> None:
+    assert [("assert", "like", value)] == read(text)
+
+
+@pytest.mark.parametrize("role", ["agent", "tool", "system"])
+def test_only_the_user_speaks_about_the_user(role: Role) -> None:
+    assert extract_facts(turn("My name is Orla.", role)) == []
+
+
+def test_the_same_fact_is_drawn_once_from_a_turn() -> None:
+    assert read("I love tea. Really, I love tea!") == [("assert", "like", "tea")]
+
+
+def test_a_short_form_does_not_replace_the_full_name_of_the_same_turn() -> None:
+    assert read("我叫林晓雨，叫我晓雨就行") == [("assert", "name", "林晓雨")]
+
+
+def test_two_daughters_are_two_facts_of_a_slot_with_many_values() -> None:
+    found = facts("My daughters are called Ann and Mia.")
+    assert [(fact.slot, fact.value, fact.functional) for fact in found] == [
+        ("relation.daughter", "Ann", False),
+        ("relation.daughter", "Mia", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "fact_type", "functional"),
+    [
+        ("I live in Porto", "profile", True),
+        ("I love tea", "preference", False),
+        ("My favourite colour is teal", "preference", True),
+        ("Never call me at night", "rule", False),
+        ("My son is nine", "profile", True),
+    ],
+)
+def test_the_slot_decides_the_type_and_whether_one_value_holds(
+    text: str, fact_type: str, functional: bool
+) -> None:
+    assert [(fact_type, functional)] == [(fact.fact_type, fact.functional) for fact in facts(text)]
+
+
+def test_both_languages_name_a_relation_alike() -> None:
+    assert facts("My daughter is called Nora")[0].slot == facts("我女儿叫朵朵")[0].slot
+
+
+def test_each_sentence_is_read_in_its_own_language() -> None:
+    found = facts("I live in Porto. 我喜欢钓鱼。")
+    assert [(fact.language, fact.value) for fact in found] == [("en", "Porto"), ("zh", "钓鱼")]
+
+
+def test_a_sentence_of_more_than_four_hundred_characters_is_left_alone() -> None:
+    assert read("I love " + "very " * 80 + "old maps") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I love tea. " * 85_000,
+        "I like tea and " * 70_000,
+        "我喜欢吃辣，" * 160_000,
+        '"I ' * 330_000,
+        "my " * 330_000,
+    ],
+    ids=["sentences", "clauses", "chinese", "quotes", "words"],
+)
+def test_a_megabyte_on_one_line_is_read_in_under_two_seconds(text: str) -> None:
+    facts("I am ready")
+    facts("我好了")
+    started = time.process_time()
+    facts(text)
+    assert time.process_time() - started < 2

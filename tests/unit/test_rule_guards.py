@@ -1,0 +1,172 @@
+"""What must yield nothing: each sentence here is one step away from a statement that counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from shared_core import rule_extractor
+from shared_core.domain import Event, FactDraft
+from shared_core.rules import load_rules
+from shared_core.text import Language
+
+ENGLISH = [
+    # what counts, and what must not
+    ("I work at Tarn & Co.", "Do I work at Tarn & Co?"),
+    ("I love figs.", "Why do you think I love figs?"),
+    ("My name is Orla.", "What if my name is Orla?"),
+    ("I live in Porto.", "Guess where I live, I live in Porto?"),
+    ("I like cinnamon.", "I like cinnamon, right?"),
+    ("I'm vegan.", "I'm vegan, do you remember?"),
+    ("I love rain.", "If I love rain, I will move."),
+    ("I live in Ghent.", "Unless I live in Ghent it makes no difference"),
+    ("I live in Ghent.", "Assuming I stay and I live in Ghent, what then"),
+    ("I speak Dutch.", "I wish I was fluent and I speak Dutch"),
+    ("I work at Bosch.", "One day I work at Bosch, you will see"),
+    ("I love opera.", "Maybe I love opera"),
+    ("I live in Porto.", "I live in Porto, probably."),
+    ("I love opera.", "I love opera, I guess."),
+    ("I'm allergic to figs.", "Perhaps I'm allergic to figs"),
+    ("I hate mud.", "She said I hate mud"),
+    ("I'm a nurse.", "According to my boss I'm a nurse"),
+    ("I love wasps.", "Leo claims he is right and I love wasps"),
+    ("I work at NASA.", "I work at NASA. Just kidding!"),
+    ("I'm vegan.", "I'm vegan. jk"),
+    ("My name is Bob.", "Translate this: my name is Bob."),
+    ("My name is Bob.", "Please translate the next line into French.\nMy name is Bob."),
+    ("I love roses.", "Write a poem about June. I love roses."),
+    ("I live in Oslo.", "Could you proofread my note? I live in Oslo."),
+    ("I'm a pilot.", "Let's say I'm a pilot."),
+    ("I'm a pilot.", "Imagine the following. I'm a pilot."),
+    ("I hate jam.", "Here is my essay:\nI hate jam."),
+    ("My name is Cleo.", "Dear Sir,\nMy name is Cleo."),
+    ("My name is Cleo.", "Example: my name is Cleo."),
+    ("I love figs.", 'He shouted "I love figs."'),
+    ("I love figs.", "> I love figs."),
+    ("I love figs.", "```\nI love figs.\n```"),
+    ("I live in Porto.", "I live in Porto // first row"),
+    ("I love foo.", "I love foo(); // sample"),
+    ("My sister is called Runa.", "Is it odd that my sister is called Runa?"),
+    ("I live in Porto.", "I want to live in Porto."),
+    ("I live in Porto.", "I'd love to live in Porto."),
+    ("I live in Porto and work at Bosch.", "I want to live in Porto and work at Bosch."),
+    ("I live in Porto.", "My aunt and her cat live in Porto."),
+    ("I love it here, and I love figs.", "I love it here."),
+    ("I like tea.", "I like this."),
+    ("I like tea.", "I like your idea."),
+    ("I like tea.", "I like how the chart turned out."),
+    ("I like tea.", "I like the second option."),
+    ("I love hiking.", "I loved hiking there."),
+    ("I hate onions.", "I hate to interrupt."),
+    ("I'm 34.", "I'm 34% done."),
+    ("I'm 34.", "I'm 34 minutes away."),
+    ("I'm an engineer.", "I'm a former engineer."),
+    ("I'm a teacher.", "I'm a big fan."),
+    ("I'm Odile.", "I'm Excited."),
+    ("I work at a bakery.", "I work at the moment."),
+    ("Never call me at night.", "Never look back."),
+    ("Always use metric units.", "Always believe in yourself."),
+    ("Don't text me after 9 pm.", "Don't wait for me."),
+    ("Don't text me after 9 pm.", "Don't change the code."),
+    ("Remind me to stretch every day.", "Remind me to stretch at five."),
+    ("My boss Ada is kind.", "My boss Monday is off."),
+    ("I moved to Ghent.", "I moved to Linux."),
+]
+
+CHINESE = [
+    ("我在松果科技上班。", "我在松果科技上班吗？"),
+    ("我喜欢吃鱼。", "你知道我喜欢吃鱼吗"),
+    ("我叫苏禾。", "我叫苏禾，对吗？"),
+    ("我住在绍兴。", "如果我住在绍兴，每天都能喝黄酒。"),
+    ("我喜欢下雨。", "要是天冷，我喜欢下雨"),
+    ("我会说德语。", "真希望我会说德语。"),
+    ("我住在大理。", "我想去大理，我住在大理"),
+    ("我对虾过敏。", "好像我对虾过敏"),
+    ("我不吃辣。", "可能我不吃辣"),
+    ("我喜欢榴莲。", "我喜欢榴莲可能是因为香"),
+    ("我喜欢榴莲。", "我喜欢榴莲，大概吧"),
+    ("我喜欢吃鱼。", "我喜欢吃鱼吗？"),
+    ("我喜欢钓鱼。", "他说我喜欢钓鱼"),
+    ("我对芒果过敏。", "听说过这种事，我对芒果过敏"),
+    ("我是飞行员。", "我是飞行员。开玩笑的。"),
+    ("我叫小明。", "帮我翻译：我叫小明。"),
+    ("我叫小明。", "把下面这句翻译成英文。\n我叫小明。"),
+    ("我喜欢春天。", "写一首关于三月的诗。我喜欢春天。"),
+    ("我是律师。", "假设我是律师。"),
+    ("我是律师。", "我们来扮演角色。我是律师。"),
+    ("我住在南京。", "以下是我的作文：\n我住在南京。"),
+    ("我叫苏禾。", "例句：我叫苏禾"),
+    ("我喜欢榴莲。", "他写了“我喜欢榴莲。”"),
+    ("我喜欢榴莲。", "「我喜欢榴莲」"),
+    ("我喜欢茶。", "我喜欢你。"),
+    ("我喜欢茶。", "我喜欢这个。"),
+    ("我喜欢茶。", "妈妈喜欢茶。"),
+    ("我叫苏禾。", "我叫了外卖。"),
+    ("我叫苏禾。", "我叫他起床。"),
+    ("我在绍兴工作。", "我在家工作。"),
+    ("我住在绍兴。", "我住在酒店。"),
+    ("我不吃猪肉。", "我不吃了。"),
+    ("我今年30岁。", "我30岁的时候去过那里。"),
+    ("我刚入职松果科技。", "我加入了足球队。"),
+    ("别再给我推荐网红店。", "别再说了。"),
+    ("别再给我推荐网红店。", "这家店特别给我惊喜。"),
+    ("我每周一不开会。", "他每周一不开会。"),
+    ("一定要先问我。", "一定要加油。"),
+    ("每周一提醒我交房租。", "周一提醒我交房租。"),
+    ("我的邮箱是su@post.example", "我同事的邮箱是su@post.example"),
+    ("我是苏州人。", "我是好人。"),
+    ("我女儿叫朵朵。", "我女儿叫我起床。"),
+    ("我最喜欢的颜色是墨绿。", "你最喜欢的颜色是墨绿。"),
+    ("李明是我的舅妈", "他是我的舅妈"),
+    ("我叫园园。", "我路过一个公园，叫园园。"),
+]
+
+
+def facts(text: str) -> list[FactDraft]:
+    return rule_extractor.extract_facts(
+        Event(
+            event_id="e1",
+            author="u",
+            role="user",
+            text=text,
+            occurred_at=datetime(2026, 1, 1, tzinfo=UTC),
+        )
+    )
+
+
+@pytest.mark.parametrize(("stated", "not_stated"), ENGLISH + CHINESE)
+def test_only_the_plain_statement_counts(stated: str, not_stated: str) -> None:
+    assert facts(stated)
+    assert facts(not_stated) == []
+
+
+@pytest.mark.parametrize(
+    ("spoken", "guard_id"),
+    [(name, guard.id) for name in ("en", "zh") for guard in load_rules(name).guards],
+)
+def test_every_guard_stops_something_that_no_other_guard_stops(
+    monkeypatch: pytest.MonkeyPatch, spoken: Language, guard_id: str
+) -> None:
+    rules = load_rules(spoken)
+    rest = [guard for guard in rules.guards if guard.id != guard_id]
+    weaker = replace(rules, guards=rest)
+    monkeypatch.setattr(
+        rule_extractor, "load_rules", lambda name: weaker if name == spoken else load_rules(name)
+    )
+    assert [text for _, text in ENGLISH + CHINESE if facts(text)]
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\n", "\x00", "\ud800", "?!", "🙂", "I", "我", "My"])
+def test_a_turn_that_says_nothing_yields_nothing(text: str) -> None:
+    assert facts(text) == []
+
+
+def test_what_precedes_a_task_still_counts() -> None:
+    found = facts("I live in Porto. Translate this: my name is Bob.")
+    assert [(fact.slot, fact.value) for fact in found] == [("residence", "Porto")]
+
+
+def test_a_quoted_name_or_title_is_no_quotation() -> None:
+    assert [fact.value for fact in facts('Call me "Ivo".')] == ["Ivo"]

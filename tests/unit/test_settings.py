@@ -1,0 +1,61 @@
+"""Where the memory lives, as told by arguments and the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shared_core import InvalidInput
+from shared_core.settings import load_settings, redacted
+
+
+def test_without_anything_the_memory_is_embedded_in_the_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_HOME", str(tmp_path))
+    assert tmp_path == load_settings().embedded_home
+
+
+def test_an_argument_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_URI", "postgresql://from.environment/db")
+    assert load_settings().uri == "postgresql://from.environment/db"
+    assert load_settings("postgresql://argument/db").uri == "postgresql://argument/db"
+
+
+@pytest.mark.parametrize("uri", [Path("/data/memory"), "embedded:///data/memory"])
+def test_a_folder_is_an_embedded_memory_in_it(uri: str | Path) -> None:
+    assert Path("/data/memory") == load_settings(uri).embedded_home
+
+
+@pytest.mark.parametrize("uri", ["postgresql://h/d", "postgres://h/d", "host=h dbname=d"])
+def test_a_dsn_names_a_server(uri: str) -> None:
+    assert load_settings(uri).embedded_home is None
+
+
+@pytest.mark.parametrize("uri", ["mysql://h/d", "sqlite:///x", "nonsense", "/just/a/path"])
+def test_another_form_is_refused_with_the_known_ones(uri: str) -> None:
+    with pytest.raises(InvalidInput, match="embedded:///folder"):
+        load_settings(uri)
+
+
+@pytest.mark.parametrize("schema", ["Upper", "with space", "pg_mine", "1st", "a" * 64, 'q"uote'])
+def test_a_schema_name_that_needs_quotes_is_refused(schema: str) -> None:
+    with pytest.raises(InvalidInput, match="schema"):
+        load_settings(schema=schema)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "postgresql://user:secret@host:5432/db",
+        "postgresql://user:sec:ret@host/db?sslmode=require",
+        "host=h user=u password=secret dbname=d",
+        "host=h password='secret with space' dbname=d",
+        "postgresql://host/db?user=u&password=secret",
+    ],
+)
+def test_a_password_is_never_shown(uri: str) -> None:
+    shown = redacted(uri)
+    assert "sec" not in shown
+    assert "host" in shown

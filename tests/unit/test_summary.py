@@ -1,0 +1,140 @@
+"""The extractive summary of a thread."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from shared_core.domain import Event, Role
+from shared_core.summary import summarise
+
+
+def said(role: Role, text: str) -> Event:
+    return Event(
+        event_id=text,
+        author=role,
+        role=role,
+        text=text,
+        occurred_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+
+
+def user(*texts: str) -> list[Event]:
+    return [said("user", text) for text in texts]
+
+
+THREAD = [
+    said("user", "Hi there!"),
+    said("agent", "Hello! How can I help you today?"),
+    said("user", "I am planning a hiking trip in Norway for July."),
+    said("agent", "A hiking trip in Norway sounds good."),
+    said("user", "The hiking trip should take six days at most."),
+    said("user", "What is the weather like?"),
+    said("user", "Thanks!"),
+]
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [],
+        user(""),
+        user("?!", "…"),
+        user("🙂"),
+        user("Hi there!", "谢谢你"),
+        [said("tool", "All is well in Norway.")],
+    ],
+)
+def test_nothing_to_say_is_an_empty_summary(turns: list[Event]) -> None:
+    assert summarise(turns) == ""
+
+
+def test_a_short_thread_is_told_whole_and_in_order() -> None:
+    told = summarise(user("I moved to Ghent in May.", "My flat is on the canal."))
+    assert told == "I moved to Ghent in May. My flat is on the canal."
+
+
+def test_the_sentences_that_share_most_with_the_thread_win() -> None:
+    told = summarise(THREAD, max_characters=110)
+    assert told == (
+        "I am planning a hiking trip in Norway for July. "
+        "The hiking trip should take six days at most."
+    )
+
+
+def test_greetings_and_questions_give_way() -> None:
+    told = summarise(THREAD, max_characters=150)
+    assert "Hi there" not in told
+    assert "weather" not in told
+
+
+def test_the_user_goes_before_the_agent() -> None:
+    turns = [said("agent", "Figs ripen late in Ghent."), said("user", "Plums ripen early in Lund.")]
+    assert summarise(turns, max_characters=26) == "Plums ripen early in Lund."
+
+
+@pytest.mark.parametrize(
+    "key", ["The ferry leaves at noon.", "ferry leaves", "We met. The ferry leaves at noon."]
+)
+def test_a_sentence_that_carried_a_fact_goes_first(key: str) -> None:
+    turns = user("Our garden party needs a garden tent.", "The ferry leaves at noon.",
+                 "The garden party is a party in a garden.")  # fmt: skip
+    assert "ferry" not in summarise(turns, max_characters=45)
+    assert summarise(turns, max_characters=45, key_sentences=[key]) == "The ferry leaves at noon."
+
+
+def test_what_was_said_already_gives_way_to_something_new() -> None:
+    turns = user(
+        "The garden wedding is on 3 May in Lund.",
+        "On 3 May in Lund is the garden wedding.",
+        "Bring a warm coat and good boots.",
+    )
+    assert summarise(turns, max_characters=80) == (
+        "The garden wedding is on 3 May in Lund. Bring a warm coat and good boots."
+    )
+
+
+def test_chinese_sentences_are_joined_without_spaces() -> None:
+    assert summarise(user("我搬到绍兴了。", "新家在河边")) == "我搬到绍兴了。新家在河边。"
+
+
+def test_both_languages_can_stand_in_one_summary() -> None:
+    told = summarise(user("I moved to Ghent in May", "新家在运河边"))
+    assert told == "I moved to Ghent in May. 新家在运河边。"
+
+
+def test_list_marks_and_headings_are_left_out() -> None:
+    told = summarise(user("# Plan\n- pack the red tent\n2. buy **good** maps"))
+    assert told == "Plan. pack the red tent. buy good maps."
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        (40, "The old ferry to the island leaves at…"),
+        (61, "The old ferry to the island leaves at noon on workdays…"),
+        (8, "The old…"),
+        (3, ""),
+        (0, ""),
+    ],
+)
+def test_a_single_long_sentence_is_cut_at_a_clause_or_a_word(limit: int, expected: str) -> None:
+    ferry = "The old ferry to the island leaves at noon on workdays, and at ten on all other days."
+    assert summarise(user(ferry), max_characters=limit) == expected
+
+
+def test_a_long_chinese_sentence_is_cut_after_a_clause() -> None:
+    told = summarise(
+        user("我们打算四月三日晚上坐高铁去泉州，六日中午再坐飞机回来。"), max_characters=20
+    )
+    assert told == "我们打算四月三日晚上坐高铁去泉州…"
+
+
+def test_a_word_that_does_not_fit_is_not_broken() -> None:
+    assert summarise(user("x" * 300)) == ""
+
+
+def test_a_thread_of_thousands_of_turns_is_summarised() -> None:
+    turns = user(*(f"Crate {number} holds {number % 7} red lamps." for number in range(5_000)))
+    assert 0 < len(summarise(turns)) <= 200

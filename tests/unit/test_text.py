@@ -1,0 +1,105 @@
+"""Language, sentences and search terms."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from shared_core.text import language, search_terms, sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I live in Porto", "en"),
+        ("我住在绍兴", "zh"),
+        ("我在Google上班", "zh"),
+        ("Please translate the word 你 for me and for my sister", "en"),
+        ("12345 ?!", "en"),
+        ("", "en"),
+    ],
+)
+def test_the_share_of_han_characters_decides_the_language(text: str, expected: str) -> None:
+    assert language(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
+        ("Mr. Vale met Dr. Oh.", ["Mr. Vale met Dr. Oh."]),
+        ("Bring fruit, e.g. plums. Thanks.", ["Bring fruit, e.g. plums.", "Thanks."]),
+        ("It costs 3.50 now. Fine.", ["It costs 3.50 now.", "Fine."]),
+        ("Mail a.b@c.example today. Bye.", ["Mail a.b@c.example today.", "Bye."]),
+        ("J. K. Marsh wrote it. So did I. Good.", ["J. K. Marsh wrote it.", "So did I.", "Good."]),
+        ("We trade as Tarn Inc. and Co. Next.", ["We trade as Tarn Inc. and Co.", "Next."]),
+        ("1. Mix. 2. Bake.", ["1. Mix.", "2. Bake."]),
+        ("i like tea. i like figs", ["i like tea.", "i like figs"]),
+        ('He said "Stop!" and left. Why?', ['He said "Stop!" and left.', "Why?"]),
+        ('He said "Stop." Then he left.', ['He said "Stop."', "Then he left."]),
+        ("first line\nsecond line\n\nthird", ["first line", "second line", "third"]),
+        ("今天很冷。我在家！你呢？", ["今天很冷。", "我在家！", "你呢？"]),
+        ("他说：「走吧。」然后走了。", ["他说：「走吧。」", "然后走了。"]),
+        ("她问：“去哪？”我没答。", ["她问：“去哪？”", "我没答。"]),
+        ("很好.明天见", ["很好.", "明天见"]),
+        ("Wait… what", ["Wait… what"]),
+        ("", []),
+        (" \n ", []),
+    ],
+)
+def test_sentences_end_where_a_reader_would_end_them(text: str, expected: list[str]) -> None:
+    assert sentences(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The daughters were running", ["daughter", "run"]),
+        ("café CAFE Cafe\u0301", ["cafe", "cafe", "cafe"]),
+        ("Straße, smørrebrød, Łódź", ["strass", "smorrebrod", "lodz"]),
+        ("ＦＵＬＬ ｗｉｄｔｈ １２", ["full", "width", "12"]),
+        ("my daughter's don't I’m we'll", ["daughter"]),
+        ("O'Brien d’accord", ["o", "brien", "accord"]),
+        ("gpt-4o snake_case v2.11", ["gpt", "4o", "snake", "case", "v2", "11"]),
+        ("room 101, room 101", ["room", "101", "room", "101"]),
+        ("女儿", ["女", "女儿", "儿"]),
+        ("我的猫", ["我的", "的猫", "猫"]),
+        ("的", []),
+        ("用iPhone拍", ["用", "iphon", "拍"]),
+        ("食べる", ["食", "食べ", "べる"]),
+        ("서울에 나", ["서울", "울에", "나"]),
+        ("กิน", ["กิ", "ิน"]),
+        ("أحبّ القهوة", ["احب", "القهوه"]),
+        ("שלום עולם", ["שלום", "עולם"]),
+        ("Ёлка стоит", ["елка", "стоит"]),
+        ("हिन्दी पसंद", ["हिन्दी", "पसंद"]),
+        ("٣ ๔", ["3", "4"]),
+        ("🙂 ❤️ 👍🏽", []),
+        ("tea\x00cup \ud800!", ["tea", "cup"]),
+        ("", []),
+    ],
+)
+def test_search_terms_are_folded_words_and_character_pairs(text: str, expected: list[str]) -> None:
+    assert search_terms(text) == expected
+
+
+def test_a_term_is_cut_at_sixty_four_characters() -> None:
+    assert search_terms("x" * 100) == ["x" * 64]
+
+
+def test_a_question_meets_the_answer_it_asks_for() -> None:
+    asked = set(search_terms("What are my daughters called?"))
+    assert asked & set(search_terms("My daughter is called Nora"))
+    assert set(search_terms("女儿叫什么")) & set(search_terms("我女儿叫朵朵"))
+
+
+@pytest.mark.parametrize(
+    "unit", ["word ", "J. ", "1. ", '."', "etc. a ", "我喜欢", "a\u0301", "." * 5]
+)
+def test_a_megabyte_takes_seconds_not_minutes(unit: str) -> None:
+    text = unit * (1_000_000 // len(unit))
+    started = time.process_time()
+    sentences(text)
+    search_terms(text)
+    assert time.process_time() - started < 8
