@@ -1,0 +1,14 @@
+"""The storage port on real engines."""
+
+from __future__ import annotations
+
+from shared_core.ports import Clock, Storage
+from shared_core.settings import Settings
+
+
+def open_storage(settings: Settings, clock: Clock) -> Storage:
+    """Return the storage that the settings name; it connects when it is opened."""
+    # Imported here so that a user of one engine does not pay for the driver of another.
+    from shared_core.storage.postgres import PostgresStorage
+
+    return PostgresStorage(settings, clock)

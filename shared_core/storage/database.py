@@ -1,0 +1,134 @@
+"""Sends named statements, each transaction bound to one scope, in one round trip if it can."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+from pgvector.psycopg.halfvec import register_halfvec_info
+from psycopg import AsyncConnection
+from psycopg.adapt import AdaptersMap
+from psycopg.types import TypeInfo
+
+from shared_core.errors import StorageUnavailable
+from shared_core.settings import Settings, redacted
+from shared_core.storage.embedded import EmbeddedPostgres
+from shared_core.storage.migrate import Prepared, prepare
+from shared_core.storage.pool import Connection, ConnectionPool
+from shared_core.storage.sql_files import statement
+
+Rows = list[tuple[Any, ...]]
+Statement = tuple[bytes, Mapping[str, Any]]
+
+
+class Database:
+    """One schema of one PostgreSQL, embedded or a server. Opened once, used from any loop."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        home = settings.embedded_home
+        self._embedded = EmbeddedPostgres(home) if home else None
+        self._conninfo = settings.uri
+        self._adapters = AdaptersMap(psycopg.adapters)
+        self._pool = self._new_pool()
+        self.prepared: Prepared | None = None
+
+    async def open(self) -> None:
+        """Start the embedded server if there is one, migrate, and learn the types.
+
+        After a failure everything is closed again, and open may be called again.
+        """
+        self._pool = self._new_pool()
+        if self._embedded:
+            self._conninfo = await asyncio.to_thread(self._embedded.acquire)
+        try:
+            async with self._pool.connection() as connection:
+                self.prepared = await prepare(connection, self._settings.db_schema)
+                await connection.execute(
+                    "SELECT set_config('search_path', %s, false)", [self.prepared.search_path]
+                )
+                halfvec = await TypeInfo.fetch(connection, "halfvec")
+                if halfvec is None:
+                    raise StorageUnavailable("the type halfvec of pgvector cannot be found")
+                register_halfvec_info(self._adapters, halfvec)  # type: ignore[arg-type] # a context
+                await connection.close()  # it was made before the types were known
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Close all connections and leave the embedded server, which stops with its last user."""
+        await self._pool.close()
+        if self._embedded:
+            await asyncio.to_thread(self._embedded.release)
+
+    async def run(self, scope: str, *steps: Statement) -> list[Rows]:
+        """Run statements as one transaction inside a scope; return the rows of each.
+
+        All travel together and are answered together. In autocommit a pipeline is one implicit
+        transaction up to its end, so neither BEGIN nor COMMIT needs a message.
+        A connection that turns out dead is replaced once; every statement is safe to send again.
+        """
+        for last_try in (False, True):
+            connection: Connection | None = None
+            try:
+                async with self._pool.connection() as connection:
+                    async with connection.pipeline():
+                        await connection.execute(*self._bind(scope), prepare=True)
+                        cursors = [
+                            await connection.execute(query, values, prepare=True, binary=True)
+                            for query, values in steps
+                        ]
+                    return [await c.fetchall() if c.description else [] for c in cursors]
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                lost = connection is not None and connection.broken
+                if last_try or not lost:
+                    raise self._unavailable(error) from error
+        raise AssertionError("unreachable")
+
+    def _bind(self, scope: str) -> Statement:
+        assert self.prepared is not None
+        return statement("bind"), {
+            "role": self.prepared.role,
+            "search_path": self.prepared.search_path,
+            "statement_timeout": str(int(self._settings.statement_timeout_s * 1000)),
+            "scope": scope,
+        }
+
+    def _new_pool(self) -> ConnectionPool:
+        return ConnectionPool(
+            self._connect,
+            max_size=self._settings.pool_size,
+            timeout_s=self._settings.connect_timeout_s,
+        )
+
+    async def _connect(self) -> Connection:
+        try:
+            return await AsyncConnection.connect(
+                self._conninfo,
+                autocommit=True,
+                context=self._adapters,
+                connect_timeout=max(2, int(self._settings.connect_timeout_s)),
+                application_name="hippocampus",
+            )
+        except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
+            raise self._unavailable(error) from error
+
+    def _unavailable(self, error: Exception) -> StorageUnavailable:
+        if isinstance(error, psycopg.errors.QueryCanceled):
+            return StorageUnavailable(
+                f"a statement took longer than {self._settings.statement_timeout_s:g} s"
+                " (statement_timeout_s) and was cancelled"
+            )
+        reason = redacted(str(error).strip())
+        return StorageUnavailable(
+            f"the database at {redacted(self._settings.uri)!r} cannot be used: {reason}."
+            " Check HIPPOCAMPUS_URI or the uri argument; 'hippocampus doctor' tells more"
+        )
+
+
+def by_column(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
+    """Return the columns of rows, one list per column, as unnest() wants them."""
+    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(width)]

@@ -1,0 +1,277 @@
+"""PostgresStorage: threads, facts and recall on PostgreSQL with pgvector. Items: postgres_items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import psycopg
+from pgvector import HalfVector
+
+from shared_core.domain import Event, MemoryId, Scope, ThreadId
+from shared_core.errors import Conflict, EmbeddingMismatch, InvalidInput
+from shared_core.namespaces import ROOT, path_end, scope_path, to_path
+from shared_core.ports import (
+    Candidate,
+    Clock,
+    EventRow,
+    Fact,
+    KnownFact,
+    RunPlan,
+    SearchRequest,
+    Spread,
+    StorageReport,
+    VectorRows,
+)
+from shared_core.settings import Settings, redacted
+from shared_core.storage.database import Database, Statement, by_column
+from shared_core.storage.postgres_items import PostgresItems, address_columns
+from shared_core.storage.rows import (
+    MEMORY_COLUMNS,
+    memory_from_row,
+    quoted_term,
+    to_json,
+    to_tsvector,
+    utc,
+)
+from shared_core.storage.sql_files import statement
+
+
+class PostgresStorage(PostgresItems):
+    """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        super().__init__(Database(settings), clock)
+        self._settings = settings
+
+    async def open(self) -> None:
+        await self._database.open()
+
+    async def close(self) -> None:
+        await self._database.close()
+
+    async def report(self) -> StorageReport:
+        prepared = self._database.prepared
+        assert prepared is not None
+        (_, sizes, models) = await self._database.run(
+            ROOT,
+            (b"SELECT 1", {}),
+            (b"SELECT version(), pg_database_size(current_database())", {}),
+            (statement("active_model"), {}),
+        )
+        model, dimensions = models[0] if models else (None, None)
+        return StorageReport(
+            engine="embedded PostgreSQL" if self._settings.embedded_home else "PostgreSQL server",
+            location=str(self._settings.embedded_home or redacted(self._settings.uri)),
+            server_version=sizes[0][0].split(" on ")[0].removeprefix("PostgreSQL "),
+            extension_version=prepared.extension_version,
+            role=prepared.role,
+            schema=self._settings.db_schema,
+            schema_version=prepared.schema_version,
+            model=model,
+            dimensions=dimensions,
+            size_bytes=sizes[0][1],
+        )
+
+    async def use_model(self, model: str, dimensions: int) -> None:
+        values = {"model": model, "dimensions": dimensions, "now": self._clock()}
+        _, rows = await self._database.run(
+            ROOT, (statement("add_model"), values), (statement("active_model"), {})
+        )
+        stored, stored_dimensions = rows[0]
+        if (stored, stored_dimensions) != (model, dimensions):
+            raise EmbeddingMismatch(
+                f"the stored vectors were made by {stored!r} ({stored_dimensions} dimensions), the"
+                f" embedder in use is {model!r} ({dimensions}): open the memory with the embedder"
+                f" that made them, or give another schema, e.g. open_memory(schema='other')"
+            )
+
+    async def known_event_ids(
+        self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
+    ) -> set[str]:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "thread_id": thread_id, "event_ids": list(event_ids)}
+        [rows] = await self._database.run(tenant, (statement("known_event_ids"), values))
+        return {row[0] for row in rows}
+
+    async def append_events(
+        self,
+        scope: Scope,
+        thread_id: ThreadId,
+        rows: Sequence[EventRow],
+        vectors: VectorRows | None,
+        expires_at: datetime | None,
+    ) -> set[str]:
+        tenant = scope_path(scope)
+        columns = by_column(
+            [
+                (row.event.event_id, row.event.author, row.event.role, row.event.text,
+                 to_json(row.event.metadata, "event metadata"), row.event.occurred_at,
+                 row.memory_id, to_json(row.value), to_tsvector(row.terms), len(row.terms))
+                for row in rows
+            ],
+            10,
+        )  # fmt: skip
+        names = ("event_ids", "authors", "roles", "texts", "metadata", "occurred_at",
+                 "memory_ids", "values", "terms", "term_counts")  # fmt: skip
+        values = dict(zip(names, columns, strict=True)) | {
+            "tenant": tenant,
+            "thread_id": thread_id,
+            "namespace": to_path((scope.app, scope.user, "memories")),
+            "now": self._clock(),
+            "expires_at": expires_at,
+        }
+        steps: list[Statement] = [(statement("append_events"), values)]
+        steps += self._vector_steps(vectors)
+        new, *_ = await self._database.run(tenant, *steps)
+        return {row[0] for row in new}
+
+    async def events_to_consolidate(
+        self, scope: Scope, thread_id: ThreadId
+    ) -> tuple[int, Sequence[tuple[int, Event]]]:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "thread_id": thread_id}
+        [rows] = await self._database.run(tenant, (statement("events_to_consolidate"), values))
+        watermark = rows[0][0] if rows else 0
+        return watermark, [(row[1], _event(row[2:])) for row in rows if row[1] is not None]
+
+    async def thread_events(self, scope: Scope, thread_id: ThreadId) -> Sequence[Event]:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "thread_id": thread_id}
+        [rows] = await self._database.run(tenant, (statement("thread_events"), values))
+        return [_event(row[1:]) for row in rows]
+
+    async def current_facts(self, scope: Scope, slots: Sequence[str]) -> Sequence[KnownFact]:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "slots": list(slots)}
+        [rows] = await self._database.run(tenant, (statement("current_facts"), values))
+        return [
+            KnownFact(
+                memory_id=MemoryId(row[2]),
+                fact_type=row[0],
+                key=row[1],
+                value=row[3],
+                valid_from=utc(row[4]),
+            )
+            for row in rows
+        ]
+
+    async def apply_run(self, plan: RunPlan) -> None:
+        tenant = scope_path(plan.scope)
+        now = self._clock()
+        common = {"tenant": tenant, "thread_id": plan.thread_id, "now": now}
+        closed = [memory_id for memory_id, _ in plan.close]
+        steps: list[Statement] = [
+            (statement("move_watermark"), common | {"from_seq": plan.from_seq,
+                                                    "to_seq": plan.to_seq}),
+            (statement("close_facts"), common | {
+                "memory_ids": closed, "valid_until": [until for _, until in plan.close]}),
+            (statement("retire_memories"), common | {"memory_ids": closed}),
+            *self._put_steps(plan.memories),
+            *self._vector_steps(plan.vectors),
+            (statement("add_facts"), common | _fact_columns(plan)),
+            (statement("add_sources"), common | {
+                **address_columns(address for address, _ in plan.sources),
+                "event_ids": [event_id for _, event_id in plan.sources]}),
+            (statement("add_run"), common | {
+                "run_id": plan.run_id, "kind": "full_consolidation", "extractor": plan.extractor,
+                "from_seq": plan.from_seq, "to_seq": plan.to_seq, "started_at": plan.started_at,
+                "counts": to_json({"closed": len(plan.close), "facts": len(plan.facts),
+                                   "memories": len(plan.memories)})}),
+        ]  # fmt: skip
+        try:
+            await self._database.run(tenant, *steps)
+        except psycopg.errors.DatabaseError as error:
+            if error.sqlstate not in ("HC409", psycopg.errors.UniqueViolation.sqlstate):
+                raise
+            raise Conflict(
+                f"another run consolidated thread {plan.thread_id!r}, or changed a fact it"
+                " touches, at the same time: read again and repeat"
+            ) from error
+
+    async def list_facts(self, scope: Scope, *, history: bool) -> Sequence[Fact]:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "history": history}
+        [rows] = await self._database.run(tenant, (statement("list_facts"), values))
+        return [
+            Fact(
+                memory_id=MemoryId(row[0]),
+                fact_type=row[1],
+                slot=row[2],
+                value=row[3],
+                statement=row[4],
+                confidence=row[5],
+                extractor=row[6],
+                pattern=row[7],
+                valid_from=utc(row[8]),
+                valid_until=row[9] and utc(row[9]),
+                thread_id=row[10],
+                source_event_ids=tuple(row[11] or ()),
+            )
+            for row in rows
+        ]
+
+    async def recall(self, request: SearchRequest) -> tuple[Sequence[Candidate], Spread]:
+        tenant = scope_path(request.scope)
+        path = to_path(request.namespace)
+        if not path.startswith(tenant):
+            raise InvalidInput(f"namespace {request.namespace} is not in scope {request.scope}")
+        terms = list(dict.fromkeys(request.terms))
+        values = {
+            "tenant": tenant,
+            "path": path,
+            "path_end": path_end(path),
+            "now": self._clock(),
+            "kinds": None if request.kinds is None else list(request.kinds),
+            "terms": terms,
+            "any_term": " | ".join(quoted_term(term) for term in terms),
+            "model": request.model,
+            "embedding": None if request.vector is None else HalfVector(request.vector[0]),
+            "candidates": request.candidates,
+        }
+        [rows] = await self._database.run(tenant, (statement("recall"), values))
+        candidates = [
+            Candidate(
+                memory=memory_from_row(row),
+                similarity=row[MEMORY_COLUMNS],
+                bm25=float(row[MEMORY_COLUMNS + 1]),
+            )
+            for row in rows
+        ]
+        if not rows:
+            return [], Spread()
+        mean, spread, bm25_mean, bm25_spread = (float(part or 0) for part in rows[0][-4:])
+        return candidates, Spread(
+            similarity_mean=mean,
+            similarity_sd=spread,
+            bm25_mean=bm25_mean,
+            bm25_sd=bm25_spread,
+        )
+
+
+def _event(row: Sequence[object]) -> Event:
+    event_id, author, role, text, occurred_at, metadata = row
+    assert isinstance(occurred_at, datetime)
+    return Event(
+        event_id=event_id,  # type: ignore[arg-type] # the columns have the types of the fields
+        author=author,  # type: ignore[arg-type]
+        role=role,  # type: ignore[arg-type]
+        text=text,  # type: ignore[arg-type]
+        occurred_at=utc(occurred_at),
+        metadata=metadata,  # type: ignore[arg-type]
+    )
+
+
+def _fact_columns(plan: RunPlan) -> dict[str, object]:
+    columns = by_column(
+        [
+            (fact.memory_id, fact.draft.fact_type, fact.draft.slot, fact.key,
+             to_json(fact.draft.value), fact.draft.functional, fact.draft.confidence,
+             fact.draft.pattern, fact.valid_from, fact.valid_until)
+            for fact in plan.facts
+        ],
+        10,
+    )  # fmt: skip
+    names = ("memory_ids", "fact_types", "slots", "keys", "values", "functional",
+             "confidences", "patterns", "valid_from", "valid_until")  # fmt: skip
+    return {"extractor": plan.extractor, **dict(zip(names, columns, strict=True))}

@@ -1,0 +1,170 @@
+"""The key-value side of PostgresStorage: memories by namespace and key."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from pgvector import HalfVector
+
+from shared_core.domain import Namespace, Scope
+from shared_core.namespaces import (
+    ROOT,
+    common_prefix,
+    from_path,
+    path_end,
+    scope_path,
+    tenant_of,
+    to_path,
+)
+from shared_core.ports import (
+    Clock,
+    Item,
+    ItemAddress,
+    ItemQuery,
+    MemoryRow,
+    NamespaceQuery,
+    VectorRows,
+)
+from shared_core.storage.database import Database, Statement, by_column
+from shared_core.storage.filters import compile_filter
+from shared_core.storage.rows import item_from_row, to_json, to_tsvector
+from shared_core.storage.sql_files import statement
+
+TENANT_DEPTH = 2
+_ROW_COLUMNS = (
+    "tenants", "memory_ids", "namespaces", "keys", "kinds", "texts", "values", "terms",
+    "term_counts", "authors", "importances", "occurred_at", "expires_at", "ttl_s", "thread_ids",
+    "run_ids", "superseded_at",
+)  # fmt: skip
+
+
+class PostgresItems:
+    """Reads and writes memories by address. Every method binds the narrowest scope it needs."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def put_memories(self, rows: Sequence[MemoryRow], vectors: VectorRows | None) -> None:
+        scope = _scope_of((row.namespace, row.key) for row in rows)
+        steps = [*self._put_steps(rows), *self._vector_steps(vectors)]
+        await self._database.run(scope, *steps)
+
+    async def forget(self, addresses: Sequence[ItemAddress]) -> int:
+        values = {**address_columns(addresses), "now": self._clock()}
+        [rows] = await self._database.run(_scope_of(addresses), (statement("forget"), values))
+        return len(rows)
+
+    async def resolve_ids(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[ItemAddress]:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "memory_ids": list(memory_ids)}
+        [rows] = await self._database.run(tenant, (statement("resolve_ids"), values))
+        return [(from_path(row[0]), row[1]) for row in rows]
+
+    async def get_items(self, addresses: Sequence[ItemAddress]) -> Sequence[Item]:
+        values = {**address_columns(addresses), "now": self._clock()}
+        [rows] = await self._database.run(_scope_of(addresses), (statement("get_items"), values))
+        return [item_from_row(row) for row in rows]
+
+    async def find_items(self, query: ItemQuery) -> Sequence[Item]:
+        scope, one_tenant, values = self._below(query.prefix)
+        filter_sql, filter_values = compile_filter(query.filter)
+        values |= {"limit": query.limit, "offset": query.offset, **filter_values}
+        name = "list_items"
+        if query.vector is not None:
+            name = "search_items"
+            values |= {"model": query.model, "embedding": HalfVector(query.vector[0])}
+        text = statement(name, one_tenant=one_tenant, filter_sql=filter_sql)
+        [rows] = await self._database.run(scope, (text, values))
+        return [item_from_row(row) for row in rows]
+
+    async def list_namespaces(self, query: NamespaceQuery) -> Sequence[Namespace]:
+        plain = [_plain_start(prefix) for prefix in query.prefixes]
+        scope, one_tenant, values = self._below(max(plain, key=len, default=()))
+        values |= {
+            "patterns": [f"^/{_labels_pattern(prefix)}" for prefix in query.prefixes]
+            + [f"/{_labels_pattern(suffix)}$" for suffix in query.suffixes],
+            "cut": f"^/(?:[^/]*/){{{query.max_depth}}}" if query.max_depth else "^.*$",
+            "limit": query.limit,
+            "offset": query.offset,
+        }
+        text = statement("list_namespaces", one_tenant=one_tenant)
+        [rows] = await self._database.run(scope, (text, values))
+        return [from_path(row[0]) for row in rows]
+
+    async def extend_items(self, addresses: Sequence[ItemAddress]) -> None:
+        values = {**address_columns(addresses), "now": self._clock()}
+        await self._database.run(_scope_of(addresses), (statement("extend_items"), values))
+
+    async def sweep_expired(self, prefix: Namespace, limit: int) -> int:
+        scope, one_tenant, values = self._below(prefix)
+        text = statement("sweep_expired", one_tenant=one_tenant)
+        [rows] = await self._database.run(scope, (text, values | {"limit": limit}))
+        return int(rows[0][0])
+
+    def _put_steps(self, rows: Sequence[MemoryRow]) -> list[Statement]:
+        if not rows:
+            return []
+        columns = by_column(
+            [
+                (tenant_of(row.namespace), row.memory_id, to_path(row.namespace), row.key,
+                 row.kind, row.text, to_json(row.value), to_tsvector(row.terms), len(row.terms),
+                 row.author, row.importance, row.occurred_at, row.expires_at, row.ttl_s,
+                 row.thread_id, row.run_id, row.superseded_at)
+                for row in rows
+            ],
+            len(_ROW_COLUMNS),
+        )  # fmt: skip
+        values = dict(zip(_ROW_COLUMNS, columns, strict=True)) | {"now": self._clock()}
+        return [(statement("clear_derived"), values), (statement("put_memories"), values)]
+
+    def _vector_steps(self, vectors: VectorRows | None) -> list[Statement]:
+        if vectors is None or not vectors.addresses:
+            return []
+        values = {
+            **address_columns(vectors.addresses),
+            "model": vectors.model,
+            "fields": list(vectors.fields),
+            "embeddings": [HalfVector(vector) for vector in vectors.vectors],
+        }
+        return [(statement("add_embeddings"), values)]
+
+    def _below(self, prefix: Namespace) -> tuple[str, bool, dict[str, object]]:
+        """Return the scope to bind, whether it is one tenant, and the values of {below}."""
+        path = to_path(prefix)
+        tenant = tenant_of(prefix)
+        values: dict[str, object] = {
+            "tenant": tenant,
+            "path": path,
+            "path_end": path_end(path),
+            "now": self._clock(),
+        }
+        one_tenant = len(prefix) >= TENANT_DEPTH
+        if not one_tenant:
+            values["tenant_end"] = path_end(tenant)
+        return tenant, one_tenant, values
+
+
+def address_columns(addresses: Iterable[ItemAddress]) -> dict[str, object]:
+    """Return the columns that name memories: tenants, namespaces and keys, one entry each."""
+    columns = by_column(
+        [(tenant_of(namespace), to_path(namespace), key) for namespace, key in addresses], 3
+    )
+    return dict(zip(("tenants", "namespaces", "keys"), columns, strict=True))
+
+
+def _scope_of(addresses: Iterable[ItemAddress]) -> str:
+    """Return the narrowest scope that holds all addresses: a tenant, or a path above several."""
+    return tenant_of(common_prefix(namespace for namespace, _ in addresses)) or ROOT
+
+
+def _plain_start(labels: Sequence[str]) -> Namespace:
+    wild = [position for position, label in enumerate(labels) if label == "*"]
+    return tuple(labels[: wild[0]] if wild else labels)
+
+
+def _labels_pattern(labels: Sequence[str]) -> str:
+    parts = ("[^/]*" if label == "*" else re.escape(to_path([label])[1:-1]) for label in labels)
+    return "".join(f"{part}/" for part in parts)

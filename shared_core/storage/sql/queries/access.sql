@@ -1,0 +1,25 @@
+-- name: bind
+-- Binds role, names and scope for the rest of the transaction, and nothing longer: safe behind a
+-- connection pooler that hands the connection to someone else afterwards.
+SELECT set_config('role', %(role)s, true),
+       set_config('search_path', %(search_path)s, true),
+       set_config('statement_timeout', %(statement_timeout)s, true),
+       set_config('hippocampus.scope', %(scope)s, true)
+
+-- name: active_model
+SELECT model, dimensions FROM embedding_models WHERE active
+
+-- name: add_model
+INSERT INTO embedding_models (model, dimensions, created_at)
+VALUES (%(model)s, %(dimensions)s, %(now)s)
+ON CONFLICT DO NOTHING
+
+-- name: count_rows
+-- What the scope holds, for reports.
+SELECT
+    (SELECT count(*) FROM threads WHERE tenant_id ^@ %(scope)s),
+    (SELECT count(*) FROM events WHERE tenant_id ^@ %(scope)s),
+    (SELECT count(*) FROM memories WHERE tenant_id ^@ %(scope)s),
+    (SELECT count(*) FROM embeddings WHERE tenant_id ^@ %(scope)s),
+    (SELECT count(*) FROM facts WHERE tenant_id ^@ %(scope)s
+                                  AND valid_until IS NULL AND superseded_at IS NULL)

@@ -1,0 +1,62 @@
+-- name: get_items
+SELECT {item_columns}
+FROM unnest(%(tenants)s::text[], %(namespaces)s::text[], %(keys)s::text[])
+     AS g(tenant_id, namespace, key)
+JOIN memories m USING (tenant_id, namespace, key)
+WHERE m.expires_at IS NULL OR m.expires_at > %(now)s
+
+-- name: list_items
+-- Living items below a path, newest first.
+SELECT {item_columns}, NULL
+FROM memories m
+WHERE {tenant_scope} AND {below} AND {living} AND {filter}
+ORDER BY m.updated_at DESC, m.namespace, m.key
+LIMIT %(limit)s OFFSET %(offset)s
+
+-- name: search_items
+-- Living items below a path, nearest first, by the nearest of their vectors; exact. The lateral
+-- minimum walks the index of the tenant, so no planner choice can turn it into an approximate scan.
+SELECT {item_columns}, e.similarity
+FROM memories m
+CROSS JOIN LATERAL (
+    SELECT 1 - min(v.embedding <=> %(embedding)s::halfvec) AS similarity
+    FROM embeddings v
+    WHERE v.tenant_id = m.tenant_id AND v.model = %(model)s AND v.memory_id = m.memory_id
+) e
+WHERE e.similarity IS NOT NULL AND {tenant_scope} AND {below} AND {living} AND {filter}
+ORDER BY e.similarity DESC, m.updated_at DESC, m.namespace, m.key
+LIMIT %(limit)s OFFSET %(offset)s
+
+-- name: list_namespaces
+-- Namespaces that hold living items, cut to a depth, in order of their labels.
+SELECT path FROM (
+    SELECT DISTINCT coalesce(substring(m.namespace FROM %(cut)s), m.namespace) AS path
+    FROM memories m
+    WHERE {tenant_scope} AND {below} AND {living}
+      AND (SELECT coalesce(bool_and(m.namespace ~ pattern), true)
+           FROM unnest(%(patterns)s::text[]) AS pattern)
+) found
+ORDER BY string_to_array(path, '/')
+LIMIT %(limit)s OFFSET %(offset)s
+
+-- name: extend_items
+-- Gives read items their full time to live again; rows without one are never touched.
+UPDATE memories m SET expires_at = %(now)s + make_interval(secs => m.ttl_s)
+FROM unnest(%(tenants)s::text[], %(namespaces)s::text[], %(keys)s::text[])
+     AS g(tenant_id, namespace, key)
+WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
+  AND m.ttl_s IS NOT NULL AND m.expires_at > %(now)s
+
+-- name: sweep_expired
+-- Deletes expired memories below a path, a bounded number at a time; returns how many.
+WITH expired AS (
+    SELECT m.tenant_id, m.memory_id FROM memories m
+    WHERE {tenant_scope} AND m.expires_at <= %(now)s
+    ORDER BY m.tenant_id, m.expires_at LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM memories m USING expired x
+    WHERE m.tenant_id = x.tenant_id AND m.memory_id = x.memory_id
+    RETURNING 1
+)
+SELECT count(*) FROM gone

@@ -1,0 +1,150 @@
+-- name: put_memories
+-- Writes memories by namespace and key; a key that exists is replaced and keeps its id and birth.
+-- updated_at always rises. An expired row counts as gone: its key starts a new life.
+INSERT INTO memories AS m (tenant_id, memory_id, namespace, key, kind, text, value, terms,
+                           term_count, author, importance, occurred_at, created_at, updated_at,
+                           expires_at, ttl_s, thread_id, run_id, superseded_at)
+SELECT tenant_id, memory_id, namespace, key, kind, text, value, terms::tsvector, term_count,
+       author, importance, occurred_at, %(now)s, %(now)s, expires_at, ttl_s, thread_id, run_id,
+       superseded_at
+FROM unnest(
+    %(tenants)s::text[], %(memory_ids)s::uuid[], %(namespaces)s::text[], %(keys)s::text[],
+    %(kinds)s::text[], %(texts)s::text[], %(values)s::jsonb[], %(terms)s::text[],
+    %(term_counts)s::int[], %(authors)s::text[], %(importances)s::real[],
+    %(occurred_at)s::timestamptz[], %(expires_at)s::timestamptz[], %(ttl_s)s::float8[],
+    %(thread_ids)s::text[], %(run_ids)s::uuid[], %(superseded_at)s::timestamptz[]
+) AS g(tenant_id, memory_id, namespace, key, kind, text, value, terms, term_count, author,
+       importance, occurred_at, expires_at, ttl_s, thread_id, run_id, superseded_at)
+ON CONFLICT (tenant_id, namespace, key) DO UPDATE
+SET kind = excluded.kind, text = excluded.text, value = excluded.value, terms = excluded.terms,
+    term_count = excluded.term_count, author = excluded.author, importance = excluded.importance,
+    occurred_at = excluded.occurred_at, expires_at = excluded.expires_at, ttl_s = excluded.ttl_s,
+    thread_id = excluded.thread_id, run_id = excluded.run_id,
+    superseded_at = excluded.superseded_at,
+    created_at = CASE WHEN m.expires_at <= excluded.updated_at THEN excluded.created_at
+                      ELSE m.created_at END,
+    updated_at = greatest(excluded.updated_at, m.updated_at + interval '1 microsecond')
+RETURNING namespace, key, memory_id
+
+-- name: clear_derived
+-- Before memories are replaced by key: their vectors, structure and sources go.
+WITH named AS (
+    SELECT m.tenant_id, m.memory_id
+    FROM unnest(%(tenants)s::text[], %(namespaces)s::text[], %(keys)s::text[])
+         AS g(tenant_id, namespace, key)
+    JOIN memories m USING (tenant_id, namespace, key)
+), vectors AS (
+    DELETE FROM embeddings e USING named n
+    WHERE e.tenant_id = n.tenant_id AND e.memory_id = n.memory_id
+), structure AS (
+    DELETE FROM facts f USING named n
+    WHERE f.tenant_id = n.tenant_id AND f.memory_id = n.memory_id
+)
+DELETE FROM memory_sources s USING named n
+WHERE s.tenant_id = n.tenant_id AND s.memory_id = n.memory_id
+
+-- name: add_embeddings
+-- Vectors of memories named by namespace and key; those of a key that is not there are dropped.
+INSERT INTO embeddings (tenant_id, model, memory_id, field, embedding)
+SELECT m.tenant_id, %(model)s, m.memory_id, g.field, g.embedding
+FROM unnest(%(tenants)s::text[], %(namespaces)s::text[], %(keys)s::text[], %(fields)s::text[],
+            %(embeddings)s::halfvec[]) AS g(tenant_id, namespace, key, field, embedding)
+JOIN memories m USING (tenant_id, namespace, key)
+
+-- name: add_sources
+-- Turns that memories, named by namespace and key, were drawn from.
+INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
+SELECT m.tenant_id, m.memory_id, e.thread_id, e.event_id
+FROM unnest(%(tenants)s::text[], %(namespaces)s::text[], %(keys)s::text[], %(event_ids)s::text[])
+     AS g(tenant_id, namespace, key, event_id)
+JOIN memories m USING (tenant_id, namespace, key)
+JOIN events e ON e.tenant_id = m.tenant_id AND e.thread_id = %(thread_id)s
+             AND e.event_id = g.event_id
+ON CONFLICT DO NOTHING
+
+-- name: resolve_ids
+-- The namespace and key behind memory ids, of those that exist.
+SELECT m.namespace, m.key FROM memories m
+WHERE m.tenant_id = %(tenant)s AND m.memory_id = ANY(%(memory_ids)s::uuid[])
+
+-- name: forget
+-- Deletes the named memories; with an episodic memory its turn goes too, leaving a tombstone, and
+-- so do facts drawn from nothing else and every summary that told of it.
+WITH named AS (
+    SELECT m.tenant_id, m.memory_id, m.kind
+    FROM unnest(%(tenants)s::text[], %(namespaces)s::text[], %(keys)s::text[])
+         AS g(tenant_id, namespace, key)
+    JOIN memories m USING (tenant_id, namespace, key)
+), said AS (
+    SELECT s.tenant_id, s.thread_id, s.event_id
+    FROM memory_sources s JOIN named n USING (tenant_id, memory_id)
+    WHERE n.kind = 'episodic'
+), derived AS (
+    SELECT m.tenant_id, m.memory_id
+    FROM said
+    JOIN memory_sources s USING (tenant_id, thread_id, event_id)
+    JOIN memories m USING (tenant_id, memory_id)
+    WHERE m.kind = 'summary'
+       OR m.kind <> 'episodic' AND NOT EXISTS (
+            SELECT FROM memory_sources other
+            WHERE other.tenant_id = m.tenant_id AND other.memory_id = m.memory_id
+              AND NOT EXISTS (SELECT FROM said x WHERE x.tenant_id = other.tenant_id
+                              AND x.thread_id = other.thread_id AND x.event_id = other.event_id))
+), buried AS (
+    INSERT INTO tombstones (tenant_id, thread_id, event_id, deleted_at)
+    SELECT tenant_id, thread_id, event_id, %(now)s FROM said
+    ON CONFLICT DO NOTHING
+), unsaid AS (
+    DELETE FROM events e USING said s
+    WHERE e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id AND e.event_id = s.event_id
+)
+DELETE FROM memories m
+USING (SELECT tenant_id, memory_id FROM named UNION SELECT tenant_id, memory_id FROM derived) gone
+WHERE m.tenant_id = gone.tenant_id AND m.memory_id = gone.memory_id
+RETURNING m.memory_id
+
+-- name: recall
+-- Candidates of a scope by meaning and by words, each with both scores, and over all its living
+-- memories the mean and spread of both, so that the two can be compared.
+WITH living AS MATERIALIZED (
+    SELECT m.memory_id, m.terms, m.term_count, m.updated_at,
+           (SELECT 1 - min(e.embedding <=> %(embedding)s::halfvec) FROM embeddings e
+            WHERE e.tenant_id = m.tenant_id AND e.model = %(model)s
+              AND e.memory_id = m.memory_id) AS similarity
+    FROM memories m
+    WHERE {one_tenant} AND {below} AND {living}
+      AND (%(kinds)s::text[] IS NULL OR m.kind = ANY(%(kinds)s))
+), found AS (
+    -- One row per memory and word of the query it holds.
+    SELECT l.memory_id, w.lexeme, cardinality(w.positions) AS frequency, l.term_count
+    FROM living l CROSS JOIN LATERAL unnest(l.terms) AS w(lexeme, positions, weights)
+    WHERE l.terms @@ %(any_term)s::tsquery AND w.lexeme = ANY(%(terms)s)
+), corpus AS (
+    SELECT count(*)::float8 AS size, greatest(avg(term_count), 1)::float8 AS mean_length
+    FROM living
+), rarity AS (
+    SELECT lexeme, ln(1 + (max(c.size) - count(*) + 0.5) / (count(*) + 0.5)) AS idf
+    FROM found CROSS JOIN corpus c GROUP BY lexeme
+), worded AS (
+    -- BM25 with k1 = 1.2, b = 0.75 (Robertson and Zaragoza, 2009, equation 3.15).
+    SELECT f.memory_id,
+           sum(r.idf * f.frequency * 2.2
+               / (f.frequency + 1.2 * (0.25 + 0.75 * f.term_count / c.mean_length))) AS bm25
+    FROM found f JOIN rarity r USING (lexeme) CROSS JOIN corpus c
+    GROUP BY f.memory_id
+), scored AS (
+    SELECT l.memory_id, l.similarity, coalesce(w.bm25, 0) AS bm25,
+           row_number() OVER (ORDER BY l.similarity DESC NULLS LAST, l.updated_at DESC) AS by_meaning,
+           row_number() OVER (ORDER BY w.bm25 DESC NULLS LAST, l.updated_at DESC) AS by_words
+    FROM living l LEFT JOIN worded w USING (memory_id)
+), spread AS (
+    SELECT avg(similarity) AS similarity_mean, coalesce(stddev_pop(similarity), 0) AS similarity_sd,
+           avg(bm25) AS bm25_mean, coalesce(stddev_pop(bm25), 0) AS bm25_sd
+    FROM scored
+)
+SELECT {memory_columns}, s.similarity, s.bm25,
+       d.similarity_mean, d.similarity_sd, d.bm25_mean, d.bm25_sd
+FROM scored s CROSS JOIN spread d
+JOIN memories m ON m.tenant_id = %(tenant)s AND m.memory_id = s.memory_id
+WHERE s.similarity IS NOT NULL AND s.by_meaning <= %(candidates)s
+   OR s.bm25 > 0 AND s.by_words <= %(candidates)s

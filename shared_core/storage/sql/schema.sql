@@ -1,0 +1,302 @@
+-- Threads and their events, the way every table is guarded, and the models that made the vectors.
+-- Runs with search_path set to the schema of the project and creates nothing outside it.
+
+-- Puts a table under the rules every table of this schema follows: rows are seen and written only
+-- inside the scope bound to the transaction, by the owner of the table too.
+-- nullif: a setting that was once set locally reads as '' afterwards, and every text starts with ''.
+CREATE FUNCTION protect(target regclass) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', target);
+    EXECUTE format('ALTER TABLE %s FORCE ROW LEVEL SECURITY', target);
+    EXECUTE format(
+        'CREATE POLICY within_scope ON %s'
+        ' USING (tenant_id ^@ nullif(current_setting(''hippocampus.scope'', true), ''''))'
+        ' WITH CHECK (tenant_id ^@ nullif(current_setting(''hippocampus.scope'', true), ''''))',
+        target);
+END $$;
+
+-- Undoes the transaction when what it relies on no longer holds; HC409 is read as a conflict.
+CREATE FUNCTION require(held boolean, reason text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF held IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'HC409', MESSAGE = reason;
+    END IF;
+END $$;
+
+-- One row per model that made stored vectors. At most one is active: the one recall reads.
+CREATE TABLE embedding_models (
+    model       text COLLATE "C" PRIMARY KEY,
+    dimensions  integer NOT NULL CHECK (dimensions > 0),
+    active      boolean NOT NULL DEFAULT true,
+    created_at  timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX embedding_models_one_active ON embedding_models (active) WHERE active;
+
+-- A conversation. last_seq numbers its events; consolidated_seq is the watermark of extraction.
+CREATE TABLE threads (
+    tenant_id         text COLLATE "C" NOT NULL,
+    thread_id         text COLLATE "C" NOT NULL,
+    state             jsonb NOT NULL DEFAULT '{}',
+    version           bigint NOT NULL DEFAULT 1,
+    last_seq          bigint NOT NULL DEFAULT 0,
+    consolidated_seq  bigint NOT NULL DEFAULT 0,
+    created_at        timestamptz NOT NULL,
+    updated_at        timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, thread_id)
+) WITH (fillfactor = 70);
+
+-- What was said, in order; append-only. (tenant, thread, event_id) makes ingestion idempotent.
+CREATE TABLE events (
+    tenant_id    text COLLATE "C" NOT NULL,
+    thread_id    text COLLATE "C" NOT NULL,
+    seq          bigint NOT NULL,
+    event_id     text COLLATE "C" NOT NULL,
+    author       text NOT NULL,
+    role         text NOT NULL CHECK (role IN ('user', 'agent', 'tool', 'system')),
+    text         text NOT NULL,
+    metadata     jsonb NOT NULL DEFAULT '{}',
+    occurred_at  timestamptz NOT NULL,
+    recorded_at  timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, thread_id, seq),
+    UNIQUE (tenant_id, thread_id, event_id),
+    FOREIGN KEY (tenant_id, thread_id) REFERENCES threads (tenant_id, thread_id) ON DELETE CASCADE
+);
+
+-- Events that were forgotten: ingesting their thread again must not bring them back.
+CREATE TABLE tombstones (
+    tenant_id   text COLLATE "C" NOT NULL,
+    thread_id   text COLLATE "C" NOT NULL,
+    event_id    text COLLATE "C" NOT NULL,
+    deleted_at  timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, thread_id, event_id)
+);
+
+SELECT protect('threads'), protect('events'), protect('tombstones');
+
+-- What is remembered, its vectors, where it came from, and how often it was read.
+
+-- One memory. text is what is searched and shown; value is what a key-value face shows.
+-- terms holds the words (CJK: characters and pairs), made in Python; term_count is its length.
+CREATE TABLE memories (
+    tenant_id      text COLLATE "C" NOT NULL,
+    memory_id      uuid NOT NULL,
+    namespace      text COLLATE "C" NOT NULL,
+    key            text COLLATE "C" NOT NULL,
+    kind           text NOT NULL
+                   CHECK (kind IN ('episodic', 'semantic', 'summary', 'reflection', 'item')),
+    text           text NOT NULL,
+    value          jsonb NOT NULL,
+    terms          tsvector NOT NULL,
+    term_count     integer NOT NULL,
+    author         text,
+    importance     real NOT NULL DEFAULT 5 CHECK (importance BETWEEN 1 AND 10),
+    thread_id      text COLLATE "C",
+    run_id         uuid,
+    occurred_at    timestamptz NOT NULL,
+    created_at     timestamptz NOT NULL,
+    updated_at     timestamptz NOT NULL,
+    expires_at     timestamptz,
+    ttl_s          double precision CHECK (ttl_s > 0),
+    superseded_at  timestamptz,
+    PRIMARY KEY (tenant_id, memory_id),
+    UNIQUE (tenant_id, namespace, key),
+    CHECK (namespace ^@ tenant_id)
+);
+CREATE INDEX memories_expiry ON memories (tenant_id, expires_at) WHERE expires_at IS NOT NULL;
+
+-- The vectors of a memory, one per indexed field and model, in a table of their own: rewriting a
+-- memory or counting its reads never touches a vector, and two models can live side by side.
+CREATE TABLE embeddings (
+    tenant_id  text COLLATE "C" NOT NULL,
+    model      text COLLATE "C" NOT NULL REFERENCES embedding_models (model),
+    memory_id  uuid NOT NULL,
+    field      text COLLATE "C" NOT NULL,
+    embedding  halfvec NOT NULL,
+    PRIMARY KEY (tenant_id, model, memory_id, field),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
+);
+-- Kept in the row whenever it fits a page: fetching from a side table doubles the scan.
+ALTER TABLE embeddings ALTER COLUMN embedding SET STORAGE MAIN;
+CREATE INDEX embeddings_of_memory ON embeddings (tenant_id, memory_id);
+
+-- The turns a memory was drawn from; an episodic memory has exactly one.
+CREATE TABLE memory_sources (
+    tenant_id  text COLLATE "C" NOT NULL,
+    memory_id  uuid NOT NULL,
+    thread_id  text COLLATE "C" NOT NULL,
+    event_id   text COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant_id, memory_id, thread_id, event_id),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
+);
+CREATE INDEX memory_sources_of_event ON memory_sources (tenant_id, thread_id, event_id);
+
+-- Counters that change on every read, apart from the rows that are expensive to rewrite.
+CREATE TABLE memory_access (
+    tenant_id         text COLLATE "C" NOT NULL,
+    memory_id         uuid NOT NULL,
+    access_count      integer NOT NULL DEFAULT 0,
+    last_accessed_at  timestamptz,
+    forget_at         timestamptz,
+    PRIMARY KEY (tenant_id, memory_id),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
+) WITH (fillfactor = 50);
+
+SELECT protect('memories'), protect('embeddings'), protect('memory_sources'),
+       protect('memory_access');
+
+-- Structured knowledge with two time lines: when it held in the world, when it was believed here.
+
+-- The structured side of a semantic memory; same id, so both live and die together.
+-- valid_from/valid_until: when it was true. recorded_at/superseded_at: when it was known.
+-- key is the slot for a slot that holds one value, slot and value for one that holds several.
+CREATE TABLE facts (
+    tenant_id      text COLLATE "C" NOT NULL,
+    memory_id      uuid NOT NULL,
+    fact_type      text NOT NULL CHECK (fact_type IN ('preference', 'rule', 'profile', 'custom')),
+    slot           text COLLATE "C" NOT NULL,
+    key            text COLLATE "C" NOT NULL,
+    value          jsonb NOT NULL,
+    functional     boolean NOT NULL,
+    confidence     real NOT NULL CHECK (confidence BETWEEN 0 AND 1),
+    extractor      text NOT NULL,
+    pattern        text NOT NULL,
+    valid_from     timestamptz NOT NULL,
+    valid_until    timestamptz,
+    recorded_at    timestamptz NOT NULL,
+    superseded_at  timestamptz,
+    PRIMARY KEY (tenant_id, memory_id),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE,
+    CHECK (valid_until >= valid_from)
+);
+-- One current value per key; the closed ones stay as history.
+CREATE UNIQUE INDEX facts_current ON facts (tenant_id, fact_type, key)
+    WHERE valid_until IS NULL AND superseded_at IS NULL;
+CREATE INDEX facts_history ON facts (tenant_id, fact_type, key, valid_from);
+
+-- The knowledge graph: subject, relation, object, on the same two time lines.
+CREATE TABLE edges (
+    tenant_id      text COLLATE "C" NOT NULL,
+    edge_id        uuid NOT NULL,
+    memory_id      uuid,
+    subject        text COLLATE "C" NOT NULL,
+    relation       text COLLATE "C" NOT NULL,
+    object         text COLLATE "C" NOT NULL,
+    functional     boolean NOT NULL DEFAULT false,
+    confidence     real NOT NULL DEFAULT 1 CHECK (confidence BETWEEN 0 AND 1),
+    valid_from     timestamptz NOT NULL,
+    valid_until    timestamptz,
+    recorded_at    timestamptz NOT NULL,
+    superseded_at  timestamptz,
+    PRIMARY KEY (tenant_id, edge_id),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE,
+    CHECK (valid_until >= valid_from)
+);
+CREATE INDEX edges_from_subject ON edges (tenant_id, subject, relation);
+CREATE INDEX edges_to_object ON edges (tenant_id, object, relation);
+CREATE INDEX edges_of_memory ON edges (tenant_id, memory_id);
+
+SELECT protect('facts'), protect('edges');
+
+-- Procedural memory and profiles; both keep every version.
+
+CREATE TABLE instructions (
+    tenant_id        text COLLATE "C" NOT NULL,
+    instruction_key  text COLLATE "C" NOT NULL,
+    version          integer NOT NULL CHECK (version > 0),
+    content          text NOT NULL,
+    metadata         jsonb NOT NULL DEFAULT '{}',
+    created_at       timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, instruction_key, version)
+);
+
+-- One coherent paragraph about a user or an agent, and a bounded list of events in time order.
+CREATE TABLE profiles (
+    tenant_id     text COLLATE "C" NOT NULL,
+    subject_kind  text NOT NULL CHECK (subject_kind IN ('user', 'agent')),
+    subject_id    text COLLATE "C" NOT NULL,
+    version       integer NOT NULL CHECK (version > 0),
+    paragraph     text NOT NULL,
+    events        jsonb NOT NULL DEFAULT '[]',
+    content_hash  bytea NOT NULL,
+    run_id        uuid,
+    created_at    timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, subject_kind, subject_id, version)
+);
+
+SELECT protect('instructions'), protect('profiles');
+
+-- The work of turning events into knowledge: the queue, its runs, their log, and erasure receipts.
+
+CREATE TABLE consolidation_jobs (
+    tenant_id     text COLLATE "C" NOT NULL,
+    job_id        uuid NOT NULL,
+    thread_id     text COLLATE "C" NOT NULL,
+    job_type      text NOT NULL
+                  CHECK (job_type IN ('fast_replay', 'deep_reflection', 'full_consolidation')),
+    status        text NOT NULL DEFAULT 'pending'
+                  CHECK (status IN ('pending', 'running', 'completed', 'failed', 'cancelled')),
+    priority      smallint NOT NULL DEFAULT 0,
+    attempts      integer NOT NULL DEFAULT 0,
+    run_after     timestamptz NOT NULL,
+    worker_id     text,
+    lease_until   timestamptz,
+    result        jsonb NOT NULL DEFAULT '{}',
+    error         text,
+    created_at    timestamptz NOT NULL,
+    started_at    timestamptz,
+    completed_at  timestamptz,
+    PRIMARY KEY (tenant_id, job_id),
+    FOREIGN KEY (tenant_id, thread_id) REFERENCES threads (tenant_id, thread_id) ON DELETE CASCADE
+);
+-- At most one waiting job per thread and type: the newest request joins it.
+CREATE UNIQUE INDEX consolidation_jobs_waiting ON consolidation_jobs (tenant_id, thread_id, job_type)
+    WHERE status = 'pending';
+CREATE INDEX consolidation_jobs_due ON consolidation_jobs (priority DESC, run_after)
+    WHERE status = 'pending';
+CREATE INDEX consolidation_jobs_leased ON consolidation_jobs (lease_until)
+    WHERE status = 'running';
+
+-- One row per run that derived something; every derived row names its run.
+CREATE TABLE runs (
+    tenant_id    text COLLATE "C" NOT NULL,
+    run_id       uuid NOT NULL,
+    kind         text NOT NULL,
+    thread_id    text COLLATE "C",
+    extractor    text NOT NULL,
+    from_seq     bigint,
+    to_seq       bigint,
+    counts       jsonb NOT NULL DEFAULT '{}',
+    started_at   timestamptz NOT NULL,
+    finished_at  timestamptz NOT NULL,
+    undone_at    timestamptz,
+    PRIMARY KEY (tenant_id, run_id)
+);
+CREATE INDEX runs_of_thread ON runs (tenant_id, thread_id, finished_at);
+
+-- The stages of a run, in order, for whoever must explain it.
+CREATE TABLE pipeline_log (
+    tenant_id   text COLLATE "C" NOT NULL,
+    run_id      uuid NOT NULL,
+    step        integer NOT NULL,
+    stage       text NOT NULL,
+    output      jsonb NOT NULL DEFAULT '{}',
+    error       text,
+    started_at  timestamptz NOT NULL,
+    duration_s  double precision NOT NULL,
+    PRIMARY KEY (tenant_id, run_id, step),
+    FOREIGN KEY (tenant_id, run_id) REFERENCES runs (tenant_id, run_id) ON DELETE CASCADE
+);
+
+-- Receipts: what an erasure removed, counted and hashed, without what it said.
+CREATE TABLE erasures (
+    tenant_id     text COLLATE "C" NOT NULL,
+    erasure_id    uuid NOT NULL,
+    target        jsonb NOT NULL,
+    counts        jsonb NOT NULL,
+    receipt_hash  bytea NOT NULL,
+    requested_at  timestamptz NOT NULL,
+    completed_at  timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, erasure_id)
+);
+
+SELECT protect('consolidation_jobs'), protect('runs'), protect('pipeline_log'), protect('erasures');

