@@ -1,0 +1,181 @@
+"""Consolidation of one thread: its new turns become facts, the whole of it one short summary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from shared_core.domain import Event, FactDraft, MemoryId, Scope, ThreadId
+from shared_core.embedding import Embedding
+from shared_core.errors import Conflict
+from shared_core.facts import FactPlan, plan_facts, slots_to_read
+from shared_core.ids import uuid7
+from shared_core.ingest import TEXT_FIELD, memory_value
+from shared_core.namespaces import memories_namespace
+from shared_core.ports import (
+    Clock,
+    Extractor,
+    ItemAddress,
+    MemoryRow,
+    PlannedFact,
+    RunPlan,
+    Storage,
+)
+from shared_core.summary import summarise
+from shared_core.text import search_terms
+
+MAX_TRIES = 5
+SUMMARY_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What one consolidation did. events: how many new turns it read; 0 when there were none."""
+
+    run_id: UUID | None
+    events: int
+    facts_opened: int
+    facts_closed: int
+    summary: str
+
+
+NOTHING_NEW = RunReport(run_id=None, events=0, facts_opened=0, facts_closed=0, summary="")
+
+
+async def consolidate(
+    storage: Storage,
+    embedding: Embedding,
+    extractor: Extractor,
+    clock: Clock,
+    scope: Scope,
+    thread_id: ThreadId,
+) -> RunReport:
+    """Read the turns of a thread that no run has read yet, and apply what they say, whole.
+
+    A second run over the same turns changes nothing. If another run comes first, this one starts
+    over from what that one left.
+    """
+    for attempt in range(1, MAX_TRIES + 1):
+        started_at = clock()
+        from_seq, numbered = await storage.events_to_consolidate(scope, thread_id)
+        if not numbered:
+            return NOTHING_NEW
+        events = [event for _, event in numbered]
+        drafts = await extractor.extract(events)
+        known = await storage.current_facts(scope, slots_to_read(drafts))
+        said_at = {event.event_id: event.occurred_at for event in events}
+        plan = plan_facts(drafts, known, said_at, lambda: MemoryId(uuid7()))
+        thread = await storage.thread_events(scope, thread_id)
+        summary = summarise(
+            thread, max_characters=SUMMARY_CHARACTERS, key_sentences=_telling(drafts, events)
+        )
+        run = _Run(scope, thread_id, MemoryId(uuid7()), clock())
+        memories = [run.fact_row(fact) for fact in plan.opened]
+        if summary:
+            memories.append(run.summary_row(summary, thread[-1].occurred_at))
+        vectors = await embedding.rows(
+            [((row.namespace, row.key), TEXT_FIELD, row.text) for row in memories]
+        )
+        try:
+            await storage.apply_run(
+                RunPlan(
+                    run_id=run.run_id,
+                    scope=scope,
+                    thread_id=thread_id,
+                    extractor=extractor.name,
+                    from_seq=from_seq,
+                    to_seq=numbered[-1][0],
+                    started_at=started_at,
+                    close=list(plan.closed.items()),
+                    facts=plan.opened,
+                    memories=memories,
+                    sources=run.sources(plan, thread if summary else ()),
+                    vectors=vectors,
+                )
+            )
+        except Conflict:
+            if attempt == MAX_TRIES:
+                raise
+        else:
+            return RunReport(
+                run_id=run.run_id,
+                events=len(events),
+                facts_opened=len(plan.opened),
+                facts_closed=len(plan.closed),
+                summary=summary,
+            )
+    raise AssertionError("unreachable")
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Builds the rows of one run."""
+
+    scope: Scope
+    thread_id: ThreadId
+    run_id: UUID
+    now: datetime
+
+    def fact_row(self, fact: PlannedFact) -> MemoryRow:
+        draft = fact.draft
+        return MemoryRow(
+            memory_id=fact.memory_id,
+            namespace=memories_namespace(self.scope),
+            key=str(fact.memory_id),
+            kind="semantic",
+            text=draft.statement,
+            value=memory_value(
+                "semantic",
+                draft.statement,
+                occurred_at=fact.valid_from,
+                thread_id=self.thread_id,
+                metadata={
+                    "fact_type": draft.fact_type,
+                    "slot": draft.slot,
+                    "value": draft.value,
+                    "confidence": draft.confidence,
+                    "pattern": draft.pattern,
+                },
+            ),
+            terms=search_terms(draft.statement),
+            occurred_at=fact.valid_from,
+            thread_id=self.thread_id,
+            run_id=self.run_id,
+            superseded_at=self.now if fact.valid_until else None,
+        )
+
+    def summary_row(self, summary: str, occurred_at: datetime) -> MemoryRow:
+        return MemoryRow(
+            memory_id=MemoryId(uuid7()),
+            namespace=memories_namespace(self.scope),
+            key=self._summary_key,
+            kind="summary",
+            text=summary,
+            value=memory_value(
+                "summary", summary, occurred_at=occurred_at, thread_id=self.thread_id
+            ),
+            terms=search_terms(summary),
+            occurred_at=occurred_at,
+            thread_id=self.thread_id,
+            run_id=self.run_id,
+        )
+
+    def sources(self, plan: FactPlan, told: Sequence[Event]) -> list[tuple[ItemAddress, str]]:
+        """Return which memory was drawn from which turn; the summary from every turn told."""
+        namespace = memories_namespace(self.scope)
+        drawn = [(str(fact.memory_id), fact.draft.event_id) for fact in plan.opened]
+        drawn += [(str(memory_id), event_id) for memory_id, event_id in plan.seen_again]
+        drawn += [(self._summary_key, event.event_id) for event in told]
+        return [((namespace, key), event_id) for key, event_id in dict.fromkeys(drawn)]
+
+    @property
+    def _summary_key(self) -> str:
+        return f"summary/{self.thread_id}"
+
+
+def _telling(drafts: Sequence[FactDraft], events: Sequence[Event]) -> set[str]:
+    """Return the texts of the turns that held facts."""
+    telling = {draft.event_id for draft in drafts}
+    return {event.text for event in events if event.event_id in telling}

@@ -1,0 +1,66 @@
+"""Embeds what is to be stored or asked, and declares the model to the storage at first use."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from shared_core.errors import EmbeddingMismatch, ModelUnavailable
+from shared_core.ports import Embedder, ItemAddress, Storage, VectorRows
+
+if TYPE_CHECKING:
+    from shared_core.ports import Vectors
+
+log = logging.getLogger("hippocampus")
+
+
+class Embedding:
+    """An embedder bound to a storage. No connection is held while the model works."""
+
+    def __init__(self, embedder: Embedder, storage: Storage) -> None:
+        self._embedder = embedder
+        self._storage = storage
+        self._dimensions: int | None = None
+
+    @property
+    def model(self) -> str:
+        return self._embedder.model
+
+    async def rows(self, texts: Sequence[tuple[ItemAddress, str, str]]) -> VectorRows | None:
+        """Return the vectors of (address, field, text) triples, None for none, in one batch."""
+        if not texts:
+            return None
+        vectors = await self._embedder.embed_passages([text for _, _, text in texts])
+        await self._declare(vectors)
+        return VectorRows(
+            model=self.model,
+            addresses=[address for address, _, _ in texts],
+            fields=[field for _, field, _ in texts],
+            vectors=vectors,
+        )
+
+    async def query(self, text: str) -> Vectors:
+        """Return the vector of a query, shape (1, dimensions)."""
+        vector = await self._embedder.embed_query(text)
+        await self._declare(vector)
+        return vector
+
+    async def query_or_none(self, text: str) -> Vectors | None:
+        """Return the vector of a query, or None, with a warning, while the embedder is down."""
+        try:
+            return await self.query(text)
+        except ModelUnavailable as error:
+            log.warning("recall goes on by words alone, the embedder failed: %s", error)
+            return None
+
+    async def _declare(self, vectors: Vectors) -> None:
+        dimensions = int(vectors.shape[1])
+        if self._dimensions is None:
+            await self._storage.use_model(self.model, dimensions)
+            self._dimensions = dimensions
+        elif dimensions != self._dimensions:
+            raise EmbeddingMismatch(
+                f"embedder {self.model!r} returned {dimensions} dimensions after"
+                f" {self._dimensions}: one name must stand for one model"
+            )

@@ -1,0 +1,213 @@
+"""MemoryEngine, the verbs of the project, and open_memory, the one place that builds it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from uuid import UUID
+
+from shared_core import consolidate as consolidation
+from shared_core import ingest, items
+from shared_core import recall as recalling
+from shared_core.consolidate import RunReport
+from shared_core.domain import (
+    Event,
+    Hit,
+    MemoryKind,
+    Namespace,
+    NewMemory,
+    Scope,
+    ThreadId,
+)
+from shared_core.embedders import resolve_embedder
+from shared_core.embedding import Embedding
+from shared_core.extraction import RuleExtractor
+from shared_core.items import ItemOp, ItemResult
+from shared_core.namespaces import memories_namespace
+from shared_core.ports import Clock, Extractor, Fact, ItemAddress, Storage, StorageReport
+from shared_core.settings import load_settings
+from shared_core.storage import open_storage
+from shared_core.sync_bridge import on_own_loop
+
+
+class MemoryEngine:
+    """Remembers, recalls and forgets. Async; from sync code: run_sync(engine.recall(...)).
+
+    Usable from any thread and any event loop, several at once. It connects at first use; closing
+    it is the caller's duty (`async with`, or close()). Raises StorageUnavailable while the
+    database cannot be used; the next call tries again.
+    """
+
+    def __init__(
+        self, storage: Storage, embedding: Embedding, extractor: Extractor, clock: Clock
+    ) -> None:
+        self._storage = storage
+        self._embedding = embedding
+        self._extractor = extractor
+        self._clock = clock
+        self._opened_in = self._opening_in = 0
+        self._opening = asyncio.Lock()
+
+    async def __aenter__(self) -> MemoryEngine:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Start or reach the database and bring its schema up to date. Every verb does it too."""
+        if self._opened_in != os.getpid():
+            await on_own_loop(self._open())
+
+    async def _open(self) -> None:
+        # Every opening runs on the bridge's one loop; a forked child has a loop of its own.
+        if self._opening_in != os.getpid():
+            self._opening_in, self._opening = os.getpid(), asyncio.Lock()
+        async with self._opening:
+            if self._opened_in != os.getpid():
+                await self._storage.open()
+                self._opened_in = os.getpid()
+
+    async def close(self) -> None:
+        """Close all connections; an embedded server stops when its last user has left."""
+        if self._opened_in == os.getpid():
+            self._opened_in = 0
+            await self._storage.close()
+
+    async def append_events(
+        self,
+        scope: Scope,
+        thread_id: str,
+        events: Sequence[Event],
+        *,
+        expires_at: datetime | None = None,
+    ) -> set[str]:
+        """Append turns to a thread and remember each that has text; return the ids that were new.
+
+        Idempotent on (scope, thread, event id). The next recall finds what was new; a turn that
+        was forgotten stays forgotten.
+        """
+        await self.open()
+        return await ingest.append_events(
+            self._storage, self._embedding, scope, ThreadId(thread_id), events, expires_at
+        )
+
+    async def consolidate(self, scope: Scope, thread_id: str) -> RunReport:
+        """Draw facts and a summary out of the turns of a thread that were not read yet."""
+        await self.open()
+        return await consolidation.consolidate(
+            self._storage, self._embedding, self._extractor, self._clock, scope, ThreadId(thread_id)
+        )
+
+    async def remember(
+        self, scope: Scope, memories: str | NewMemory | Sequence[str | NewMemory]
+    ) -> list[str]:
+        """Remember texts or NewMemory objects; return their keys. An existing key is replaced."""
+        await self.open()
+        if isinstance(memories, str | NewMemory):
+            memories = [memories]
+        new = [NewMemory(text=memory) if isinstance(memory, str) else memory for memory in memories]
+        return await ingest.remember(self._storage, self._embedding, self._clock, scope, new)
+
+    async def recall(
+        self,
+        scope: Scope,
+        query: str,
+        *,
+        limit: int = 10,
+        kinds: Sequence[MemoryKind] | None = None,
+        namespace: Namespace | None = None,
+    ) -> list[Hit]:
+        """Return what the scope remembers about query, by meaning and by words, best first.
+
+        namespace: search below another namespace of the scope than (app, user, "memories").
+        """
+        await self.open()
+        return await recalling.recall(
+            self._storage,
+            self._embedding,
+            scope,
+            query,
+            limit=limit,
+            kinds=kinds,
+            namespace=namespace,
+        )
+
+    async def forget(self, scope: Scope, keys: str | Sequence[str]) -> int:
+        """Delete memories by key or memory id; return how many rows went. Unknown ones: none.
+
+        With a turn go its event, facts drawn from it alone, and summaries that told of it. A
+        tombstone keeps it from coming back when its thread is ingested again.
+        """
+        await self.open()
+        named = [keys] if isinstance(keys, str) else list(keys)
+        ids = [UUID(key) for key in named if _is_uuid(key)]
+        addresses: list[ItemAddress] = [(memories_namespace(scope), key) for key in named]
+        addresses += await self._storage.resolve_ids(scope, ids) if ids else []
+        return await self._storage.forget(list(dict.fromkeys(addresses))) if addresses else 0
+
+    async def facts(self, scope: Scope, *, history: bool = False) -> Sequence[Fact]:
+        """Return the facts that hold now; with history, those that ended as well."""
+        await self.open()
+        return await self._storage.list_facts(scope, history=history)
+
+    async def run_item_ops(self, ops: Sequence[ItemOp]) -> list[ItemResult]:
+        """Run a batch of key-value operations; see shared_core.items."""
+        await self.open()
+        return await items.run_item_ops(self._storage, self._embedding, self._clock, ops)
+
+    async def sweep_expired(self, prefix: Namespace = (), *, limit: int = 1000) -> int:
+        """Delete at most limit expired memories below a namespace; return how many went."""
+        await self.open()
+        return await self._storage.sweep_expired(prefix, limit)
+
+    async def report(self) -> StorageReport:
+        """Return what is behind this memory: engine, versions, role, model, size."""
+        await self.open()
+        return await self._storage.report()
+
+
+def open_memory(
+    uri: str | Path | None = None,
+    *,
+    embedder: object = None,
+    extractor: Extractor | None = None,
+    schema: str | None = None,
+    pool_size: int | None = None,
+    clock: Clock | None = None,
+) -> MemoryEngine:
+    """Return a memory; it connects at first use, so this needs no running loop and does no I/O.
+
+    uri: None or "embedded" for a private PostgreSQL in HIPPOCAMPUS_HOME, a folder (Path or
+    "embedded:///folder"), or the DSN of a server; HIPPOCAMPUS_URI is the default.
+    embedder: "use" (default), "e5", "google:MODEL", a LangChain Embeddings object or a function;
+    see shared_core.embedders. extractor: reads facts out of turns; rules by default.
+    Raises InvalidInput for a uri, schema or embedder of no known form.
+    """
+    settings = load_settings(uri, schema=schema, pool_size=pool_size)
+    clock = clock or _now
+    storage = open_storage(settings, clock)
+    embedding = Embedding(resolve_embedder(embedder), storage)
+    return MemoryEngine(storage, embedding, extractor or RuleExtractor(), clock)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True

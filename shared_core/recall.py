@@ -1,0 +1,48 @@
+"""Recalling: from a question to ranked memories, in one round trip to the storage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shared_core.domain import Hit, MemoryKind, Namespace, Scope
+from shared_core.embedding import Embedding
+from shared_core.errors import InvalidInput
+from shared_core.namespaces import clean_text, memories_namespace
+from shared_core.ports import SearchRequest, Storage
+from shared_core.ranking import rank
+from shared_core.text import has_words, search_terms
+
+MAX_QUERY_TERMS = 64
+LEAST_CANDIDATES = 50
+
+
+async def recall(
+    storage: Storage,
+    embedding: Embedding,
+    scope: Scope,
+    query: str,
+    *,
+    limit: int = 10,
+    kinds: Sequence[MemoryKind] | None = None,
+    namespace: Namespace | None = None,
+) -> list[Hit]:
+    """Return what the scope remembers about query, best first, at most limit hits.
+
+    A query without a letter or digit finds nothing. While the embedder is down, words alone find.
+    """
+    if limit < 0:
+        raise InvalidInput(f"limit must not be negative: {limit}")
+    query = clean_text(query)
+    if limit == 0 or not has_words(query):
+        return []
+    request = SearchRequest(
+        scope=scope,
+        namespace=namespace or memories_namespace(scope),
+        terms=list(dict.fromkeys(search_terms(query)))[:MAX_QUERY_TERMS],
+        model=embedding.model,
+        vector=await embedding.query_or_none(query),
+        kinds=kinds,
+        candidates=max(LEAST_CANDIDATES, 3 * limit),
+    )
+    candidates, spread = await storage.recall(request)
+    return rank(candidates, spread, limit=limit)

@@ -1,0 +1,90 @@
+"""Paths keep namespaces apart, whatever the labels hold."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langgraph_store.labels import from_label, from_labels, memories_namespace, to_label, to_labels
+from shared_core import InvalidInput, Scope
+from shared_core.namespaces import (
+    common_prefix,
+    from_path,
+    path_end,
+    scope_path,
+    tenant_of,
+    to_path,
+)
+
+storable = st.characters(exclude_characters="\x00", exclude_categories=["Cs"])
+labels = st.text(storable, min_size=1) | st.text("%/.25EF", min_size=1, max_size=8)
+namespaces = st.lists(labels, max_size=5).map(tuple)
+
+
+@given(namespaces)
+def test_a_path_gives_its_namespace_back(namespace: tuple[str, ...]) -> None:
+    assert namespace == from_path(to_path(namespace))
+
+
+@given(namespaces, namespaces)
+def test_paths_share_a_prefix_exactly_when_namespaces_do(
+    one: tuple[str, ...], other: tuple[str, ...]
+) -> None:
+    assert (other[: len(one)] == one) is to_path(other).startswith(to_path(one))
+
+
+@given(namespaces.filter(bool), namespaces)
+def test_the_range_of_a_path_holds_exactly_what_lies_below_it(
+    one: tuple[str, ...], other: tuple[str, ...]
+) -> None:
+    path, candidate = to_path(one).encode(), to_path(other).encode()
+    end = path_end(to_path(one)).encode()
+    assert (path <= candidate < end) is candidate.startswith(path)
+
+
+@given(namespaces)
+def test_a_tenant_is_a_prefix_of_its_namespace(namespace: tuple[str, ...]) -> None:
+    assert to_path(namespace).startswith(tenant_of(namespace))
+
+
+@given(st.lists(namespaces, min_size=1, max_size=4))
+def test_the_common_prefix_is_shared_by_all_and_the_longest(
+    many: list[tuple[str, ...]],
+) -> None:
+    shared = common_prefix(many)
+    assert all(one[: len(shared)] == shared for one in many)
+    longer = {one[: len(shared) + 1] for one in many}
+    assert len(longer) > 1 or shared in many
+
+
+@given(labels, labels)
+def test_labels_and_parts_are_one_to_one(one: str, other: str) -> None:
+    assert one == from_label(to_label(one))
+    assert "." not in to_label(one)
+    assert (one == other) is (to_label(one) == to_label(other))
+
+
+@given(st.text(storable, min_size=1).filter(lambda text: "." not in text))
+def test_every_legal_label_survives_the_way_through_the_store(label: str) -> None:
+    assert (label,) == to_labels(from_labels((label,)))
+
+
+@pytest.mark.parametrize(
+    ("user", "label"),
+    [("alice", "alice"), ("a@b.com", "a@b%2Ecom"), ("100%", "100%"), ("a%2Eb", "a%252Eb")],
+)
+def test_only_dots_are_escaped_in_a_label(user: str, label: str) -> None:
+    assert ("app", label, "memories") == memories_namespace("app", user)
+
+
+@pytest.mark.parametrize("scope", [Scope("", "u"), Scope("a", ""), Scope("a\x00", "u"),
+                                   Scope("a", "\ud800"), Scope("a", None)])  # type: ignore[arg-type]  # fmt: skip
+def test_a_scope_that_cannot_be_stored_is_named(scope: Scope) -> None:
+    with pytest.raises(InvalidInput, match="app_name|user_id"):
+        scope_path(scope)
+
+
+def test_scopes_that_look_alike_are_different_tenants() -> None:
+    alike = [("a/b", "c"), ("a", "b/c"), ("a%2Fb", "c"), ("a", "c"), ("A", "c"), ("a ", "c")]
+    assert len(alike) == len({scope_path(Scope(*pair)) for pair in alike})

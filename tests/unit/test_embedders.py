@@ -1,0 +1,133 @@
+"""Embedders of every form give the same kind of vectors, or say what is wrong with theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from langchain_core.embeddings import Embeddings
+
+from shared_core import CallableEmbedder, InvalidInput, ModelOutputInvalid, ModelUnavailable
+from shared_core.embedders import resolve_embedder
+from shared_core.ports import Embedder
+
+
+class Hashed(Embeddings):
+    """LangChain embeddings whose queries differ from its documents."""
+
+    model = "tiny"
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [[float(len(text)), 1.0] for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return [1.0, float(len(text))]
+
+
+class AsyncHashed(Hashed):
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        await asyncio.sleep(0)
+        return self.embed_documents(texts)
+
+    async def aembed_query(self, text: str) -> list[float]:
+        await asyncio.sleep(0)
+        return self.embed_query(text)
+
+
+def sync_function(texts: list[str]) -> list[list[float]]:
+    return [[3.0, 4.0] for _ in texts]
+
+
+async def async_function(texts: list[str]) -> list[list[float]]:
+    await asyncio.sleep(0)
+    return sync_function(texts)
+
+
+@pytest.mark.parametrize(
+    "given", [sync_function, async_function, lambda texts: async_function(texts)]
+)
+async def test_a_function_sync_or_async_gives_normalised_vectors(given: object) -> None:
+    embedder = resolve_embedder(given)
+    vectors = await embedder.embed_passages(["a", "b"])
+    assert (2, 2) == vectors.shape
+    assert np.allclose([[0.6, 0.8], [0.6, 0.8]], vectors)
+    assert (1, 2) == (await embedder.embed_query("a")).shape
+
+
+@pytest.mark.parametrize("given", [Hashed(), AsyncHashed()])
+async def test_langchain_embeddings_embed_queries_their_own_way(given: Embeddings) -> None:
+    embedder = resolve_embedder(given)
+    assert embedder.model.endswith("Hashed:tiny")
+    [passage] = await embedder.embed_passages(["abc"])
+    [query] = await embedder.embed_query("abc")
+    assert np.allclose([3 / math.sqrt(10), 1 / math.sqrt(10)], passage)
+    assert np.allclose([1 / math.sqrt(10), 3 / math.sqrt(10)], query)
+
+
+def test_an_async_embedder_survives_a_change_of_loop() -> None:
+    loops = []
+
+    async def remembers_its_loop(texts: list[str]) -> list[list[float]]:
+        loops.append(asyncio.get_running_loop())
+        return sync_function(texts)
+
+    embedder = resolve_embedder(remembers_its_loop)
+    for _ in range(3):
+        asyncio.run(embedder.embed_query("a"))  # type: ignore[arg-type]
+    assert 1 == len(set(loops))
+
+
+def wrong(answer: object) -> Embedder:
+    return CallableEmbedder(lambda texts: answer, model="wrong")
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        ([[math.nan, 1.0]], "NaN"),
+        ([[math.inf, 1.0]], "infinite"),
+        ([[0.0, 0.0]], "zero vector"),
+        ([[1.0], [2.0]], r"shape \(2, 1\) for 1 texts"),
+        ([[1.0, 2.0], [1.0]], "unequal length"),
+        ([], "shape"),
+        ([[]], "shape"),
+        ("text", "no numbers|shape"),
+        (None, "shape|no numbers"),
+    ],
+)
+async def test_an_answer_that_cannot_be_used_is_refused_by_name(
+    answer: object, complaint: str
+) -> None:
+    with pytest.raises(ModelOutputInvalid, match=rf"'wrong'.*({complaint})"):
+        await wrong(answer).embed_passages(["one text"])
+
+
+async def test_a_failing_embedder_is_named_with_its_reason() -> None:
+    def refuses(texts: Sequence[str]) -> list[list[float]]:
+        raise ConnectionError("quota exceeded")
+
+    with pytest.raises(ModelUnavailable, match="'shy' failed on 1 texts.*quota exceeded"):
+        await CallableEmbedder(refuses, model="shy").embed_query("a")
+
+
+@pytest.mark.parametrize("given", [42, "gpt", object()])
+def test_an_embedder_of_no_known_form_is_refused(given: object) -> None:
+    with pytest.raises(InvalidInput, match="'use', 'e5', 'google:MODEL'"):
+        resolve_embedder(given)
+
+
+async def test_the_default_is_bundled_and_finds_meaning_across_languages() -> None:
+    embedder = resolve_embedder()
+    passages = await embedder.embed_passages(["我喜欢吃辣的火锅", "The train leaves at nine."])
+    similarity = passages @ (await embedder.embed_query("She likes spicy food."))[0]
+    assert ("use-multilingual-v3", 512) == (embedder.model, passages.shape[1])
+    assert similarity[0] > similarity[1] + 0.2
+
+
+async def test_a_text_of_a_megabyte_and_one_that_is_no_utf8_are_embedded() -> None:
+    embedder = resolve_embedder()
+    vectors = await embedder.embed_passages(["word " * 200_000, "a\x00b\ud800"])
+    assert np.allclose(1.0, np.linalg.norm(vectors, axis=1))
