@@ -1,0 +1,51 @@
+"""LangGraph's namespace labels and the parts of a scope: one to one, dots included. Pure.
+
+LangGraph forbids "." in a label, but user ids are often e-mail addresses. So a "." of an id is
+written "%2E" in a label, and "%2E" itself "%252E". Every other text is its own label.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from shared_core.domain import Namespace, Scope
+from shared_core.namespaces import memories_namespace as core_memories_namespace
+from shared_core.namespaces import scope_path
+
+_ESCAPED_DOT = re.compile(r"%((?:25)*)2E")
+
+
+def to_label(part: str) -> str:
+    """Return the label that stands for a part of a scope or namespace."""
+    return _ESCAPED_DOT.sub(r"%25\g<1>2E", part).replace(".", "%2E")
+
+
+def from_label(label: str) -> str:
+    """Return the part that a label stands for; the inverse of to_label."""
+
+    def unescape(match: re.Match[str]) -> str:
+        return f"%{match[1][2:]}2E" if match[1] else "."
+
+    return _ESCAPED_DOT.sub(unescape, label)
+
+
+def to_labels(namespace: Namespace) -> tuple[str, ...]:
+    """Return the namespace as LangGraph writes it."""
+    return tuple(to_label(part) for part in namespace)
+
+
+def from_labels(labels: Sequence[str]) -> Namespace:
+    """Return the namespace behind LangGraph's labels."""
+    return tuple(from_label(label) for label in labels)
+
+
+def memories_namespace(app_name: str, user_id: str) -> tuple[str, ...]:
+    """Return the namespace in which a store finds what both frameworks remember of a user.
+
+    For ids without dots it is (app_name, user_id, "memories"). Raises InvalidInput for ids that
+    cannot be stored (empty, NUL, lone surrogates).
+    """
+    scope = Scope(app_name, user_id)
+    scope_path(scope)
+    return to_labels(core_memories_namespace(scope))
