@@ -216,15 +216,15 @@ class PostgresStorage(PostgresItems):
         path = to_path(request.namespace)
         if not path.startswith(tenant):
             raise InvalidInput(f"namespace {request.namespace} is not in scope {request.scope}")
-        terms = list(dict.fromkeys(request.terms))
+        queries = [quoted_term(term) for term in dict.fromkeys(request.terms)]
         values = {
             "tenant": tenant,
             "path": path,
             "path_end": path_end(path),
             "now": self._clock(),
             "kinds": None if request.kinds is None else list(request.kinds),
-            "terms": terms,
-            "any_term": " | ".join(quoted_term(term) for term in terms),
+            "term_queries": queries,
+            "any_term": " | ".join(queries),
             "model": request.model,
             "embedding": None if request.vector is None else HalfVector(request.vector[0]),
             "candidates": request.candidates,

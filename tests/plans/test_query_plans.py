@@ -71,7 +71,7 @@ VALUES = {
     "kinds": None,
     "model": "m",
     "embedding": HalfVector(np.ones(DIMENSIONS)),
-    "terms": ["word3"],
+    "term_queries": ["word3"],
     "any_term": "word3",
     "candidates": 50,
 }

@@ -114,37 +114,38 @@ WITH living AS MATERIALIZED (
     FROM memories m
     WHERE {one_tenant} AND {below} AND {living}
       AND (%(kinds)s::text[] IS NULL OR m.kind = ANY(%(kinds)s))
-), found AS (
-    -- One row per memory and word of the query it holds.
-    SELECT l.memory_id, w.lexeme, cardinality(w.positions) AS frequency, l.term_count
-    FROM living l CROSS JOIN LATERAL unnest(l.terms) AS w(lexeme, positions, weights)
-    WHERE l.terms @@ %(any_term)s::tsquery AND w.lexeme = ANY(%(terms)s)
-), corpus AS (
+), corpus AS MATERIALIZED (
     SELECT count(*)::float8 AS size, greatest(avg(term_count), 1)::float8 AS mean_length
     FROM living
-), rarity AS (
-    SELECT lexeme, ln(1 + (max(c.size) - count(*) + 0.5) / (count(*) + 0.5)) AS idf
-    FROM found CROSS JOIN corpus c GROUP BY lexeme
-), worded AS (
-    -- BM25 with k1 = 1.2, b = 0.75 (Robertson and Zaragoza, 2009, equation 3.15).
-    SELECT f.memory_id,
-           sum(r.idf * f.frequency * 2.2
-               / (f.frequency + 1.2 * (0.25 + 0.75 * f.term_count / c.mean_length))) AS bm25
-    FROM found f JOIN rarity r USING (lexeme) CROSS JOIN corpus c
-    GROUP BY f.memory_id
-), scored AS (
-    SELECT l.memory_id, l.similarity, coalesce(w.bm25, 0) AS bm25,
-           row_number() OVER (ORDER BY l.similarity DESC NULLS LAST, l.updated_at DESC) AS by_meaning,
-           row_number() OVER (ORDER BY w.bm25 DESC NULLS LAST, l.updated_at DESC) AS by_words
-    FROM living l LEFT JOIN worded w USING (memory_id)
-), spread AS (
+), rarity AS MATERIALIZED (
+    -- The words of the query and how much it tells that a memory holds one.
+    SELECT w.query, ln(1 + (c.size - n.holders + 0.5) / (n.holders + 0.5)) AS idf
+    FROM unnest(%(term_queries)s::tsquery[]) AS w(query)
+    CROSS JOIN corpus c
+    CROSS JOIN LATERAL (SELECT count(*) AS holders FROM living l WHERE l.terms @@ w.query) n
+), scored AS MATERIALIZED (
+    -- BM25 with k1 = 1.2, b = 0.75 (Robertson and Zaragoza, 2009, equation 3.15) and frequency 1:
+    -- turns are short, and counting words in a tsvector costs ten times as much as asking for one.
+    SELECT l.memory_id, l.updated_at, l.similarity,
+           coalesce(w.idf * 2.2 / (1 + 1.2 * (0.25 + 0.75 * l.term_count / c.mean_length)), 0) AS bm25
+    FROM living l
+    CROSS JOIN corpus c
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN l.terms @@ %(any_term)s::tsquery
+               THEN (SELECT sum(r.idf) FROM rarity r WHERE l.terms @@ r.query) END AS idf
+    ) w
+), spread AS MATERIALIZED (
     SELECT avg(similarity) AS similarity_mean, coalesce(stddev_pop(similarity), 0) AS similarity_sd,
            avg(bm25) AS bm25_mean, coalesce(stddev_pop(bm25), 0) AS bm25_sd
     FROM scored
+), picked AS (
+    (SELECT memory_id, similarity, bm25 FROM scored WHERE similarity IS NOT NULL
+     ORDER BY similarity DESC, updated_at DESC, memory_id LIMIT %(candidates)s)
+    UNION
+    (SELECT memory_id, similarity, bm25 FROM scored WHERE bm25 > 0
+     ORDER BY bm25 DESC, updated_at DESC, memory_id LIMIT %(candidates)s)
 )
-SELECT {memory_columns}, s.similarity, s.bm25,
+SELECT {memory_columns}, p.similarity, p.bm25,
        d.similarity_mean, d.similarity_sd, d.bm25_mean, d.bm25_sd
-FROM scored s CROSS JOIN spread d
-JOIN memories m ON m.tenant_id = %(tenant)s AND m.memory_id = s.memory_id
-WHERE s.similarity IS NOT NULL AND s.by_meaning <= %(candidates)s
-   OR s.bm25 > 0 AND s.by_words <= %(candidates)s
+FROM picked p CROSS JOIN spread d
+JOIN memories m ON m.tenant_id = %(tenant)s AND m.memory_id = p.memory_id
