@@ -1,0 +1,107 @@
+"""The benchmark runs at a tiny size and prints what it promises; its speed is not asserted."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FIGURES = {
+    "put_single_ms",
+    "put_batched_per_s",
+    "get_p50_ms",
+    "get_p99_ms",
+    "search_p50_ms",
+    "search_p99_ms",
+    "global_search_p50_ms",
+    "recall_at_10",
+    "qps",
+}
+FACES = {"async_search_p50_ms", "sync_search_p50_ms", "function_search_p50_ms", "sync_qps"}
+RATIOS = {
+    "async_search_over_sql",
+    "sync_search_over_sql",
+    "sync_search_over_postgres_store",
+    "put_batched_over_postgres_store",
+}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks.store", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def numbers(value: object) -> Iterator[float]:
+    """Every number in a JSON value."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from numbers(inner)
+    else:
+        assert isinstance(value, int | float)
+        yield value
+
+
+@pytest.fixture(scope="module")
+def report() -> dict[str, dict[str, object]]:
+    size = ("--items", "200", "--per-user", "20", "--queries", "20", "--rounds", "1")
+    done = run(*size, "--json")
+    assert done.returncode == 0, done.stderr
+    found: dict[str, dict[str, object]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("contender", ["ours", "postgres_store", "sql"])
+def test_every_contender_has_every_figure(
+    report: dict[str, dict[str, object]], contender: str
+) -> None:
+    assert set() == FIGURES - report[contender].keys()
+    assert {"1", "4", "16"} == report[contender]["qps"].keys()  # type: ignore[attr-defined]
+
+
+def test_ours_is_measured_by_each_of_its_faces(report: dict[str, dict[str, object]]) -> None:
+    assert set() == FACES - report["ours"].keys()
+
+
+@pytest.mark.parametrize("part", ["ours", "postgres_store", "sql", "ratios", "ranges"])
+def test_every_figure_is_finite_and_above_zero(
+    report: dict[str, dict[str, object]], part: str
+) -> None:
+    assert [] == [one for one in numbers(report[part]) if not (math.isfinite(one) and one > 0)]
+
+
+def test_the_ratios_compare_ours_with_both_others(report: dict[str, dict[str, object]]) -> None:
+    assert set() == RATIOS - report["ratios"].keys()
+
+
+def test_ours_finds_exactly_what_brute_force_finds(report: dict[str, dict[str, object]]) -> None:
+    assert 1.0 == report["ours"]["recall_at_10"]
+    assert 1.0 == report["sql"]["recall_at_10"]
+
+
+def test_the_report_says_where_it_was_made(report: dict[str, dict[str, object]]) -> None:
+    told = report["environment"]
+    assert {"date", "python", "postgres", "pgvector", "cpu_count", "load_average"} <= told.keys()
+    assert 200 == told["arguments"]["items"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--items", "many"], "'many' is not a whole number"),
+        (["--per-user", "3"], "3 is out of range"),
+        (["--items", "50", "--per-user", "60"], "--per-user 60 is more than --items 50"),
+        (["--items", "50", "--per-user", "50", "--dsn", "nonsense"], "cannot be reached"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_line(arguments: list[str], complaint: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert complaint in done.stderr.splitlines()[-1]
