@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from shared_core.domain import Namespace, Scope
 from shared_core.namespaces import memories_namespace as core_memories_namespace
@@ -30,6 +31,7 @@ def from_label(label: str) -> str:
     return _ESCAPED_DOT.sub(unescape, label)
 
 
+@lru_cache(maxsize=4096)
 def to_labels(namespace: Namespace) -> tuple[str, ...]:
     """Return the namespace as LangGraph writes it."""
     return tuple(to_label(part) for part in namespace)

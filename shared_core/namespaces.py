@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from shared_core.domain import Namespace, Scope
 from shared_core.errors import InvalidInput
@@ -53,6 +54,7 @@ def to_path(labels: Sequence[str]) -> str:
     return ROOT + "".join(f"{_escape(label)}/" for label in labels)
 
 
+@lru_cache(maxsize=4096)
 def from_path(path: str) -> Namespace:
     """Return the labels of a text path; the inverse of to_path."""
     return tuple(_unescape(part) for part in path[1:-1].split("/")) if path != ROOT else ()

@@ -104,9 +104,11 @@ def test_a_forked_child_opens_its_own_connections(dsn: str) -> None:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        found = run_sync(memory.recall(ANN, "sails"))
-        os.write(writer, str(len(found)).encode())
-        os._exit(0)
+        try:  # whatever happens, the child must not go on with the tests of its parent
+            found = run_sync(memory.recall(ANN, "sails"))
+            os.write(writer, str(len(found)).encode())
+        finally:
+            os._exit(0)
     os.waitpid(child, 0)
     assert b"1" == os.read(reader, 10)
     assert 1 == len(asyncio.run(memory.recall(ANN, "sails")))

@@ -4,6 +4,8 @@
 SELECT set_config('role', %(role)s, true),
        set_config('search_path', %(search_path)s, true),
        set_config('statement_timeout', %(statement_timeout)s, true),
+       -- Arrays hide their length from the planner: it would plan every call anew, for nothing.
+       set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('hippocampus.scope', %(scope)s, true)
 
 -- name: active_model

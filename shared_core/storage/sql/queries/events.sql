@@ -11,9 +11,9 @@ WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND event_id = ANY(%(
 -- text. Known and forgotten turns are passed over. Returns the ids of the turns that were new.
 WITH given AS (
     SELECT * FROM unnest(
-        %(event_ids)s::text[], %(authors)s::text[], %(roles)s::text[], %(texts)s::text[],
-        %(metadata)s::jsonb[], %(occurred_at)s::timestamptz[], %(memory_ids)s::uuid[],
-        %(values)s::jsonb[], %(terms)s::text[], %(term_counts)s::int[]
+        %(event_ids)b::text[], %(authors)b::text[], %(roles)b::text[], %(texts)b::text[],
+        %(metadata)s::jsonb[], %(occurred_at)b::timestamptz[], %(memory_ids)b::uuid[],
+        %(values)s::jsonb[], %(terms)b::text[], %(term_counts)b::int[]
     ) WITH ORDINALITY AS g(event_id, author, role, text, metadata, occurred_at, memory_id,
                            value, terms, term_count, position)
 ), fresh AS (

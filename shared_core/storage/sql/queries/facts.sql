@@ -9,18 +9,18 @@ WHERE tenant_id = %(tenant)s AND slot = ANY(%(slots)s)
 WITH closed AS (
     UPDATE facts f
     SET valid_until = greatest(g.valid_until, f.valid_from), superseded_at = %(now)s
-    FROM unnest(%(memory_ids)s::uuid[], %(valid_until)s::timestamptz[])
+    FROM unnest(%(memory_ids)b::uuid[], %(valid_until)b::timestamptz[])
          AS g(memory_id, valid_until)
     WHERE f.tenant_id = %(tenant)s AND f.memory_id = g.memory_id
       AND f.valid_until IS NULL AND f.superseded_at IS NULL
     RETURNING 1
 )
-SELECT require(count(*) = cardinality(%(memory_ids)s::uuid[]), 'a fact was changed by another run')
+SELECT require(count(*) = cardinality(%(memory_ids)b::uuid[]), 'a fact was changed by another run')
 FROM closed
 
 -- name: retire_memories
 UPDATE memories SET superseded_at = %(now)s
-WHERE tenant_id = %(tenant)s AND memory_id = ANY(%(memory_ids)s::uuid[])
+WHERE tenant_id = %(tenant)s AND memory_id = ANY(%(memory_ids)b::uuid[])
 
 -- name: add_facts
 INSERT INTO facts (tenant_id, memory_id, fact_type, slot, key, value, functional, confidence,
@@ -28,9 +28,9 @@ INSERT INTO facts (tenant_id, memory_id, fact_type, slot, key, value, functional
 SELECT %(tenant)s, memory_id, fact_type, slot, key, value, functional, confidence, %(extractor)s,
        pattern, valid_from, valid_until, %(now)s,
        CASE WHEN valid_until IS NULL THEN NULL ELSE %(now)s END
-FROM unnest(%(memory_ids)s::uuid[], %(fact_types)s::text[], %(slots)s::text[], %(keys)s::text[],
-            %(values)s::jsonb[], %(functional)s::bool[], %(confidences)s::real[],
-            %(patterns)s::text[], %(valid_from)s::timestamptz[], %(valid_until)s::timestamptz[])
+FROM unnest(%(memory_ids)b::uuid[], %(fact_types)b::text[], %(slots)b::text[], %(keys)b::text[],
+            %(values)s::jsonb[], %(functional)b::bool[], %(confidences)b::real[],
+            %(patterns)b::text[], %(valid_from)b::timestamptz[], %(valid_until)b::timestamptz[])
      AS g(memory_id, fact_type, slot, key, value, functional, confidence, pattern, valid_from,
           valid_until)
 

@@ -1,6 +1,6 @@
 -- name: get_items
 SELECT {item_columns}
-FROM unnest(%(tenants)s::text[], %(namespaces)s::text[], %(keys)s::text[])
+FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
      AS g(tenant_id, namespace, key)
 JOIN memories m USING (tenant_id, namespace, key)
 WHERE m.expires_at IS NULL OR m.expires_at > %(now)s
@@ -34,7 +34,7 @@ SELECT path FROM (
     FROM memories m
     WHERE {tenant_scope} AND {below} AND {living}
       AND (SELECT coalesce(bool_and(m.namespace ~ pattern), true)
-           FROM unnest(%(patterns)s::text[]) AS pattern)
+           FROM unnest(%(patterns)b::text[]) AS pattern)
 ) found
 ORDER BY string_to_array(path, '/')
 LIMIT %(limit)s OFFSET %(offset)s
@@ -42,7 +42,7 @@ LIMIT %(limit)s OFFSET %(offset)s
 -- name: extend_items
 -- Gives read items their full time to live again; rows without one are never touched.
 UPDATE memories m SET expires_at = %(now)s + make_interval(secs => m.ttl_s)
-FROM unnest(%(tenants)s::text[], %(namespaces)s::text[], %(keys)s::text[])
+FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
      AS g(tenant_id, namespace, key)
 WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
   AND m.ttl_s IS NOT NULL AND m.expires_at > %(now)s

@@ -8,11 +8,11 @@ SELECT tenant_id, memory_id, namespace, key, kind, text, value, terms::tsvector,
        author, importance, occurred_at, %(now)s, %(now)s, expires_at, ttl_s, thread_id, run_id,
        superseded_at
 FROM unnest(
-    %(tenants)s::text[], %(memory_ids)s::uuid[], %(namespaces)s::text[], %(keys)s::text[],
-    %(kinds)s::text[], %(texts)s::text[], %(values)s::jsonb[], %(terms)s::text[],
-    %(term_counts)s::int[], %(authors)s::text[], %(importances)s::real[],
-    %(occurred_at)s::timestamptz[], %(expires_at)s::timestamptz[], %(ttl_s)s::float8[],
-    %(thread_ids)s::text[], %(run_ids)s::uuid[], %(superseded_at)s::timestamptz[]
+    %(tenants)b::text[], %(memory_ids)b::uuid[], %(namespaces)b::text[], %(keys)b::text[],
+    %(kinds)s::text[], %(texts)b::text[], %(values)s::jsonb[], %(terms)b::text[],
+    %(term_counts)b::int[], %(authors)b::text[], %(importances)b::real[],
+    %(occurred_at)b::timestamptz[], %(expires_at)b::timestamptz[], %(ttl_s)b::float8[],
+    %(thread_ids)b::text[], %(run_ids)b::uuid[], %(superseded_at)b::timestamptz[]
 ) AS g(tenant_id, memory_id, namespace, key, kind, text, value, terms, term_count, author,
        importance, occurred_at, expires_at, ttl_s, thread_id, run_id, superseded_at)
 ON CONFLICT (tenant_id, namespace, key) DO UPDATE
@@ -30,7 +30,7 @@ RETURNING namespace, key, memory_id
 -- Before memories are replaced by key: their vectors, structure and sources go.
 WITH named AS (
     SELECT m.tenant_id, m.memory_id
-    FROM unnest(%(tenants)s::text[], %(namespaces)s::text[], %(keys)s::text[])
+    FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
          AS g(tenant_id, namespace, key)
     JOIN memories m USING (tenant_id, namespace, key)
 ), vectors AS (
@@ -47,15 +47,15 @@ WHERE s.tenant_id = n.tenant_id AND s.memory_id = n.memory_id
 -- Vectors of memories named by namespace and key; those of a key that is not there are dropped.
 INSERT INTO embeddings (tenant_id, model, memory_id, field, embedding)
 SELECT m.tenant_id, %(model)s, m.memory_id, g.field, g.embedding
-FROM unnest(%(tenants)s::text[], %(namespaces)s::text[], %(keys)s::text[], %(fields)s::text[],
-            %(embeddings)s::halfvec[]) AS g(tenant_id, namespace, key, field, embedding)
+FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[], %(fields)b::text[],
+            %(embeddings)b::halfvec[]) AS g(tenant_id, namespace, key, field, embedding)
 JOIN memories m USING (tenant_id, namespace, key)
 
 -- name: add_sources
 -- Turns that memories, named by namespace and key, were drawn from.
 INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
 SELECT m.tenant_id, m.memory_id, e.thread_id, e.event_id
-FROM unnest(%(tenants)s::text[], %(namespaces)s::text[], %(keys)s::text[], %(event_ids)s::text[])
+FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[], %(event_ids)b::text[])
      AS g(tenant_id, namespace, key, event_id)
 JOIN memories m USING (tenant_id, namespace, key)
 JOIN events e ON e.tenant_id = m.tenant_id AND e.thread_id = %(thread_id)s
@@ -65,14 +65,14 @@ ON CONFLICT DO NOTHING
 -- name: resolve_ids
 -- The namespace and key behind memory ids, of those that exist.
 SELECT m.namespace, m.key FROM memories m
-WHERE m.tenant_id = %(tenant)s AND m.memory_id = ANY(%(memory_ids)s::uuid[])
+WHERE m.tenant_id = %(tenant)s AND m.memory_id = ANY(%(memory_ids)b::uuid[])
 
 -- name: forget
 -- Deletes the named memories; with an episodic memory its turn goes too, leaving a tombstone, and
 -- so do facts drawn from nothing else and every summary that told of it.
 WITH named AS (
     SELECT m.tenant_id, m.memory_id, m.kind
-    FROM unnest(%(tenants)s::text[], %(namespaces)s::text[], %(keys)s::text[])
+    FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
          AS g(tenant_id, namespace, key)
     JOIN memories m USING (tenant_id, namespace, key)
 ), said AS (
