@@ -27,7 +27,7 @@ def to_core_events(events: Iterable[AdkEvent]) -> list[Event]:
             author=event.author,
             role="user" if event.author == FROM_USER else "agent",
             text=text,
-            occurred_at=datetime.fromtimestamp(event.timestamp, UTC),
+            occurred_at=_moment(event.timestamp),
         )
         for event in live_events(list(events))
         if not event.partial and (text := text_of_event(event))
@@ -103,6 +103,15 @@ def public_id(memory: Memory, scope: Scope) -> str:
     if memory.namespace == memories_namespace(scope):
         return memory.key
     return str(memory.memory_id)
+
+
+def _moment(timestamp: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(timestamp, UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise InvalidInput(
+            f"timestamp {timestamp!r} of an event is no number of seconds since 1970"
+        ) from error
 
 
 def _parsed(timestamp: str | None) -> datetime | None:

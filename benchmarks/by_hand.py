@@ -27,6 +27,9 @@ from shared_core import open_memory, run_sync
 
 SCHEMA = "by_hand"
 
+BELOW_TENANT = "/"
+"""The namespaces of the data set have two labels, which are the tenant: nothing is below."""
+
 
 class ByHand(BlockingContender):
     """The denominator of the ratios. Closed by leaving its with block."""
@@ -56,7 +59,7 @@ class ByHand(BlockingContender):
             return self._run("put", self._put_values(operation.entries))
         if isinstance(operation, Get):
             path = _path(operation.entry.namespace)
-            values = {"tenant": path, "path": path, "key": operation.entry.key}
+            values = {"tenant": path, "path": BELOW_TENANT, "key": operation.entry.key}
             return self._run("get", values)
         return self._search(operation.question)
 
@@ -73,7 +76,7 @@ class ByHand(BlockingContender):
         if not question.namespace:
             return self._run("search_everything", values)
         # "0" follows "/" in byte order.
-        values |= {"tenant": path, "path": path, "path_end": path[:-1] + "0"}
+        values |= {"tenant": path, "path": BELOW_TENANT, "path_end": "0"}
         return self._run("search", values)
 
     def _put_values(self, entries: Sequence[Entry]) -> dict[str, object]:
@@ -82,7 +85,7 @@ class ByHand(BlockingContender):
             "model": self._model,
             "tenants": paths,
             "ids": [uuid.uuid4() for _ in entries],
-            "paths": paths,
+            "paths": [BELOW_TENANT] * len(paths),
             "keys": [entry.key for entry in entries],
             "texts": [entry.text for entry in entries],
             "values": [json.dumps(entry.value) for entry in entries],

@@ -199,7 +199,7 @@ def _embedder(index: IndexConfig | None) -> object:
 
 
 def _paths(fields: list[str]) -> dict[str, list[str]]:
-    return {path: tokenize_path(path) for path in fields}
+    return {path: [] if path == "$" else tokenize_path(path) for path in fields}
 
 
 def _with_tuples(op: Op) -> Op:
@@ -222,6 +222,10 @@ def _namespace_query(op: ListNamespacesOp) -> NamespaceQuery:
     paths: dict[str, list[tuple[str, ...]]] = {"prefix": [], "suffix": []}
     for condition in op.match_conditions or ():
         labels = tuple(label if label == "*" else from_label(label) for label in _path(condition))
+        if condition.match_type not in paths:
+            raise InvalidInput(
+                f"a condition on {condition.match_type!r} is neither prefix nor suffix"
+            )
         paths[condition.match_type].append(labels)
     return NamespaceQuery(
         prefixes=paths["prefix"],

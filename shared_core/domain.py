@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Vector: TypeAlias = NDArray[np.float32]
 
 JsonValue: TypeAlias = (
-    "str | int | float | bool | None | Sequence[JsonValue] | Mapping[str, JsonValue]"
+    "str | int | float | bool | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
 )
 Namespace: TypeAlias = tuple[str, ...]
 

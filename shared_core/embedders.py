@@ -243,7 +243,8 @@ def checked(answer: Any, count: int, model: str) -> Vectors:
     import numpy as np
 
     try:
-        vectors = np.asarray(answer, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            vectors = np.asarray(answer, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise ModelOutputInvalid(
             f"embedder {model!r} returned vectors of unequal length or no numbers: {error}"

@@ -27,7 +27,7 @@ from shared_core.embedders import resolve_embedder
 from shared_core.embedding import Embedding
 from shared_core.extraction import RuleExtractor
 from shared_core.items import ItemOp, ItemResult
-from shared_core.namespaces import memories_namespace
+from shared_core.namespaces import memories_namespace, scope_path
 from shared_core.ports import Clock, Extractor, Fact, ItemAddress, Storage, StorageReport
 from shared_core.settings import load_settings
 from shared_core.storage import open_storage
@@ -150,6 +150,7 @@ class MemoryEngine:
         tombstone keeps it from coming back when its thread is ingested again.
         """
         await self.open()
+        scope_path(scope)
         named = [keys] if isinstance(keys, str) else list(keys)
         ids = [UUID(key) for key in named if _is_uuid(key)]
         addresses: list[ItemAddress] = [(memories_namespace(scope), key) for key in named]
@@ -170,6 +171,15 @@ class MemoryEngine:
         """Delete at most limit expired memories below a namespace; return how many went."""
         await self.open()
         return await self._storage.sweep_expired(prefix, limit)
+
+    async def dsn(self) -> str:
+        """Return the libpq connection string of the database behind, password included.
+
+        For what shall live beside the memory, e.g. LangGraph's PostgreSQL checkpointer. An embedded
+        server runs as long as this memory, or another user of its folder, is open.
+        """
+        await self.open()
+        return await self._storage.dsn()
 
     async def report(self) -> StorageReport:
         """Return what is behind this memory: engine, versions, role, model, size."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import get_args
 
-from shared_core.domain import Event, JsonValue, MemoryId, NewMemory, Scope, ThreadId
+from shared_core.domain import Event, JsonValue, MemoryId, MemoryKind, NewMemory, Scope, ThreadId
 from shared_core.embedding import Embedding
 from shared_core.errors import InvalidInput
 from shared_core.ids import uuid7
@@ -126,11 +127,16 @@ def _memory_row(memory: NewMemory, scope: Scope, now: datetime) -> MemoryRow:
     text = clean_text(memory.text).strip()
     if not text:
         raise InvalidInput("a memory needs text: this one is empty or blank")
+    if memory.kind not in get_args(MemoryKind):
+        raise InvalidInput(
+            f"kind {memory.kind!r} is not known: take one of {', '.join(get_args(MemoryKind))}"
+        )
     if not 1 <= memory.importance <= 10:
         raise InvalidInput(f"importance must be between 1 and 10, not {memory.importance}")
     memory_id = MemoryId(uuid7())
     key = str(memory_id) if memory.key is None else check_label(memory.key, "memory key")
     occurred_at = memory.occurred_at or now
+    author = None if memory.author is None else clean_text(memory.author)
     return MemoryRow(
         memory_id=memory_id,
         namespace=memories_namespace(scope),
@@ -140,13 +146,13 @@ def _memory_row(memory: NewMemory, scope: Scope, now: datetime) -> MemoryRow:
         value=memory_value(
             memory.kind,
             text,
-            author=memory.author,
+            author=author,
             occurred_at=occurred_at,
             metadata=memory.metadata,
         ),
         terms=search_terms(text),
         occurred_at=occurred_at,
-        author=memory.author,
+        author=author,
         importance=memory.importance,
         expires_at=memory.expires_at,
     )

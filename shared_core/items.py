@@ -12,6 +12,7 @@ from shared_core.embedding import Embedding
 from shared_core.errors import InvalidInput
 from shared_core.ids import uuid7
 from shared_core.ingest import TEXT_FIELD
+from shared_core.jsontext import check_json
 from shared_core.namespaces import check_label, clean_text
 from shared_core.ports import (
     Clock,
@@ -23,6 +24,9 @@ from shared_core.ports import (
     Storage,
 )
 from shared_core.text import has_words, search_terms
+
+MAX_TTL_S = 100 * 366 * 86_400.0
+"""The longest time to live, 100 years; who wants more means for ever, and leaves it out."""
 
 CONTENT_FIELDS = ("content", "text", "memory")
 """Where a value says in words what it is about; the first that holds text is the memory's text."""
@@ -90,6 +94,7 @@ async def run_item_ops(
             results[position] = hits
             touched += [(i.namespace, i.key) for i in hits if i.has_ttl and op.refresh]
         elif isinstance(op, NamespaceQuery):
+            _check_bounds(op)
             results[position] = await storage.list_namespaces(op)
     if touched:
         await storage.extend_items(list(dict.fromkeys(touched)))
@@ -106,20 +111,30 @@ def text_of(value: Mapping[str, JsonValue]) -> str:
     return clean_text("\n".join(_lines(value)))
 
 
-def _lines(value: JsonValue, path: str = "") -> list[str]:
-    if isinstance(value, Mapping):
-        nested = [
-            _lines(inner, f"{path}.{key}" if path else str(key)) for key, inner in value.items()
-        ]
-        return [line for lines in nested for line in lines]
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        return [] if value is None else [f"{path}: {value!s}"]
-    return [line for inner in value for line in _lines(inner, path)]
+def _lines(value: Mapping[str, JsonValue]) -> list[str]:
+    """Return "path: text" for everything a value says, in order; a list's entries share a path."""
+    lines: list[str] = []
+    waiting: list[tuple[str, JsonValue]] = [("", value)]
+    while waiting:
+        path, part = waiting.pop()
+        if isinstance(part, Mapping):
+            below = [(f"{path}.{key}" if path else str(key), inner) for key, inner in part.items()]
+            waiting += reversed(below)
+        elif isinstance(part, Sequence) and not isinstance(part, str):
+            waiting += [(path, inner) for inner in reversed(part)]
+        elif part is not None and has_words(str(part)):
+            lines.append(f"{path}: {part!s}")
+    return lines
+
+
+def _check_bounds(op: FindItems | NamespaceQuery) -> None:
+    depth = op.max_depth if isinstance(op, NamespaceQuery) else None
+    if op.limit < 0 or op.offset < 0 or (depth or 0) < 0:
+        raise InvalidInput("limit, offset and max_depth must not be negative")
 
 
 async def _find(storage: Storage, embedding: Embedding, op: FindItems) -> Sequence[Item]:
-    if op.limit < 0 or op.offset < 0:
-        raise InvalidInput(f"limit and offset must not be negative: {op.limit}, {op.offset}")
+    _check_bounds(op)
     if op.limit == 0:
         return []
     query = ItemQuery(prefix=op.prefix, limit=op.limit, offset=op.offset, filter=op.filter)
@@ -147,10 +162,9 @@ async def _write(
             row, fields = _row(address, op, now)
             rows.append(row)
             texts += [(address, name, text) for name, text in fields.items()]
-    if rows:
-        await storage.put_memories(rows, await embedding.rows(texts))
-    if gone := [address for address, op in last.items() if op.value is None]:
-        await storage.forget(gone)
+    gone = [address for address, op in last.items() if op.value is None]
+    if rows or gone:
+        await storage.put_memories(rows, await embedding.rows(texts), gone)
 
 
 def _row(address: ItemAddress, op: WriteItem, now: datetime) -> tuple[MemoryRow, dict[str, str]]:
@@ -158,8 +172,11 @@ def _row(address: ItemAddress, op: WriteItem, now: datetime) -> tuple[MemoryRow,
     assert op.value is not None
     namespace, key = address
     check_label(key, f"the key of an item in {namespace}")
-    if op.ttl_s is not None and op.ttl_s <= 0:
-        raise InvalidInput(f"the time to live of {key!r} must be above 0, not {op.ttl_s} s")
+    if op.ttl_s is not None and not 0 < op.ttl_s <= MAX_TTL_S:
+        raise InvalidInput(
+            f"the time to live of {key!r} must be above 0 and at most 100 years, not {op.ttl_s} s"
+        )
+    check_json(op.value, f"the value of {key!r} in {namespace}")
     text = text_of(op.value)
     fields = {TEXT_FIELD: text} if op.texts is None else dict(op.texts)
     fields = {name: words for name, words in fields.items() if has_words(words)}

@@ -44,6 +44,11 @@ def check_label(label: object, what: str) -> str:
     return label
 
 
+def storable(text: str) -> bool:
+    """Return whether PostgreSQL can store text: no NUL, no lone surrogate."""
+    return not _UNSTORABLE.search(text)
+
+
 def clean_text(text: str) -> str:
     """Return text with U+FFFD for every NUL and lone surrogate; PostgreSQL stores neither."""
     return _UNSTORABLE.sub("\ufffd", text)
@@ -70,6 +75,11 @@ def tenant_of(labels: Sequence[str]) -> str:
     return to_path(labels[:2])
 
 
+def rest_of(labels: Sequence[str]) -> str:
+    """Return the path of a namespace below its tenant: of all labels after the second."""
+    return to_path(labels[2:])
+
+
 def scope_path(scope: Scope) -> str:
     """Return the tenant of a scope. Raises InvalidInput for parts that cannot be stored."""
     check_label(scope.app, "app_name")
@@ -94,6 +104,8 @@ def common_prefix(namespaces: Iterable[Sequence[str]]) -> Namespace:
 
 
 def _escape(label: str) -> str:
+    if _UNSTORABLE.search(label):
+        check_label(label, "a label of a namespace")
     return label.replace("%", "%25").replace("/", "%2F")
 
 

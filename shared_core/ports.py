@@ -261,6 +261,10 @@ class Storage(Protocol):
     async def close(self) -> None: ...
     async def report(self) -> StorageReport: ...
 
+    async def dsn(self) -> str:
+        """Return how to connect to the same database, password included."""
+        ...
+
     async def use_model(self, model: str, dimensions: int) -> None:
         """Declare the model that makes vectors; EmbeddingMismatch if another one made them."""
         ...
@@ -299,8 +303,16 @@ class Storage(Protocol):
 
     async def recall(self, request: SearchRequest) -> tuple[Sequence[Candidate], Spread]: ...
 
-    async def put_memories(self, rows: Sequence[MemoryRow], vectors: VectorRows | None) -> None:
-        """Write memories by namespace and key, replacing those that exist, vectors included."""
+    async def put_memories(
+        self,
+        rows: Sequence[MemoryRow],
+        vectors: VectorRows | None,
+        forgotten: Sequence[ItemAddress] = (),
+    ) -> None:
+        """Write memories by namespace and key, replacing those that exist, vectors included.
+
+        forgotten: what to delete in the same transaction, as forget() does.
+        """
         ...
 
     async def forget(self, addresses: Sequence[ItemAddress]) -> int:

@@ -76,8 +76,8 @@ def load_settings(
 
 def redacted(uri: str) -> str:
     """Return uri without its password, fit for messages and logs."""
-    uri = re.sub(r"(://[^:/@]*):[^@/]*@", r"\1:***@", uri)
-    return re.sub(r"(password=)('[^']*'|\S+)", r"\1***", uri)
+    uri = re.sub(r"(://[^:/@\s]*):\S*@", r"\1:***@", uri)
+    return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)", r"\1***", uri)
 
 
 def _check_uri(uri: str) -> None:

@@ -3,7 +3,6 @@ PostgreSQL that all workers of the run share."""
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
 import uuid
@@ -14,7 +13,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from shared_core import MemoryEngine, Scope, open_memory
+from shared_core import MemoryEngine, Scope, open_memory, run_sync
 from shared_core.storage.embedded import EmbeddedPostgres, describe
 
 TEMPLATE = "hippocampus_template"
@@ -40,7 +39,7 @@ def template(server: str) -> str:
         found = admin.execute("SELECT FROM pg_database WHERE datname = %s", [TEMPLATE]).fetchone()
         if found is None:
             admin.execute("CREATE DATABASE hippocampus_build")
-            asyncio.run(_migrate(make_conninfo(server, dbname="hippocampus_build")))
+            run_sync(_migrate(make_conninfo(server, dbname="hippocampus_build")))
             admin.execute(f"ALTER DATABASE hippocampus_build RENAME TO {TEMPLATE}")
         admin.execute("SELECT pg_advisory_unlock(7)")
     return TEMPLATE

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 import psycopg
 from pgvector.psycopg.halfvec import register_halfvec_info
@@ -12,13 +12,20 @@ from psycopg import AsyncConnection
 from psycopg.adapt import AdaptersMap
 from psycopg.types import TypeInfo
 
-from shared_core.errors import StorageUnavailable
+from shared_core.errors import Conflict, InvalidInput, StorageUnavailable
 from shared_core.settings import Settings, redacted
 from shared_core.storage.embedded import EmbeddedPostgres
 from shared_core.storage.migrate import Prepared, prepare
 from shared_core.storage.pool import Connection, ConnectionPool
 from shared_core.storage.sql_files import statement
 
+TRIES = 5
+CONFLICT = "HC409"
+"""Raised by the SQL function require(). psycopg takes what it does not know for operational."""
+ROLLED_BACK = ("40P01", "40001")
+"""Deadlock and serialisation failure: the server undid the whole transaction; send it again."""
+
+T = TypeVar("T")
 Rows = list[tuple[Any, ...]]
 Statement = tuple[bytes, Mapping[str, Any]]
 
@@ -30,7 +37,7 @@ class Database:
         self._settings = settings
         home = settings.embedded_home
         self._embedded = EmbeddedPostgres(home) if home else None
-        self._conninfo = settings.uri
+        self.conninfo = settings.uri
         self._adapters = AdaptersMap(psycopg.adapters)
         self._pool = self._new_pool()
         self.prepared: Prepared | None = None
@@ -41,22 +48,26 @@ class Database:
         After a failure everything is closed again, and open may be called again.
         """
         self._pool = self._new_pool()
-        if self._embedded:
-            self._conninfo = await asyncio.to_thread(self._embedded.acquire)
         try:
+            if self._embedded:
+                self.conninfo = await _finished(asyncio.to_thread(self._embedded.acquire))
             async with self._pool.connection() as connection:
                 self.prepared = await prepare(connection, self._settings.db_schema)
-                await connection.execute(
-                    "SELECT set_config('search_path', %s, false)", [self.prepared.search_path]
-                )
-                halfvec = await TypeInfo.fetch(connection, "halfvec")
-                if halfvec is None:
-                    raise StorageUnavailable("the type halfvec of pgvector cannot be found")
-                register_halfvec_info(self._adapters, halfvec)  # type: ignore[arg-type] # a context
-                await connection.close()  # it was made before the types were known
+                await self._learn_types(connection)
         except BaseException:
             await self.close()
             raise
+
+    async def _learn_types(self, connection: Connection) -> None:
+        assert self.prepared is not None
+        await connection.execute(
+            "SELECT set_config('search_path', %s, false)", [self.prepared.search_path]
+        )
+        halfvec = await TypeInfo.fetch(connection, "halfvec")
+        if halfvec is None:
+            raise StorageUnavailable("the type halfvec of pgvector cannot be found")
+        register_halfvec_info(self._adapters, halfvec)  # type: ignore[arg-type] # a context
+        await connection.close()  # it was made before the types were known
 
     async def close(self) -> None:
         """Close all connections and leave the embedded server, which stops with its last user."""
@@ -69,9 +80,10 @@ class Database:
 
         All travel together and are answered together. In autocommit a pipeline is one implicit
         transaction up to its end, so neither BEGIN nor COMMIT needs a message.
-        A connection that turns out dead is replaced once; every statement is safe to send again.
+        After a lost connection or a deadlock all of it is sent again; every statement is safe to
+        repeat. Raises Conflict when require() refused, StorageUnavailable when nothing helped.
         """
-        for last_try in (False, True):
+        for last_try in [False] * (TRIES - 1) + [True]:
             connection: Connection | None = None
             try:
                 async with self._pool.connection() as connection:
@@ -82,9 +94,16 @@ class Database:
                             for query, values in steps
                         ]
                     return [await c.fetchall() if c.description else [] for c in cursors]
+            except psycopg.errors.ProgramLimitExceeded as error:
+                raise InvalidInput(
+                    "an id, a label or a key is too long for an index of PostgreSQL, which holds"
+                    f" about 2,600 bytes in all: {error.diag.message_primary}"
+                ) from error
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                if error.sqlstate == CONFLICT:
+                    raise Conflict(str(error)) from error
                 lost = connection is not None and connection.broken
-                if last_try or not lost:
+                if last_try or not (lost or error.sqlstate in ROLLED_BACK):
                     raise self._unavailable(error) from error
         raise AssertionError("unreachable")
 
@@ -107,7 +126,7 @@ class Database:
     async def _connect(self) -> Connection:
         try:
             return await AsyncConnection.connect(
-                self._conninfo,
+                self.conninfo,
                 autocommit=True,
                 context=self._adapters,
                 connect_timeout=max(2, int(self._settings.connect_timeout_s)),
@@ -127,6 +146,16 @@ class Database:
             f"the database at {redacted(self._settings.uri)!r} cannot be used: {reason}."
             " Check HIPPOCAMPUS_URI or the uri argument; 'hippocampus doctor' tells more"
         )
+
+
+async def _finished(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of work; a cancelled caller still waits for it, so it can be undone."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
 
 
 def by_column(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:

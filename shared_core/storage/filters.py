@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from shared_core.domain import JsonValue
 from shared_core.errors import InvalidInput
-from shared_core.storage.rows import to_json
+from shared_core.jsontext import to_json
+from shared_core.namespaces import clean_text
 
 _ORDER = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 OPERATORS = ("$eq", "$ne", *_ORDER)
@@ -27,7 +28,7 @@ def compile_filter(wanted: Mapping[str, JsonValue]) -> tuple[str, dict[str, obje
     values: dict[str, object] = {}
     for path, operator, operand in _conditions((), wanted):
         number = len(clauses)
-        values[f"path_{number}"] = list(path)
+        values[f"path_{number}"] = [clean_text(name) for name in path]
         values[f"operand_{number}"] = to_json(operand, f"the filter on {'.'.join(path)!r}")
         field = f"m.value #> %(path_{number})s::text[]"
         operand_sql = f"%(operand_{number})s::jsonb"

@@ -113,8 +113,14 @@ class ConnectionPool:
 
     async def _wait(self, waiter: _Waiter) -> Connection | None:
         try:
-            return await asyncio.wait_for(waiter.future, self._timeout_s)
-        except TimeoutError:
+            async with asyncio.timeout(self._timeout_s):
+                return await waiter.future
+        except (TimeoutError, asyncio.CancelledError) as gave_up:
+            if waiter.future.done() and not waiter.future.cancelled():
+                self._pass_on(waiter.future.result())  # it came in the very moment of giving up
+            waiter.future.cancel()
+            if isinstance(gave_up, asyncio.CancelledError):
+                raise
             raise StorageUnavailable(
                 f"all {self._max_size} connections were in use for {self._timeout_s:g} s:"
                 " raise pool_size, or look for calls that never return"

@@ -10,7 +10,8 @@ from pgvector import HalfVector
 
 from shared_core.domain import Event, MemoryId, Scope, ThreadId
 from shared_core.errors import Conflict, EmbeddingMismatch, InvalidInput
-from shared_core.namespaces import ROOT, path_end, scope_path, to_path
+from shared_core.jsontext import to_json
+from shared_core.namespaces import ROOT, memories_namespace, path_end, rest_of, scope_path
 from shared_core.ports import (
     Candidate,
     Clock,
@@ -30,7 +31,6 @@ from shared_core.storage.rows import (
     MEMORY_COLUMNS,
     memory_from_row,
     quoted_term,
-    to_json,
     to_tsvector,
     utc,
 )
@@ -73,10 +73,16 @@ class PostgresStorage(PostgresItems):
             size_bytes=sizes[0][1],
         )
 
+    async def dsn(self) -> str:
+        return self._database.conninfo
+
     async def use_model(self, model: str, dimensions: int) -> None:
         values = {"model": model, "dimensions": dimensions, "now": self._clock()}
-        _, rows = await self._database.run(
-            ROOT, (statement("add_model"), values), (statement("active_model"), {})
+        *_, rows = await self._database.run(
+            ROOT,
+            (statement("drop_unused_model"), values),
+            (statement("add_model"), values),
+            (statement("active_model"), {}),
         )
         stored, stored_dimensions = rows[0]
         if (stored, stored_dimensions) != (model, dimensions):
@@ -117,7 +123,7 @@ class PostgresStorage(PostgresItems):
         values = dict(zip(names, columns, strict=True)) | {
             "tenant": tenant,
             "thread_id": thread_id,
-            "namespace": to_path((scope.app, scope.user, "memories")),
+            "namespace": rest_of(memories_namespace(scope)),
             "now": self._clock(),
             "expires_at": expires_at,
         }
@@ -181,9 +187,7 @@ class PostgresStorage(PostgresItems):
         ]  # fmt: skip
         try:
             await self._database.run(tenant, *steps)
-        except psycopg.errors.DatabaseError as error:
-            if error.sqlstate not in ("HC409", psycopg.errors.UniqueViolation.sqlstate):
-                raise
+        except (Conflict, psycopg.errors.UniqueViolation) as error:
             raise Conflict(
                 f"another run consolidated thread {plan.thread_id!r}, or changed a fact it"
                 " touches, at the same time: read again and repeat"
@@ -213,8 +217,8 @@ class PostgresStorage(PostgresItems):
 
     async def recall(self, request: SearchRequest) -> tuple[Sequence[Candidate], Spread]:
         tenant = scope_path(request.scope)
-        path = to_path(request.namespace)
-        if not path.startswith(tenant):
+        path = rest_of(request.namespace)
+        if request.namespace[:2] != (request.scope.app, request.scope.user):
             raise InvalidInput(f"namespace {request.namespace} is not in scope {request.scope}")
         queries = [quoted_term(term) for term in dict.fromkeys(request.terms)]
         values = {

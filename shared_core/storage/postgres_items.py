@@ -9,12 +9,14 @@ from uuid import UUID
 from pgvector import HalfVector
 
 from shared_core.domain import Namespace, Scope
+from shared_core.jsontext import to_json
 from shared_core.namespaces import (
-    ROOT,
     common_prefix,
     from_path,
     path_end,
+    rest_of,
     scope_path,
+    storable,
     tenant_of,
     to_path,
 )
@@ -29,10 +31,11 @@ from shared_core.ports import (
 )
 from shared_core.storage.database import Database, Statement, by_column
 from shared_core.storage.filters import compile_filter
-from shared_core.storage.rows import item_from_row, to_json, to_tsvector
+from shared_core.storage.rows import item_from_row, to_tsvector
 from shared_core.storage.sql_files import statement
 
 TENANT_DEPTH = 2
+UNLIMITED = 1_000_000_000
 _ROW_COLUMNS = (
     "tenants", "memory_ids", "namespaces", "keys", "kinds", "texts", "values", "terms",
     "term_counts", "authors", "importances", "occurred_at", "expires_at", "ttl_s", "thread_ids",
@@ -47,14 +50,23 @@ class PostgresItems:
         self._database = database
         self._clock = clock
 
-    async def put_memories(self, rows: Sequence[MemoryRow], vectors: VectorRows | None) -> None:
-        scope = _scope_of((row.namespace, row.key) for row in rows)
+    async def put_memories(
+        self,
+        rows: Sequence[MemoryRow],
+        vectors: VectorRows | None,
+        forgotten: Sequence[ItemAddress] = (),
+    ) -> None:
+        touched = [(row.namespace, row.key) for row in rows]
         steps = [*self._put_steps(rows), *self._vector_steps(vectors)]
-        await self._database.run(scope, *steps)
+        steps += self._forget_steps(forgotten)
+        if steps:
+            await self._database.run(_scope_of([*touched, *forgotten]), *steps)
 
     async def forget(self, addresses: Sequence[ItemAddress]) -> int:
-        values = {**address_columns(addresses), "now": self._clock()}
-        [rows] = await self._database.run(_scope_of(addresses), (statement("forget"), values))
+        steps = self._forget_steps(addresses)
+        if not steps:
+            return 0
+        [rows] = await self._database.run(_scope_of(addresses), *steps)
         return len(rows)
 
     async def resolve_ids(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[ItemAddress]:
@@ -64,8 +76,9 @@ class PostgresItems:
         return [(from_path(row[0]), row[1]) for row in rows]
 
     async def get_items(self, addresses: Sequence[ItemAddress]) -> Sequence[Item]:
-        values = {**address_columns(addresses), "now": self._clock()}
-        [rows] = await self._database.run(_scope_of(addresses), (statement("get_items"), values))
+        there = [address for address in addresses if storable(address[1])]
+        values = {**address_columns(there), "now": self._clock()}
+        [rows] = await self._database.run(_scope_of(there), (statement("get_items"), values))
         return [item_from_row(row) for row in rows]
 
     async def find_items(self, query: ItemQuery) -> Sequence[Item]:
@@ -86,7 +99,7 @@ class PostgresItems:
         values |= {
             "patterns": [f"^/{_labels_pattern(prefix)}" for prefix in query.prefixes]
             + [f"/{_labels_pattern(suffix)}$" for suffix in query.suffixes],
-            "cut": f"^/(?:[^/]*/){{{query.max_depth}}}" if query.max_depth else "^.*$",
+            "max_depth": UNLIMITED if query.max_depth is None else query.max_depth,
             "limit": query.limit,
             "offset": query.offset,
         }
@@ -104,21 +117,29 @@ class PostgresItems:
         [rows] = await self._database.run(scope, (text, values | {"limit": limit}))
         return int(rows[0][0])
 
+    def _forget_steps(self, addresses: Sequence[ItemAddress]) -> list[Statement]:
+        there = [address for address in addresses if storable(address[1])]
+        if not there:
+            return []
+        return [(statement("forget"), {**address_columns(there), "now": self._clock()})]
+
     def _put_steps(self, rows: Sequence[MemoryRow]) -> list[Statement]:
         if not rows:
             return []
+        # One order for all writers: two batches over the same keys then wait, and never deadlock.
+        in_order = sorted(rows, key=lambda row: (row.namespace, row.key))
         columns = by_column(
             [
-                (tenant_of(row.namespace), row.memory_id, to_path(row.namespace), row.key,
+                (tenant_of(row.namespace), row.memory_id, rest_of(row.namespace), row.key,
                  row.kind, row.text, to_json(row.value), to_tsvector(row.terms), len(row.terms),
                  row.author, row.importance, row.occurred_at, row.expires_at, row.ttl_s,
                  row.thread_id, row.run_id, row.superseded_at)
-                for row in rows
+                for row in in_order
             ],
             len(_ROW_COLUMNS),
         )  # fmt: skip
         values = dict(zip(_ROW_COLUMNS, columns, strict=True)) | {"now": self._clock()}
-        return [(statement("clear_derived"), values), (statement("put_memories"), values)]
+        return [(statement("put_memories"), values), (statement("clear_derived"), values)]
 
     def _vector_steps(self, vectors: VectorRows | None) -> list[Statement]:
         if vectors is None or not vectors.addresses:
@@ -133,7 +154,7 @@ class PostgresItems:
 
     def _below(self, prefix: Namespace) -> tuple[str, bool, dict[str, object]]:
         """Return the scope to bind, whether it is one tenant, and the values of {below}."""
-        path = to_path(prefix)
+        path = rest_of(prefix)
         tenant = tenant_of(prefix)
         values: dict[str, object] = {
             "tenant": tenant,
@@ -150,14 +171,14 @@ class PostgresItems:
 def address_columns(addresses: Iterable[ItemAddress]) -> dict[str, object]:
     """Return the columns that name memories: tenants, namespaces and keys, one entry each."""
     columns = by_column(
-        [(tenant_of(namespace), to_path(namespace), key) for namespace, key in addresses], 3
+        [(tenant_of(namespace), rest_of(namespace), key) for namespace, key in addresses], 3
     )
     return dict(zip(("tenants", "namespaces", "keys"), columns, strict=True))
 
 
 def _scope_of(addresses: Iterable[ItemAddress]) -> str:
     """Return the narrowest scope that holds all addresses: a tenant, or a path above several."""
-    return tenant_of(common_prefix(namespace for namespace, _ in addresses)) or ROOT
+    return tenant_of(common_prefix(namespace for namespace, _ in addresses))
 
 
 def _plain_start(labels: Sequence[str]) -> Namespace:

@@ -1,43 +1,28 @@
-"""Between rows and nouns: JSON that PostgreSQL accepts, and tuples into values. Pure."""
+"""Between rows and nouns: tuples into values, words into a tsvector. Pure."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from shared_core.domain import JsonValue, Memory, MemoryId, ThreadId
-from shared_core.errors import InvalidInput
-from shared_core.namespaces import clean_text, from_path
+from shared_core.domain import Memory, MemoryId, ThreadId
+from shared_core.namespaces import from_path
 from shared_core.ports import Item
 
-
-def to_json(value: object, what: str = "value") -> str:
-    """Return JSON text that jsonb accepts; NUL and lone surrogates become U+FFFD.
-
-    Raises InvalidInput, naming what, for NaN, infinities and anything JSON has no word for.
-    """
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(
-            f"{what} cannot be stored as JSON: {error}; keep to str, int, float, bool, None, list"
-            " and dict, and write dates as ISO 8601 text"
-        ) from error
-    if "\\u0000" in text or not _encodable(text):
-        text = json.dumps(_cleaned(value), ensure_ascii=False, allow_nan=False)
-    return text
-
-
 MAX_TERMS = 16_000
-"""Words of one memory that full-text search covers: a tsvector holds 1 MB and 16,383 positions."""
+MAX_TERM_BYTES = 800_000
+"""What full-text search covers of one memory: a tsvector holds 16,383 positions and 1 MB in all."""
 
 
 def to_tsvector(terms: Sequence[str]) -> str:
     """Return words as a tsvector literal with their positions."""
     positions: dict[str, list[str]] = {}
+    room = MAX_TERM_BYTES
     for position, term in enumerate(terms[:MAX_TERMS], start=1):
+        room -= len(term.encode()) if term not in positions else 0
+        if room < 0:
+            break
         positions.setdefault(term, []).append(str(position))
     return " ".join(
         f"{quoted_term(term)}:{','.join(places[:255])}" for term, places in positions.items()
@@ -89,21 +74,3 @@ def item_from_row(row: Sequence[Any]) -> Item:
 def utc(moment: datetime) -> datetime:
     """Return the same moment in UTC; the driver speaks the time zone of the session."""
     return moment.astimezone(UTC)
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _cleaned(value: object) -> JsonValue | object:
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, Mapping):
-        return {_cleaned(key): _cleaned(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_cleaned(inner) for inner in value]
-    return value

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from google.adk.events.event import Event
@@ -13,7 +13,7 @@ from google.genai import types
 
 from adk_memory import OpenMemoryService
 from langgraph_store import PgHippocampusStore, memories_namespace
-from shared_core import MemoryEngine
+from shared_core import MemoryEngine, open_memory
 
 WHO = {"app_name": "support.bot", "user_id": "alice@example.com"}
 NAMESPACE = memories_namespace(**WHO)
@@ -97,10 +97,12 @@ async def test_what_one_side_deletes_is_gone_on_the_other(
 
 
 async def test_what_expires_is_gone_on_both_sides(dsn: str) -> None:
-    async with PgHippocampusStore(dsn) as store:
-        service = OpenMemoryService(engine=store.engine)
-        await store.aput(NAMESPACE, "soon", {"content": "The code is 4711."}, ttl=0.002)
+    now = [datetime(2026, 3, 1, tzinfo=UTC)]
+    async with open_memory(dsn, clock=lambda: now[0]) as memory:
+        store, service = PgHippocampusStore(engine=memory), OpenMemoryService(engine=memory)
+        await store.aput(NAMESPACE, "soon", {"content": "The code is 4711."}, ttl=1.5)
+        now[0] += timedelta(seconds=89)
         assert words(await service.search_memory(query="code", **WHO)) == ["The code is 4711."]
-        await asyncio.sleep(0.2)
+        now[0] += timedelta(seconds=2)
         assert words(await service.search_memory(query="code", **WHO)) == []
         assert await store.aget(NAMESPACE, "soon") is None

@@ -37,7 +37,7 @@ def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
         connection.execute(
             "INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,"
             " term_count, occurred_at, created_at, updated_at)"
-            " SELECT '/app/u' || t || '/', gen_random_uuid(), '/app/u' || t || '/memories/',"
+            " SELECT '/app/u' || t || '/', gen_random_uuid(), '/memories/',"
             " n::text, 'item', 'text ' || n, '{}', to_tsvector('simple', 'word' || n %% 10), 1,"
             " now(), now(), now() FROM generate_series(1, %s) t, generate_series(1, %s) n",
             [TENANTS, PER_TENANT],
@@ -60,10 +60,10 @@ def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
 
 VALUES = {
     "tenant": "/app/u7/",
-    "path": "/app/u7/memories/",
-    "path_end": "/app/u7/memories0",
+    "path": "/memories/",
+    "path_end": "/memories0",
     "tenants": ["/app/u7/"],
-    "namespaces": ["/app/u7/memories/"],
+    "namespaces": ["/memories/"],
     "keys": ["5"],
     "now": "2100-01-01",
     "limit": 10,
@@ -102,7 +102,7 @@ def test_a_read_of_one_tenant_never_scans_a_table(
 ) -> None:
     monkeypatch.setitem(VALUES, "memory_ids", [])
     monkeypatch.setitem(VALUES, "patterns", [])
-    monkeypatch.setitem(VALUES, "cut", "^.*$")
+    monkeypatch.setitem(VALUES, "max_depth", 9)
     tables = {"memories", "embeddings", "memory_sources"}
     scans = [
         node["Node Type"]

@@ -2,17 +2,17 @@
 -- Runs with search_path set to the schema of the project and creates nothing outside it.
 
 -- Puts a table under the rules every table of this schema follows: rows are seen and written only
--- inside the scope bound to the transaction, by the owner of the table too.
--- nullif: a setting that was once set locally reads as '' afterwards, and every text starts with ''.
+-- inside the scope bound to the transaction, by the owner of the table too. A scope is a whole path,
+-- so it ends in a slash: half a label is no scope, and a setting that was once set locally reads as
+-- '' afterwards. As a sub-select it is looked up once per statement, not per row.
 CREATE FUNCTION protect(target regclass) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    within CONSTANT text := '(tenant_id ^@ (SELECT scope'
+        ' FROM current_setting(''hippocampus.scope'', true) AS scope WHERE right(scope, 1) = ''/''))';
 BEGIN
     EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', target);
     EXECUTE format('ALTER TABLE %s FORCE ROW LEVEL SECURITY', target);
-    EXECUTE format(
-        'CREATE POLICY within_scope ON %s'
-        ' USING (tenant_id ^@ nullif(current_setting(''hippocampus.scope'', true), ''''))'
-        ' WITH CHECK (tenant_id ^@ nullif(current_setting(''hippocampus.scope'', true), ''''))',
-        target);
+    EXECUTE format('CREATE POLICY within_scope ON %s USING %s WITH CHECK %s', target, within, within);
 END $$;
 
 -- Undoes the transaction when what it relies on no longer holds; HC409 is read as a conflict.
@@ -75,7 +75,8 @@ SELECT protect('threads'), protect('events'), protect('tombstones');
 
 -- What is remembered, its vectors, where it came from, and how often it was read.
 
--- One memory. text is what is searched and shown; value is what a key-value face shows.
+-- One memory. tenant_id is the path of the first two labels of its namespace, namespace the path
+-- of the rest. text is what is searched and shown; value is what a key-value face shows.
 -- terms holds the words (CJK: characters and pairs), made in Python; term_count is its length.
 CREATE TABLE memories (
     tenant_id      text COLLATE "C" NOT NULL,
@@ -100,7 +101,7 @@ CREATE TABLE memories (
     superseded_at  timestamptz,
     PRIMARY KEY (tenant_id, memory_id),
     UNIQUE (tenant_id, namespace, key),
-    CHECK (namespace ^@ tenant_id)
+    CHECK (namespace ^@ '/')
 );
 CREATE INDEX memories_expiry ON memories (tenant_id, expires_at) WHERE expires_at IS NOT NULL;
 

@@ -1,6 +1,7 @@
 -- What is remembered, its vectors, where it came from, and how often it was read.
 
--- One memory. text is what is searched and shown; value is what a key-value face shows.
+-- One memory. tenant_id is the path of the first two labels of its namespace, namespace the path
+-- of the rest. text is what is searched and shown; value is what a key-value face shows.
 -- terms holds the words (CJK: characters and pairs), made in Python; term_count is its length.
 CREATE TABLE memories (
     tenant_id      text COLLATE "C" NOT NULL,
@@ -25,7 +26,7 @@ CREATE TABLE memories (
     superseded_at  timestamptz,
     PRIMARY KEY (tenant_id, memory_id),
     UNIQUE (tenant_id, namespace, key),
-    CHECK (namespace ^@ tenant_id)
+    CHECK (namespace ^@ '/')
 );
 CREATE INDEX memories_expiry ON memories (tenant_id, expires_at) WHERE expires_at IS NOT NULL;
 

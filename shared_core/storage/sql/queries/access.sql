@@ -11,6 +11,12 @@ SELECT set_config('role', %(role)s, true),
 -- name: active_model
 SELECT model, dimensions FROM embedding_models WHERE active
 
+-- name: drop_unused_model
+-- A model that made no vector which is still there gives way to another.
+DELETE FROM embedding_models m
+WHERE (model, dimensions) IS DISTINCT FROM (%(model)s, %(dimensions)s)
+  AND NOT EXISTS (SELECT FROM embeddings e WHERE e.model = m.model)
+
 -- name: add_model
 INSERT INTO embedding_models (model, dimensions, created_at)
 VALUES (%(model)s, %(dimensions)s, %(now)s)

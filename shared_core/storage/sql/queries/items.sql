@@ -10,7 +10,7 @@ WHERE m.expires_at IS NULL OR m.expires_at > %(now)s
 SELECT {item_columns}, NULL
 FROM memories m
 WHERE {tenant_scope} AND {below} AND {living} AND {filter}
-ORDER BY m.updated_at DESC, m.namespace, m.key
+ORDER BY m.updated_at DESC, m.tenant_id, m.namespace, m.key
 LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: search_items
@@ -24,19 +24,24 @@ CROSS JOIN LATERAL (
     WHERE v.tenant_id = m.tenant_id AND v.model = %(model)s AND v.memory_id = m.memory_id
 ) e
 WHERE e.similarity IS NOT NULL AND {tenant_scope} AND {below} AND {living} AND {filter}
-ORDER BY e.similarity DESC, m.updated_at DESC, m.namespace, m.key
+ORDER BY e.similarity DESC, m.updated_at DESC, m.tenant_id, m.namespace, m.key
 LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: list_namespaces
--- Namespaces that hold living items, cut to a depth, in order of their labels.
+-- Namespaces that hold living items, cut to a depth, in the order of their labels as they were given.
 SELECT path FROM (
-    SELECT DISTINCT coalesce(substring(m.namespace FROM %(cut)s), m.namespace) AS path
+    SELECT DISTINCT CASE WHEN cardinality(n.parts) - 2 <= %(max_depth)s THEN n.path
+                    ELSE array_to_string(n.parts[:%(max_depth)s + 1], '/') || '/' END AS path
     FROM memories m
+    CROSS JOIN LATERAL (SELECT m.tenant_id || substr(m.namespace, 2) AS path) p
+    CROSS JOIN LATERAL (SELECT p.path, string_to_array(p.path, '/') AS parts) n
     WHERE {tenant_scope} AND {below} AND {living}
-      AND (SELECT coalesce(bool_and(m.namespace ~ pattern), true)
+      AND (SELECT coalesce(bool_and(n.path ~ pattern), true)
            FROM unnest(%(patterns)b::text[]) AS pattern)
 ) found
-ORDER BY string_to_array(path, '/')
+ORDER BY (
+    SELECT array_agg(replace(replace(part, '%%2F', '/'), '%%25', '%%') COLLATE "C" ORDER BY place)
+    FROM unnest(string_to_array(path, '/')) WITH ORDINALITY AS labels(part, place))
 LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: extend_items

@@ -1,6 +1,7 @@
 -- name: put_memories
 -- Writes memories by namespace and key; a key that exists is replaced and keeps its id and birth.
--- updated_at always rises. An expired row counts as gone: its key starts a new life.
+-- updated_at always rises. An expired row counts as gone: its key starts a new life. What was drawn
+-- from a turn stays so, whoever rewrites it: deleting it must still reach the turn.
 INSERT INTO memories AS m (tenant_id, memory_id, namespace, key, kind, text, value, terms,
                            term_count, author, importance, occurred_at, created_at, updated_at,
                            expires_at, ttl_s, thread_id, run_id, superseded_at)
@@ -16,20 +17,21 @@ FROM unnest(
 ) AS g(tenant_id, memory_id, namespace, key, kind, text, value, terms, term_count, author,
        importance, occurred_at, expires_at, ttl_s, thread_id, run_id, superseded_at)
 ON CONFLICT (tenant_id, namespace, key) DO UPDATE
-SET kind = excluded.kind, text = excluded.text, value = excluded.value, terms = excluded.terms,
+SET kind = CASE WHEN m.kind = 'episodic' THEN m.kind ELSE excluded.kind END,
+    text = excluded.text, value = excluded.value, terms = excluded.terms,
     term_count = excluded.term_count, author = excluded.author, importance = excluded.importance,
     occurred_at = excluded.occurred_at, expires_at = excluded.expires_at, ttl_s = excluded.ttl_s,
-    thread_id = excluded.thread_id, run_id = excluded.run_id,
+    thread_id = coalesce(excluded.thread_id, m.thread_id), run_id = excluded.run_id,
     superseded_at = excluded.superseded_at,
     created_at = CASE WHEN m.expires_at <= excluded.updated_at THEN excluded.created_at
                       ELSE m.created_at END,
     updated_at = greatest(excluded.updated_at, m.updated_at + interval '1 microsecond')
-RETURNING namespace, key, memory_id
 
 -- name: clear_derived
--- Before memories are replaced by key: their vectors, structure and sources go.
+-- After memories were replaced by key, which put their writers in line: the vectors, structure and
+-- sources of what stood there before go.
 WITH named AS (
-    SELECT m.tenant_id, m.memory_id
+    SELECT m.tenant_id, m.memory_id, m.kind
     FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
          AS g(tenant_id, namespace, key)
     JOIN memories m USING (tenant_id, namespace, key)
@@ -41,7 +43,7 @@ WITH named AS (
     WHERE f.tenant_id = n.tenant_id AND f.memory_id = n.memory_id
 )
 DELETE FROM memory_sources s USING named n
-WHERE s.tenant_id = n.tenant_id AND s.memory_id = n.memory_id
+WHERE s.tenant_id = n.tenant_id AND s.memory_id = n.memory_id AND n.kind <> 'episodic'
 
 -- name: add_embeddings
 -- Vectors of memories named by namespace and key; those of a key that is not there are dropped.
@@ -64,7 +66,7 @@ ON CONFLICT DO NOTHING
 
 -- name: resolve_ids
 -- The namespace and key behind memory ids, of those that exist.
-SELECT m.namespace, m.key FROM memories m
+SELECT m.tenant_id || substr(m.namespace, 2), m.key FROM memories m
 WHERE m.tenant_id = %(tenant)s AND m.memory_id = ANY(%(memory_ids)b::uuid[])
 
 -- name: forget

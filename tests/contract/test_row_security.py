@@ -1,0 +1,214 @@
+"""What the database itself keeps apart, whatever the library asks: row security, on raw SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from shared_core.settings import load_settings
+from shared_core.storage.database import Database
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+ALICE, BOB = "/app/alice/", "/app/bob/"
+ONE = "'00000000-0000-7000-8000-000000000001'"
+FILL = {
+    "threads": "(thread_id, created_at, updated_at) VALUES (%s, 't', now(), now())",
+    "events": "(thread_id, seq, event_id, author, role, text, occurred_at, recorded_at)"
+    " VALUES (%s, 't', 1, 'e', 'user', 'user', 'tea', now(), now())",
+    "tombstones": "(thread_id, event_id, deleted_at) VALUES (%s, 't', 'gone', now())",
+    "memories": "(namespace, memory_id, key, kind, text, value, terms, term_count, occurred_at,"
+    f" created_at, updated_at) VALUES (%s, '/memories/', {ONE}, 'k', 'semantic', 'tea',"
+    " '{}', 'tea', 1, now(), now(), now())",
+    "embeddings": f"(model, memory_id, field, embedding) VALUES (%s, 'm', {ONE}, 'text', '[1]')",
+    "memory_sources": f"(memory_id, thread_id, event_id) VALUES (%s, {ONE}, 't', 'e')",
+    "memory_access": f"(memory_id) VALUES (%s, {ONE})",
+    "facts": "(memory_id, fact_type, slot, key, value, functional, confidence, extractor, pattern,"
+    f" valid_from, recorded_at) VALUES (%s, {ONE}, 'custom', 's', 'k', '1', true, 1, 'x', 'p',"
+    " now(), now())",
+    "edges": "(edge_id, subject, relation, object, valid_from, recorded_at)"
+    f" VALUES (%s, {ONE}, 's', 'r', 'o', now(), now())",
+    "instructions": "(instruction_key, version, content, created_at)"
+    " VALUES (%s, 'i', 1, '', now())",
+    "profiles": "(subject_kind, subject_id, version, paragraph, content_hash, created_at)"
+    " VALUES (%s, 'user', 'u', 1, '', '', now())",
+    "consolidation_jobs": "(job_id, thread_id, job_type, run_after, created_at)"
+    f" VALUES (%s, {ONE}, 't', 'fast_replay', now(), now())",
+    "runs": f"(run_id, kind, extractor, started_at, finished_at) VALUES (%s, {ONE}, 'k', 'x',"
+    " now(), now())",
+    "pipeline_log": "(run_id, step, stage, started_at, duration_s)"
+    f" VALUES (%s, {ONE}, 1, 's', now(), 1)",
+    "erasures": "(erasure_id, target, counts, receipt_hash, requested_at, completed_at)"
+    f" VALUES (%s, {ONE}, '{{}}', '{{}}', '', now(), now())",
+}
+"""A row for every table with a tenant, parents first. The first %s is the tenant."""
+
+GUARDED = """
+    SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
+    WHERE c.relnamespace = 'hippocampus'::regnamespace AND c.relkind IN ('r', 'p')
+      AND a.attname = 'tenant_id'
+"""
+
+
+def fill(connection: Connection, table: str, tenant: str) -> None:
+    statement = FILL[table].replace("(", "(tenant_id, ", 1)
+    values = [tenant] * statement.count("%s")
+    connection.execute(f"INSERT INTO {table} {statement}".encode(), values)
+
+
+def tenants(connection: Connection, table: str) -> set[object]:
+    rows = connection.execute(f"SELECT tenant_id FROM {table}".encode()).fetchall()
+    return {tenant for (tenant,) in rows}
+
+
+@pytest.fixture
+def superuser(dsn: str) -> Iterator[Connection]:
+    """A connection past row security, to a database with a row of both tenants in every table."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET search_path TO hippocampus, public")
+        connection.execute("INSERT INTO embedding_models VALUES ('m', 1, true, now())")
+        for tenant in (ALICE, BOB):
+            for table in FILL:
+                fill(connection, table, tenant)
+        yield connection
+
+
+@pytest.fixture
+def app(dsn: str, superuser: Connection) -> Iterator[Connection]:
+    """A connection with the rights of the application, in autocommit."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET search_path TO hippocampus, public")
+        connection.execute("SET ROLE hippocampus_app")
+        yield connection
+
+
+def bind(connection: Connection, scope: str) -> None:
+    connection.execute("SELECT set_config('hippocampus.scope', %s, false)", [scope])
+
+
+def test_these_tests_know_every_table_with_a_tenant(superuser: Connection) -> None:
+    assert set(FILL) == {table for (table,) in superuser.execute(GUARDED.encode())}
+    assert {table for table in FILL if tenants(superuser, table) != {ALICE, BOB}} == set()
+
+
+def test_every_table_with_a_tenant_forces_row_security_for_all_commands(
+    superuser: Connection,
+) -> None:
+    query = f"""
+        SELECT c.relname FROM pg_class c
+        WHERE c.relname IN ({GUARDED}) AND c.relnamespace = 'hippocampus'::regnamespace
+          AND c.relrowsecurity AND c.relforcerowsecurity
+          AND ARRAY['within_scope'::name] = (
+              SELECT array_agg(p.polname) FROM pg_policy p
+              WHERE p.polrelid = c.oid AND p.polcmd = '*' AND p.polroles = '{{0}}'
+                AND p.polqual IS NOT NULL AND p.polwithcheck IS NOT NULL)"""
+    assert {table for (table,) in superuser.execute(query.encode())} == set(FILL)
+
+
+def test_nothing_in_the_schema_goes_around_row_security(superuser: Connection) -> None:
+    definers = "SELECT proname FROM pg_proc WHERE prosecdef AND pronamespace = %s::regnamespace"
+    views = "SELECT viewname FROM pg_views WHERE schemaname = %s"
+    owned = "SELECT tablename FROM pg_tables WHERE schemaname = %s AND tableowner ~ 'hippocampus'"
+    for query in (definers, views, owned):
+        assert superuser.execute(query.encode(), ["hippocampus"]).fetchall() == []
+    role = (
+        "SELECT rolsuper, rolbypassrls, rolcanlogin FROM pg_roles WHERE rolname = 'hippocampus_app'"
+    )
+    assert superuser.execute(role.encode()).fetchall() == [(False, False, False)]
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [None, "", "/app/ali", "/app/alic", "/app/alice", "app/alice/", "/app/_lice/", "/%/", "%",
+     "/APP/ALICE/", "/app/alice/memories/", " ", "/app/carol/", "/ap"],
+)  # fmt: skip
+def test_a_scope_that_is_no_path_above_a_tenant_sees_nothing(
+    app: Connection, scope: str | None
+) -> None:
+    if scope is not None:
+        bind(app, scope)
+    assert {table: tenants(app, table) for table in FILL} == {table: set() for table in FILL}
+
+
+@pytest.mark.parametrize(
+    ("scope", "seen"),
+    [(ALICE, {ALICE}), (BOB, {BOB}), ("/app/", {ALICE, BOB}), ("/", {ALICE, BOB})],
+)
+def test_a_bound_scope_sees_its_own_rows_and_no_others(
+    app: Connection, scope: str, seen: set[str]
+) -> None:
+    bind(app, scope)
+    assert {table: tenants(app, table) for table in FILL} == {table: seen for table in FILL}
+
+
+@pytest.mark.parametrize("scope", [None, "", ALICE])
+def test_no_row_is_inserted_outside_the_scope(app: Connection, scope: str | None) -> None:
+    if scope is not None:
+        bind(app, scope)
+    for table in FILL:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+            fill(app, table, "/app/mallory/")
+
+
+def test_no_row_is_moved_out_of_the_scope(app: Connection) -> None:
+    bind(app, ALICE)
+    for table in FILL:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+            app.execute(f"UPDATE {table} SET tenant_id = '/app/mallory/'".encode())
+
+
+def test_rows_of_others_are_neither_changed_nor_deleted(
+    app: Connection, superuser: Connection
+) -> None:
+    bind(app, ALICE)
+    for table in reversed(FILL):
+        for change in (f"UPDATE {table} SET tenant_id = tenant_id", f"DELETE FROM {table}"):
+            assert app.execute(f"{change} WHERE tenant_id = %s".encode(), [BOB]).rowcount == 0
+        app.execute(f"DELETE FROM {table}".encode())
+        assert tenants(superuser, table) == {BOB}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["TRUNCATE memories CASCADE", "ALTER TABLE memories DISABLE ROW LEVEL SECURITY",
+     "DROP POLICY within_scope ON memories", "SELECT protect('memories')",
+     "CREATE VIEW peek AS TABLE memories", "DELETE FROM schema_migrations"],
+)  # fmt: skip
+def test_the_application_may_not_change_the_rules(app: Connection, statement: str) -> None:
+    bind(app, ALICE)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        app.execute(statement.encode())
+
+
+def test_switching_row_security_off_is_an_error_and_shows_nothing(app: Connection) -> None:
+    app.execute("SET row_security = off")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="row-level security"):
+        tenants(app, "memories")
+
+
+@pytest.mark.parametrize("last", ["SELECT 1", "SELECT 1 / 0"])
+async def test_a_pooled_connection_forgets_its_scope_after_the_transaction(
+    dsn: str, superuser: Connection, last: str
+) -> None:
+    database = Database(load_settings(dsn, pool_size=1))
+    await database.open()
+    backend = b"SELECT pg_backend_pid(), current_user::text, (SELECT count(*) FROM memories)"
+    try:
+        [[(pid, role, seen)]] = await database.run(ALICE, (backend, {}))
+        assert (role, seen) == ("hippocampus_app", 1)
+        try:
+            await database.run(ALICE, (last.encode(), {}))
+        except psycopg.errors.DivisionByZero:
+            assert last != "SELECT 1"
+        async with database._pool.connection() as connection:
+            state = "SELECT pg_backend_pid(), current_user::text,"
+            state += " coalesce(current_setting('hippocampus.scope', true), '')"
+            row = await (await connection.execute(state.encode())).fetchone()
+            assert row == (pid, "postgres", "")
+            await connection.execute("SET ROLE hippocampus_app")
+            row = await (await connection.execute("TABLE hippocampus.memories")).fetchone()
+            assert row is None
+    finally:
+        await database.close()
