@@ -1,0 +1,245 @@
+"""The command `hippocampus`. What is slow to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from typer.core import TyperGroup
+
+from shared_core import Hit, MemoryCoreError, Scope, __version__, open_memory
+from shared_core.settings import redacted
+
+WIDTH = 100
+"""Columns when the output is no terminal."""
+
+MARKS = {"ok": ("✓", "green"), "note": ("-", "yellow"), "problem": ("✗", "red")}
+
+
+class _Commands(TyperGroup):
+    """Commands whose expected errors become one line and the exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:  # click's context, which newer typers carry inside
+        try:
+            return super().invoke(ctx)
+        except MemoryCoreError as error:
+            line = " ".join(redacted(str(error)).split())
+            _console(stderr=True).print(Text(f"Error: {line}", style="red"), soft_wrap=True)
+            raise typer.Exit(1) from error
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Long-term memory for AI agents, shared by Google ADK and LangGraph.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # its tracebacks show local variables, passwords included
+)
+
+Uri = Annotated[
+    str | None,
+    typer.Option(help="DSN of a server, or embedded:///folder. [default: HIPPOCAMPUS_URI]"),
+]
+Schema = Annotated[
+    str | None, typer.Option(help="Schema that holds the tables. [default: HIPPOCAMPUS_SCHEMA]")
+]
+Embedder = Annotated[str | None, typer.Option(help="use (the default), e5 or google:MODEL.")]
+App = Annotated[str, typer.Argument(help="The application, ADK's app_name.")]
+User = Annotated[str, typer.Argument(help="The user of the application, ADK's user_id.")]
+
+
+class DemoLanguage(StrEnum):
+    """Which conversations the demo plays."""
+
+    ENGLISH = "en"
+    CHINESE = "zh"
+    BOTH = "both"
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"hippocampus {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Long-term memory for AI agents, shared by Google ADK and LangGraph."""
+
+
+@app.command()
+def demo(
+    language: Annotated[
+        DemoLanguage, typer.Option(help="Which conversations.")
+    ] = DemoLanguage.BOTH,
+    uri: Uri = None,
+    schema: Schema = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Use your own memory, and stay there.")
+    ] = False,
+) -> None:
+    """Learn two conversations through ADK and ask about them through LangGraph and ADK.
+
+    By default in a temporary folder, removed at the end; with --keep or --uri in a memory of yours.
+    """
+    from shared_core.demo.script import LANGUAGES
+    from shared_core.demo.tour import Tour
+
+    wanted = [one for one in LANGUAGES if language in (one, DemoLanguage.BOTH)]
+    tour = Tour(languages=wanted, uri=uri, schema=schema, keep=keep)
+    asyncio.run(tour.run(_console()))
+
+
+@app.command()
+def doctor(
+    uri: Uri = None,
+    schema: Schema = None,
+    embedder: Embedder = None,
+    start: Annotated[bool, typer.Option("--start", help="Make what is not there yet.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Examine the memory: what is wrong, and how to mend it. Exit code 1 if something is."""
+    from shared_core.doctor import Finding, examine
+
+    findings: list[Finding] = examine(uri, schema=schema, embedder=embedder, start=start)
+    well = all(finding.status != "problem" for finding in findings)
+    if as_json:
+        report = {"ok": well, "findings": [dataclasses.asdict(finding) for finding in findings]}
+        typer.echo(json.dumps(report, ensure_ascii=False, indent=2))
+    else:
+        console = _console()
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for name in ("", "check", "found, and what to do"):
+            table.add_column(name, overflow="fold")
+        for finding in findings:
+            mark, style = MARKS[finding.status]
+            told = Text(finding.found)
+            if finding.advice:
+                told.append(f"\n→ {finding.advice}", style=style)
+            table.add_row(Text(mark, style=style), finding.check, told)
+        console.print(table)
+        console.print("All is well." if well else "Something is wrong: see the lines with ✗.")
+    raise typer.Exit(0 if well else 1)
+
+
+@app.command()
+def migrate(uri: Uri = None, schema: Schema = None) -> None:
+    """Bring the database to the schema of this version. Every first use does it too."""
+
+    async def run() -> None:
+        async with open_memory(uri, schema=schema) as memory:
+            report = await memory.report()
+            _console().print(
+                Text(
+                    f"Schema {report.schema!r} is at version {report.schema_version}:"
+                    f" {report.engine} {report.server_version}, pgvector"
+                    f" {report.extension_version}, role {report.role}, in {report.location}"
+                ),
+                soft_wrap=True,
+            )
+
+    asyncio.run(run())
+
+
+@app.command()
+def remember(
+    app_name: App,
+    user: User,
+    text: Annotated[str, typer.Argument(help="What to remember.")],
+    uri: Uri = None,
+    schema: Schema = None,
+    embedder: Embedder = None,
+) -> None:
+    """Remember a text of a user, and print its key."""
+
+    async def run() -> None:
+        async with open_memory(uri, schema=schema, embedder=embedder) as memory:
+            [key] = await memory.remember(Scope(app_name, user), text)
+            typer.echo(key)
+
+    asyncio.run(run())
+
+
+@app.command()
+def recall(
+    app_name: App,
+    user: User,
+    query: Annotated[str, typer.Argument(help="A question, or words to look for.")],
+    limit: Annotated[int, typer.Option(min=1, help="How many memories at most.")] = 5,
+    uri: Uri = None,
+    schema: Schema = None,
+    embedder: Embedder = None,
+) -> None:
+    """Show what is remembered of a user about a question, best first."""
+
+    async def run() -> None:
+        async with open_memory(uri, schema=schema, embedder=embedder) as memory:
+            hits = await memory.recall(Scope(app_name, user), query, limit=limit)
+        console = _console()
+        for position, hit in enumerate(hits, start=1):
+            console.print(_shown(position, hit), soft_wrap=not console.is_terminal)
+        if not hits:
+            console.print(Text(f"Nothing is remembered of {user} in {app_name} about that."))
+
+    asyncio.run(run())
+
+
+@app.command()
+def forget(
+    app_name: App,
+    user: User,
+    keys: Annotated[list[str], typer.Argument(help="Keys as recall shows them.")],
+    uri: Uri = None,
+    schema: Schema = None,
+) -> None:
+    """Forget memories and what was drawn from them alone. Exit code 1 if none is there."""
+
+    async def run() -> int:
+        async with open_memory(uri, schema=schema) as memory:
+            return await memory.forget(Scope(app_name, user), keys)
+
+    gone = asyncio.run(run())
+    typer.echo(f"{gone} memories forgotten" if gone != 1 else "1 memory forgotten")
+    raise typer.Exit(0 if gone else 1)
+
+
+def _shown(position: int, hit: Hit) -> Text:
+    """Return a hit as lines: the text, its score and parts, where it comes from, its key."""
+    memory, parts = hit.memory, hit.parts
+    text = Text(f"{position}. {memory.text}\n", style="bold")
+    meaning = ""
+    if "similarity" in parts:
+        meaning = f" = meaning {parts['z_similarity']:.2f} (cosine {parts['similarity']:.2f}) +"
+    words = f" words {parts['z_bm25']:.2f} (BM25 {parts['bm25']:.2f})"
+    told = [memory.kind, memory.author, f"{memory.occurred_at:%Y-%m-%d %H:%M} UTC"]
+    if memory.thread_id:
+        told.append(f"session {memory.thread_id}")
+    if memory.source_event_ids and memory.kind != "summary":
+        told.append(f"event {', '.join(memory.source_event_ids)}")
+    text.append(f"   score {hit.score:.2f}{meaning}{words}\n", style="not bold")
+    text.append(f"   {' · '.join(part for part in told if part)}\n", style="not bold")
+    text.append(f"   key {memory.key}", style="not bold dim")
+    return text
+
+
+def _console(*, stderr: bool = False) -> Console:
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH
+    return console
+
+
+if __name__ == "__main__":
+    app()

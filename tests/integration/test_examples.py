@@ -1,0 +1,96 @@
+"""The examples run as a user would run them, and their agents answer from memory."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name: str, *arguments: str) -> str:
+    """Return what an example prints, offline: no key, and a proxy that is not there."""
+    environment = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")}
+    environment |= {f"{kind}_proxy": "http://127.0.0.1:1" for kind in ("http", "https", "all")}
+    ran = subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py", *arguments],
+        capture_output=True, text=True, env=environment, timeout=180,
+    )  # fmt: skip
+    assert 0 == ran.returncode, ran.stderr
+    assert "" == ran.stderr
+    return ran.stdout
+
+
+def answers(output: str) -> dict[str, str]:
+    """Return the answer to each message in what an example printed."""
+    return dict(re.findall(r"^user: +(.*)\nassistant: (.*)$", output, re.MULTILINE))
+
+
+def test_an_adk_agent_answers_from_an_earlier_session(dsn: str) -> None:
+    for _ in ("the first time", "with the questions of the first time remembered"):
+        answered = answers(run("adk_agent", dsn))
+        assert "Noted." == answered["I'm allergic to peanuts."]
+        assert "peanuts" in answered["Which food am I allergic to?"]
+        assert "Lisbon" in answered["Which city do I live in?"]
+
+
+def test_a_langgraph_agent_answers_from_another_thread(dsn: str) -> None:
+    output = run("langgraph_agent", dsn)
+    assert "cello" in answers(output)["Which instrument do I play?"]
+    assert "the checkpointer still has the first thread: 2 messages" in output
+    with psycopg.connect(dsn) as connection:
+        threads = "SELECT count(DISTINCT thread_id) FROM public.checkpoints"
+        assert connection.execute(threads).fetchone() == (2,)
+
+
+def test_each_framework_answers_from_what_the_other_learned(dsn: str) -> None:
+    output = run("one_memory_two_frameworks", dsn)
+    answered = answers(output)
+    assert "shellfish" in answered["Which food am I allergic to?"]
+    assert "Kyoto" in answered["Where am I flying in May?"]
+    adk, langgraph, adk_again = re.findall(r"process (\d+)", output)
+    assert adk == adk_again != langgraph
+
+
+@pytest.mark.parametrize("name", ["langgraph_agent", "one_memory_two_frameworks"])
+def test_without_a_uri_an_example_uses_the_memory_at_home(name: str, tmp_path: Path) -> None:
+    assert "I remember" in run(name)
+    assert (tmp_path / "home" / "postgres-18" / "PG_VERSION").exists()
+
+
+def test_the_examples_of_the_readme_run_as_they_are_printed() -> None:
+    readme = EXAMPLES.parent / "README.md"
+    blocks = re.findall(r"^```python\n(.*?)^```", readme.read_text("utf-8"), re.M | re.S)
+    assert 2 == len(blocks)
+    learned = """
+from google.adk.events.event import Event
+from google.adk.sessions.session import Session
+from google.genai import types
+import asyncio
+said = types.Content(role="user", parts=[types.Part(text="I live in Lisbon.")])
+event = Event(author="user", content=said)
+session = Session(id="s", app_name="my_app", user_id="ana", events=[event])
+asyncio.run(memory.add_session_to_memory(session))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", blocks[0] + learned + blocks[1]],
+        capture_output=True, text=True, timeout=180,
+    )  # fmt: skip
+    assert 0 == ran.returncode, ran.stderr
+    assert "User lives in Lisbon." in ran.stdout
+
+
+def test_the_readme_names_the_two_commands_exactly() -> None:
+    lines = (EXAMPLES.parent / "README.md").read_text("utf-8").splitlines()
+    assert (
+        "python3 -m venv .venv && . .venv/bin/activate && pip install '.[all]' && hippocampus demo"
+        in lines
+    )
+    assert "pip install -e '.[all,dev]' && pytest" in lines
+    assert len(lines) <= 150
