@@ -2,11 +2,12 @@
 
     python -m benchmarks.quality FILE.json [FILE.json ...] [--embedder use|e5] [--json]
 
-A file holds {"dataset", "conversations": [{"turns": [{"id", "date", "speaker", "text"}], "questions":
-[{"question", "category", "evidence": [turn ids], "mode"?}]}]}. Every turn is appended through the
-engine as it would be in use, every question asked with recall(); no language model anywhere.
-R@k is the mean share of a question's evidence among the first k hits ("mode": "any" counts one hit
-as all); MRR the mean inverse rank of the first. No such data is shipped with the project.
+A file holds {"dataset", "conversations": [{"turns": [{"id", "date", "speaker", "text"}],
+"questions": [{"question", "category", "evidence": [turn ids], "mode"?}]}]}. Every turn is appended
+through the engine as it would be in use, every question asked with recall(); no language model
+anywhere. R@k is the mean share of a question's evidence among the first k hits ("mode": "any"
+counts one hit as all); MRR the mean inverse rank of the first. A speaker "assistant" is the agent.
+No such data is shipped with the project.
 """
 
 from __future__ import annotations
@@ -23,9 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from shared_core import Event, MemoryEngine, Scope, open_memory
+from shared_core.domain import Role
 
 DEPTHS = (5, 10, 20)
 BATCH = 200
+AGENTS = ("assistant", "agent")
+"""Speakers in the data who are the agent; everybody else is a user."""
 START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
@@ -49,7 +53,9 @@ class Tally:
 
     def figures(self) -> dict[str, float]:
         """The means, in percent, and the mean time of a recall in milliseconds."""
-        shares = {f"recall_at_{depth}": 100 * self.found[depth] / self.questions for depth in DEPTHS}
+        shares = {
+            f"recall_at_{depth}": 100 * self.found[depth] / self.questions for depth in DEPTHS
+        }
         return {
             "questions": self.questions,
             **{name: round(share, 1) for name, share in shares.items()},
@@ -65,7 +71,9 @@ async def measure(files: Sequence[Path], embedder: str, skip: Sequence[str]) -> 
         async with open_memory(Path(folder), embedder=embedder) as memory:
             for file in files:
                 tally = Tally()
-                for number, conversation in enumerate(json.loads(file.read_text())["conversations"]):
+                for number, conversation in enumerate(
+                    json.loads(file.read_text())["conversations"]
+                ):
                     scope = Scope(file.stem, str(number))
                     await _append(memory, scope, conversation["turns"])
                     await _ask(memory, scope, conversation, tally, skip)
@@ -78,7 +86,7 @@ async def _append(memory: MemoryEngine, scope: Scope, turns: Sequence[dict[str, 
         Event(
             event_id=str(turn["id"]),
             author=str(turn["speaker"]),
-            role="user",
+            role=_role(turn["speaker"]),
             text=" ".join(filter(None, (turn["text"], turn.get("caption")))),
             occurred_at=START + timedelta(minutes=position),
         )
@@ -86,6 +94,10 @@ async def _append(memory: MemoryEngine, scope: Scope, turns: Sequence[dict[str, 
     ]
     for first in range(0, len(events), BATCH):
         await memory.append_events(scope, "conversation", events[first : first + BATCH])
+
+
+def _role(speaker: str) -> Role:
+    return "agent" if speaker in AGENTS else "user"
 
 
 async def _ask(

@@ -16,6 +16,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from shared_core import Hit, MemoryCoreError, Scope, __version__, open_memory
+from shared_core.domain import SCORE_PARTS
 from shared_core.settings import redacted
 
 WIDTH = 100
@@ -219,16 +220,16 @@ def _shown(position: int, hit: Hit) -> Text:
     """Return a hit as lines: the text, its score and parts, where it comes from, its key."""
     memory, parts = hit.memory, hit.parts
     text = Text(f"{position}. {memory.text}\n", style="bold")
-    meaning = ""
+    summed = " ".join(f"{parts[name]:+.2f} {name}" for name in SCORE_PARTS if parts[name])
+    raw = f"BM25 {parts['bm25']:.2f}"
     if "similarity" in parts:
-        meaning = f" = meaning {parts['z_similarity']:.2f} (cosine {parts['similarity']:.2f}) +"
-    words = f" words {parts['z_bm25']:.2f} (BM25 {parts['bm25']:.2f})"
+        raw = f"cosine {parts['similarity']:.2f}, {raw}"
     told = [memory.kind, memory.author, f"{memory.occurred_at:%Y-%m-%d %H:%M} UTC"]
     if memory.thread_id:
         told.append(f"session {memory.thread_id}")
     if memory.source_event_ids and memory.kind != "summary":
         told.append(f"event {', '.join(memory.source_event_ids)}")
-    text.append(f"   score {hit.score:.2f}{meaning}{words}\n", style="not bold")
+    text.append(f"   score {hit.score:.2f} = {summed} ({raw})\n", style="not bold")
     text.append(f"   {' · '.join(part for part in told if part)}\n", style="not bold")
     text.append(f"   key {memory.key}", style="not bold dim")
     return text

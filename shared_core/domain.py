@@ -122,13 +122,19 @@ class FactDraft:
     operation: Literal["assert", "retract"] = "assert"
 
 
+SCORE_PARTS = ("meaning", "words", "context", "question", "speaker", "kind")
+"""The parts a score is the sum of; shared_core.ranking.Weights says what each is for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
     """A memory that answers a question.
 
-    score ranks the hits of one answer; it is comparable only within that answer. parts says what
-    it is made of: "similarity" is the cosine, "bm25" the word score, "z_similarity" and "z_bm25"
-    the same in standard deviations above the mean of the scope.
+    score ranks the hits of one answer; it is comparable only within that answer, and the sum of
+    those of its parts that SCORE_PARTS names. What these were made from stands beside them:
+    "similarity" is the cosine, "bm25" the word score, "z_similarity" and "z_bm25" the same in
+    standard deviations above the mean of the scope, "coverage" the share (0 to 1) of what the
+    words of the query tell that the memory holds.
     """
 
     memory: Memory

@@ -17,6 +17,7 @@ from shared_core.domain import (
     MemoryId,
     MemoryKind,
     Namespace,
+    Role,
     Scope,
     ThreadId,
 )
@@ -159,12 +160,26 @@ class SearchRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A memory that may answer: cosine similarity (None without a vector) and BM25 score."""
+class Match:
+    """How well a text answers: cosine similarity (None without a vector), BM25 score, coverage.
 
-    memory: Memory
+    coverage: the share, 0 to 1, of what the words of the query tell that the text holds, each word
+    weighing its inverse document frequency.
+    """
+
     similarity: float | None
     bm25: float
+    coverage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A memory that may answer, and for a turn who said it and how well the turn before matches."""
+
+    memory: Memory
+    match: Match
+    role: Role | None = None
+    previous: Match | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from shared_core.domain import Hit
-from shared_core.ports import Candidate, Spread
+from shared_core.domain import Hit, Memory
+from shared_core.ports import Candidate, Match, Spread
+from shared_core.text import search_terms
+
+QUESTION: Final = re.compile(r"[?？][\"'”’」』）)\]\s]*\Z")
+CLOSING_CHARACTERS: Final = 8
+"""A question mark is looked for before at most so many quotes, brackets and spaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """How much each channel counts in the sum of standardised scores."""
+    """What each part adds to a score, in standard deviations of the scope's own scores.
+
+    Measured in docs/benchmarks.md. similarity, words: the two channels. context: the share of what
+    the turn before scores; an answer seldom repeats the words of its question. question: a turn
+    that asks seldom answers. agent: what the agent said is long and on topic, and mostly came out
+    of what the user said. other_speaker: the query names one speaker, and the turn is another's.
+    fact: a fact was found worth keeping. summary: its sentences are remembered as turns as well.
+    """
 
     similarity: float = 1.0
-    bm25: float = 1.0
+    words: float = 1.0
+    context: float = 0.4
+    question: float = -1.0
+    agent: float = -2.0
+    other_speaker: float = -1.0
+    fact: float = 0.5
+    summary: float = -0.5
 
 
 def rank(
     candidates: Sequence[Candidate],
     spread: Spread,
     *,
+    asked: Collection[str] = (),
     limit: int,
     weights: Weights = Weights(),
 ) -> list[Hit]:
@@ -28,25 +50,89 @@ def rank(
 
     Each score is standardised over all living memories of the scope, then summed: a rank fusion
     throws the confidence of either channel away (docs/benchmarks.md). Equal scores: newest first.
+    asked: the search terms of the query.
     """
-    hits = [_hit(candidate, spread, weights) for candidate in candidates]
+    scoring = _Scoring(spread, weights, _speakers_named(candidates, frozenset(asked)))
+    hits = [scoring.hit(candidate) for candidate in candidates]
     hits.sort(
         key=lambda hit: (hit.score, hit.memory.occurred_at, hit.memory.memory_id.int), reverse=True
     )
     return hits[:limit]
 
 
-def _hit(candidate: Candidate, spread: Spread, weights: Weights) -> Hit:
-    parts = {"bm25": candidate.bm25}
-    parts["z_bm25"] = _standardised(candidate.bm25, spread.bm25_mean, spread.bm25_sd)
-    score = weights.bm25 * parts["z_bm25"]
-    if candidate.similarity is not None:
-        parts["similarity"] = candidate.similarity
-        parts["z_similarity"] = _standardised(
-            candidate.similarity, spread.similarity_mean, spread.similarity_sd
+@dataclass(frozen=True, slots=True)
+class _Scoring:
+    """Scores the candidates of one query. named: the speakers it names."""
+
+    spread: Spread
+    weights: Weights
+    named: Collection[str]
+
+    def hit(self, candidate: Candidate) -> Hit:
+        memory, match = candidate.memory, candidate.match
+        raw = {"bm25": match.bm25, "coverage": match.coverage, "z_bm25": self._z_bm25(match)}
+        if match.similarity is not None:
+            raw["similarity"] = match.similarity
+            raw["z_similarity"] = self._z_similarity(match)
+        added = {
+            "meaning": self.weights.similarity * self._z_similarity(match),
+            "words": self.weights.words * self._words(match),
+            "context": self._context(candidate),
+            "question": self.weights.question if is_question(memory.text) else 0.0,
+            "speaker": self._speaker(candidate),
+            "kind": self._kind(memory),
+        }
+        return Hit(memory=memory, score=sum(added.values()), parts=raw | added)
+
+    def _context(self, candidate: Candidate) -> float:
+        """An agent's turn gets nothing from the one before: it answers, and the user told."""
+        if candidate.previous is None or candidate.role == "agent":
+            return 0.0
+        return self.weights.context * (
+            self.weights.similarity * self._z_similarity(candidate.previous)
+            + self.weights.words * self._words(candidate.previous)
         )
-        score += weights.similarity * parts["z_similarity"]
-    return Hit(memory=candidate.memory, score=score, parts=parts)
+
+    def _speaker(self, candidate: Candidate) -> float:
+        author = candidate.memory.author
+        if self.named and author is not None:
+            return 0.0 if author in self.named else self.weights.other_speaker
+        return self.weights.agent if candidate.role == "agent" else 0.0
+
+    def _kind(self, memory: Memory) -> float:
+        if memory.kind == "semantic":
+            return self.weights.fact
+        return self.weights.summary if memory.kind == "summary" else 0.0
+
+    def _z_similarity(self, match: Match) -> float:
+        if match.similarity is None:
+            return 0.0
+        return _standardised(
+            match.similarity, self.spread.similarity_mean, self.spread.similarity_sd
+        )
+
+    def _z_bm25(self, match: Match) -> float:
+        return _standardised(match.bm25, self.spread.bm25_mean, self.spread.bm25_sd)
+
+    def _words(self, match: Match) -> float:
+        """One rare word of five, such as a name, lifts BM25 by five deviations: coverage damps."""
+        return math.sqrt(match.coverage) * self._z_bm25(match)
+
+
+def is_question(text: str) -> bool:
+    """Tell whether text ends with a question."""
+    return QUESTION.search(text[-CLOSING_CHARACTERS:]) is not None
+
+
+def _speakers_named(candidates: Sequence[Candidate], asked: Collection[str]) -> set[str]:
+    """Return the authors of candidates whose first name the query holds, if it names only some."""
+    authors = {author for candidate in candidates if (author := candidate.memory.author)}
+    named = set()
+    for author in authors:
+        name = search_terms(author.split(maxsplit=1)[0]) if author.strip() else []
+        if name and all(term in asked for term in name):
+            named.add(author)
+    return named if named != authors else set()
 
 
 def _standardised(score: float, mean: float, deviation: float) -> float:

@@ -45,4 +45,4 @@ async def recall(
         candidates=max(LEAST_CANDIDATES, 3 * limit),
     )
     candidates, spread = await storage.recall(request)
-    return rank(candidates, spread, limit=limit)
+    return rank(candidates, spread, asked=request.terms, limit=limit)

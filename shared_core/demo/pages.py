@@ -101,8 +101,9 @@ def show_results(console: Console, results: Sequence[Result], graph_pid: int) ->
     console.print()
     console.print(
         f"Questions, asked by ADK in this process and by LangGraph in process {graph_pid}.\n"
-        "ADK and LG: place of a memory in the answer of each. ADK orders by the sum of z (cosine\n"
-        "and BM25, in standard deviations above the mean), LangGraph by the cosine. Times are UTC.",
+        "ADK and LG: place of a memory in the answer of each. ADK orders by the score, a sum of\n"
+        "meaning, words (in standard deviations above the mean) and what else tells, such as\n"
+        "whether the turn is a question; LangGraph by the cosine alone. Times are UTC.",
         highlight=False,
     )
     for number, result in enumerate(results, start=1):
@@ -131,7 +132,7 @@ def show_results(console: Console, results: Sequence[Result], graph_pid: int) ->
 
 def _hits_table(result: Result) -> Table:
     table = _table()
-    for name in ("ADK", "LG", "cosine", "BM25", "z"):
+    for name in ("ADK", "LG", "cosine", "meaning", "words", "else", "score"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("said", no_wrap=True)
     table.add_column("remembered", ratio=1, overflow="fold")
@@ -144,8 +145,10 @@ def _hits_table(result: Result) -> Table:
             _place(key, result.adk),
             _place(key, result.langgraph),
             f"{parts.get('similarity', 0):.2f}",
-            f"{parts['bm25']:.1f}",
-            f"{parts.get('z_similarity', 0):+.1f}{parts['z_bm25']:+.1f}",
+            f"{parts['meaning']:+.1f}",
+            f"{parts['words']:+.1f}",
+            f"{hit.score - parts['meaning'] - parts['words']:+.1f}",
+            f"{hit.score:+.1f}",
             Text(f"{source_of(hit)}\n{memory.occurred_at:%Y-%m-%d %H:%M}"),
             Text(excerpt(memory.text, result.question.expect), style="green" if answers else ""),
         )

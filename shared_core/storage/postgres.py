@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import psycopg
 from pgvector import HalfVector
@@ -18,6 +19,7 @@ from shared_core.ports import (
     EventRow,
     Fact,
     KnownFact,
+    Match,
     RunPlan,
     SearchRequest,
     Spread,
@@ -237,10 +239,12 @@ class PostgresStorage(PostgresItems):
         candidates = [
             Candidate(
                 memory=memory_from_row(row),
-                similarity=row[MEMORY_COLUMNS],
-                bm25=float(row[MEMORY_COLUMNS + 1]),
+                match=_match(row[MEMORY_COLUMNS : MEMORY_COLUMNS + 3]),
+                role=row[MEMORY_COLUMNS + 3],
+                previous=_match(before) if before[1] is not None else None,
             )
             for row in rows
+            for before in [row[MEMORY_COLUMNS + 4 : MEMORY_COLUMNS + 7]]
         ]
         if not rows:
             return [], Spread()
@@ -251,6 +255,11 @@ class PostgresStorage(PostgresItems):
             bm25_mean=bm25_mean,
             bm25_sd=bm25_spread,
         )
+
+
+def _match(scores: Sequence[Any]) -> Match:
+    similarity, bm25, coverage = scores
+    return Match(similarity=similarity, bm25=float(bm25), coverage=float(coverage))
 
 
 def _event(row: Sequence[object]) -> Event:

@@ -105,14 +105,21 @@ USING (SELECT tenant_id, memory_id FROM named UNION SELECT tenant_id, memory_id 
 WHERE m.tenant_id = gone.tenant_id AND m.memory_id = gone.memory_id
 RETURNING m.memory_id
 
+-- fragment: bm25
+-- BM25 with k1 = 1.2, b = 0.75 (Robertson and Zaragoza, 2009, equation 3.15) and frequency 1: turns
+-- are short, and counting words in a tsvector costs ten times as much as asking for one.
+w.idf * 2.2 / (1 + 1.2 * (0.25 + 0.75 * l.term_count / c.mean_length))
+
+-- fragment: similarity
+(SELECT 1 - min(e.embedding <=> %(embedding)s::halfvec) FROM embeddings e
+ WHERE e.tenant_id = m.tenant_id AND e.model = %(model)s AND e.memory_id = m.memory_id)
+
 -- name: recall
 -- Candidates of a scope by meaning and by words, each with both scores, and over all its living
--- memories the mean and spread of both, so that the two can be compared.
+-- memories the mean and spread of both, so that the two can be compared. A turn comes with the role
+-- of its speaker and the scores of the turn before it.
 WITH living AS MATERIALIZED (
-    SELECT m.memory_id, m.terms, m.term_count, m.updated_at,
-           (SELECT 1 - min(e.embedding <=> %(embedding)s::halfvec) FROM embeddings e
-            WHERE e.tenant_id = m.tenant_id AND e.model = %(model)s
-              AND e.memory_id = m.memory_id) AS similarity
+    SELECT m.memory_id, m.terms, m.term_count, m.updated_at, {similarity} AS similarity
     FROM memories m
     WHERE {one_tenant} AND {below} AND {living}
       AND (%(kinds)s::text[] IS NULL OR m.kind = ANY(%(kinds)s))
@@ -125,29 +132,60 @@ WITH living AS MATERIALIZED (
     FROM unnest(%(term_queries)s::tsquery[]) AS w(query)
     CROSS JOIN corpus c
     CROSS JOIN LATERAL (SELECT count(*) AS holders FROM living l WHERE l.terms @@ w.query) n
+), asked AS MATERIALIZED (
+    SELECT sum(idf) AS idf FROM rarity
 ), scored AS MATERIALIZED (
-    -- BM25 with k1 = 1.2, b = 0.75 (Robertson and Zaragoza, 2009, equation 3.15) and frequency 1:
-    -- turns are short, and counting words in a tsvector costs ten times as much as asking for one.
-    SELECT l.memory_id, l.updated_at, l.similarity,
-           coalesce(w.idf * 2.2 / (1 + 1.2 * (0.25 + 0.75 * l.term_count / c.mean_length)), 0) AS bm25
+    SELECT l.memory_id, l.updated_at, l.similarity, w.idf, coalesce({bm25}, 0) AS bm25
     FROM living l
     CROSS JOIN corpus c
     CROSS JOIN LATERAL (
         SELECT CASE WHEN l.terms @@ %(any_term)s::tsquery
                THEN (SELECT sum(r.idf) FROM rarity r WHERE l.terms @@ r.query) END AS idf
+        OFFSET 0
     ) w
 ), spread AS MATERIALIZED (
     SELECT avg(similarity) AS similarity_mean, coalesce(stddev_pop(similarity), 0) AS similarity_sd,
            avg(bm25) AS bm25_mean, coalesce(stddev_pop(bm25), 0) AS bm25_sd
     FROM scored
 ), picked AS (
-    (SELECT memory_id, similarity, bm25 FROM scored WHERE similarity IS NOT NULL
+    (SELECT memory_id, similarity, bm25, idf FROM scored WHERE similarity IS NOT NULL
      ORDER BY similarity DESC, updated_at DESC, memory_id LIMIT %(candidates)s)
     UNION
-    (SELECT memory_id, similarity, bm25 FROM scored WHERE bm25 > 0
+    (SELECT memory_id, similarity, bm25, idf FROM scored WHERE bm25 > 0
      ORDER BY bm25 DESC, updated_at DESC, memory_id LIMIT %(candidates)s)
 )
-SELECT {memory_columns}, p.similarity, p.bm25,
+SELECT {memory_columns}, p.similarity, p.bm25, coalesce(p.idf / a.idf, 0),
+       said.role, said.similarity, said.bm25, said.coverage,
        d.similarity_mean, d.similarity_sd, d.bm25_mean, d.bm25_sd
-FROM picked p CROSS JOIN spread d
+FROM picked p CROSS JOIN spread d CROSS JOIN asked a
 JOIN memories m ON m.tenant_id = %(tenant)s AND m.memory_id = p.memory_id
+LEFT JOIN LATERAL (
+    SELECT turn.role, before.similarity, before.bm25, before.coverage
+    FROM (SELECT s.thread_id, s.event_id, m.namespace FROM memory_sources s
+          WHERE s.tenant_id = %(tenant)s AND s.memory_id = m.memory_id AND m.kind = 'episodic'
+          LIMIT 1) s
+    CROSS JOIN LATERAL (
+        SELECT e.role, e.seq FROM events e
+        WHERE e.tenant_id = %(tenant)s AND e.thread_id = s.thread_id AND e.event_id = s.event_id
+        LIMIT 1) turn
+    LEFT JOIN LATERAL (
+        SELECT l.similarity, coalesce({bm25}, 0) AS bm25, coalesce(w.idf / a.idf, 0) AS coverage
+        FROM (SELECT e.event_id FROM events e
+              WHERE e.tenant_id = %(tenant)s AND e.thread_id = s.thread_id AND e.seq < turn.seq
+              ORDER BY e.seq DESC LIMIT 1) b
+        CROSS JOIN LATERAL (
+            SELECT t.memory_id FROM memory_sources t
+            WHERE t.tenant_id = %(tenant)s AND t.thread_id = s.thread_id
+              AND t.event_id = b.event_id OFFSET 0) t
+        CROSS JOIN LATERAL (
+            -- By key as well: on a small table the planner takes any index that begins with tenant.
+            SELECT m.terms, m.term_count, {similarity} AS similarity FROM memories m
+            WHERE {one_tenant} AND m.memory_id = t.memory_id AND m.namespace = s.namespace
+              AND m.key = t.memory_id::text AND m.kind = 'episodic' AND {living}
+            LIMIT 1) l
+        CROSS JOIN corpus c
+        CROSS JOIN LATERAL (
+            SELECT sum(r.idf) AS idf FROM rarity r WHERE l.terms @@ r.query OFFSET 0) w
+        LIMIT 1
+    ) before ON true
+) said ON true

