@@ -17,11 +17,13 @@ from shared_core.namespaces import scope_path
 _ESCAPED_DOT = re.compile(r"%((?:25)*)2E")
 
 
+@lru_cache(maxsize=4096)
 def to_label(part: str) -> str:
     """Return the label that stands for a part of a scope or namespace."""
     return _ESCAPED_DOT.sub(r"%25\g<1>2E", part).replace(".", "%2E")
 
 
+@lru_cache(maxsize=4096)
 def from_label(label: str) -> str:
     """Return the part that a label stands for; the inverse of to_label."""
 

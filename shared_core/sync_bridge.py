@@ -54,17 +54,51 @@ class LoopThread:
 
 
 _bridge = LoopThread()
+_own = threading.local()
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run one of the engine's coroutines from sync code and return its result.
 
-    Works in any thread, also where an event loop is running (Jupyter, a sync node of an async
-    graph), which it then blocks as every sync call does.
+    Works in any thread. Where no loop runs, the calling thread runs the coroutine itself, on a
+    loop it keeps. Where one is running (Jupyter, a sync node of an async graph) the bridge's
+    thread runs it, and that loop is blocked meanwhile, as by every sync call.
     """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _own_runner().run(coroutine)
     return _bridge.run(coroutine)
 
 
 async def on_own_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the bridge's loop: for clients that must always meet the same loop."""
     return await _bridge.arun(coroutine)
+
+
+class _Runner:
+    """A thread's own loop; closed when the thread ends, and made anew after a fork."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        task = self._loop.create_task(coroutine)
+        try:
+            return self._loop.run_until_complete(task)
+        finally:
+            if not task.done():  # Ctrl-C: let the task undo what it began
+                task.cancel()
+                self._loop.run_until_complete(asyncio.wait([task]))
+
+    def __del__(self) -> None:
+        if self.pid == os.getpid():
+            self._loop.close()
+
+
+def _own_runner() -> _Runner:
+    runner: _Runner | None = getattr(_own, "runner", None)
+    if runner is None or runner.pid != os.getpid():
+        runner = _own.runner = _Runner()
+    return runner
