@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from google.adk.events.event import Event as AdkEvent
@@ -69,8 +69,11 @@ def text_of_content(content: types.Content) -> str:
     return "\n".join(part.text for part in parts if part.text and not part.thought).strip()
 
 
-def to_new_memory(entry: MemoryEntry) -> NewMemory:
-    """Return an entry as something to remember. Raises InvalidInput if it holds no text."""
+def to_new_memory(entry: MemoryEntry, shared: Mapping[str, object]) -> NewMemory:
+    """Return an entry as something to remember; its own metadata wins over the shared ones.
+
+    Raises InvalidInput if it holds no text.
+    """
     text = text_of_content(entry.content)
     if not text:
         raise InvalidInput("a MemoryEntry needs at least one text part that is not blank")
@@ -79,7 +82,7 @@ def to_new_memory(entry: MemoryEntry) -> NewMemory:
         key=entry.id or None,
         author=entry.author,
         occurred_at=_parsed(entry.timestamp),
-        metadata=_json_object(entry.custom_metadata),
+        metadata=_json_object({**shared, **entry.custom_metadata}),
     )
 
 
@@ -94,7 +97,11 @@ def to_memory_entry(hit: Hit, scope: Scope) -> MemoryEntry:
         id=public_id(memory, scope),
         author=memory.author,
         timestamp=memory.occurred_at.isoformat(),
-        custom_metadata={"kind": memory.kind, "score": round(hit.score, 4)},
+        custom_metadata={
+            **_own_metadata(memory),
+            "kind": memory.kind,
+            "score": round(hit.score, 4),
+        },
     )
 
 
@@ -103,6 +110,12 @@ def public_id(memory: Memory, scope: Scope) -> str:
     if memory.namespace == memories_namespace(scope):
         return memory.key
     return str(memory.memory_id)
+
+
+def _own_metadata(memory: Memory) -> dict[str, object]:
+    """Return what the caller stored with an entry; what came out of a thread has none of theirs."""
+    own = memory.value.get("metadata")
+    return dict(own) if isinstance(own, Mapping) and memory.thread_id is None else {}
 
 
 def _moment(timestamp: float) -> datetime:

@@ -71,7 +71,10 @@ class OpenMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Remember some events of a session; the same event is remembered once."""
+        """Remember some events of a session; the same event is remembered once.
+
+        custom_metadata: accepted and not used yet.
+        """
         await self._ingest(Scope(app_name, user_id), session_id or NO_SESSION, events)
 
     async def add_memory(
@@ -84,10 +87,12 @@ class OpenMemoryService(BaseMemoryService):
     ) -> None:
         """Remember entries outright; an entry whose id exists replaces the one that is there.
 
+        custom_metadata is kept with every entry and comes back with it; an entry's own wins.
         Raises InvalidInput for an entry without text, and then stores none.
         """
         await self._engine.remember(
-            Scope(app_name, user_id), [to_new_memory(entry) for entry in memories]
+            Scope(app_name, user_id),
+            [to_new_memory(entry, custom_metadata or {}) for entry in memories],
         )
 
     async def search_memory(

@@ -21,7 +21,6 @@ from shared_core.errors import (
     MemoryCoreError,
     ModelOutputInvalid,
     ModelUnavailable,
-    NotFound,
     SchemaOutOfDate,
     StorageUnavailable,
 )
@@ -46,7 +45,6 @@ __all__ = [
     "ModelOutputInvalid",
     "ModelUnavailable",
     "NewMemory",
-    "NotFound",
     "SchemaOutOfDate",
     "Scope",
     "StorageUnavailable",

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
     EmbedFunction: TypeAlias = Callable[[list[str]], Any]
 
+MODEL_ATTRIBUTES = ("model", "model_name", "model_id", "deployment")
+"""Where LangChain's embeddings keep the name of their model."""
+
+GOOGLE_BATCH = 100
+"""Texts the Gemini API takes in one request."""
+
 MAX_CHARACTERS = 8_000
 """Longer texts are embedded by their beginning; full-text search covers more of them."""
 
@@ -134,7 +140,8 @@ class E5Embedder(_BundledEmbedder):
 class CallableEmbedder:
     """Any function from a list of texts to a list of vectors, sync or async.
 
-    model names its vectors in the database: it must stay the same as long as the vectors do.
+    model names its vectors in the database: it must stay the same as long as the vectors do. Left
+    out, it is the name of the function; two lambdas of one module would share it.
     A sync function runs in a thread; an async one always on the same loop, because HTTP clients
     do not survive a change of loop.
     """
@@ -195,7 +202,8 @@ class LangChainEmbedder(CallableEmbedder):
         def query(texts: list[str]) -> Any:
             return _one(one_query(texts[0]))
 
-        named = getattr(embeddings, "model", None) or getattr(embeddings, "model_name", None)
+        names = (getattr(embeddings, name, None) for name in MODEL_ATTRIBUTES)
+        named = next((name for name in names if isinstance(name, str)), None)
         name = f"{type(embeddings).__name__}:{named}" if named else type(embeddings).__name__
         super().__init__(documents, model=model or name, query_function=query)
 
@@ -216,10 +224,15 @@ class GoogleEmbedder(CallableEmbedder):
                         " 'pg-hippocampus[adk]'"
                     ) from error
                 self._client = genai.Client()
-            answer = await self._client.aio.models.embed_content(
-                model=model, contents=texts, config={"task_type": task}
-            )
-            return [entry.values for entry in answer.embeddings]
+            vectors: list[list[float]] = []
+            for first in range(0, len(texts), GOOGLE_BATCH):
+                answer = await self._client.aio.models.embed_content(
+                    model=model,
+                    contents=texts[first : first + GOOGLE_BATCH],
+                    config={"task_type": task},
+                )
+                vectors += [entry.values for entry in answer.embeddings]
+            return vectors
 
         async def passages(texts: list[str]) -> list[list[float]]:
             return await embed(texts, "RETRIEVAL_DOCUMENT")

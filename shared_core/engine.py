@@ -89,8 +89,6 @@ class MemoryEngine:
         scope: Scope,
         thread_id: str,
         events: Sequence[Event],
-        *,
-        expires_at: datetime | None = None,
     ) -> set[str]:
         """Append turns to a thread and remember each that has text; return the ids that were new.
 
@@ -99,7 +97,7 @@ class MemoryEngine:
         """
         await self.open()
         return await ingest.append_events(
-            self._storage, self._embedding, scope, ThreadId(thread_id), events, expires_at
+            self._storage, self._embedding, scope, ThreadId(thread_id), events
         )
 
     async def consolidate(self, scope: Scope, thread_id: str) -> RunReport:

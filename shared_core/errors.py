@@ -2,7 +2,6 @@
 
 MemoryCoreError
 ├── InvalidInput            the caller's value; also a ValueError
-├── NotFound                the named thing does not exist
 ├── Conflict                someone else changed it first; read again, then retry
 ├── SchemaOutOfDate         the database needs `hippocampus migrate`, or a newer library
 ├── CapabilityMissing       this engine cannot do it; never less data in silence
@@ -21,10 +20,6 @@ class MemoryCoreError(Exception):
 
 class InvalidInput(MemoryCoreError, ValueError):
     """A value given by the caller cannot be used; the message names it and the way out."""
-
-
-class NotFound(MemoryCoreError, LookupError):
-    """The named thing does not exist."""
 
 
 class Conflict(MemoryCoreError):

@@ -50,7 +50,8 @@ def plan_facts(
     """Return what changes when drafts, in the order they were said, meet what is known.
 
     Only a fact of the same slot is ever ended: by another value where the slot holds one, by its
-    opposite, or by a retraction. A value said before the current one becomes history, not truth.
+    opposite, or by a retraction. A value said before the current one becomes history, not truth;
+    what had already ended when known was read is not looked at.
     said_at: event id to the moment it was said.
     """
     fold = _Fold(known, new_id)
@@ -93,6 +94,10 @@ class _Fold:
                 valid_until = current.valid_from
             else:
                 self._close(place, at)
+        opposite = self._opposite(draft)
+        later = self._current.get(opposite) if opposite else None
+        if later is not None and at < later.valid_from:
+            valid_until = min(valid_until or later.valid_from, later.valid_from)
         fact = PlannedFact(
             memory_id=self._new_id(),
             draft=draft,
@@ -103,8 +108,13 @@ class _Fold:
         self.plan.opened.append(fact)
         if valid_until is None:
             self._current[place] = _Current(fact.memory_id, draft.value, at)
-        if opposite := OPPOSITES.get(draft.slot):
-            self._close((draft.fact_type, fact_key(replace(draft, slot=opposite))), at)
+        if opposite:
+            self._close(opposite, at)
+
+    @staticmethod
+    def _opposite(draft: FactDraft) -> tuple[str, str] | None:
+        slot = OPPOSITES.get(draft.slot)
+        return (draft.fact_type, fact_key(replace(draft, slot=slot))) if slot else None
 
     def retract(self, draft: FactDraft, at: datetime) -> None:
         wanted = normalised(draft.value)

@@ -7,7 +7,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import get_args
 
-from shared_core.domain import Event, JsonValue, MemoryId, MemoryKind, NewMemory, Scope, ThreadId
+from shared_core.domain import (
+    Event,
+    JsonValue,
+    MemoryId,
+    MemoryKind,
+    NewMemory,
+    Role,
+    Scope,
+    ThreadId,
+)
 from shared_core.embedding import Embedding
 from shared_core.errors import InvalidInput
 from shared_core.ids import uuid7
@@ -28,7 +37,6 @@ async def append_events(
     scope: Scope,
     thread_id: ThreadId,
     events: Sequence[Event],
-    expires_at: datetime | None = None,
 ) -> set[str]:
     """Append turns to a thread and remember each that has text; return the ids that were new.
 
@@ -52,7 +60,7 @@ async def append_events(
             if row.memory_id
         ]
     )
-    return await storage.append_events(scope, thread_id, rows, vectors, expires_at)
+    return await storage.append_events(scope, thread_id, rows, vectors)
 
 
 async def remember(
@@ -101,12 +109,25 @@ def memory_value(
 
 def _checked(event: Event) -> Event:
     check_label(event.event_id, "event_id")
-    if event.occurred_at.tzinfo is None:
+    check_moment(event.occurred_at, f"occurred_at of event {event.event_id!r}")
+    if event.role not in get_args(Role):
         raise InvalidInput(
-            f"event {event.event_id!r}: occurred_at has no time zone; give an aware datetime,"
-            " e.g. datetime.now(UTC)"
+            f"role {event.role!r} of event {event.event_id!r} is not known: take one of"
+            f" {', '.join(get_args(Role))}"
         )
     return replace(event, text=clean_text(event.text).strip(), author=clean_text(event.author))
+
+
+def check_moment(moment: datetime, what: str) -> None:
+    """Raise InvalidInput, naming what, for a moment without a time zone or out of range in UTC."""
+    if moment.tzinfo is None:
+        raise InvalidInput(
+            f"{what} has no time zone: give an aware datetime, e.g. datetime.now(UTC)"
+        )
+    try:
+        moment.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidInput(f"{what} is out of range in UTC: {moment}") from error
 
 
 def _event_row(event: Event, thread_id: ThreadId) -> EventRow:
@@ -136,6 +157,9 @@ def _memory_row(memory: NewMemory, scope: Scope, now: datetime) -> MemoryRow:
     memory_id = MemoryId(uuid7())
     key = str(memory_id) if memory.key is None else check_label(memory.key, "memory key")
     occurred_at = memory.occurred_at or now
+    for name, moment in (("occurred_at", occurred_at), ("expires_at", memory.expires_at)):
+        if moment is not None:
+            check_moment(moment, name)
     author = None if memory.author is None else clean_text(memory.author)
     return MemoryRow(
         memory_id=memory_id,
@@ -153,6 +177,6 @@ def _memory_row(memory: NewMemory, scope: Scope, now: datetime) -> MemoryRow:
         terms=search_terms(text),
         occurred_at=occurred_at,
         author=author,
-        importance=memory.importance,
+        importance=float(memory.importance),
         expires_at=memory.expires_at,
     )

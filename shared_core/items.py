@@ -28,6 +28,8 @@ from shared_core.text import has_words, search_terms
 MAX_TTL_S = 100 * 366 * 86_400.0
 """The longest time to live, 100 years; who wants more means for ever, and leaves it out."""
 
+MAX_BOUND = 1_000_000_000
+
 CONTENT_FIELDS = ("content", "text", "memory")
 """Where a value says in words what it is about; the first that holds text is the memory's text."""
 
@@ -131,6 +133,8 @@ def _check_bounds(op: FindItems | NamespaceQuery) -> None:
     depth = op.max_depth if isinstance(op, NamespaceQuery) else None
     if op.limit < 0 or op.offset < 0 or (depth or 0) < 0:
         raise InvalidInput("limit, offset and max_depth must not be negative")
+    if max(op.limit, op.offset, depth or 0) > MAX_BOUND:
+        raise InvalidInput(f"limit, offset and max_depth must not be above {MAX_BOUND:,}")
 
 
 async def _find(storage: Storage, embedding: Embedding, op: FindItems) -> Sequence[Item]:

@@ -296,7 +296,6 @@ class Storage(Protocol):
         thread_id: ThreadId,
         rows: Sequence[EventRow],
         vectors: VectorRows | None,
-        expires_at: datetime | None,
     ) -> set[str]:
         """Append the turns that are new, remember them, and return their ids."""
         ...

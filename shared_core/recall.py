@@ -14,6 +14,7 @@ from shared_core.text import has_words, search_terms
 
 MAX_QUERY_TERMS = 64
 LEAST_CANDIDATES = 50
+MAX_LIMIT = 100_000
 
 
 async def recall(
@@ -30,8 +31,8 @@ async def recall(
 
     A query without a letter or digit finds nothing. While the embedder is down, words alone find.
     """
-    if limit < 0:
-        raise InvalidInput(f"limit must not be negative: {limit}")
+    if not 0 <= limit <= MAX_LIMIT:
+        raise InvalidInput(f"limit must be between 0 and {MAX_LIMIT:,}, not {limit}")
     query = clean_text(query)
     if limit == 0 or not has_words(query):
         return []

@@ -17,12 +17,13 @@ _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything a user can tune.
+    """Where the memory is and how it is reached.
 
     uri: None or "embedded" for a private PostgreSQL in `home`; "embedded:///folder" for one in
     that folder; "postgresql://..." or a libpq keyword string for a server.
     db_schema: the schema that holds every table. pool_size: connections at most.
-    connect_timeout_s, statement_timeout_s: how long the database may take; 0 waits for ever.
+    connect_timeout_s: how long to wait for a connection. statement_timeout_s: how long one
+    statement may take.
     """
 
     uri: str = EMBEDDED

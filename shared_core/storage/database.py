@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 from psycopg.adapt import AdaptersMap
 from psycopg.types import TypeInfo
 
-from shared_core.errors import Conflict, InvalidInput, StorageUnavailable
+from shared_core.errors import Conflict, EmbeddingMismatch, InvalidInput, StorageUnavailable
 from shared_core.settings import Settings, redacted
 from shared_core.storage.embedded import EmbeddedPostgres
 from shared_core.storage.migrate import Prepared, prepare
@@ -60,10 +60,11 @@ class Database:
 
     async def _learn_types(self, connection: Connection) -> None:
         assert self.prepared is not None
-        await connection.execute(
-            "SELECT set_config('search_path', %s, false)", [self.prepared.search_path]
-        )
-        halfvec = await TypeInfo.fetch(connection, "halfvec")
+        async with connection.transaction():
+            await connection.execute(
+                "SELECT set_config('search_path', %s, true)", [self.prepared.search_path]
+            )
+            halfvec = await TypeInfo.fetch(connection, "halfvec")
         if halfvec is None:
             raise StorageUnavailable("the type halfvec of pgvector cannot be found")
         register_halfvec_info(self._adapters, halfvec)  # type: ignore[arg-type] # a context
@@ -94,6 +95,13 @@ class Database:
                             for query, values in steps
                         ]
                     return [await c.fetchall() if c.description else [] for c in cursors]
+            except psycopg.errors.ForeignKeyViolation as error:
+                if error.diag.constraint_name != "embeddings_model_fkey":
+                    raise
+                raise EmbeddingMismatch(
+                    "another embedder took over this memory before any vector was stored: open it"
+                    " with that one, or give another schema, e.g. open_memory(schema='other')"
+                ) from error
             except psycopg.errors.ProgramLimitExceeded as error:
                 raise InvalidInput(
                     "an id, a label or a key is too long for an index of PostgreSQL, which holds"
@@ -118,7 +126,7 @@ class Database:
 
     def _new_pool(self) -> ConnectionPool:
         return ConnectionPool(
-            self._connect,
+            self._connect_or_restart,
             max_size=self._settings.pool_size,
             timeout_s=self._settings.connect_timeout_s,
         )
@@ -134,6 +142,17 @@ class Database:
             )
         except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
             raise self._unavailable(error) from error
+
+    async def _connect_or_restart(self) -> Connection:
+        """Connect; an embedded server that died, or was killed, is started again first."""
+        try:
+            return await self._connect()
+        except StorageUnavailable:
+            if self._embedded is None:
+                raise
+            await _finished(asyncio.to_thread(self._embedded.acquire))
+            await asyncio.to_thread(self._embedded.release)  # this object was counted already
+            return await self._connect()
 
     def _unavailable(self, error: Exception) -> StorageUnavailable:
         if isinstance(error, psycopg.errors.QueryCanceled):

@@ -42,6 +42,8 @@ async def prepare(connection: Connection, schema: str) -> Prepared:
     version, extension_schema = extension
     path = ", ".join(_quoted(name) for name in dict.fromkeys((schema, extension_schema, "public")))
     role = await _working_role(connection)
+    if role == APP_ROLE and not await _may_work(connection, schema):
+        await _grant(connection, schema)  # the role came to be after the schema
     return Prepared(role, path, version, len(migrations()))
 
 
@@ -77,36 +79,33 @@ async def _applied(connection: Connection, schema: str) -> dict[int, str]:
 
 
 async def _migrate(connection: Connection, schema: str) -> None:
-    """Apply what is missing, alone: others wait for the lock and then find nothing to do."""
+    """Apply what is missing in one transaction; others wait for its lock and find nothing to do."""
     key = int.from_bytes(hashlib.sha256(f"hippocampus {schema}".encode()).digest()[:8], "big") >> 1
-    await connection.execute("SELECT pg_advisory_lock(%s)", [key])
     try:
-        await _ensure_extension(connection)
-        await _ensure_role(connection)
-        await _ensure_schema(connection, schema)
-        done = await _applied(connection, schema)
-        for step in migrations():
-            if step.version not in done:
-                await _apply(connection, schema, step)
-        await _grant(connection, schema)
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", [key])
+            await _ensure_extension(connection)
+            await _ensure_role(connection)
+            await _ensure_schema(connection, schema)
+            done = await _applied(connection, schema)
+            for step in migrations():
+                if step.version not in done:
+                    await _apply(connection, schema, step)
+            await _grant(connection, schema)
     except psycopg.errors.InsufficientPrivilege as error:
         raise StorageUnavailable(
             f"user {connection.info.user!r} may not set up schema {schema!r} in database"
             f" {connection.info.dbname!r} ({error.diag.message_primary}): run 'hippocampus migrate"
             " --uri ...' once as a user who may, or grant CREATE on the database"
         ) from error
-    finally:
-        await connection.execute("RESET search_path")
-        await connection.execute("SELECT pg_advisory_unlock(%s)", [key])
 
 
 async def _apply(connection: Connection, schema: str, step: Migration) -> None:
-    async with connection.transaction():
-        await connection.execute(step.sql.encode())
-        record = "INSERT INTO {}.schema_migrations (version, name, checksum) VALUES (%s, %s, %s)"
-        await connection.execute(
-            sql.SQL(record).format(sql.Identifier(schema)), [step.version, step.name, step.checksum]
-        )
+    await connection.execute(step.sql.encode())
+    record = "INSERT INTO {}.schema_migrations (version, name, checksum) VALUES (%s, %s, %s)"
+    await connection.execute(
+        sql.SQL(record).format(sql.Identifier(schema)), [step.version, step.name, step.checksum]
+    )
 
 
 async def _ensure_schema(connection: Connection, schema: str) -> None:
@@ -115,7 +114,7 @@ async def _ensure_schema(connection: Connection, schema: str) -> None:
     assert extension is not None
     await connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
     await connection.execute(
-        sql.SQL("SET search_path TO {}, {}").format(name, sql.Identifier(extension[1]))
+        sql.SQL("SET LOCAL search_path TO {}, {}").format(name, sql.Identifier(extension[1]))
     )
     await connection.execute(
         sql.SQL(
@@ -138,7 +137,8 @@ async def _extension(connection: Connection) -> tuple[str, str] | None:
 async def _ensure_extension(connection: Connection) -> None:
     database = connection.info.dbname
     try:
-        await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        async with connection.transaction():
+            await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
     except (psycopg.errors.UndefinedFile, psycopg.errors.FeatureNotSupported) as error:
         raise StorageUnavailable(
             f"the server of database {database!r} has no pgvector: install it (package"
@@ -179,6 +179,17 @@ async def _ensure_role(connection: Connection) -> None:
         psycopg.errors.InternalError_,  # "tuple concurrently updated", the same race
     ):
         return
+
+
+async def _may_work(connection: Connection, schema: str) -> bool:
+    table = f"{_quoted(schema)}.erasures"
+    cursor = await connection.execute(
+        "SELECT has_schema_privilege(%(role)s, %(schema)s, 'USAGE')"
+        " AND has_table_privilege(%(role)s, %(table)s, 'INSERT')",
+        {"role": APP_ROLE, "schema": schema, "table": table},
+    )
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
 
 
 async def _grant(connection: Connection, schema: str) -> None:

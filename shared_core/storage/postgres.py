@@ -108,7 +108,6 @@ class PostgresStorage(PostgresItems):
         thread_id: ThreadId,
         rows: Sequence[EventRow],
         vectors: VectorRows | None,
-        expires_at: datetime | None,
     ) -> set[str]:
         tenant = scope_path(scope)
         columns = by_column(
@@ -127,7 +126,6 @@ class PostgresStorage(PostgresItems):
             "thread_id": thread_id,
             "namespace": rest_of(memories_namespace(scope)),
             "now": self._clock(),
-            "expires_at": expires_at,
         }
         steps: list[Statement] = [(statement("append_events"), values)]
         steps += self._vector_steps(vectors)
@@ -169,7 +167,10 @@ class PostgresStorage(PostgresItems):
         now = self._clock()
         common = {"tenant": tenant, "thread_id": plan.thread_id, "now": now}
         closed = [memory_id for memory_id, _ in plan.close]
+        drawn_from = sorted({event_id for _, event_id in plan.sources})
         steps: list[Statement] = [
+            (statement("lock_tenants"), {"tenants": [tenant]}),
+            (statement("require_turns"), common | {"event_ids": drawn_from}),
             (statement("move_watermark"), common | {"from_seq": plan.from_seq,
                                                     "to_seq": plan.to_seq}),
             (statement("close_facts"), common | {
@@ -279,7 +280,7 @@ def _fact_columns(plan: RunPlan) -> dict[str, object]:
     columns = by_column(
         [
             (fact.memory_id, fact.draft.fact_type, fact.draft.slot, fact.key,
-             to_json(fact.draft.value), fact.draft.functional, fact.draft.confidence,
+             to_json(fact.draft.value), fact.draft.functional, float(fact.draft.confidence),
              fact.draft.pattern, fact.valid_from, fact.valid_until)
             for fact in plan.facts
         ],

@@ -66,7 +66,7 @@ class PostgresItems:
         steps = self._forget_steps(addresses)
         if not steps:
             return 0
-        [rows] = await self._database.run(_scope_of(addresses), *steps)
+        *_, rows = await self._database.run(_scope_of(addresses), *steps)
         return len(rows)
 
     async def resolve_ids(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[ItemAddress]:
@@ -121,7 +121,8 @@ class PostgresItems:
         there = [address for address in addresses if storable(address[1])]
         if not there:
             return []
-        return [(statement("forget"), {**address_columns(there), "now": self._clock()})]
+        values = {**address_columns(there), "now": self._clock()}
+        return [(statement("lock_tenants"), values), (statement("forget"), values)]
 
     def _put_steps(self, rows: Sequence[MemoryRow]) -> list[Statement]:
         if not rows:

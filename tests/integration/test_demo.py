@@ -177,7 +177,7 @@ async def test_a_fact_that_ended_is_found_no_more_by_any_question(
         assert ended.isdisjoint(hit.memory.text for hit in hits)
 
 
-@pytest.mark.parametrize("missing", ["langgraph", "google.adk"])
+@pytest.mark.parametrize("missing", ["langgraph.graph", "google.adk"])
 def test_without_a_framework_it_says_what_to_install(
     missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

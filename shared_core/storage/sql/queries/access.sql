@@ -21,13 +21,3 @@ WHERE (model, dimensions) IS DISTINCT FROM (%(model)s, %(dimensions)s)
 INSERT INTO embedding_models (model, dimensions, created_at)
 VALUES (%(model)s, %(dimensions)s, %(now)s)
 ON CONFLICT DO NOTHING
-
--- name: count_rows
--- What the scope holds, for reports.
-SELECT
-    (SELECT count(*) FROM threads WHERE tenant_id ^@ %(scope)s),
-    (SELECT count(*) FROM events WHERE tenant_id ^@ %(scope)s),
-    (SELECT count(*) FROM memories WHERE tenant_id ^@ %(scope)s),
-    (SELECT count(*) FROM embeddings WHERE tenant_id ^@ %(scope)s),
-    (SELECT count(*) FROM facts WHERE tenant_id ^@ %(scope)s
-                                  AND valid_until IS NULL AND superseded_at IS NULL)

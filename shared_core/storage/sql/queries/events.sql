@@ -42,11 +42,9 @@ WITH given AS (
     RETURNING event_id
 ), remembered AS (
     INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,
-                          term_count, author, thread_id, occurred_at, created_at, updated_at,
-                          expires_at)
+                          term_count, author, thread_id, occurred_at, created_at, updated_at)
     SELECT %(tenant)s, memory_id, %(namespace)s, memory_id::text, 'episodic', text, value,
-           terms::tsvector, term_count, author, %(thread_id)s, occurred_at, %(now)s, %(now)s,
-           %(expires_at)s
+           terms::tsvector, term_count, author, %(thread_id)s, occurred_at, %(now)s, %(now)s
     FROM fresh JOIN said USING (event_id)
     WHERE memory_id IS NOT NULL
 ), sourced AS (
@@ -80,3 +78,10 @@ WITH moved AS (
     RETURNING 1
 )
 SELECT require(count(*) = 1, 'the thread was consolidated by another run') FROM moved
+
+-- name: require_turns
+-- Undoes the run if a turn it draws from was forgotten since the run read it.
+SELECT require(count(*) = cardinality(%(event_ids)b::text[]), 'a turn was forgotten meanwhile')
+FROM events
+WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s
+  AND event_id = ANY(%(event_ids)b::text[])

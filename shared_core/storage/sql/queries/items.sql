@@ -56,7 +56,7 @@ WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
 -- Deletes expired memories below a path, a bounded number at a time; returns how many.
 WITH expired AS (
     SELECT m.tenant_id, m.memory_id FROM memories m
-    WHERE {tenant_scope} AND m.expires_at <= %(now)s
+    WHERE {tenant_scope} AND {below} AND m.expires_at <= %(now)s
     ORDER BY m.tenant_id, m.expires_at LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
 ), gone AS (

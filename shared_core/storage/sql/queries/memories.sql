@@ -69,6 +69,11 @@ ON CONFLICT DO NOTHING
 SELECT m.tenant_id || substr(m.namespace, 2), m.key FROM memories m
 WHERE m.tenant_id = %(tenant)s AND m.memory_id = ANY(%(memory_ids)b::uuid[])
 
+-- name: lock_tenants
+-- Puts whoever derives knowledge and whoever forgets what it was derived from in line.
+SELECT pg_advisory_xact_lock(hashtextextended(tenant, 0))
+FROM (SELECT DISTINCT unnest(%(tenants)b::text[]) AS tenant ORDER BY 1) t
+
 -- name: forget
 -- Deletes the named memories; with an episodic memory its turn goes too, leaving a tombstone, and
 -- so do facts drawn from nothing else and every summary that told of it.
@@ -99,6 +104,9 @@ WITH named AS (
 ), unsaid AS (
     DELETE FROM events e USING said s
     WHERE e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id AND e.event_id = s.event_id
+), unsourced AS (
+    DELETE FROM memory_sources x USING said s
+    WHERE x.tenant_id = s.tenant_id AND x.thread_id = s.thread_id AND x.event_id = s.event_id
 )
 DELETE FROM memories m
 USING (SELECT tenant_id, memory_id FROM named UNION SELECT tenant_id, memory_id FROM derived) gone
