@@ -46,7 +46,8 @@ class PgHippocampusStore(BaseStore):
 
     uri, schema, pool_size: as in shared_core.open_memory. index: LangGraph's index configuration;
     its "embed" may also be "use" or "e5", and without "fields" an item is embedded by what its
-    value says in words. ttl: LangGraph's, in minutes, fractions allowed.
+    value says in words. ttl: LangGraph's, in minutes, fractions allowed; expired items are never
+    read, and deleted by sweep_ttl(), which nothing calls by itself.
     engine: an open MemoryEngine to share instead; then close() leaves it open.
     """
 
