@@ -57,7 +57,7 @@ async def consolidate(
     A second run over the same turns changes nothing. If another run comes first, this one starts
     over from what that one left.
     """
-    for attempt in range(1, MAX_TRIES + 1):
+    for tries_left in reversed(range(MAX_TRIES)):
         started_at = clock()
         from_seq, numbered = await storage.events_to_consolidate(scope, thread_id)
         if not numbered:
@@ -66,47 +66,47 @@ async def consolidate(
         drafts = await extractor.extract(events)
         known = await storage.current_facts(scope, slots_to_read(drafts))
         said_at = {event.event_id: event.occurred_at for event in events}
-        plan = plan_facts(drafts, known, said_at, lambda: MemoryId(uuid7()))
+        facts = plan_facts(drafts, known, said_at, lambda: MemoryId(uuid7()))
         thread = await storage.thread_events(scope, thread_id)
         summary = summarise(
             thread, max_characters=SUMMARY_CHARACTERS, key_sentences=_telling(drafts, events)
         )
         run = _Run(scope, thread_id, MemoryId(uuid7()), clock())
-        memories = [run.fact_row(fact) for fact in plan.opened]
-        if summary:
-            memories.append(run.summary_row(summary, thread[-1].occurred_at))
-        vectors = await embedding.rows(
-            [((row.namespace, row.key), TEXT_FIELD, row.text) for row in memories]
+        memories = run.rows(facts, summary, thread)
+        plan = RunPlan(
+            run_id=run.run_id,
+            scope=scope,
+            thread_id=thread_id,
+            extractor=extractor.name,
+            from_seq=from_seq,
+            to_seq=numbered[-1][0],
+            started_at=started_at,
+            close=list(facts.closed.items()),
+            facts=facts.opened,
+            memories=memories,
+            sources=run.sources(facts, thread if summary else ()),
+            vectors=await embedding.rows(
+                [((row.namespace, row.key), TEXT_FIELD, row.text) for row in memories]
+            ),
         )
         try:
-            await storage.apply_run(
-                RunPlan(
-                    run_id=run.run_id,
-                    scope=scope,
-                    thread_id=thread_id,
-                    extractor=extractor.name,
-                    from_seq=from_seq,
-                    to_seq=numbered[-1][0],
-                    started_at=started_at,
-                    close=list(plan.closed.items()),
-                    facts=plan.opened,
-                    memories=memories,
-                    sources=run.sources(plan, thread if summary else ()),
-                    vectors=vectors,
-                )
-            )
+            await storage.apply_run(plan)
         except Conflict:
-            if attempt == MAX_TRIES:
+            if not tries_left:
                 raise
         else:
-            return RunReport(
-                run_id=run.run_id,
-                events=len(events),
-                facts_opened=len(plan.opened),
-                facts_closed=len(plan.closed),
-                summary=summary,
-            )
+            return _report(plan, len(events), summary)
     raise AssertionError("unreachable")
+
+
+def _report(plan: RunPlan, events: int, summary: str) -> RunReport:
+    return RunReport(
+        run_id=plan.run_id,
+        events=events,
+        facts_opened=len(plan.facts),
+        facts_closed=len(plan.close),
+        summary=summary,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,13 @@ class _Run:
     thread_id: ThreadId
     run_id: UUID
     now: datetime
+
+    def rows(self, facts: FactPlan, summary: str, thread: Sequence[Event]) -> list[MemoryRow]:
+        """Return the memories to write: one per new fact, and the summary if there is one."""
+        rows = [self.fact_row(fact) for fact in facts.opened]
+        if summary:
+            rows.append(self.summary_row(summary, thread[-1].occurred_at))
+        return rows
 
     def fact_row(self, fact: PlannedFact) -> MemoryRow:
         draft = fact.draft
