@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from shared_core.errors import InvalidInput
 from shared_core.namespaces import clean_text
 
+MAX_DEPTH = 500
+"""Levels of nesting; deeper values fail in some Python versions and not in others."""
+
 
 def to_json(value: object, what: str = "value") -> str:
     """Return JSON text; NUL and lone surrogates in texts and keys become U+FFFD.
@@ -22,6 +25,8 @@ def to_json(value: object, what: str = "value") -> str:
             f"{what} cannot be stored as JSON: {error}; keep to str, int, float, bool, None, list"
             " and dict, and write dates as ISO 8601 text"
         ) from error
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise InvalidInput(f"{what} cannot be stored as JSON: nested over {MAX_DEPTH} levels deep")
     if "\\u0000" in text or not _encodable(text):
         text = json.dumps(_cleaned(value), ensure_ascii=False, allow_nan=False)
     return text
@@ -30,6 +35,18 @@ def to_json(value: object, what: str = "value") -> str:
 def check_json(value: object, what: str) -> None:
     """Raise InvalidInput, naming what, for a value that to_json would refuse."""
     to_json(value, what)
+
+
+def _depth(value: object) -> int:
+    deepest, waiting = 0, [(value, 1)]
+    while waiting:
+        part, level = waiting.pop()
+        deepest = max(deepest, level)
+        if isinstance(part, Mapping):
+            waiting += [(inner, level + 1) for inner in part.values()]
+        elif isinstance(part, list | tuple):
+            waiting += [(inner, level + 1) for inner in part]
+    return deepest
 
 
 def _encodable(text: str) -> bool:
