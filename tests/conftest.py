@@ -11,10 +11,15 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from hypothesis import settings
 from psycopg.conninfo import make_conninfo
 
 from shared_core import MemoryEngine, Scope, open_memory, run_sync
 from shared_core.storage.embedded import EmbeddedPostgres, describe
+
+# Machines are noisy, and the first example of a run loads what the others reuse: no timed asserts.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 TEMPLATE = "hippocampus_template"
 ALICE = Scope("support.bot", "alice@example.com")
