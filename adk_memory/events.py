@@ -8,30 +8,51 @@ from datetime import UTC, datetime
 from google.adk.events.event import Event as AdkEvent
 from google.adk.memory.memory_entry import MemoryEntry
 from google.genai import types
+from pydantic_core import to_jsonable_python
 
-from shared_core import Event, Hit, InvalidInput, Memory, NewMemory, memories_namespace
-from shared_core.domain import JsonValue, Scope
+from adk_memory.options import IngestOptions
+from shared_core import Event, InvalidInput, Memory, NewMemory, memories_namespace
+from shared_core.domain import Role, Scope
+from shared_core.jsontext import to_json
 
 FROM_USER = "user"
+SECRET_CALLS = frozenset({"adk_request_credential", "adk_request_confirmation"})
+"""Calls by which ADK asks a person for credentials or leave: both ways they may hold secrets."""
+MAX_TOOL_CHARACTERS = 4000
 
 
-def to_core_events(events: Iterable[AdkEvent]) -> list[Event]:
-    """Return what was said in ADK events: each event with words in it, once, in order.
+def to_core_events(events: Iterable[AdkEvent], *, tool_results: bool = False) -> list[Event]:
+    """Return what is worth remembering of ADK events that no rewind took back, in order.
 
-    Left out are partial events, thoughts, tool calls and their results, and turns that were
-    rewound. A spoken turn gives its transcription.
+    Left out are partial events, thoughts, tool calls, and, unless asked for, tool results; requests
+    for credentials and confirmations and the answers to them; summaries that ADK made to save
+    space. A spoken turn gives its transcription.
     """
     return [
-        Event(
-            event_id=event.id,
-            author=event.author,
-            role="user" if event.author == FROM_USER else "agent",
-            text=text,
-            occurred_at=_moment(event.timestamp),
-        )
-        for event in live_events(list(events))
-        if not event.partial and (text := text_of_event(event))
+        turn
+        for event in events
+        if (turn := _to_event(event, tool_results=tool_results)).text and not event.partial
     ]
+
+
+def to_log_event(event: AdkEvent) -> Event:
+    """Return an ADK event as a row of a session log; its text is what memory may read of it."""
+    return _to_event(event, tool_results=False)
+
+
+def _to_event(event: AdkEvent, *, tool_results: bool) -> Event:
+    text = text_of_event(event)
+    role: Role = "user" if event.author == FROM_USER else "agent"
+    if tool_results and (results := _tool_results(event)):
+        text = "\n".join(part for part in (text, results) if part)
+        role = "tool"
+    return Event(
+        event_id=event.id,
+        author=event.author,
+        role=role,
+        text=text,
+        occurred_at=moment(event.timestamp),
+    )
 
 
 def live_events(events: Sequence[AdkEvent]) -> list[AdkEvent]:
@@ -56,11 +77,35 @@ def live_events(events: Sequence[AdkEvent]) -> list[AdkEvent]:
 
 
 def text_of_event(event: AdkEvent) -> str:
-    """Return the words of an event: its text without thoughts, else what was transcribed."""
+    """Return what an event says: its text without thoughts, else what was transcribed.
+
+    "" for what nobody said: a request for credentials, a summary of the conversation.
+    """
+    if event.actions.compaction or _asks_for_secrets(event):
+        return ""
     if event.content and event.content.parts:
         return text_of_content(event.content)
-    spoken = (event.input_transcription, event.output_transcription)
-    return " ".join(part.text.strip() for part in spoken if part and part.text).strip()
+    heard = (event.input_transcription, event.output_transcription)
+    finished = [part.text for part in heard if part and part.text and part.finished is not False]
+    return " ".join(text.strip() for text in finished).strip()
+
+
+def _asks_for_secrets(event: AdkEvent) -> bool:
+    names = [call.name for call in event.get_function_calls()]
+    names += [answer.name for answer in event.get_function_responses()]
+    return not SECRET_CALLS.isdisjoint(names)
+
+
+def _tool_results(event: AdkEvent) -> str:
+    """Return the answers of tools as text, one per line; "" if they may hold secrets."""
+    if _asks_for_secrets(event):
+        return ""
+    lines = [
+        f"{answer.name}: {to_json(to_jsonable_python(answer.response, serialize_unknown=True))}"
+        for answer in event.get_function_responses()
+        if answer.response
+    ]
+    return "\n".join(line[:MAX_TOOL_CHARACTERS] for line in lines)
 
 
 def text_of_content(content: types.Content) -> str:
@@ -69,39 +114,52 @@ def text_of_content(content: types.Content) -> str:
     return "\n".join(part.text for part in parts if part.text and not part.thought).strip()
 
 
-def to_new_memory(entry: MemoryEntry, shared: Mapping[str, object]) -> NewMemory:
+def to_new_memory(entry: MemoryEntry, shared: Mapping[str, object], now: datetime) -> NewMemory:
     """Return an entry as something to remember; its own metadata wins over the shared ones.
 
-    Raises InvalidInput if it holds no text.
+    Raises TypeError for what is no MemoryEntry, InvalidInput for one without text.
     """
+    if not isinstance(entry, MemoryEntry):
+        raise TypeError(f"memories must be MemoryEntry objects, not {type(entry).__name__}")
     text = text_of_content(entry.content)
     if not text:
         raise InvalidInput("a MemoryEntry needs at least one text part that is not blank")
+    options = IngestOptions.from_metadata({**shared, **entry.custom_metadata})
+    occurred_at = _parsed(entry.timestamp)
+    metadata = dict(options.metadata)
+    if entry.timestamp and occurred_at is None:
+        metadata["timestamp"] = entry.timestamp
     return NewMemory(
         text=text,
+        kind=options.kind or "semantic",
         key=entry.id or None,
         author=entry.author,
-        occurred_at=_parsed(entry.timestamp),
-        metadata=_json_object({**shared, **entry.custom_metadata}),
+        importance=options.importance,
+        occurred_at=occurred_at,
+        expires_at=options.expires_at(now),
+        metadata=metadata,
     )
 
 
-def to_memory_entry(hit: Hit, scope: Scope) -> MemoryEntry:
-    """Return a hit as ADK shows it to a model: text only, time with its offset, score beside it."""
-    memory = hit.memory
+def to_memory_entry(
+    memory: Memory, scope: Scope, *, text: str | None = None, **shown: object
+) -> MemoryEntry:
+    """Return a memory as ADK shows it to a model: text only, time with its offset, lean.
+
+    text: shown instead of the whole text. shown: more for custom_metadata.
+    """
+    about: dict[str, object] = {**_own_metadata(memory), "kind": memory.kind, **shown}
+    if memory.thread_id is not None:
+        about["source"] = memory.thread_id
     return MemoryEntry(
         content=types.Content(
             role="user" if memory.author in (FROM_USER, None) else "model",
-            parts=[types.Part(text=memory.text)],
+            parts=[types.Part(text=memory.text if text is None else text)],
         ),
         id=public_id(memory, scope),
         author=memory.author,
         timestamp=memory.occurred_at.isoformat(),
-        custom_metadata={
-            **_own_metadata(memory),
-            "kind": memory.kind,
-            "score": round(hit.score, 4),
-        },
+        custom_metadata=about,
     )
 
 
@@ -113,12 +171,14 @@ def public_id(memory: Memory, scope: Scope) -> str:
 
 
 def _own_metadata(memory: Memory) -> dict[str, object]:
-    """Return what the caller stored with an entry; what came out of a thread has none of theirs."""
+    """Return what the caller stored with an entry or a turn; a derived fact has none of theirs."""
     own = memory.value.get("metadata")
-    return dict(own) if isinstance(own, Mapping) and memory.thread_id is None else {}
+    derived = memory.thread_id is not None and memory.kind != "episodic"
+    return dict(own) if isinstance(own, Mapping) and not derived else {}
 
 
-def _moment(timestamp: float) -> datetime:
+def moment(timestamp: float) -> datetime:
+    """Return seconds since 1970 as an aware datetime."""
     try:
         return datetime.fromtimestamp(timestamp, UTC)
     except (ValueError, OverflowError, OSError) as error:
@@ -128,17 +188,9 @@ def _moment(timestamp: float) -> datetime:
 
 
 def _parsed(timestamp: str | None) -> datetime | None:
-    if not timestamp:
-        return None
+    """Return an ISO 8601 time, in UTC where it names no offset; None for any other text."""
     try:
-        moment = datetime.fromisoformat(timestamp)
-    except ValueError as error:
-        raise InvalidInput(
-            f"timestamp {timestamp!r} of a MemoryEntry is not ISO 8601,"
-            " e.g. 2026-03-02T08:40:00+00:00"
-        ) from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def _json_object(metadata: dict[str, object]) -> dict[str, JsonValue]:
-    return dict(metadata)  # type: ignore[arg-type] # the storage refuses what JSON cannot hold
+        parsed = datetime.fromisoformat(timestamp or "")
+    except ValueError:
+        return None
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)

@@ -1,8 +1,12 @@
-"""OpenMemoryService: Google ADK's BaseMemoryService on the engine. Converts types, nothing else."""
+"""OpenMemoryService: Google ADK's BaseMemoryService on the engine."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
@@ -11,11 +15,17 @@ from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemor
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions.session import Session
 
-from adk_memory.events import to_core_events, to_memory_entry, to_new_memory
-from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
+from adk_memory.events import live_events, to_core_events, to_memory_entry, to_new_memory
+from adk_memory.options import IngestOptions
+from shared_core import Hit, InvalidInput, MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core.ranking import collapsed, fitting, relevance
+
+log = logging.getLogger("hippocampus")
 
 NO_SESSION = "no-session"
 """The thread of events that were added without a session id."""
+POOL = 2
+"""So many times top_k are recalled, to have enough when near-duplicates are left out."""
 
 
 class OpenMemoryService(BaseMemoryService):
@@ -26,8 +36,16 @@ class OpenMemoryService(BaseMemoryService):
     Needs no running event loop and does no I/O until its first call; works from any loop, so from
     `Runner.run()` as well. Unrelated to the OpenMemory client of google-adk-community.
 
-    uri, embedder, schema: as in shared_core.open_memory. top_k: how many memories a search
-    returns at most. engine: a MemoryEngine to share instead; then close() leaves it open.
+    uri, embedder, schema: as in shared_core.open_memory; dsn is another name for uri.
+    top_k, max_chars: how many memories, and how many characters of them, a search returns at most.
+    min_relevance: a memory is left out when its relevance, from 0 to 1, is below; see
+    shared_core.ranking.relevance. include_tool_results: whether what tools answered is remembered.
+    wait: whether ingestion returns when everything is embedded and consolidated, or leaves that
+    to the queue; then words find the turns at once, meaning and facts a moment later.
+    deadline_s: how long a search may take. fail_open: whether a search that cannot be answered,
+    because the database is away or the deadline passed, returns nothing, logs why and counts it in
+    `failed_searches`; with False it raises StorageUnavailable. Ingestion always raises.
+    engine: a MemoryEngine to share instead; then close() leaves it open.
     agents_dir: accepted and not used; `adk web` passes it.
     """
 
@@ -35,17 +53,36 @@ class OpenMemoryService(BaseMemoryService):
         self,
         uri: str | Path | None = None,
         *,
+        dsn: str | None = None,
         embedder: object = None,
         schema: str | None = None,
         top_k: int = 10,
+        max_chars: int = 8000,
+        min_relevance: float = 0.15,
+        include_tool_results: bool = False,
+        wait: bool = True,
+        deadline_s: float = 10.0,
+        fail_open: bool = True,
         engine: MemoryEngine | None = None,
         agents_dir: str | None = None,
     ) -> None:
-        if top_k < 1:
-            raise InvalidInput(f"top_k must be at least 1, not {top_k}")
+        for name, number in (("top_k", top_k), ("max_chars", max_chars)):
+            if number < 1:
+                raise InvalidInput(f"{name} must be at least 1, not {number}")
+        if not 0 <= min_relevance <= 1:
+            raise InvalidInput(f"min_relevance must be between 0 and 1, not {min_relevance}")
+        if deadline_s <= 0:
+            raise InvalidInput(f"deadline_s must be above 0, not {deadline_s}")
         self._owns_engine = engine is None
-        self._engine = engine or open_memory(uri, embedder=embedder, schema=schema)
+        self._engine = engine or open_memory(uri or dsn, embedder=embedder, schema=schema)
         self._top_k = top_k
+        self._max_chars = max_chars
+        self._min_relevance = min_relevance
+        self._tool_results = include_tool_results
+        self._wait = wait
+        self._deadline_s = deadline_s
+        self._fail_open = fail_open
+        self.failed_searches = 0
 
     @property
     def engine(self) -> MemoryEngine:
@@ -56,11 +93,11 @@ class OpenMemoryService(BaseMemoryService):
         """Remember what was said in a session that is not remembered yet, and draw facts from it.
 
         A session may be added as often as it grows; nothing is doubled, and nothing is deleted
-        because the session given is only a part of it.
+        because the session given is only a part of it. Turns that were rewound are forgotten. A
+        session that a PgSessionService keeps in the same database is not sent to it again.
         """
-        await self._ingest(
-            Scope(session.app_name, session.user_id), session.id, list(session.events)
-        )
+        scope = Scope(session.app_name, session.user_id)
+        await self._ingest(scope, session.id, list(session.events), IngestOptions())
 
     async def add_events_to_memory(
         self,
@@ -73,9 +110,13 @@ class OpenMemoryService(BaseMemoryService):
     ) -> None:
         """Remember some events of a session; the same event is remembered once.
 
-        custom_metadata: accepted and not used yet.
+        custom_metadata: ttl, importance, tags and wait as in IngestOptions; every other key is kept
+        with each turn and comes back with it.
         """
-        await self._ingest(Scope(app_name, user_id), session_id or NO_SESSION, events)
+        options = IngestOptions.from_metadata(custom_metadata)
+        if options.kind not in (None, "episodic"):
+            raise InvalidInput(f"events are remembered as 'episodic', not as {options.kind!r}")
+        await self._ingest(Scope(app_name, user_id), session_id or NO_SESSION, events, options)
 
     async def add_memory(
         self,
@@ -87,21 +128,58 @@ class OpenMemoryService(BaseMemoryService):
     ) -> None:
         """Remember entries outright; an entry whose id exists replaces the one that is there.
 
-        custom_metadata is kept with every entry and comes back with it; an entry's own wins.
-        Raises InvalidInput for an entry without text, and then stores none.
+        custom_metadata: as in IngestOptions, for every entry; an entry's own wins. A timestamp that
+        is not ISO 8601 is kept in the metadata. Raises TypeError for what is no MemoryEntry and
+        InvalidInput for an entry without text, and then stores none.
         """
-        await self._engine.remember(
-            Scope(app_name, user_id),
-            [to_new_memory(entry, custom_metadata or {}) for entry in memories],
-        )
+        if not memories:
+            raise InvalidInput("memories must hold at least one MemoryEntry")
+        now, shared = datetime.now(UTC), custom_metadata or {}
+        new = [to_new_memory(entry, shared, now) for entry in memories]
+        await self._engine.remember(Scope(app_name, user_id), new)
 
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
-        """Return what is remembered of the user about query, best first, at most top_k."""
+        """Return what is remembered of the user about query, best first.
+
+        At most top_k memories and max_chars characters, each thing once, nothing below
+        min_relevance. custom_metadata of an entry: kind, score, and as source the session id.
+        """
         scope = Scope(app_name, user_id)
-        hits = await self._engine.recall(scope, query, limit=self._top_k)
-        return SearchMemoryResponse(memories=[to_memory_entry(hit, scope) for hit in hits])
+        hits = await self._recall(scope, query)
+        hits = [hit for hit in hits if relevance(hit) >= self._min_relevance]
+        shown = fitting(collapsed(hits, self._top_k), self._max_chars)
+        return SearchMemoryResponse(
+            memories=[
+                to_memory_entry(hit.memory, scope, text=text, score=round(hit.score, 4))
+                for hit, text in shown
+            ]
+        )
+
+    async def list_memories(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        memory_type: str | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> list[MemoryEntry]:
+        """Return a page of what is remembered of a user, newest first.
+
+        memory_type: only "episodic" (turns), "semantic" (facts and what was added), "summary",
+        "reflection" or "item" (what a LangGraph store put).
+        """
+        scope = Scope(app_name, user_id)
+        kinds = None if memory_type is None else [memory_type]
+        found = await self._engine.list_memories(
+            scope,
+            kinds=kinds,  # type: ignore[arg-type] # refused by name if it is none
+            limit=limit,
+            offset=offset,
+        )
+        return [to_memory_entry(memory, scope, importance=memory.importance) for memory in found]
 
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None
@@ -113,12 +191,26 @@ class OpenMemoryService(BaseMemoryService):
         if memory_id:
             await self._engine.forget(Scope(app_name, user_id), memory_id)
 
+    async def delete_session_memory(self, *, app_name: str, user_id: str, session_id: str) -> int:
+        """Erase what was remembered of one session; return how many memories went.
+
+        Facts that another session says as well stay. Adding the session again brings nothing back.
+        """
+        return await self._engine.forget_thread(Scope(app_name, user_id), session_id)
+
+    async def delete_user_memory(self, *, app_name: str, user_id: str) -> int:
+        """Erase everything that is remembered of a user, whichever framework wrote it.
+
+        Returns how many memories went. Sessions themselves belong to the session service and stay.
+        """
+        return await self._engine.forget_scope(Scope(app_name, user_id))
+
     async def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until everything handed over is embedded and consolidated; False if time ran out."""
-        return True
+        """Wait until everything queued is embedded and consolidated; False if time ran out."""
+        return await self._engine.flush(timeout_s)
 
     async def close(self) -> None:
-        """Close all connections, unless the engine was given."""
+        """Close all connections, unless the engine was given. What is queued stays queued."""
         if self._owns_engine:
             await self._engine.close()
 
@@ -133,8 +225,38 @@ class OpenMemoryService(BaseMemoryService):
     ) -> None:
         await self.close()
 
-    async def _ingest(self, scope: Scope, session_id: str, events: Sequence[Event]) -> None:
-        said = to_core_events(events)
-        if said:
-            await self._engine.append_events(scope, session_id, said)
+    async def _recall(self, scope: Scope, query: str) -> list[Hit]:
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                return await self._engine.recall(scope, query, limit=POOL * self._top_k)
+        except (StorageUnavailable, TimeoutError) as error:
+            reason = str(error) or f"it took longer than deadline_s={self._deadline_s:g}"
+            if not self._fail_open:
+                raise StorageUnavailable(f"the memory could not be searched: {reason}") from error
+            self.failed_searches += 1
+            log.error("the memory could not be searched and answers with nothing: %s", reason)
+            return []
+
+    async def _ingest(
+        self, scope: Scope, session_id: str, events: Sequence[Event], options: IngestOptions
+    ) -> None:
+        live = live_events(events)
+        kept = {event.id for event in live}
+        if void := [event.id for event in events if event.id not in kept]:
+            await self._engine.forget_turns(scope, session_id, void)
+        expires_at = options.expires_at(datetime.now(UTC))
+        said = [
+            replace(
+                turn,
+                importance=options.importance,
+                expires_at=expires_at,
+                metadata=options.metadata,
+            )
+            for turn in to_core_events(live, tool_results=self._tool_results)
+        ]
+        if not said:
+            return
+        wait = self._wait if options.wait is None else options.wait
+        await self._engine.append_events(scope, session_id, said, later=not wait)
+        if wait:
             await self._engine.consolidate(scope, session_id)

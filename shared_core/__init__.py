@@ -21,6 +21,7 @@ from shared_core.errors import (
     MemoryCoreError,
     ModelOutputInvalid,
     ModelUnavailable,
+    NotFound,
     SchemaOutOfDate,
     StorageUnavailable,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "ModelOutputInvalid",
     "ModelUnavailable",
     "NewMemory",
+    "NotFound",
     "SchemaOutOfDate",
     "Scope",
     "StorageUnavailable",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -71,7 +71,7 @@ async def consolidate(
         summary = summarise(
             thread, max_characters=SUMMARY_CHARACTERS, key_sentences=_telling(drafts, events)
         )
-        run = _Run(scope, thread_id, MemoryId(uuid7()), clock())
+        run = _Run(scope, thread_id, MemoryId(uuid7()), clock(), _expiries(thread))
         memories = run.rows(facts, summary, thread)
         plan = RunPlan(
             run_id=run.run_id,
@@ -79,7 +79,7 @@ async def consolidate(
             thread_id=thread_id,
             extractor=extractor.name,
             from_seq=from_seq,
-            to_seq=numbered[-1][0],
+            to_seq=max(number for number, _ in numbered),
             started_at=started_at,
             close=list(facts.closed.items()),
             facts=facts.opened,
@@ -117,6 +117,7 @@ class _Run:
     thread_id: ThreadId
     run_id: UUID
     now: datetime
+    expiries: Mapping[str, datetime]
 
     def rows(self, facts: FactPlan, summary: str, thread: Sequence[Event]) -> list[MemoryRow]:
         """Return the memories to write: one per new fact, and the summary if there is one."""
@@ -151,6 +152,7 @@ class _Run:
             thread_id=self.thread_id,
             run_id=self.run_id,
             superseded_at=self.now if fact.valid_until else None,
+            expires_at=self.expiries.get(draft.event_id),
         )
 
     def summary_row(self, summary: str, occurred_at: datetime) -> MemoryRow:
@@ -167,6 +169,7 @@ class _Run:
             occurred_at=occurred_at,
             thread_id=self.thread_id,
             run_id=self.run_id,
+            expires_at=min(self.expiries.values(), default=None),
         )
 
     def sources(self, plan: FactPlan, told: Sequence[Event]) -> list[tuple[ItemAddress, str]]:
@@ -180,6 +183,11 @@ class _Run:
     @property
     def _summary_key(self) -> str:
         return f"summary/{self.thread_id}"
+
+
+def _expiries(thread: Sequence[Event]) -> dict[str, datetime]:
+    """Return when turns expire, of those that do: what is drawn from them expires as well."""
+    return {event.event_id: event.expires_at for event in thread if event.expires_at}
 
 
 def _telling(drafts: Sequence[FactDraft], events: Sequence[Event]) -> set[str]:

@@ -45,6 +45,8 @@ class Event:
 
     event_id is unique within its thread and is the idempotency key of ingestion.
     occurred_at is an aware datetime. text is what may be searched; "" is never searched.
+    importance is 1 (trivial) to 10 (vital). From expires_at on the turn, and what was drawn from
+    it alone, is no longer recalled.
     """
 
     event_id: str
@@ -53,6 +55,8 @@ class Event:
     text: str
     occurred_at: datetime
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+    importance: float = 5.0
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ from shared_core.consolidate import RunReport
 from shared_core.domain import (
     Event,
     Hit,
+    JsonValue,
+    Memory,
     MemoryKind,
     Namespace,
     NewMemory,
@@ -27,11 +29,14 @@ from shared_core.embedders import resolve_embedder
 from shared_core.embedding import Embedding
 from shared_core.extraction import RuleExtractor
 from shared_core.items import ItemOp, ItemResult
+from shared_core.log_ports import Job
 from shared_core.namespaces import memories_namespace, scope_path
 from shared_core.ports import Clock, Extractor, Fact, ItemAddress, Storage, StorageReport
+from shared_core.sessions import SessionLog
 from shared_core.settings import load_settings
 from shared_core.storage import open_storage
 from shared_core.sync_bridge import on_own_loop
+from shared_core.worker import Worker
 
 
 class MemoryEngine:
@@ -51,6 +56,8 @@ class MemoryEngine:
         self._clock = clock
         self._opened_in = self._opening_in = 0
         self._opening = asyncio.Lock()
+        self._worker = Worker(storage, clock, self._perform)
+        self.sessions = SessionLog(storage, self.open)
 
     async def __aenter__(self) -> MemoryEngine:
         await self.open()
@@ -67,7 +74,8 @@ class MemoryEngine:
     async def open(self) -> None:
         """Start or reach the database and bring its schema up to date. Every verb does it too."""
         if self._opened_in != os.getpid():
-            await on_own_loop(self._open())
+            # Who gives up waiting does not undo the opening: the next caller finds it done.
+            await asyncio.shield(on_own_loop(self._open()))
 
     async def _open(self) -> None:
         # Every opening runs on the bridge's one loop; a forked child has a loop of its own.
@@ -79,8 +87,12 @@ class MemoryEngine:
                 self._opened_in = os.getpid()
 
     async def close(self) -> None:
-        """Close all connections; an embedded server stops when its last user has left."""
+        """Close all connections; an embedded server stops when its last user has left.
+
+        What is queued stays queued, and the next worker does it; flush() first to see it done.
+        """
         if self._opened_in == os.getpid():
+            await self._worker.stop()
             self._opened_in = 0
             await self._storage.close()
 
@@ -89,16 +101,36 @@ class MemoryEngine:
         scope: Scope,
         thread_id: str,
         events: Sequence[Event],
+        *,
+        later: bool = False,
     ) -> set[str]:
         """Append turns to a thread and remember each that has text; return the ids that were new.
 
         Idempotent on (scope, thread, event id). The next recall finds what was new; a turn that
-        was forgotten stays forgotten.
+        was forgotten stays forgotten. later: return after two round trips to the database; words
+        find the turns at once, and a job in the queue embeds and consolidates them.
         """
         await self.open()
-        return await ingest.append_events(
-            self._storage, self._embedding, scope, ThreadId(thread_id), events
+        thread = ThreadId(thread_id)
+        job = self._worker.new_job(scope, thread) if later and events else None
+        new = await ingest.append_events(
+            self._storage, self._embedding, scope, thread, events, job=job
         )
+        if job:
+            self._worker.wake()
+        return new
+
+    async def flush(self, timeout_s: float | None = None) -> bool:
+        """Wait until all that was left for later is done; False if time ran out or it failed."""
+        await self.open()
+        return await self._worker.flush(timeout_s)
+
+    async def _perform(self, job: Job) -> dict[str, JsonValue]:
+        embedded = await ingest.embed_waiting(
+            self._storage, self._embedding, job.scope, job.thread_id
+        )
+        report = await self.consolidate(job.scope, job.thread_id)
+        return {"embedded": embedded, "events": report.events, "facts": report.facts_opened}
 
     async def consolidate(self, scope: Scope, thread_id: str) -> RunReport:
         """Draw facts and a summary out of the turns of a thread that were not read yet."""
@@ -154,6 +186,40 @@ class MemoryEngine:
         addresses: list[ItemAddress] = [(memories_namespace(scope), key) for key in named]
         addresses += await self._storage.resolve_ids(scope, ids) if ids else []
         return await self._storage.forget(list(dict.fromkeys(addresses))) if addresses else 0
+
+    async def forget_turns(self, scope: Scope, thread_id: str, event_ids: Sequence[str]) -> int:
+        """Forget turns of a thread as forget() does, by their event ids; return how many rows."""
+        await self.open()
+        return await self._storage.forget_turns(scope, ThreadId(thread_id), event_ids)
+
+    async def forget_thread(self, scope: Scope, thread_id: str) -> int:
+        """Erase all that was drawn from a thread alone; return how many memories went.
+
+        Its turns leave tombstones; its session log, if there is one, stays.
+        """
+        await self.open()
+        return await self._storage.forget_scope(scope, ThreadId(thread_id))
+
+    async def forget_scope(self, scope: Scope) -> int:
+        """Erase all memories of a user, in every namespace, with facts, profiles and jobs.
+
+        Turns leave tombstones; session logs and their states stay. Returns how many memories went.
+        """
+        await self.open()
+        return await self._storage.forget_scope(scope, None)
+
+    async def list_memories(
+        self,
+        scope: Scope,
+        *,
+        kinds: Sequence[MemoryKind] | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> Sequence[Memory]:
+        """Return what a scope remembers, newest first, a page at a time."""
+        await self.open()
+        query = recalling.page(scope, kinds, limit, offset)
+        return await self._storage.list_memories(query)
 
     async def facts(self, scope: Scope, *, history: bool = False) -> Sequence[Fact]:
         """Return the facts that hold now; with history, those that ended as well."""

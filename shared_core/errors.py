@@ -2,6 +2,7 @@
 
 MemoryCoreError
 ├── InvalidInput            the caller's value; also a ValueError
+├── NotFound                what must exist does not; also a ValueError
 ├── Conflict                someone else changed it first; read again, then retry
 ├── SchemaOutOfDate         the database needs `hippocampus migrate`, or a newer library
 ├── CapabilityMissing       this engine cannot do it; never less data in silence
@@ -20,6 +21,10 @@ class MemoryCoreError(Exception):
 
 class InvalidInput(MemoryCoreError, ValueError):
     """A value given by the caller cannot be used; the message names it and the way out."""
+
+
+class NotFound(MemoryCoreError, ValueError):
+    """What a call builds on is not there."""
 
 
 class Conflict(MemoryCoreError):

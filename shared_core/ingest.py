@@ -20,15 +20,16 @@ from shared_core.domain import (
 from shared_core.embedding import Embedding
 from shared_core.errors import InvalidInput
 from shared_core.ids import uuid7
+from shared_core.log_ports import NewJob
 from shared_core.namespaces import check_label, clean_text, memories_namespace, scope_path
 from shared_core.ports import Clock, EventRow, MemoryRow, Storage
 from shared_core.text import has_words, search_terms
 
-FEW_EVENTS = 4
-"""Up to so many turns are embedded without asking first which of them are known."""
-
 TEXT_FIELD = "text"
 """Name of the vector made of a memory's text."""
+
+EMBED_BATCH = 256
+"""So many waiting turns are embedded and stored at once."""
 
 
 async def append_events(
@@ -37,30 +38,51 @@ async def append_events(
     scope: Scope,
     thread_id: ThreadId,
     events: Sequence[Event],
+    *,
+    job: NewJob | None = None,
 ) -> set[str]:
     """Append turns to a thread and remember each that has text; return the ids that were new.
 
     The same event id in the same thread is ingested once, however often it comes; a turn that was
-    forgotten stays forgotten. What is returned is found by the next recall.
+    forgotten stays forgotten. What is returned is found by the next recall. With a job nothing is
+    embedded: the job is enqueued to do it, and until then words alone find the turns.
     """
     scope_path(scope)
     check_label(thread_id, "thread_id")
     fresh = {event.event_id: _checked(event) for event in reversed(events)}
-    if len(fresh) > FEW_EVENTS:
-        for known in await storage.known_event_ids(scope, thread_id, list(fresh)):
-            del fresh[known]
     if not fresh:
         return set()
-    rows = [_event_row(event, thread_id) for event in reversed(fresh.values())]
+    known = await storage.known_turns(scope, thread_id, list(fresh))
+    rows = [
+        _event_row(event, thread_id, logged=event.event_id in known and event.role != "tool")
+        for event in reversed(fresh.values())
+        if not known.get(event.event_id)
+    ]
+    if not rows:
+        return set()
     namespace = memories_namespace(scope)
-    vectors = await embedding.rows(
-        [
-            ((namespace, str(row.memory_id)), TEXT_FIELD, row.event.text)
-            for row in rows
-            if row.memory_id
-        ]
-    )
-    return await storage.append_events(scope, thread_id, rows, vectors)
+    texts = [
+        ((namespace, str(row.memory_id)), TEXT_FIELD, row.event.text)
+        for row in rows
+        if row.memory_id and not job
+    ]
+    return await storage.append_events(scope, thread_id, rows, await embedding.rows(texts), job)
+
+
+async def embed_waiting(
+    storage: Storage, embedding: Embedding, scope: Scope, thread_id: ThreadId
+) -> int:
+    """Embed the turns of a thread that were remembered without a vector; return how many."""
+    done = 0
+    while True:
+        waiting = await storage.memories_without_vectors(
+            scope, thread_id, embedding.model, EMBED_BATCH
+        )
+        vectors = await embedding.rows([(address, TEXT_FIELD, text) for address, text in waiting])
+        if vectors is None:
+            return done
+        await storage.add_vectors(scope, vectors)
+        done += len(waiting)
 
 
 async def remember(
@@ -87,15 +109,17 @@ async def remember(
 
 def memory_value(
     kind: str,
-    text: str,
+    text: str | None,
     *,
     author: str | None = None,
     occurred_at: datetime | None = None,
     thread_id: str | None = None,
     metadata: Mapping[str, JsonValue] | None = None,
 ) -> dict[str, JsonValue]:
-    """Return what a key-value face shows of a memory: always "kind" and "content"."""
-    shown: dict[str, JsonValue] = {"kind": kind, "content": text}
+    """Return what a key-value face shows of a memory: "kind", and "content" unless text is None."""
+    shown: dict[str, JsonValue] = {"kind": kind}
+    if text is not None:
+        shown["content"] = text
     if author:
         shown["author"] = author
     if occurred_at:
@@ -110,12 +134,21 @@ def memory_value(
 def _checked(event: Event) -> Event:
     check_label(event.event_id, "event_id")
     check_moment(event.occurred_at, f"occurred_at of event {event.event_id!r}")
+    if event.expires_at:
+        check_moment(event.expires_at, f"expires_at of event {event.event_id!r}")
+    check_importance(event.importance)
     if event.role not in get_args(Role):
         raise InvalidInput(
             f"role {event.role!r} of event {event.event_id!r} is not known: take one of"
             f" {', '.join(get_args(Role))}"
         )
     return replace(event, text=clean_text(event.text).strip(), author=clean_text(event.author))
+
+
+def check_importance(importance: float) -> None:
+    """Raise InvalidInput for anything but a number from 1 to 10."""
+    if not isinstance(importance, int | float) or not 1 <= importance <= 10:
+        raise InvalidInput(f"importance must be between 1 and 10, not {importance!r}")
 
 
 def check_moment(moment: datetime, what: str) -> None:
@@ -130,18 +163,18 @@ def check_moment(moment: datetime, what: str) -> None:
         raise InvalidInput(f"{what} is out of range in UTC: {moment}") from error
 
 
-def _event_row(event: Event, thread_id: ThreadId) -> EventRow:
+def _event_row(event: Event, thread_id: ThreadId, *, logged: bool) -> EventRow:
     terms = search_terms(event.text)
     value = memory_value(
         "episodic",
-        event.text,
+        None,
         author=event.author,
         occurred_at=event.occurred_at,
         thread_id=thread_id,
         metadata=event.metadata,
     )
     memory_id = MemoryId(uuid7()) if has_words(event.text) else None
-    return EventRow(event=event, memory_id=memory_id, value=value, terms=terms)
+    return EventRow(event=event, memory_id=memory_id, logged=logged, value=value, terms=terms)
 
 
 def _memory_row(memory: NewMemory, scope: Scope, now: datetime) -> MemoryRow:
@@ -152,8 +185,7 @@ def _memory_row(memory: NewMemory, scope: Scope, now: datetime) -> MemoryRow:
         raise InvalidInput(
             f"kind {memory.kind!r} is not known: take one of {', '.join(get_args(MemoryKind))}"
         )
-    if not 1 <= memory.importance <= 10:
-        raise InvalidInput(f"importance must be between 1 and 10, not {memory.importance}")
+    check_importance(memory.importance)
     memory_id = MemoryId(uuid7())
     key = str(memory_id) if memory.key is None else check_label(memory.key, "memory key")
     occurred_at = memory.occurred_at or now

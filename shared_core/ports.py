@@ -21,6 +21,7 @@ from shared_core.domain import (
     Scope,
     ThreadId,
 )
+from shared_core.log_ports import JobStorage, NewJob, SessionStorage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,11 +64,14 @@ class Extractor(Protocol):
 class EventRow:
     """A turn to append. memory_id is None when the turn has no text to remember.
 
-    terms: the words of its text for full-text search, in order, with repeats.
+    terms: the words of its text for full-text search, in order, with repeats. value: what a
+    key-value face shows, without the text. logged: the text is in the session log of the thread
+    already and is not sent again.
     """
 
     event: Event
     memory_id: MemoryId | None
+    logged: bool
     value: Mapping[str, JsonValue]
     terms: Sequence[str]
 
@@ -266,7 +270,18 @@ class StorageReport:
     size_bytes: int
 
 
-class Storage(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryQuery:
+    """Living memories below a namespace of a scope, newest first."""
+
+    scope: Scope
+    namespace: Namespace
+    kinds: Sequence[MemoryKind] | None
+    limit: int
+    offset: int
+
+
+class Storage(SessionStorage, JobStorage, Protocol):
     """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.
 
     Raise StorageUnavailable when the database cannot be reached.
@@ -284,10 +299,10 @@ class Storage(Protocol):
         """Declare the model that makes vectors; EmbeddingMismatch if another one made them."""
         ...
 
-    async def known_event_ids(
+    async def known_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
-    ) -> set[str]:
-        """Return those of the ids that are there already or were forgotten."""
+    ) -> Mapping[str, bool]:
+        """Return those of the ids that are here: True if remembered or forgotten, else logged."""
         ...
 
     async def append_events(
@@ -296,8 +311,9 @@ class Storage(Protocol):
         thread_id: ThreadId,
         rows: Sequence[EventRow],
         vectors: VectorRows | None,
+        job: NewJob | None = None,
     ) -> set[str]:
-        """Append the turns that are new, remember them, and return their ids."""
+        """Append the turns that are new, remember them, and return their ids; enqueue the job."""
         ...
 
     async def events_to_consolidate(
@@ -332,6 +348,26 @@ class Storage(Protocol):
     async def forget(self, addresses: Sequence[ItemAddress]) -> int:
         """Delete memories and what was drawn only from them; return how many rows went."""
         ...
+
+    async def forget_turns(
+        self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
+    ) -> int:
+        """Delete the memories of turns, and what was drawn only from them."""
+        ...
+
+    async def forget_scope(self, scope: Scope, thread_id: ThreadId | None) -> int:
+        """Erase what is remembered of a scope, or of one of its threads; session logs stay."""
+        ...
+
+    async def list_memories(self, query: MemoryQuery) -> Sequence[Memory]: ...
+
+    async def memories_without_vectors(
+        self, scope: Scope, thread_id: ThreadId, model: str, limit: int
+    ) -> Sequence[tuple[ItemAddress, str]]:
+        """Return addresses and texts of turns of a thread that the model did not embed yet."""
+        ...
+
+    async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None: ...
 
     async def resolve_ids(
         self, scope: Scope, memory_ids: Sequence[UUID]

@@ -15,6 +15,9 @@ from shared_core.text import search_terms
 QUESTION: Final = re.compile(r"[?？][\"'”’」』）)\]\s]*\Z")
 CLOSING_CHARACTERS: Final = 8
 """A question mark is looked for before at most so many quotes, brackets and spaces."""
+NEAR_DUPLICATE: Final = 0.9
+LEAST_CHARACTERS: Final = 200
+"""A text is not cut to less than this, unless nothing else is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +120,59 @@ class _Scoring:
     def _words(self, match: Match) -> float:
         """One rare word of five, such as a name, lifts BM25 by five deviations: coverage damps."""
         return math.sqrt(match.coverage) * self._z_bm25(match)
+
+
+def relevance(hit: Hit) -> float:
+    """Return how much a hit has to do with its query, 0 to 1, comparable between answers.
+
+    The larger of the cosine similarity and the coverage of the query's words: a text is relevant if
+    it means the same or says the same.
+    """
+    return max(hit.parts.get("similarity", 0.0), hit.parts.get("coverage", 0.0))
+
+
+def collapsed(hits: Sequence[Hit], limit: int) -> list[Hit]:
+    """Return the first hits that do not say what a better one says in nearly the same words.
+
+    Two texts are near-duplicates when at least nine in ten of their distinct words are shared
+    (Jaccard similarity of 0.9). A summary that says no more than a turn gives way to the turn.
+    """
+    kept: list[tuple[Hit, frozenset[str]]] = []
+    for hit in hits:
+        words = frozenset(search_terms(hit.memory.text))
+        twin = next((i for i, (_, other) in enumerate(kept) if _near(words, other)), None)
+        if twin is None:
+            if len(kept) == limit:
+                break
+            kept.append((hit, words))
+        elif kept[twin][0].memory.kind == "summary":
+            kept[twin] = (hit, words)
+    return [hit for hit, _ in kept]
+
+
+def _near(some: frozenset[str], others: frozenset[str]) -> bool:
+    return len(some & others) >= NEAR_DUPLICATE * len(some | others)
+
+
+def fitting(hits: Sequence[Hit], max_characters: int) -> list[tuple[Hit, str]]:
+    """Return hits with their texts until the characters are used up; the last one may be cut.
+
+    A text is cut, with an ellipsis, when at least LEAST_CHARACTERS of it can be shown, or nothing
+    else is; one that does not fit is left out, and a shorter one after it may still be in.
+    """
+    shown: list[tuple[Hit, str]] = []
+    left = max_characters
+    for hit in hits:
+        text = hit.memory.text
+        if len(text) > left:
+            if left < LEAST_CHARACTERS and shown:
+                continue
+            text = text[: left - 1] + "…"
+        shown.append((hit, text))
+        left -= len(text)
+        if left <= 0:
+            break
+    return shown
 
 
 def is_question(text: str) -> bool:

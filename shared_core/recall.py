@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from shared_core.domain import Hit, MemoryKind, Namespace, Scope
 from shared_core.embedding import Embedding
 from shared_core.errors import InvalidInput
 from shared_core.namespaces import clean_text, memories_namespace
-from shared_core.ports import SearchRequest, Storage
+from shared_core.ports import MemoryQuery, SearchRequest, Storage
 from shared_core.ranking import rank
 from shared_core.text import has_words, search_terms
 
@@ -31,8 +32,7 @@ async def recall(
 
     A query without a letter or digit finds nothing. While the embedder is down, words alone find.
     """
-    if not 0 <= limit <= MAX_LIMIT:
-        raise InvalidInput(f"limit must be between 0 and {MAX_LIMIT:,}, not {limit}")
+    _check_bounds(limit)
     query = clean_text(query)
     if limit == 0 or not has_words(query):
         return []
@@ -47,3 +47,22 @@ async def recall(
     )
     candidates, spread = await storage.recall(request)
     return rank(candidates, spread, asked=request.terms, limit=limit)
+
+
+def page(scope: Scope, kinds: Sequence[MemoryKind] | None, limit: int, offset: int) -> MemoryQuery:
+    """Return the question for one page of what a scope remembers."""
+    _check_bounds(limit, offset)
+    for kind in kinds or ():
+        if kind not in get_args(MemoryKind):
+            raise InvalidInput(
+                f"kind {kind!r} is not known: take one of {', '.join(get_args(MemoryKind))}"
+            )
+    return MemoryQuery(
+        scope=scope, namespace=memories_namespace(scope), kinds=kinds, limit=limit, offset=offset
+    )
+
+
+def _check_bounds(limit: int, offset: int = 0) -> None:
+    for name, number in (("limit", limit), ("offset", offset)):
+        if not 0 <= number <= MAX_LIMIT:
+            raise InvalidInput(f"{name} must be between 0 and {MAX_LIMIT:,}, not {number}")

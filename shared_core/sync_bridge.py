@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -38,6 +38,10 @@ class LoopThread:
         if asyncio.get_running_loop() is loop:
             return await coroutine
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+
+    def start(self, function: Callable[[], None]) -> None:
+        """Call a function on the loop, soon, from any thread."""
+        self._running_loop().call_soon_threadsafe(function)
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._pid != os.getpid():
@@ -74,6 +78,11 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 async def on_own_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the bridge's loop: for clients that must always meet the same loop."""
     return await _bridge.arun(coroutine)
+
+
+def start_on_own_loop(function: Callable[[], None]) -> None:
+    """Call a function on the bridge's loop and return at once: for work that nobody awaits."""
+    _bridge.start(function)
 
 
 class _Runner:

@@ -1,22 +1,20 @@
-"""PostgresStorage: threads, facts and recall on PostgreSQL with pgvector. Items: postgres_items."""
+"""PostgresStorage: runs, facts and recall on PostgreSQL with pgvector; the rest in its siblings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import psycopg
 from pgvector import HalfVector
 
-from shared_core.domain import Event, MemoryId, Scope, ThreadId
+from shared_core.domain import MemoryId, Scope
 from shared_core.errors import Conflict, EmbeddingMismatch, InvalidInput
 from shared_core.jsontext import to_json
-from shared_core.namespaces import ROOT, memories_namespace, path_end, rest_of, scope_path
+from shared_core.namespaces import ROOT, path_end, rest_of, scope_path
 from shared_core.ports import (
     Candidate,
     Clock,
-    EventRow,
     Fact,
     KnownFact,
     Match,
@@ -24,22 +22,22 @@ from shared_core.ports import (
     SearchRequest,
     Spread,
     StorageReport,
-    VectorRows,
 )
 from shared_core.settings import Settings, redacted
 from shared_core.storage.database import Database, Statement, by_column
-from shared_core.storage.postgres_items import PostgresItems, address_columns
+from shared_core.storage.postgres_items import address_columns
+from shared_core.storage.postgres_jobs import PostgresJobs
+from shared_core.storage.postgres_sessions import PostgresSessions
 from shared_core.storage.rows import (
     MEMORY_COLUMNS,
     memory_from_row,
     quoted_term,
-    to_tsvector,
     utc,
 )
 from shared_core.storage.sql_files import statement
 
 
-class PostgresStorage(PostgresItems):
+class PostgresStorage(PostgresSessions, PostgresJobs):
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
@@ -94,59 +92,6 @@ class PostgresStorage(PostgresItems):
                 f" that made them, or give another schema, e.g. open_memory(schema='other')"
             )
 
-    async def known_event_ids(
-        self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
-    ) -> set[str]:
-        tenant = scope_path(scope)
-        values = {"tenant": tenant, "thread_id": thread_id, "event_ids": list(event_ids)}
-        [rows] = await self._database.run(tenant, (statement("known_event_ids"), values))
-        return {row[0] for row in rows}
-
-    async def append_events(
-        self,
-        scope: Scope,
-        thread_id: ThreadId,
-        rows: Sequence[EventRow],
-        vectors: VectorRows | None,
-    ) -> set[str]:
-        tenant = scope_path(scope)
-        columns = by_column(
-            [
-                (row.event.event_id, row.event.author, row.event.role, row.event.text,
-                 to_json(row.event.metadata, "event metadata"), row.event.occurred_at,
-                 row.memory_id, to_json(row.value), to_tsvector(row.terms), len(row.terms))
-                for row in rows
-            ],
-            10,
-        )  # fmt: skip
-        names = ("event_ids", "authors", "roles", "texts", "metadata", "occurred_at",
-                 "memory_ids", "values", "terms", "term_counts")  # fmt: skip
-        values = dict(zip(names, columns, strict=True)) | {
-            "tenant": tenant,
-            "thread_id": thread_id,
-            "namespace": rest_of(memories_namespace(scope)),
-            "now": self._clock(),
-        }
-        steps: list[Statement] = [(statement("append_events"), values)]
-        steps += self._vector_steps(vectors)
-        new, *_ = await self._database.run(tenant, *steps)
-        return {row[0] for row in new}
-
-    async def events_to_consolidate(
-        self, scope: Scope, thread_id: ThreadId
-    ) -> tuple[int, Sequence[tuple[int, Event]]]:
-        tenant = scope_path(scope)
-        values = {"tenant": tenant, "thread_id": thread_id}
-        [rows] = await self._database.run(tenant, (statement("events_to_consolidate"), values))
-        watermark = rows[0][0] if rows else 0
-        return watermark, [(row[1], _event(row[2:])) for row in rows if row[1] is not None]
-
-    async def thread_events(self, scope: Scope, thread_id: ThreadId) -> Sequence[Event]:
-        tenant = scope_path(scope)
-        values = {"tenant": tenant, "thread_id": thread_id}
-        [rows] = await self._database.run(tenant, (statement("thread_events"), values))
-        return [_event(row[1:]) for row in rows]
-
     async def current_facts(self, scope: Scope, slots: Sequence[str]) -> Sequence[KnownFact]:
         tenant = scope_path(scope)
         values = {"tenant": tenant, "slots": list(slots)}
@@ -167,6 +112,7 @@ class PostgresStorage(PostgresItems):
         now = self._clock()
         common = {"tenant": tenant, "thread_id": plan.thread_id, "now": now}
         closed = [memory_id for memory_id, _ in plan.close]
+        sources = address_columns(address for address, _ in plan.sources)
         drawn_from = sorted({event_id for _, event_id in plan.sources})
         steps: list[Statement] = [
             (statement("lock_tenants"), {"tenants": [tenant]}),
@@ -179,9 +125,9 @@ class PostgresStorage(PostgresItems):
             *self._put_steps(plan.memories),
             *self._vector_steps(plan.vectors),
             (statement("add_facts"), common | _fact_columns(plan)),
-            (statement("add_sources"), common | {
-                **address_columns(address for address, _ in plan.sources),
+            (statement("add_sources"), common | sources | {
                 "event_ids": [event_id for _, event_id in plan.sources]}),
+            (statement("renew_facts"), common | sources),
             (statement("add_run"), common | {
                 "run_id": plan.run_id, "kind": "full_consolidation", "extractor": plan.extractor,
                 "from_seq": plan.from_seq, "to_seq": plan.to_seq, "started_at": plan.started_at,
@@ -198,7 +144,7 @@ class PostgresStorage(PostgresItems):
 
     async def list_facts(self, scope: Scope, *, history: bool) -> Sequence[Fact]:
         tenant = scope_path(scope)
-        values = {"tenant": tenant, "history": history}
+        values = {"tenant": tenant, "history": history, "now": self._clock()}
         [rows] = await self._database.run(tenant, (statement("list_facts"), values))
         return [
             Fact(
@@ -261,19 +207,6 @@ class PostgresStorage(PostgresItems):
 def _match(scores: Sequence[Any]) -> Match:
     similarity, bm25, coverage = scores
     return Match(similarity=similarity, bm25=float(bm25), coverage=float(coverage))
-
-
-def _event(row: Sequence[object]) -> Event:
-    event_id, author, role, text, occurred_at, metadata = row
-    assert isinstance(occurred_at, datetime)
-    return Event(
-        event_id=event_id,  # type: ignore[arg-type] # the columns have the types of the fields
-        author=author,  # type: ignore[arg-type]
-        role=role,  # type: ignore[arg-type]
-        text=text,  # type: ignore[arg-type]
-        occurred_at=utc(occurred_at),
-        metadata=metadata,  # type: ignore[arg-type]
-    )
 
 
 def _fact_columns(plan: RunPlan) -> dict[str, object]:

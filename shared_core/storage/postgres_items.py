@@ -115,7 +115,7 @@ class PostgresItems:
         scope, one_tenant, values = self._below(prefix)
         text = statement("sweep_expired", one_tenant=one_tenant)
         [rows] = await self._database.run(scope, (text, values | {"limit": limit}))
-        return int(rows[0][0])
+        return len(rows)
 
     def _forget_steps(self, addresses: Sequence[ItemAddress]) -> list[Statement]:
         there = [address for address in addresses if storable(address[1])]

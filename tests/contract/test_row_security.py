@@ -18,6 +18,7 @@ FILL = {
     "threads": "(thread_id, created_at, updated_at) VALUES (%s, 't', now(), now())",
     "events": "(thread_id, seq, event_id, author, role, text, occurred_at, recorded_at)"
     " VALUES (%s, 't', 1, 'e', 'user', 'user', 'tea', now(), now())",
+    "shared_state": "(state, updated_at) VALUES (%s, '{}', now())",
     "tombstones": "(thread_id, event_id, deleted_at) VALUES (%s, 't', 'gone', now())",
     "memories": "(namespace, memory_id, key, kind, text, value, terms, term_count, occurred_at,"
     f" created_at, updated_at) VALUES (%s, '/memories/', {ONE}, 'k', 'semantic', 'tea',"
@@ -141,6 +142,18 @@ def test_a_bound_scope_sees_its_own_rows_and_no_others(
 ) -> None:
     bind(app, scope)
     assert {table: tenants(app, table) for table in FILL} == {table: seen for table in FILL}
+
+
+def test_a_scope_works_with_the_state_of_its_application_and_of_no_other(
+    app: Connection, superuser: Connection
+) -> None:
+    for path in ("/app/", "/app2/", "/ap/", "/"):
+        fill(superuser, "shared_state", path)
+    bind(app, ALICE)
+    assert {ALICE, "/app/"} == tenants(app, "shared_state")
+    assert 2 == app.execute("UPDATE shared_state SET state = '{}'").rowcount
+    bind(app, "/app/alice/memories/")
+    assert {"/app/"} == tenants(app, "shared_state")
 
 
 @pytest.mark.parametrize("scope", [None, "", ALICE])

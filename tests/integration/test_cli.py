@@ -17,6 +17,9 @@ from typer.testing import CliRunner, Result
 from shared_core import __version__
 from shared_core.cli import app
 from shared_core.storage.embedded import describe
+from shared_core.storage.sql_files import migrations
+
+LATEST = len(migrations())
 
 WHO = ("support.bot", "alice@example.com")
 SECRET = "hunter2-secret"
@@ -208,7 +211,7 @@ def test_the_doctor_on_a_folder_of_another_postgresql_says_so(tmp_path: Path) ->
          "row security", "1 outside"),
         ("REVOKE ALL ON threads FROM hippocampus_app", "row security", "permission denied"),
         ("INSERT INTO embedding_models VALUES ('other', 8, true, now())", "vectors", "other"),
-        ("INSERT INTO schema_migrations VALUES (99, 'later', 'x')", "schema", "of 5"),
+        ("INSERT INTO schema_migrations VALUES (99, 'later', 'x')", "schema", f"of {LATEST}"),
         ("UPDATE schema_migrations SET checksum = 'x' WHERE version = 1", "schema", "not as"),
     ],
 )  # fmt: skip
@@ -221,10 +224,10 @@ def test_the_doctor_finds_what_is_wrong(dsn: str, harm: str, check: str, told: s
 
 
 def test_the_doctor_notes_a_schema_that_will_be_upgraded(dsn: str) -> None:
-    execute(dsn, "DELETE FROM hippocampus.schema_migrations WHERE version = 5")
+    execute(dsn, f"DELETE FROM hippocampus.schema_migrations WHERE version = {LATEST}")
     code, findings = doctor("--uri", dsn)
     assert (0, "note") == (code, findings["schema"]["status"])
-    assert "version 4 of 5" in findings["schema"]["found"]
+    assert f"version {LATEST - 1} of {LATEST}" in findings["schema"]["found"]
 
 
 @pytest.fixture

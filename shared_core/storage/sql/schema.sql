@@ -32,20 +32,28 @@ CREATE TABLE embedding_models (
 );
 CREATE UNIQUE INDEX embedding_models_one_active ON embedding_models (active) WHERE active;
 
--- A conversation. last_seq numbers its events; consolidated_seq is the watermark of extraction.
+-- A conversation, and its session log if a framework keeps one here. last_seq numbers its events;
+-- last_memory_seq what is remembered, in the order it was; consolidated_seq, the watermark of
+-- extraction, is a mark on that line. The session columns are null for a thread that only memory
+-- knows. version counts the events of the session log: a writer that has not seen them all is told.
 CREATE TABLE threads (
-    tenant_id         text COLLATE "C" NOT NULL,
-    thread_id         text COLLATE "C" NOT NULL,
-    state             jsonb NOT NULL DEFAULT '{}',
-    version           bigint NOT NULL DEFAULT 1,
-    last_seq          bigint NOT NULL DEFAULT 0,
-    consolidated_seq  bigint NOT NULL DEFAULT 0,
-    created_at        timestamptz NOT NULL,
-    updated_at        timestamptz NOT NULL,
+    tenant_id           text COLLATE "C" NOT NULL,
+    thread_id           text COLLATE "C" NOT NULL,
+    state               jsonb NOT NULL DEFAULT '{}',
+    version             bigint NOT NULL DEFAULT 1,
+    last_seq            bigint NOT NULL DEFAULT 0,
+    consolidated_seq    bigint NOT NULL DEFAULT 0,
+    created_at          timestamptz NOT NULL,
+    updated_at          timestamptz NOT NULL,
+    last_memory_seq     bigint NOT NULL DEFAULT 0,
+    session_started_at  timestamptz,
+    session_updated_at  timestamptz,
     PRIMARY KEY (tenant_id, thread_id)
 ) WITH (fillfactor = 70);
 
 -- What was said, in order; append-only. (tenant, thread, event_id) makes ingestion idempotent.
+-- memory_seq is null for what is logged and not remembered. payload is the whole event of the
+-- framework, as it was given, for an event of a session log: never read by SQL, so not parsed.
 CREATE TABLE events (
     tenant_id    text COLLATE "C" NOT NULL,
     thread_id    text COLLATE "C" NOT NULL,
@@ -57,6 +65,10 @@ CREATE TABLE events (
     metadata     jsonb NOT NULL DEFAULT '{}',
     occurred_at  timestamptz NOT NULL,
     recorded_at  timestamptz NOT NULL,
+    memory_seq   bigint,
+    importance   real NOT NULL DEFAULT 5 CHECK (importance BETWEEN 1 AND 10),
+    expires_at   timestamptz,
+    payload      json,
     PRIMARY KEY (tenant_id, thread_id, seq),
     UNIQUE (tenant_id, thread_id, event_id),
     FOREIGN KEY (tenant_id, thread_id) REFERENCES threads (tenant_id, thread_id) ON DELETE CASCADE
@@ -72,6 +84,19 @@ CREATE TABLE tombstones (
 );
 
 SELECT protect('threads'), protect('events'), protect('tombstones');
+
+-- What all sessions of an application share, or all sessions of one of its users; tenant_id is the
+-- path of either. What works in a scope reads and writes the state of its application as well.
+CREATE TABLE shared_state (
+    tenant_id   text COLLATE "C" NOT NULL,
+    state       jsonb NOT NULL,
+    updated_at  timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id)
+);
+SELECT protect('shared_state');
+CREATE POLICY above_scope ON shared_state
+    USING (tenant_id = (SELECT substring(scope FROM '^/[^/]+/')
+                        FROM current_setting('hippocampus.scope', true) AS scope));
 
 -- What is remembered, its vectors, where it came from, and how often it was read.
 

@@ -1,73 +1,103 @@
--- name: known_event_ids
--- Which of the given turns need not be ingested: they are there, or were forgotten.
-SELECT event_id FROM events
-WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND event_id = ANY(%(event_ids)s)
-UNION
-SELECT event_id FROM tombstones
-WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND event_id = ANY(%(event_ids)s)
+-- name: known_turns
+-- Which of the given turns are here: true for those that are remembered, or were forgotten, and need
+-- no more; false for those a session log holds that memory does not know yet.
+SELECT g.event_id, t.event_id IS NOT NULL OR e.memory_seq IS NOT NULL
+FROM unnest(%(event_ids)b::text[]) AS g(event_id)
+LEFT JOIN events e ON e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s
+                  AND e.event_id = g.event_id
+LEFT JOIN tombstones t ON t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
+                      AND t.event_id = g.event_id
+WHERE e.event_id IS NOT NULL OR t.event_id IS NOT NULL
 
 -- name: append_events
--- Appends the turns that are new to the thread, in the given order, and remembers those that have
--- text. Known and forgotten turns are passed over. Returns the ids of the turns that were new.
+-- Remembers the given turns, in order: those that are new are appended to the thread, those of its
+-- session log, given without a text, are there already. Known and forgotten turns are passed over.
+-- Returns the ids of the turns that are remembered now and were not before.
 WITH given AS (
     SELECT * FROM unnest(
         %(event_ids)b::text[], %(authors)b::text[], %(roles)b::text[], %(texts)b::text[],
-        %(metadata)s::jsonb[], %(occurred_at)b::timestamptz[], %(memory_ids)b::uuid[],
-        %(values)s::jsonb[], %(terms)b::text[], %(term_counts)b::int[]
-    ) WITH ORDINALITY AS g(event_id, author, role, text, metadata, occurred_at, memory_id,
-                           value, terms, term_count, position)
+        %(metadata)s::jsonb[], %(occurred_at)b::timestamptz[], %(importances)b::real[],
+        %(expires_at)b::timestamptz[], %(memory_ids)b::uuid[], %(values)s::jsonb[],
+        %(terms)b::text[], %(term_counts)b::int[]
+    ) WITH ORDINALITY AS g(event_id, author, role, text, metadata, occurred_at, importance,
+                           expires_at, memory_id, value, terms, term_count, position)
 ), fresh AS (
-    SELECT * FROM given g
-    WHERE NOT EXISTS (SELECT FROM events e WHERE e.tenant_id = %(tenant)s
-                      AND e.thread_id = %(thread_id)s AND e.event_id = g.event_id)
+    SELECT g.*, e.event_id IS NOT NULL AS logged FROM given g
+    LEFT JOIN events e ON e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s
+                      AND e.event_id = g.event_id
+    WHERE (e.event_id IS NULL AND g.text IS NOT NULL OR e.event_id IS NOT NULL AND e.memory_seq IS NULL)
       AND NOT EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = %(tenant)s
                       AND t.thread_id = %(thread_id)s AND t.event_id = g.event_id)
 ), thread AS (
     -- Reserves the numbers; the row lock puts concurrent writers of one thread in line.
-    INSERT INTO threads AS t (tenant_id, thread_id, last_seq, created_at, updated_at)
-    SELECT %(tenant)s, %(thread_id)s, count(*), %(now)s, %(now)s FROM fresh
+    INSERT INTO threads AS t (tenant_id, thread_id, last_seq, last_memory_seq, created_at,
+                              updated_at)
+    SELECT %(tenant)s, %(thread_id)s, count(*) FILTER (WHERE NOT logged), count(*), %(now)s,
+           %(now)s
+    FROM fresh
     ON CONFLICT (tenant_id, thread_id) DO UPDATE
-    SET last_seq = t.last_seq + excluded.last_seq, version = t.version + 1,
+    SET last_seq = t.last_seq + excluded.last_seq,
+        last_memory_seq = t.last_memory_seq + excluded.last_memory_seq,
         updated_at = excluded.updated_at
-    WHERE excluded.last_seq > 0
-    RETURNING t.last_seq
+    WHERE excluded.last_memory_seq > 0
+    RETURNING t.last_seq, t.last_memory_seq
+), numbered AS (
+    SELECT f.*, thread.last_seq - count(*) FILTER (WHERE NOT logged) OVER ()
+                + count(*) FILTER (WHERE NOT logged) OVER (ORDER BY position) AS seq,
+           thread.last_memory_seq - count(*) OVER ()
+                + row_number() OVER (ORDER BY position) AS memory_seq
+    FROM fresh f CROSS JOIN thread
 ), said AS (
     INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text, metadata,
-                        occurred_at, recorded_at)
-    SELECT %(tenant)s, %(thread_id)s,
-           thread.last_seq - count(*) OVER () + row_number() OVER (ORDER BY position),
-           event_id, author, role, text, metadata, occurred_at, %(now)s
-    FROM fresh CROSS JOIN thread
+                        occurred_at, recorded_at, memory_seq, importance, expires_at)
+    SELECT %(tenant)s, %(thread_id)s, seq, event_id, author, role, text, metadata, occurred_at,
+           %(now)s, memory_seq, importance, expires_at
+    FROM numbered WHERE NOT logged
     ON CONFLICT (tenant_id, thread_id, event_id) DO NOTHING
-    RETURNING event_id
+    RETURNING event_id, author, text, occurred_at
+), marked AS (
+    UPDATE events e
+    SET memory_seq = n.memory_seq, text = coalesce(n.text, e.text), metadata = n.metadata,
+        importance = n.importance, expires_at = n.expires_at
+    FROM numbered n
+    WHERE n.logged AND e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s
+      AND e.event_id = n.event_id AND e.memory_seq IS NULL
+    RETURNING e.event_id, e.author, e.text, e.occurred_at
+), kept AS (
+    SELECT k.*, g.memory_id, g.value, g.terms, g.term_count, g.importance, g.expires_at
+    FROM (SELECT * FROM said UNION ALL SELECT * FROM marked) k JOIN given g USING (event_id)
 ), remembered AS (
     INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,
-                          term_count, author, thread_id, occurred_at, created_at, updated_at)
-    SELECT %(tenant)s, memory_id, %(namespace)s, memory_id::text, 'episodic', text, value,
-           terms::tsvector, term_count, author, %(thread_id)s, occurred_at, %(now)s, %(now)s
-    FROM fresh JOIN said USING (event_id)
-    WHERE memory_id IS NOT NULL
+                          term_count, author, importance, thread_id, occurred_at, created_at,
+                          updated_at, expires_at)
+    SELECT %(tenant)s, memory_id, %(namespace)s, memory_id::text, 'episodic', text,
+           value || jsonb_build_object('content', text), terms::tsvector, term_count, author,
+           importance, %(thread_id)s, occurred_at, %(now)s, %(now)s, expires_at
+    FROM kept WHERE memory_id IS NOT NULL
 ), sourced AS (
     INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
     SELECT %(tenant)s, memory_id, %(thread_id)s, event_id
-    FROM fresh JOIN said USING (event_id)
-    WHERE memory_id IS NOT NULL
+    FROM kept WHERE memory_id IS NOT NULL
 )
-SELECT event_id FROM said
+SELECT event_id FROM kept
 
 -- name: events_to_consolidate
--- The watermark of a thread, and its turns after it, oldest first.
-SELECT t.consolidated_seq, e.seq, e.event_id, e.author, e.role, e.text, e.occurred_at, e.metadata
+-- The watermark of a thread, and what was remembered of it since, in the order it was said.
+SELECT t.consolidated_seq, e.memory_seq, e.event_id, e.author, e.role, e.text, e.occurred_at,
+       e.metadata, e.importance, e.expires_at
 FROM threads t
 LEFT JOIN events e ON e.tenant_id = t.tenant_id AND e.thread_id = t.thread_id
-                  AND e.seq > t.consolidated_seq
+                  AND e.memory_seq > t.consolidated_seq
+                  AND (e.expires_at IS NULL OR e.expires_at > %(now)s)
 WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
 ORDER BY e.seq
 
 -- name: thread_events
--- All turns of a thread, oldest first.
-SELECT seq, event_id, author, role, text, occurred_at, metadata
-FROM events WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s
+-- All that is remembered of a thread, in the order it was said.
+SELECT seq, event_id, author, role, text, occurred_at, metadata, importance, expires_at
+FROM events
+WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND memory_seq IS NOT NULL
+  AND (expires_at IS NULL OR expires_at > %(now)s)
 ORDER BY seq
 
 -- name: move_watermark
@@ -83,5 +113,5 @@ SELECT require(count(*) = 1, 'the thread was consolidated by another run') FROM 
 -- Undoes the run if a turn it draws from was forgotten since the run read it.
 SELECT require(count(*) = cardinality(%(event_ids)b::text[]), 'a turn was forgotten meanwhile')
 FROM events
-WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s
+WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND memory_seq IS NOT NULL
   AND event_id = ANY(%(event_ids)b::text[])

@@ -22,6 +22,21 @@ FROM closed
 UPDATE memories SET superseded_at = %(now)s
 WHERE tenant_id = %(tenant)s AND memory_id = ANY(%(memory_ids)b::uuid[])
 
+-- name: renew_facts
+-- A fact that was said again expires with the last of the turns that say it, or never.
+UPDATE memories m SET expires_at = said.expires_at
+FROM unnest(%(namespaces)b::text[], %(keys)b::text[]) AS g(namespace, key)
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN bool_and(e.expires_at IS NOT NULL) THEN max(e.expires_at) END AS expires_at
+    FROM memories f
+    JOIN memory_sources s ON s.tenant_id = f.tenant_id AND s.memory_id = f.memory_id
+    JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
+                 AND e.event_id = s.event_id
+    WHERE f.tenant_id = %(tenant)s AND f.namespace = g.namespace AND f.key = g.key
+) said
+WHERE m.tenant_id = %(tenant)s AND m.namespace = g.namespace AND m.key = g.key
+  AND m.kind = 'semantic' AND m.expires_at IS NOT NULL
+
 -- name: add_facts
 INSERT INTO facts (tenant_id, memory_id, fact_type, slot, key, value, functional, confidence,
                    extractor, pattern, valid_from, valid_until, recorded_at, superseded_at)
@@ -47,6 +62,6 @@ SELECT f.memory_id, f.fact_type, f.slot, f.value, m.text, f.confidence, f.extrac
        (SELECT array_agg(s.event_id ORDER BY s.event_id) FROM memory_sources s
         WHERE s.tenant_id = f.tenant_id AND s.memory_id = f.memory_id)
 FROM facts f JOIN memories m USING (tenant_id, memory_id)
-WHERE f.tenant_id = %(tenant)s
+WHERE f.tenant_id = %(tenant)s AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
   AND (%(history)s OR f.valid_until IS NULL AND f.superseded_at IS NULL)
 ORDER BY f.valid_until DESC NULLS FIRST, f.fact_type, f.slot, f.valid_from DESC, f.memory_id

@@ -53,15 +53,10 @@ WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
   AND m.ttl_s IS NOT NULL AND m.expires_at > %(now)s
 
 -- name: sweep_expired
--- Deletes expired memories below a path, a bounded number at a time; returns how many.
-WITH expired AS (
-    SELECT m.tenant_id, m.memory_id FROM memories m
+-- Deletes expired memories below a path, a bounded number at a time, with the turns they were.
+WITH named AS (
+    SELECT m.tenant_id, m.memory_id, m.kind FROM memories m
     WHERE {tenant_scope} AND {below} AND m.expires_at <= %(now)s
     ORDER BY m.tenant_id, m.expires_at LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
-), gone AS (
-    DELETE FROM memories m USING expired x
-    WHERE m.tenant_id = x.tenant_id AND m.memory_id = x.memory_id
-    RETURNING 1
-)
-SELECT count(*) FROM gone
+), {forgetting}

@@ -52,6 +52,7 @@ SELECT m.tenant_id, %(model)s, m.memory_id, g.field, g.embedding
 FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[], %(fields)b::text[],
             %(embeddings)b::halfvec[]) AS g(tenant_id, namespace, key, field, embedding)
 JOIN memories m USING (tenant_id, namespace, key)
+ON CONFLICT DO NOTHING
 
 -- name: add_sources
 -- Turns that memories, named by namespace and key, were drawn from.
@@ -74,15 +75,11 @@ WHERE m.tenant_id = %(tenant)s AND m.memory_id = ANY(%(memory_ids)b::uuid[])
 SELECT pg_advisory_xact_lock(hashtextextended(tenant, 0))
 FROM (SELECT DISTINCT unnest(%(tenants)b::text[]) AS tenant ORDER BY 1) t
 
--- name: forget
--- Deletes the named memories; with an episodic memory its turn goes too, leaving a tombstone, and
--- so do facts drawn from nothing else and every summary that told of it.
-WITH named AS (
-    SELECT m.tenant_id, m.memory_id, m.kind
-    FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
-         AS g(tenant_id, namespace, key)
-    JOIN memories m USING (tenant_id, namespace, key)
-), said AS (
+-- fragment: forgetting
+-- Ends a statement whose CTE named holds the memories to delete: with an episodic memory its turn
+-- goes too, leaving a tombstone, and so do facts drawn from nothing else and every summary that told
+-- of it. A session log keeps its event, as one that is not remembered.
+said AS (
     SELECT s.tenant_id, s.thread_id, s.event_id
     FROM memory_sources s JOIN named n USING (tenant_id, memory_id)
     WHERE n.kind = 'episodic'
@@ -104,6 +101,11 @@ WITH named AS (
 ), unsaid AS (
     DELETE FROM events e USING said s
     WHERE e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id AND e.event_id = s.event_id
+      AND e.payload IS NULL
+), unremembered AS (
+    UPDATE events e SET memory_seq = NULL FROM said s
+    WHERE e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id AND e.event_id = s.event_id
+      AND e.payload IS NOT NULL
 ), unsourced AS (
     DELETE FROM memory_sources x USING said s
     WHERE x.tenant_id = s.tenant_id AND x.thread_id = s.thread_id AND x.event_id = s.event_id
@@ -112,6 +114,55 @@ DELETE FROM memories m
 USING (SELECT tenant_id, memory_id FROM named UNION SELECT tenant_id, memory_id FROM derived) gone
 WHERE m.tenant_id = gone.tenant_id AND m.memory_id = gone.memory_id
 RETURNING m.memory_id
+
+-- name: forget
+-- Deletes the named memories and what rests on them alone.
+WITH named AS (
+    SELECT m.tenant_id, m.memory_id, m.kind
+    FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
+         AS g(tenant_id, namespace, key)
+    JOIN memories m USING (tenant_id, namespace, key)
+), {forgetting}
+
+-- name: forget_turns
+-- Deletes the memories of some turns of a thread, and what rests on them alone.
+WITH named AS (
+    SELECT m.tenant_id, m.memory_id, m.kind
+    FROM memory_sources s JOIN memories m USING (tenant_id, memory_id)
+    WHERE s.tenant_id = %(tenant)s AND s.thread_id = %(thread_id)s
+      AND s.event_id = ANY(%(event_ids)b::text[]) AND m.kind = 'episodic'
+), {forgetting}
+
+-- name: forget_thread
+-- Deletes every memory drawn from a thread alone.
+WITH named AS (
+    SELECT DISTINCT m.tenant_id, m.memory_id, m.kind
+    FROM memory_sources s JOIN memories m USING (tenant_id, memory_id)
+    WHERE s.tenant_id = %(tenant)s AND s.thread_id = %(thread_id)s
+      AND m.kind IN ('episodic', 'summary')
+), {forgetting}
+
+-- name: forget_scope
+-- Deletes every memory of a scope, whatever its namespace.
+DELETE FROM memories WHERE tenant_id = %(tenant)s RETURNING memory_id
+
+-- name: list_memories
+-- Living memories below a path, newest first.
+SELECT {memory_columns} FROM memories m
+WHERE {one_tenant} AND {below} AND {living}
+  AND (%(kinds)s::text[] IS NULL OR m.kind = ANY(%(kinds)s))
+ORDER BY m.occurred_at DESC, m.memory_id DESC
+LIMIT %(limit)s OFFSET %(offset)s
+
+-- name: memories_without_vectors
+-- Turns that were remembered before there was time to embed them, oldest first.
+SELECT m.key, m.text FROM memories m
+WHERE {one_tenant} AND {below} AND m.kind = 'episodic' AND m.thread_id = %(thread_id)s
+  AND m.term_count > 0 AND {living}
+  AND NOT EXISTS (SELECT FROM embeddings e WHERE e.tenant_id = m.tenant_id
+                  AND e.model = %(model)s AND e.memory_id = m.memory_id)
+ORDER BY m.memory_id
+LIMIT %(limit)s
 
 -- fragment: bm25
 -- BM25 with k1 = 1.2, b = 0.75 (Robertson and Zaragoza, 2009, equation 3.15) and frequency 1: turns
@@ -180,6 +231,7 @@ LEFT JOIN LATERAL (
         SELECT l.similarity, coalesce({bm25}, 0) AS bm25, coalesce(w.idf / a.idf, 0) AS coverage
         FROM (SELECT e.event_id FROM events e
               WHERE e.tenant_id = %(tenant)s AND e.thread_id = s.thread_id AND e.seq < turn.seq
+                AND e.memory_seq IS NOT NULL
               ORDER BY e.seq DESC LIMIT 1) b
         CROSS JOIN LATERAL (
             SELECT t.memory_id FROM memory_sources t

@@ -1,0 +1,85 @@
+"""What callers may say in ADK's custom_metadata: ttl, kind, tags, importance, wait. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import cast, get_args
+
+from shared_core import InvalidInput
+from shared_core.domain import JsonValue, MemoryKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestOptions:
+    """How something is remembered.
+
+    ttl: how long it is kept; for ever without. wait: whether the call returns when all is embedded
+    and consolidated; None leaves it to the service. metadata: every other key, and the tags, as
+    they come back in custom_metadata.
+    """
+
+    ttl: timedelta | None = None
+    kind: MemoryKind | None = None
+    importance: float = 5.0
+    wait: bool | None = None
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    @classmethod
+    def from_metadata(cls, given: Mapping[str, object] | None) -> IngestOptions:
+        """Read custom_metadata. Raises InvalidInput, naming the key, for a value of no use.
+
+        ttl: seconds as a number, text like "3600s", or a timedelta. tags: a list of texts, or one.
+        kind: "semantic", "episodic", ... importance: 1 to 10. wait: True or False.
+        """
+        rest = dict(given or {})
+        kind, wait = rest.pop("kind", None), rest.pop("wait", None)
+        importance = rest.pop("importance", 5.0)
+        ttl = _ttl(rest.pop("ttl", None))
+        if kind is not None and kind not in get_args(MemoryKind):
+            known = ", ".join(get_args(MemoryKind))
+            raise InvalidInput(f"custom_metadata kind {kind!r} is not known: take one of {known}")
+        if wait is not None and not isinstance(wait, bool):
+            raise InvalidInput(f"custom_metadata wait must be True or False, not {wait!r}")
+        if isinstance(importance, bool) or not isinstance(importance, int | float):
+            raise InvalidInput(
+                f"custom_metadata importance must be a number from 1 to 10, not {importance!r}"
+            )
+        if "tags" in rest:
+            rest["tags"] = _tags(rest["tags"])
+        return cls(
+            ttl=ttl,
+            kind=cast("MemoryKind | None", kind),
+            importance=float(importance),
+            wait=wait,
+            metadata=cast("dict[str, JsonValue]", rest),  # the storage refuses what is no JSON
+        )
+
+    def expires_at(self, now: datetime) -> datetime | None:
+        """Return when something remembered now is gone; None for never."""
+        return now + self.ttl if self.ttl else None
+
+
+def _ttl(given: object) -> timedelta | None:
+    if given is None:
+        return None
+    try:
+        if isinstance(given, str):
+            given = float(given.strip().removesuffix("s"))
+        ttl = given if isinstance(given, timedelta) else timedelta(seconds=given)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        ttl = timedelta()
+    if isinstance(given, bool) or not timedelta() < ttl <= timedelta(days=36_600):
+        raise InvalidInput(
+            f"custom_metadata ttl {given!r} is no time above 0 and up to 100 years: give seconds,"
+            " e.g. 3600 or '3600s', or a timedelta"
+        )
+    return ttl
+
+
+def _tags(given: object) -> list[str]:
+    tags = [given] if isinstance(given, str) else given
+    if not isinstance(tags, list | tuple | set) or not all(isinstance(tag, str) for tag in tags):
+        raise InvalidInput(f"custom_metadata tags must be a list of texts, not {given!r}")
+    return [*tags]

@@ -1,0 +1,269 @@
+"""PgSessionService: Google ADK's session log on the threads and events that memory reads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from uuid import uuid4
+
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.sessions import BaseSessionService, Session, State
+from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_json as to_json_bytes
+
+from adk_memory.events import moment, to_log_event
+from shared_core import Conflict, MemoryEngine, NotFound, Scope, open_memory
+from shared_core.domain import JsonValue
+from shared_core.jsontext import to_json
+from shared_core.log_ports import Seen, SessionRecord, StateChange
+
+log = logging.getLogger("hippocampus")
+
+_STALE = (
+    "the session has changed in the database since it was loaded: get it again with get_session(),"
+    " then repeat"
+)
+
+
+class PgSessionService(BaseSessionService):
+    """Keeps ADK sessions in the database of the memory, on the same rows.
+
+        engine = open_memory()
+        Runner(..., session_service=PgSessionService(engine=engine),
+               memory_service=OpenMemoryService(engine=engine))
+
+    What a session says is stored once: adding it to memory marks and indexes the rows that are
+    here. Any number of processes may write; whoever appends to a session that has changed since
+    it was loaded gets ADK's StaleSessionError and nothing is written. Does no I/O until its first
+    call, needs no running loop, works from any loop.
+
+    uri, schema: as in shared_core.open_memory; dsn is another name for uri. engine: a MemoryEngine
+    to share instead; then close() leaves it open. delete_memories: deleting a session also erases
+    what was remembered of it. agents_dir: accepted and not used; `adk web` passes it.
+    """
+
+    def __init__(
+        self,
+        uri: str | Path | None = None,
+        *,
+        dsn: str | None = None,
+        schema: str | None = None,
+        engine: MemoryEngine | None = None,
+        delete_memories: bool = False,
+        agents_dir: str | None = None,
+    ) -> None:
+        self._owns_engine = engine is None
+        self._engine = engine or open_memory(uri or dsn, schema=schema)
+        self._delete_memories = delete_memories
+        self._locks: dict[tuple[int, str, str, str], tuple[asyncio.Lock, list[None]]] = {}
+
+    @property
+    def engine(self) -> MemoryEngine:
+        """The memory the sessions live in."""
+        return self._engine
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, object] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """Open a session; a blank id is replaced by a new one.
+
+        Raises AlreadyExistsError when there is a session of this id.
+        """
+        if session_id is None or not session_id.strip():
+            session_id = str(uuid4())
+        try:
+            record = await self._engine.sessions.create(
+                Scope(app_name, user_id), session_id, _change(state or {})
+            )
+        except Conflict as error:
+            raise AlreadyExistsError(f"Session with id {session_id} already exists.") from error
+        return _session(record)
+
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """Return a session with its events, oldest first; None when there is none."""
+        after = config.after_timestamp if config else None
+        record = await self._engine.sessions.load(
+            Scope(app_name, user_id),
+            session_id,
+            after=None if after is None else moment(after),
+            limit=config.num_recent_events if config else None,
+        )
+        return None if record is None else _session(record)
+
+    async def list_sessions(
+        self, *, app_name: str, user_id: str | None = None
+    ) -> ListSessionsResponse:
+        """Return the sessions of a user, or of all, without events; last changed last."""
+        records = await self._engine.sessions.list(app_name, user_id)
+        return ListSessionsResponse(sessions=[_session(record) for record in records])
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Delete a session, and with delete_memories what was remembered of it."""
+        await self._engine.sessions.delete(
+            Scope(app_name, user_id), session_id, forget=self._delete_memories
+        )
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, object]:
+        """Return the state all sessions of a user share, its keys without "user:"."""
+        return dict(await self._engine.sessions.user_state(Scope(app_name, user_id)))
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Append an event to a session, in the database and in the object; one round trip.
+
+        A partial event is returned as it is. An event that is there already is not appended twice.
+        Raises SessionNotFoundError for a session that is not there, and StaleSessionError when it
+        has events that this object has not seen.
+        """
+        if event.partial:
+            return event
+        async with self._in_turn(session):
+            self._apply_temp_state(session, event)
+            event = self._trim_temp_delta_state(event)
+            try:
+                version = await self._engine.sessions.append(
+                    Scope(session.app_name, session.user_id),
+                    session.id,
+                    to_log_event(event),
+                    _payload(event),
+                    state=_change(event.actions.state_delta if event.actions else {}),
+                    seen=_seen(session),
+                )
+            except Conflict as error:
+                raise StaleSessionError(_STALE) from error
+            except NotFound as error:
+                raise SessionNotFoundError(f"Session {session.id} not found.") from error
+            if version is None:
+                if any(event.id == other.id for other in session.events):
+                    return event
+                # It was written by a call whose answer was lost: only that one step was missed.
+                before = _version(session)
+                version = None if before is None else before + 1
+            if version is not None:
+                session._storage_update_marker = str(version)
+            session.last_update_time = moment(event.timestamp).timestamp()
+            return self._commit_event_to_session(session, event)
+
+    async def close(self) -> None:
+        """Close all connections, unless the engine was given."""
+        if self._owns_engine:
+            await self._engine.close()
+
+    async def __aenter__(self) -> PgSessionService:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @asynccontextmanager
+    async def _in_turn(self, session: Session) -> AsyncIterator[None]:
+        """Let the appends of one loop to one session follow each other, in the order they came."""
+        loop = id(asyncio.get_running_loop())
+        key = (loop, session.app_name, session.user_id, session.id)
+        lock, users = self._locks.setdefault(key, (asyncio.Lock(), []))
+        users.append(None)
+        try:
+            async with lock:
+                yield
+        finally:
+            users.pop()
+            if not users:
+                del self._locks[key]
+
+
+def _session(record: SessionRecord) -> Session:
+    state: dict[str, object] = dict(record.state)
+    state |= {State.APP_PREFIX + key: value for key, value in record.app_state.items()}
+    state |= {State.USER_PREFIX + key: value for key, value in record.user_state.items()}
+    session = Session(
+        id=record.thread_id,
+        app_name=record.scope.app,
+        user_id=record.scope.user,
+        state=state,
+        events=[Event.model_validate_json(payload) for payload in record.payloads],
+        last_update_time=record.updated_at.timestamp(),
+    )
+    session._storage_update_marker = str(record.version)
+    return session
+
+
+def _version(session: Session) -> int | None:
+    marker = session._storage_update_marker
+    return int(marker) if marker is not None and marker.isdecimal() else None
+
+
+def _seen(session: Session) -> Seen:
+    """Return what the object has seen; one that another service made names no version."""
+    if version := _version(session):
+        return Seen(version=version)
+    return Seen(
+        version=None,
+        event_id=session.events[-1].id if session.events else None,
+        updated_at=datetime.fromtimestamp(session.last_update_time, UTC),
+    )
+
+
+def _payload(event: Event) -> str:
+    """Return an event as JSON text; what JSON has no word for becomes text, with a warning."""
+    try:
+        return event.model_dump_json(exclude_none=True)
+    except PydanticSerializationError as error:
+        log.warning("event %s holds what JSON cannot and is stored as text: %s", event.id, error)
+    plain = to_jsonable_python(
+        event.model_dump(exclude_none=True), bytes_mode="base64", serialize_unknown=True
+    )
+    return to_json(plain, f"event {event.id}")
+
+
+def _change(state: Mapping[str, object]) -> StateChange:
+    """Return a state delta by where it belongs; temporary keys belong nowhere.
+
+    What JSON has no word for is stored as its text, with a warning: a turn of a user must not fail
+    over it.
+    """
+    app: dict[str, JsonValue] = {}
+    user: dict[str, JsonValue] = {}
+    own: dict[str, JsonValue] = {}
+    for key, value in state.items():
+        if key.startswith(State.APP_PREFIX):
+            app[key.removeprefix(State.APP_PREFIX)] = _jsonable(key, value)
+        elif key.startswith(State.USER_PREFIX):
+            user[key.removeprefix(State.USER_PREFIX)] = _jsonable(key, value)
+        elif not key.startswith(State.TEMP_PREFIX):
+            own[key] = _jsonable(key, value)
+    return StateChange(app=app, user=user, session=own)
+
+
+def _jsonable(key: str, value: object) -> JsonValue:
+    try:
+        plain: JsonValue = json.loads(to_json_bytes(value, inf_nan_mode="strings"))
+    except PydanticSerializationError as error:
+        log.warning("state %r holds what JSON cannot and is stored as text: %s", key, error)
+        plain = to_jsonable_python(value, serialize_unknown=True)
+    return plain

@@ -1,0 +1,166 @@
+"""The threads of PostgresStorage: turns that are remembered, read again, and forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shared_core.domain import Event, Memory, Scope, ThreadId
+from shared_core.jsontext import to_json
+from shared_core.log_ports import NewJob
+from shared_core.namespaces import memories_namespace, path_end, rest_of, scope_path, storable
+from shared_core.ports import EventRow, ItemAddress, MemoryQuery, VectorRows
+from shared_core.storage.database import Statement, by_column
+from shared_core.storage.postgres_items import PostgresItems
+from shared_core.storage.postgres_jobs import enqueue_step
+from shared_core.storage.rows import memory_from_row, to_tsvector, utc
+from shared_core.storage.sql_files import statement
+
+_EVENT_COLUMNS = (
+    "event_ids", "authors", "roles", "texts", "metadata", "occurred_at", "importances",
+    "expires_at", "memory_ids", "values", "terms", "term_counts",
+)  # fmt: skip
+
+
+class PostgresEvents(PostgresItems):
+    """Turns of threads and the memories made of them."""
+
+    async def known_turns(
+        self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
+    ) -> Mapping[str, bool]:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "thread_id": thread_id, "event_ids": list(event_ids)}
+        [rows] = await self._database.run(tenant, (statement("known_turns"), values))
+        return dict(rows)
+
+    async def append_events(
+        self,
+        scope: Scope,
+        thread_id: ThreadId,
+        rows: Sequence[EventRow],
+        vectors: VectorRows | None,
+        job: NewJob | None = None,
+    ) -> set[str]:
+        tenant = scope_path(scope)
+        columns = by_column(
+            [
+                (row.event.event_id, row.event.author, row.event.role,
+                 None if row.logged else row.event.text,
+                 to_json(row.event.metadata, "event metadata"), row.event.occurred_at,
+                 row.event.importance, row.event.expires_at, row.memory_id, to_json(row.value),
+                 to_tsvector(row.terms), len(row.terms))
+                for row in rows
+            ],
+            len(_EVENT_COLUMNS),
+        )  # fmt: skip
+        values = dict(zip(_EVENT_COLUMNS, columns, strict=True)) | {
+            "tenant": tenant,
+            "thread_id": thread_id,
+            "namespace": rest_of(memories_namespace(scope)),
+            "now": self._clock(),
+        }
+        steps: list[Statement] = [(statement("append_events"), values)]
+        steps += self._vector_steps(vectors)
+        if job:
+            steps.append(enqueue_step(tenant, thread_id, job, self._clock()))
+        new, *_ = await self._database.run(tenant, *steps)
+        return {row[0] for row in new}
+
+    async def events_to_consolidate(
+        self, scope: Scope, thread_id: ThreadId
+    ) -> tuple[int, Sequence[tuple[int, Event]]]:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "thread_id": thread_id, "now": self._clock()}
+        [rows] = await self._database.run(tenant, (statement("events_to_consolidate"), values))
+        watermark = rows[0][0] if rows else 0
+        return watermark, [(row[1], _event(row[2:])) for row in rows if row[1] is not None]
+
+    async def thread_events(self, scope: Scope, thread_id: ThreadId) -> Sequence[Event]:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "thread_id": thread_id, "now": self._clock()}
+        [rows] = await self._database.run(tenant, (statement("thread_events"), values))
+        return [_event(row[1:]) for row in rows]
+
+    async def forget_turns(
+        self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
+    ) -> int:
+        tenant = scope_path(scope)
+        values = {
+            "tenant": tenant,
+            "tenants": [tenant],
+            "thread_id": thread_id,
+            "event_ids": [event_id for event_id in event_ids if storable(event_id)],
+            "now": self._clock(),
+        }
+        _, rows = await self._database.run(
+            tenant, (statement("lock_tenants"), values), (statement("forget_turns"), values)
+        )
+        return len(rows)
+
+    async def forget_scope(self, scope: Scope, thread_id: ThreadId | None) -> int:
+        steps = self._erasing_steps(scope, thread_id)
+        _, gone, *_ = await self._database.run(scope_path(scope), *steps)
+        return len(gone)
+
+    async def list_memories(self, query: MemoryQuery) -> Sequence[Memory]:
+        tenant, path = scope_path(query.scope), rest_of(query.namespace)
+        values = {
+            "tenant": tenant,
+            "path": path,
+            "path_end": path_end(path),
+            "kinds": None if query.kinds is None else list(query.kinds),
+            "limit": query.limit,
+            "offset": query.offset,
+            "now": self._clock(),
+        }
+        [rows] = await self._database.run(tenant, (statement("list_memories"), values))
+        return [memory_from_row(row) for row in rows]
+
+    async def memories_without_vectors(
+        self, scope: Scope, thread_id: ThreadId, model: str, limit: int
+    ) -> Sequence[tuple[ItemAddress, str]]:
+        tenant, namespace = scope_path(scope), memories_namespace(scope)
+        path = rest_of(namespace)
+        values = {
+            "tenant": tenant,
+            "path": path,
+            "path_end": path_end(path),
+            "thread_id": thread_id,
+            "model": model,
+            "limit": limit,
+            "now": self._clock(),
+        }
+        [rows] = await self._database.run(tenant, (statement("memories_without_vectors"), values))
+        return [((namespace, key), text) for key, text in rows]
+
+    async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None:
+        await self._database.run(scope_path(scope), *self._vector_steps(vectors))
+
+    def _erasing_steps(self, scope: Scope, thread_id: ThreadId | None) -> list[Statement]:
+        """Return what erases the memory of a scope or one thread; the second returns what went."""
+        tenant = scope_path(scope)
+        values = {
+            "tenant": tenant,
+            "tenants": [tenant],
+            "thread_id": thread_id,
+            "now": self._clock(),
+        }
+        names = ["lock_tenants", "forget_scope" if thread_id is None else "forget_thread"]
+        names += ["bury_threads", "drop_jobs", "drop_runs", "drop_empty_threads"]
+        if thread_id is None:
+            names.append("drop_profiles")
+        return [(statement(name), values) for name in names]
+
+
+def _event(row: Sequence[Any]) -> Event:
+    event_id, author, role, text, occurred_at, metadata, importance, expires_at = row
+    return Event(
+        event_id=event_id,
+        author=author,
+        role=role,
+        text=text,
+        occurred_at=utc(occurred_at),
+        metadata=metadata,
+        importance=importance,
+        expires_at=expires_at and utc(expires_at),
+    )

@@ -1,0 +1,56 @@
+-- The queue. Times are given, so a clock decides and not the server.
+
+-- name: enqueue_job
+-- Asks for work on a thread. A request that waits already moves to the new time: the newest counts.
+INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, run_after, created_at)
+VALUES (%(tenant)s, %(job_id)s, %(thread_id)s, %(job_type)s, %(run_after)s, %(now)s)
+ON CONFLICT (tenant_id, thread_id, job_type) WHERE status = 'pending'
+DO UPDATE SET run_after = excluded.run_after
+
+-- name: claim_job
+-- Takes the most urgent job that is due, or whose worker was silent for its whole lease.
+WITH due AS (
+    SELECT tenant_id, job_id FROM consolidation_jobs
+    WHERE status = 'pending' AND run_after <= %(now)s
+       OR status = 'running' AND lease_until <= %(now)s
+    ORDER BY priority DESC, run_after, job_id
+    LIMIT 1
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE consolidation_jobs j
+SET status = 'running', worker_id = %(worker_id)s, lease_until = %(lease_until)s,
+    attempts = j.attempts + 1, started_at = %(now)s
+FROM due WHERE j.tenant_id = due.tenant_id AND j.job_id = due.job_id
+RETURNING j.tenant_id, j.job_id, j.thread_id, j.job_type, j.attempts
+
+-- name: complete_job
+UPDATE consolidation_jobs
+SET status = 'completed', completed_at = %(now)s, result = %(result)s::jsonb, error = NULL,
+    lease_until = NULL
+WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s AND status = 'running'
+  AND worker_id = %(worker_id)s
+
+-- name: return_job
+-- Puts a job back to be tried again, unless a newer request waits for the same work, or gives it up.
+UPDATE consolidation_jobs j
+SET status = CASE WHEN %(retry_at)s::timestamptz IS NULL THEN 'failed'
+                  WHEN EXISTS (SELECT FROM consolidation_jobs w
+                               WHERE w.tenant_id = j.tenant_id AND w.thread_id = j.thread_id
+                                 AND w.job_type = j.job_type AND w.status = 'pending')
+                  THEN 'cancelled' ELSE 'pending' END,
+    run_after = coalesce(%(retry_at)s, j.run_after), error = %(error)s, lease_until = NULL,
+    completed_at = CASE WHEN %(retry_at)s::timestamptz IS NULL THEN %(now)s END
+WHERE j.tenant_id = %(tenant)s AND j.job_id = %(job_id)s AND j.status = 'running'
+  AND j.worker_id = %(worker_id)s
+
+-- name: next_job_at
+-- When the next job is due, or a lease ends; null when nothing is open.
+SELECT min(CASE WHEN status = 'pending' THEN run_after ELSE lease_until END)
+FROM consolidation_jobs WHERE status IN ('pending', 'running')
+
+-- name: job_states
+-- How the work on some threads stands: how many of their jobs wait or run.
+SELECT count(*) FROM consolidation_jobs j
+JOIN unnest(%(tenants)b::text[], %(thread_ids)b::text[]) AS g(tenant_id, thread_id)
+     USING (tenant_id, thread_id)
+WHERE j.status IN ('pending', 'running')

@@ -1,0 +1,147 @@
+-- Session logs: a thread with the events of a framework, and the state they leave behind.
+
+-- name: open_session
+-- Opens the session log of a thread; no row when one is open. What memory knows of it stays.
+WITH opened AS (
+    INSERT INTO threads AS t (tenant_id, thread_id, state, created_at, updated_at,
+                              session_started_at, session_updated_at)
+    VALUES (%(tenant)s, %(thread_id)s, %(state)s::jsonb, %(now)s, %(now)s, %(now)s, %(now)s)
+    ON CONFLICT (tenant_id, thread_id) DO UPDATE
+    SET state = excluded.state, version = t.version + 1, updated_at = excluded.updated_at,
+        session_started_at = excluded.session_started_at,
+        session_updated_at = excluded.session_updated_at
+    WHERE t.session_started_at IS NULL
+    RETURNING version
+), shared AS (
+    INSERT INTO shared_state AS s (tenant_id, state, updated_at)
+    SELECT g.tenant_id, g.state, %(now)s
+    FROM opened CROSS JOIN unnest(%(shared_tenants)b::text[], %(shared_states)s::jsonb[])
+         AS g(tenant_id, state)
+    ON CONFLICT (tenant_id) DO UPDATE
+    SET state = s.state || excluded.state, updated_at = excluded.updated_at
+)
+SELECT version FROM opened
+
+-- name: shared_state
+SELECT tenant_id, state FROM shared_state WHERE tenant_id = ANY(%(tenants)b::text[])
+
+-- name: load_session
+-- One snapshot of a session log: first the log itself, then its newest events, newest first.
+SELECT version, session_updated_at, state, NULL FROM threads
+WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND session_started_at IS NOT NULL
+UNION ALL
+SELECT * FROM (
+    SELECT seq, NULL::timestamptz, NULL::jsonb, payload::text FROM events
+    WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND payload IS NOT NULL
+      AND (%(after)s::timestamptz IS NULL OR occurred_at >= %(after)s)
+    ORDER BY seq DESC LIMIT %(limit)s
+) newest
+
+-- name: list_sessions
+-- The session logs of a tenant or a range of tenants, the one that changed last at the end.
+SELECT m.tenant_id, m.thread_id, m.version, m.session_updated_at, m.state FROM threads m
+WHERE {tenant_scope} AND m.session_started_at IS NOT NULL
+ORDER BY m.session_updated_at, m.tenant_id, m.thread_id
+
+-- name: list_shared_state
+SELECT m.tenant_id, m.state FROM shared_state m WHERE {tenant_scope}
+
+-- name: append_session_event
+-- Appends an event to a session log, and what it changes in the states, if the writer has seen all
+-- events before: if it knows the version, the last event, or the moment of the last change.
+-- Returns the new version, or null; whether the event was there already, and the same; and the
+-- version before, null when no log is open.
+WITH log AS (
+    SELECT version FROM threads
+    WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND session_started_at IS NOT NULL
+), known AS (
+    SELECT payload::text = %(payload)s AS same FROM events
+    WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND event_id = %(event_id)s
+      AND payload IS NOT NULL
+), moved AS (
+    UPDATE threads t
+    SET last_seq = t.last_seq + 1, version = t.version + 1, state = t.state || %(state)s::jsonb,
+        session_updated_at = %(occurred_at)s, updated_at = %(now)s
+    WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
+      AND t.session_started_at IS NOT NULL AND NOT EXISTS (SELECT FROM known)
+      AND CASE WHEN %(version)s::bigint IS NOT NULL THEN t.version = %(version)s
+          ELSE t.session_updated_at <= %(seen_at)s OR %(seen_event)s IS NOT DISTINCT FROM (
+              SELECT e.event_id FROM events e
+              WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s
+                AND e.payload IS NOT NULL
+              ORDER BY e.seq DESC LIMIT 1) END
+    RETURNING t.last_seq, t.version
+), logged AS (
+    -- A turn that memory knew before its session was logged here keeps its place.
+    INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text, occurred_at,
+                        recorded_at, payload)
+    SELECT %(tenant)s, %(thread_id)s, last_seq, %(event_id)s, %(author)s, %(role)s, %(text)s,
+           %(occurred_at)s, %(now)s, %(payload)s::json
+    FROM moved
+    ON CONFLICT (tenant_id, thread_id, event_id) DO UPDATE SET payload = excluded.payload
+), shared AS (
+    INSERT INTO shared_state AS s (tenant_id, state, updated_at)
+    SELECT g.tenant_id, g.state, %(now)s
+    FROM moved CROSS JOIN unnest(%(shared_tenants)b::text[], %(shared_states)s::jsonb[])
+         AS g(tenant_id, state)
+    ON CONFLICT (tenant_id) DO UPDATE
+    SET state = s.state || excluded.state, updated_at = excluded.updated_at
+)
+SELECT (SELECT version FROM moved), (SELECT same FROM known), (SELECT version FROM log)
+
+-- name: close_session
+-- Ends the session log of a thread: its events go, except what memory was drawn from.
+WITH closed AS (
+    UPDATE threads SET session_started_at = NULL, session_updated_at = NULL, state = '{}',
+                       version = version + 1, updated_at = %(now)s
+    WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND session_started_at IS NOT NULL
+    RETURNING 1
+), gone AS (
+    DELETE FROM events
+    WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND memory_seq IS NULL
+      AND EXISTS (SELECT FROM closed)
+)
+UPDATE events SET payload = NULL
+WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND memory_seq IS NOT NULL
+  AND payload IS NOT NULL AND EXISTS (SELECT FROM closed)
+
+-- name: bury_threads
+-- Marks every turn of the given threads as forgotten, of all threads when none is given, and takes
+-- those away that no session log holds.
+WITH said AS (
+    SELECT thread_id, event_id FROM events
+    WHERE tenant_id = %(tenant)s
+      AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
+), buried AS (
+    INSERT INTO tombstones (tenant_id, thread_id, event_id, deleted_at)
+    SELECT %(tenant)s, thread_id, event_id, %(now)s FROM said
+    ON CONFLICT DO NOTHING
+), unsaid AS (
+    DELETE FROM events
+    WHERE tenant_id = %(tenant)s AND payload IS NULL
+      AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
+)
+UPDATE events SET memory_seq = NULL
+WHERE tenant_id = %(tenant)s AND payload IS NOT NULL AND memory_seq IS NOT NULL
+  AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
+
+-- name: drop_runs
+DELETE FROM runs
+WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
+
+-- name: drop_jobs
+DELETE FROM consolidation_jobs
+WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
+
+-- name: drop_profiles
+WITH procedures AS (
+    DELETE FROM instructions WHERE tenant_id = %(tenant)s
+)
+DELETE FROM profiles WHERE tenant_id = %(tenant)s
+
+-- name: drop_empty_threads
+DELETE FROM threads t
+WHERE t.tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR t.thread_id = %(thread_id)s)
+  AND t.session_started_at IS NULL
+  AND NOT EXISTS (SELECT FROM events e
+                  WHERE e.tenant_id = t.tenant_id AND e.thread_id = t.thread_id)

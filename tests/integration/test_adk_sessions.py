@@ -1,0 +1,328 @@
+"""Sessions and memory on the same rows: nothing is stored or sent twice, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import psycopg
+import pytest
+from google.adk.errors import StaleSessionError
+from google.adk.events import Event, EventActions
+from google.adk.sessions import Session
+from google.genai import types
+
+from adk_memory import OpenMemoryService, PgSessionService
+from shared_core import MemoryEngine, open_memory
+from shared_core.storage.database import Database, Rows, Statement
+
+WHO = {"app_name": "support/bot", "user_id": "ana@example.com"}
+TOLD = ["My name is Ann and I live in Lisbon.", "我对花生过敏。", "The meeting is on Thursday."]
+
+
+def said(text: str, **fields: Any) -> Event:
+    content = types.Content(role="user", parts=[types.Part(text=text)])
+    return Event(**{"author": "user", "invocation_id": "i", "content": content, **fields})
+
+
+@pytest.fixture
+def sessions(memory: MemoryEngine) -> PgSessionService:
+    return PgSessionService(engine=memory)
+
+
+@pytest.fixture
+def service(memory: MemoryEngine) -> OpenMemoryService:
+    return OpenMemoryService(engine=memory)
+
+
+@pytest.fixture
+async def session(sessions: PgSessionService) -> Session:
+    """A session that told something."""
+    created = await sessions.create_session(**WHO, session_id="s1")
+    for text in TOLD:
+        await sessions.append_event(created, said(text))
+    return created
+
+
+@pytest.fixture
+async def sent(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Sequence[Statement]]]:
+    """Every round trip to the database from now on, with what it carries."""
+    trips: list[Sequence[Statement]] = []
+    run = Database.run
+
+    async def counted(self: Database, scope: str, *steps: Statement) -> list[Rows]:
+        trips.append(steps)
+        return await run(self, scope, *steps)
+
+    monkeypatch.setattr(Database, "run", counted)
+    yield trips
+
+
+async def found(service: OpenMemoryService, query: str) -> list[str]:
+    answer = await service.search_memory(**WHO, query=query)
+    return [entry.content.parts[0].text or "" for entry in answer.memories if entry.content.parts]
+
+
+def count(dsn: str, table: str) -> int:
+    with psycopg.connect(dsn) as superuser:
+        row = superuser.execute(f"SELECT count(*) FROM hippocampus.{table}".encode()).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+async def test_remembering_a_session_sends_none_of_its_text(
+    service: OpenMemoryService, session: Session, sent: list[Sequence[Statement]], dsn: str
+) -> None:
+    await service.add_events_to_memory(
+        **WHO, events=session.events, session_id=session.id, custom_metadata={"wait": False}
+    )
+    carried = str([values for steps in sent for _, values in steps])
+    assert [] == [text for text in TOLD if text in carried]
+    assert 2 == len(sent)
+    assert set(TOLD) == set(await found(service, "Lisbon 花生 Thursday meeting"))
+    assert 3 == count(dsn, "events")
+
+
+async def test_appending_an_event_is_one_round_trip(
+    sessions: PgSessionService, session: Session, sent: list[Sequence[Statement]]
+) -> None:
+    delta = {"step": 2, "app:theme": "dark", "user:language": "pt"}
+    await sessions.append_event(session, said("Next.", actions=EventActions(state_delta=delta)))
+    assert 1 == len(sent)
+    loaded = await sessions.get_session(**WHO, session_id="s1")
+    assert 2 == len(sent)
+    assert loaded is not None
+    assert delta == loaded.state
+    assert session.events == loaded.events
+
+
+async def test_queued_ingestion_takes_two_round_trips_and_no_embedding(
+    dsn: str, sent: list[Sequence[Statement]]
+) -> None:
+    embedded: list[list[str]] = []
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        embedded.append(texts)
+        return [[1.0, float(len(text))] for text in texts]
+
+    async with OpenMemoryService(dsn, embedder=embed, wait=False) as service:
+        await service.engine.open()
+        sent.clear()
+        events = [said(text) for text in TOLD]
+        await service.add_events_to_memory(**WHO, events=events, session_id="s1")
+        ingested = [steps for steps in sent if b"consolidation_jobs c" not in steps[0][0]]
+        assert 2 == len([steps for steps in ingested if b"FOR UPDATE SKIP" not in steps[0][0]])
+        assert [] == embedded
+        assert await service.flush(30)
+        assert TOLD in embedded
+        assert "User lives in Lisbon." in await found(service, "Lisbon lives")
+
+
+async def test_a_memory_that_is_deleted_leaves_the_session_as_it_was(
+    sessions: PgSessionService, service: OpenMemoryService, session: Session
+) -> None:
+    await service.add_session_to_memory(session)
+    for entry in (await service.search_memory(**WHO, query="Lisbon lives")).memories:
+        if entry.author == "user" and "Lisbon" in str(entry.content):
+            await service.delete_memory(**WHO, memory_id=entry.id)
+    loaded = await sessions.get_session(**WHO, session_id="s1")
+    assert loaded is not None
+    assert session.events == loaded.events
+    for again in (session, loaded):
+        await service.add_session_to_memory(again)
+        assert [] == [text for text in await found(service, "Ann Lisbon") if "Lisbon" in text]
+    await sessions.append_event(loaded, said("I am still here."))
+
+
+async def test_a_deleted_session_keeps_or_takes_its_memories(
+    memory: MemoryEngine, service: OpenMemoryService, session: Session, dsn: str
+) -> None:
+    await service.add_session_to_memory(session)
+    await PgSessionService(engine=memory).delete_session(**WHO, session_id="s1")
+    assert "User lives in Lisbon." in await found(service, "Lisbon lives")
+    taking = PgSessionService(engine=memory, delete_memories=True)
+    again = await taking.create_session(**WHO, session_id="s1")
+    assert [] == again.events
+    await taking.append_event(again, said("A new start."))
+    await taking.delete_session(**WHO, session_id="s1")
+    assert [] == await found(service, "Lisbon lives start")
+    assert [0, 0, 0] == [count(dsn, table) for table in ("memories", "events", "threads")]
+    await service.add_session_to_memory(session)
+    assert [] == await found(service, "Lisbon lives")
+
+
+async def test_a_thread_that_only_memory_knows_is_no_session(
+    sessions: PgSessionService, service: OpenMemoryService
+) -> None:
+    turn = said("I like green tea.")
+    await service.add_events_to_memory(**WHO, events=[turn], session_id="s9")
+    assert None is await sessions.get_session(**WHO, session_id="s9")
+    assert [] == (await sessions.list_sessions(app_name=WHO["app_name"])).sessions
+    created = await sessions.create_session(**WHO, session_id="s9")
+    await sessions.append_event(created, turn)
+    await service.add_session_to_memory(created)
+    loaded = await sessions.get_session(**WHO, session_id="s9")
+    assert loaded is not None
+    assert [turn] == loaded.events
+    assert 1 == (await found(service, "green tea")).count("I like green tea.")
+
+
+async def test_a_turn_rewound_after_it_was_remembered_is_forgotten_with_its_facts(
+    sessions: PgSessionService, service: OpenMemoryService
+) -> None:
+    created = await sessions.create_session(**WHO)
+    await sessions.append_event(created, said("I live in Porto.", invocation_id="i1"))
+    await sessions.append_event(created, said("I work at Siemens.", invocation_id="i2"))
+    await service.add_session_to_memory(created)
+    assert "User works at Siemens." in await found(service, "works Siemens")
+    back = EventActions(rewind_before_invocation_id="i2")
+    await sessions.append_event(created, Event(author="user", invocation_id="i3", actions=back))
+    await service.add_session_to_memory(created)
+    assert [] == [text for text in await found(service, "works Siemens") if "Siemens" in text]
+    assert "User lives in Porto." in await found(service, "lives Porto")
+
+
+async def test_turns_remembered_out_of_order_are_all_consolidated(
+    sessions: PgSessionService, service: OpenMemoryService, session: Session
+) -> None:
+    last = said("I work at Siemens.")
+    await sessions.append_event(session, last)
+    await service.add_events_to_memory(**WHO, events=[last], session_id="s1")
+    await service.add_session_to_memory(session)
+    facts = {fact.statement for fact in await service.engine.facts(_scope())}
+    assert {"User works at Siemens.", "User lives in Lisbon."} <= facts
+
+
+async def test_remembering_makes_no_session_stale(
+    sessions: PgSessionService, service: OpenMemoryService, session: Session
+) -> None:
+    await service.add_session_to_memory(session)
+    await sessions.append_event(session, said("And so on."))
+    await service.delete_session_memory(**WHO, session_id="s1")
+    await sessions.append_event(session, said("And on."))
+    loaded = await sessions.get_session(**WHO, session_id="s1")
+    assert loaded is not None
+    assert 5 == len(loaded.events)
+
+
+async def test_a_session_of_another_service_is_appended_to_if_it_has_seen_everything(
+    sessions: PgSessionService, session: Session
+) -> None:
+    """A copy through JSON, as a client may hold it, has no marker."""
+    copy = Session.model_validate_json(session.model_dump_json())
+    await sessions.append_event(copy, said("From the copy."))
+    outdated = Session.model_validate_json(session.model_dump_json())
+    with pytest.raises(StaleSessionError, match="get_session"):
+        await sessions.append_event(outdated, said("Too late."))
+
+
+APPENDER = """
+import asyncio, sys
+from google.adk.errors import StaleSessionError
+from google.adk.events import Event
+from google.genai import types
+from adk_memory import PgSessionService
+
+async def append(sessions, session_id, texts):
+    for text in texts:
+        event = Event(author=sys.argv[2], invocation_id="i",
+                      content=types.Content(parts=[types.Part(text=text)]))
+        while True:
+            session = await sessions.get_session(app_name="a", user_id="u", session_id=session_id)
+            try:
+                await sessions.append_event(session, event)
+                break
+            except StaleSessionError:
+                await asyncio.sleep(0)
+
+async def main():
+    async with PgSessionService(sys.argv[1]) as sessions:
+        await asyncio.gather(*(
+            append(sessions, f"s{n}", [str(step) for step in range(5)]) for n in range(50)))
+
+asyncio.run(main())
+"""
+
+
+async def test_four_processes_append_a_thousand_events_to_fifty_sessions(dsn: str) -> None:
+    async with PgSessionService(dsn) as sessions:
+        for n in range(50):
+            await sessions.create_session(app_name="a", user_id="u", session_id=f"s{n}")
+        writers = [
+            subprocess.Popen([sys.executable, "-c", APPENDER, dsn, f"writer{n}"]) for n in range(4)
+        ]
+        assert [0] * 4 == [await asyncio.to_thread(writer.wait) for writer in writers]
+        for n in range(50):
+            session = await sessions.get_session(app_name="a", user_id="u", session_id=f"s{n}")
+            assert session is not None
+            by_writer: dict[str, list[str]] = {}
+            for event in session.events:
+                assert event.content and event.content.parts
+                by_writer.setdefault(event.author, []).append(event.content.parts[0].text or "")
+            assert {f"writer{w}": list("01234") for w in range(4)} == by_writer
+    with psycopg.connect(dsn) as superuser:
+        sequences = superuser.execute(
+            "SELECT array_agg(seq ORDER BY seq) FROM hippocampus.events GROUP BY thread_id"
+        ).fetchall()
+    assert [(list(range(1, 21)),)] * 50 == sequences
+
+
+async def test_one_session_object_takes_concurrent_appends_in_their_order(
+    sessions: PgSessionService,
+) -> None:
+    session = await sessions.create_session(**WHO, session_id="s1")
+    events = [said(str(n)) for n in range(20)]
+    await asyncio.gather(*(sessions.append_event(session, event) for event in events))
+    loaded = await sessions.get_session(**WHO, session_id="s1")
+    assert loaded is not None
+    assert events == session.events == loaded.events
+
+
+def test_sessions_work_on_one_loop_after_another(dsn: str) -> None:
+    service = PgSessionService(dsn)
+    session = asyncio.run(service.create_session(**WHO))
+    for n in range(3):
+        asyncio.run(service.append_event(session, said(str(n))))
+    loaded = asyncio.run(service.get_session(**WHO, session_id=session.id))
+    asyncio.run(service.close())
+    assert loaded is not None
+    assert session.events == loaded.events
+
+
+async def test_an_answer_that_was_lost_does_not_double_the_event(
+    sessions: PgSessionService, session: Session
+) -> None:
+    """The same event again from an object that never heard of the first time."""
+    before = session.model_copy(deep=True)
+    event = said("Once only.")
+    await sessions.append_event(session, event)
+    await sessions.append_event(before, event)
+    await sessions.append_event(before, said("And then."))
+    loaded = await sessions.get_session(**WHO, session_id="s1")
+    assert loaded is not None
+    assert [*TOLD, "Once only.", "And then."] == [
+        event.content.parts[0].text for event in loaded.events if event.content.parts
+    ]
+    assert loaded.events == before.events
+
+
+async def test_two_users_may_use_the_same_session_and_event_ids(dsn: str) -> None:
+    async with open_memory(dsn) as memory:
+        sessions, service = PgSessionService(engine=memory), OpenMemoryService(engine=memory)
+        for user in ("ann", "bob"):
+            session = await sessions.create_session(app_name="a", user_id=user, session_id="s")
+            await sessions.append_event(session, said(f"tea for {user}", id="e1"))
+            await service.add_session_to_memory(session)
+        for user in ("ann", "bob"):
+            answer = await service.search_memory(app_name="a", user_id=user, query="tea")
+            texts = {entry.content.parts[0].text for entry in answer.memories}
+            assert {f"tea for {user}"} == texts
+
+
+def _scope() -> Any:
+    from shared_core import Scope
+
+    return Scope(WHO["app_name"], WHO["user_id"])
