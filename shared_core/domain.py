@@ -138,7 +138,8 @@ class Hit:
     those of its parts that SCORE_PARTS names. What these were made from stands beside them:
     "similarity" is the cosine, "bm25" the word score, "z_similarity" and "z_bm25" the same in
     standard deviations above the mean of the scope, "coverage" the share (0 to 1) of what the
-    words of the query tell that the memory holds.
+    words of the query tell that the memory holds, "previous" the larger of similarity and coverage
+    of the turn before.
     """
 
     memory: Memory

@@ -77,6 +77,8 @@ class _Scoring:
         if match.similarity is not None:
             raw["similarity"] = match.similarity
             raw["z_similarity"] = self._z_similarity(match)
+        if candidate.previous is not None:
+            raw["previous"] = max(candidate.previous.similarity or 0.0, candidate.previous.coverage)
         added = {
             "meaning": self.weights.similarity * self._z_similarity(match),
             "words": self.weights.words * self._words(match),
@@ -125,10 +127,10 @@ class _Scoring:
 def relevance(hit: Hit) -> float:
     """Return how much a hit has to do with its query, 0 to 1, comparable between answers.
 
-    The larger of the cosine similarity and the coverage of the query's words: a text is relevant if
-    it means the same or says the same.
+    The largest of the cosine similarity, the coverage of the query's words, and either of the turn
+    before: a text is relevant if it means the same, says the same, or answers what does.
     """
-    return max(hit.parts.get("similarity", 0.0), hit.parts.get("coverage", 0.0))
+    return max(hit.parts.get(part, 0.0) for part in ("similarity", "coverage", "previous"))
 
 
 def collapsed(hits: Sequence[Hit], limit: int) -> list[Hit]:
