@@ -21,6 +21,7 @@ from shared_core.embedding import Embedding
 from shared_core.errors import InvalidInput
 from shared_core.ids import uuid7
 from shared_core.log_ports import NewJob
+from shared_core.moments import check_moment
 from shared_core.namespaces import check_label, clean_text, memories_namespace, scope_path
 from shared_core.ports import Clock, EventRow, MemoryRow, Storage
 from shared_core.text import has_words, search_terms
@@ -149,18 +150,6 @@ def check_importance(importance: float) -> None:
     """Raise InvalidInput for anything but a number from 1 to 10."""
     if not isinstance(importance, int | float) or not 1 <= importance <= 10:
         raise InvalidInput(f"importance must be between 1 and 10, not {importance!r}")
-
-
-def check_moment(moment: datetime, what: str) -> None:
-    """Raise InvalidInput, naming what, for a moment without a time zone or out of range in UTC."""
-    if moment.tzinfo is None:
-        raise InvalidInput(
-            f"{what} has no time zone: give an aware datetime, e.g. datetime.now(UTC)"
-        )
-    try:
-        moment.astimezone(UTC)
-    except OverflowError as error:
-        raise InvalidInput(f"{what} is out of range in UTC: {moment}") from error
 
 
 def _event_row(event: Event, thread_id: ThreadId, *, logged: bool) -> EventRow:

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from shared_core.domain import Event, JsonValue, Scope, ThreadId
 from shared_core.errors import Conflict, InvalidInput, NotFound
-from shared_core.ingest import check_moment
 from shared_core.log_ports import NO_CHANGE, Seen, SessionRecord, SessionStorage, StateChange
+from shared_core.moments import check_moment
 from shared_core.namespaces import check_label, clean_text, scope_path, storable
 
 
