@@ -18,7 +18,9 @@ from google.adk.sessions.session import Session
 from adk_memory.events import live_events, to_core_events, to_memory_entry, to_new_memory
 from adk_memory.options import IngestOptions
 from shared_core import Hit, InvalidInput, MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core.context_window import ContextWindow
 from shared_core.ranking import collapsed, fitting, relevance
+from shared_core.retention import RetentionPolicy
 
 log = logging.getLogger("hippocampus")
 
@@ -180,6 +182,52 @@ class OpenMemoryService(BaseMemoryService):
             offset=offset,
         )
         return [to_memory_entry(memory, scope, importance=memory.importance) for memory in found]
+
+    async def get_context_window(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        thread_id: str,
+        query: str,
+        system_prompt: str | None = None,
+        max_tokens: int = 8000,
+    ) -> ContextWindow:
+        """Return what a model should read before it answers, within a token budget.
+
+        thread_id: the session, whose last turns are shown. The window says what each line costs
+        and what was left out; to_prompt() renders it.
+        """
+        return await self._engine.context_window(
+            Scope(app_name, user_id),
+            thread_id,
+            query,
+            system_prompt=system_prompt or "",
+            max_tokens=max_tokens,
+        )
+
+    async def cleanup_memories(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        threshold: float = 0.1,
+        min_age_days: float = 7,
+        dry_run: bool = False,
+    ) -> dict[str, float]:
+        """Forget turns and summaries of a user whose retention fell below threshold.
+
+        Retention falls with the days since a memory was stored, slower the more it mattered; see
+        shared_core.retention. Younger ones than min_age_days stay, and so do facts. Returns
+        total_memories before, cleaned_count and avg_retention_score; dry_run only counts.
+        """
+        policy = RetentionPolicy(threshold=threshold, min_age_days=min_age_days)
+        report = await self._engine.cleanup(Scope(app_name, user_id), policy, dry_run=dry_run)
+        return {
+            "total_memories": report.memories,
+            "cleaned_count": len(report.forgotten),
+            "avg_retention_score": report.average_score,
+        }
 
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None

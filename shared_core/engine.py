@@ -10,10 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from uuid import UUID
 
+from shared_core import cleanup as cleaning
 from shared_core import consolidate as consolidation
-from shared_core import ingest, items
+from shared_core import ingest, items, prompting
 from shared_core import recall as recalling
+from shared_core.cleanup import CleanupReport
 from shared_core.consolidate import RunReport
+from shared_core.context import ContextAssembler
+from shared_core.context_window import ContextWindow
 from shared_core.domain import (
     Event,
     Hit,
@@ -32,6 +36,7 @@ from shared_core.items import ItemOp, ItemResult
 from shared_core.log_ports import Job
 from shared_core.namespaces import memories_namespace, scope_path
 from shared_core.ports import Clock, Extractor, Fact, ItemAddress, Storage, StorageReport
+from shared_core.retention import POLICIES, RetentionPolicy
 from shared_core.sessions import SessionLog
 from shared_core.settings import load_settings
 from shared_core.storage import open_storage
@@ -220,6 +225,46 @@ class MemoryEngine:
         await self.open()
         query = recalling.page(scope, kinds, limit, offset)
         return await self._storage.list_memories(query)
+
+    async def context_window(
+        self,
+        scope: Scope,
+        thread_id: str,
+        query: str,
+        *,
+        system_prompt: str = "",
+        max_tokens: int = 8000,
+        assembler: ContextAssembler | None = None,
+    ) -> ContextWindow:
+        """Return facts, memories and recent history for a query, packed into a token budget.
+
+        assembler: with shares or a tokenizer of your own; then its max_tokens counts.
+        """
+        assembler = assembler or ContextAssembler(max_tokens)
+        await self.open()
+        return await prompting.context_window(
+            self._storage,
+            self._embedding,
+            scope,
+            ThreadId(thread_id),
+            query,
+            system_prompt=system_prompt,
+            assembler=assembler,
+        )
+
+    async def cleanup(
+        self,
+        scope: Scope,
+        policy: RetentionPolicy = POLICIES["default"],
+        *,
+        dry_run: bool = False,
+    ) -> CleanupReport:
+        """Forget turns and summaries that have faded below the policy's threshold.
+
+        dry_run: only say which. Forgotten turns do not come back; facts do not fade.
+        """
+        await self.open()
+        return await cleaning.cleanup(self._storage, self._clock, scope, policy, dry_run=dry_run)
 
     async def facts(self, scope: Scope, *, history: bool = False) -> Sequence[Fact]:
         """Return the facts that hold now; with history, those that ended as well."""

@@ -322,7 +322,16 @@ class Storage(SessionStorage, JobStorage, Protocol):
         """Return the watermark of a thread and its turns after it, each with its number."""
         ...
 
-    async def thread_events(self, scope: Scope, thread_id: ThreadId) -> Sequence[Event]: ...
+    async def thread_events(self, scope: Scope, thread_id: ThreadId) -> Sequence[Event]:
+        """Return all that is remembered of a thread, in the order it was said."""
+        ...
+
+    async def thread_history(
+        self, scope: Scope, thread_id: ThreadId, limit: int
+    ) -> Sequence[Event]:
+        """Return the last turns of a thread with words in them, remembered or logged, in order."""
+        ...
+
     async def current_facts(self, scope: Scope, slots: Sequence[str]) -> Sequence[KnownFact]: ...
 
     async def apply_run(self, plan: RunPlan) -> None:
@@ -347,6 +356,10 @@ class Storage(SessionStorage, JobStorage, Protocol):
 
     async def forget(self, addresses: Sequence[ItemAddress]) -> int:
         """Delete memories and what was drawn only from them; return how many rows went."""
+        ...
+
+    async def fade(self, addresses: Sequence[ItemAddress]) -> None:
+        """Take memories out of recall; what was drawn from them stays, and so do their turns."""
         ...
 
     async def forget_turns(

@@ -11,7 +11,7 @@ from shared_core.log_ports import NewJob
 from shared_core.namespaces import memories_namespace, path_end, rest_of, scope_path, storable
 from shared_core.ports import EventRow, ItemAddress, MemoryQuery, VectorRows
 from shared_core.storage.database import Statement, by_column
-from shared_core.storage.postgres_items import PostgresItems
+from shared_core.storage.postgres_items import PostgresItems, address_columns, scope_of
 from shared_core.storage.postgres_jobs import enqueue_step
 from shared_core.storage.rows import memory_from_row, to_tsvector, utc
 from shared_core.storage.sql_files import statement
@@ -80,6 +80,24 @@ class PostgresEvents(PostgresItems):
         values = {"tenant": tenant, "thread_id": thread_id, "now": self._clock()}
         [rows] = await self._database.run(tenant, (statement("thread_events"), values))
         return [_event(row[1:]) for row in rows]
+
+    async def thread_history(
+        self, scope: Scope, thread_id: ThreadId, limit: int
+    ) -> Sequence[Event]:
+        tenant = scope_path(scope)
+        values = {
+            "tenant": tenant,
+            "thread_id": thread_id,
+            "limit": limit,
+            "now": self._clock(),
+        }
+        [rows] = await self._database.run(tenant, (statement("thread_history"), values))
+        return [_event(row[1:]) for row in reversed(rows)]
+
+    async def fade(self, addresses: Sequence[ItemAddress]) -> None:
+        await self._database.run(
+            scope_of(addresses), (statement("fade"), address_columns(addresses))
+        )
 
     async def forget_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]

@@ -60,13 +60,13 @@ class PostgresItems:
         steps = [*self._put_steps(rows), *self._vector_steps(vectors)]
         steps += self._forget_steps(forgotten)
         if steps:
-            await self._database.run(_scope_of([*touched, *forgotten]), *steps)
+            await self._database.run(scope_of([*touched, *forgotten]), *steps)
 
     async def forget(self, addresses: Sequence[ItemAddress]) -> int:
         steps = self._forget_steps(addresses)
         if not steps:
             return 0
-        *_, rows = await self._database.run(_scope_of(addresses), *steps)
+        *_, rows = await self._database.run(scope_of(addresses), *steps)
         return len(rows)
 
     async def resolve_ids(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[ItemAddress]:
@@ -78,7 +78,7 @@ class PostgresItems:
     async def get_items(self, addresses: Sequence[ItemAddress]) -> Sequence[Item]:
         there = [address for address in addresses if storable(address[1])]
         values = {**address_columns(there), "now": self._clock()}
-        [rows] = await self._database.run(_scope_of(there), (statement("get_items"), values))
+        [rows] = await self._database.run(scope_of(there), (statement("get_items"), values))
         return [item_from_row(row) for row in rows]
 
     async def find_items(self, query: ItemQuery) -> Sequence[Item]:
@@ -109,7 +109,7 @@ class PostgresItems:
 
     async def extend_items(self, addresses: Sequence[ItemAddress]) -> None:
         values = {**address_columns(addresses), "now": self._clock()}
-        await self._database.run(_scope_of(addresses), (statement("extend_items"), values))
+        await self._database.run(scope_of(addresses), (statement("extend_items"), values))
 
     async def sweep_expired(self, prefix: Namespace, limit: int) -> int:
         scope, one_tenant, values = self._below(prefix)
@@ -177,7 +177,7 @@ def address_columns(addresses: Iterable[ItemAddress]) -> dict[str, object]:
     return dict(zip(("tenants", "namespaces", "keys"), columns, strict=True))
 
 
-def _scope_of(addresses: Iterable[ItemAddress]) -> str:
+def scope_of(addresses: Iterable[ItemAddress]) -> str:
     """Return the narrowest scope that holds all addresses: a tenant, or a path above several."""
     return tenant_of(common_prefix(namespace for namespace, _ in addresses))
 

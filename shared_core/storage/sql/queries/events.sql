@@ -100,6 +100,18 @@ WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND memory_seq IS NOT
   AND (expires_at IS NULL OR expires_at > %(now)s)
 ORDER BY seq
 
+-- name: thread_history
+-- The last turns of a thread that say something and were not forgotten, newest first.
+SELECT e.seq, e.event_id, e.author, e.role, e.text, e.occurred_at, e.metadata, e.importance,
+       e.expires_at
+FROM events e
+WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.text <> ''
+  AND (e.expires_at IS NULL OR e.expires_at > %(now)s)
+  AND (e.memory_seq IS NOT NULL OR NOT EXISTS (
+      SELECT FROM tombstones t WHERE t.tenant_id = e.tenant_id AND t.thread_id = e.thread_id
+                                 AND t.event_id = e.event_id))
+ORDER BY e.seq DESC LIMIT %(limit)s
+
 -- name: move_watermark
 -- Moves the watermark from where the run began, or undoes the run if another one came first.
 WITH moved AS (

@@ -124,6 +124,13 @@ WITH named AS (
     JOIN memories m USING (tenant_id, namespace, key)
 ), {forgetting}
 
+-- name: fade
+-- Takes memories out of recall and leaves what was drawn from them; their turns stay, as said.
+DELETE FROM memories m
+USING unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
+      AS g(tenant_id, namespace, key)
+WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
+
 -- name: forget_turns
 -- Deletes the memories of some turns of a thread, and what rests on them alone.
 WITH named AS (
