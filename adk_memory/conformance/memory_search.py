@@ -1,0 +1,121 @@
+"""What a search has to do: find by words, in bounds, and only what belongs to who asks."""
+
+from __future__ import annotations
+
+from google.adk.memory.base_memory_service import BaseMemoryService
+
+from adk_memory.conformance.samples import (
+    NEIGHBOURS,
+    ODD_IDS,
+    event,
+    owner,
+    search,
+    session,
+    texts,
+    turns,
+)
+from adk_memory.conformance.suite import Suite, each
+
+MOST = 100
+"""More memories than this fit no prompt: `preload_memory` shows the model all that is found."""
+
+TEA = event("e1", "tea is what I drink")
+
+WORDLESS = {
+    "empty": "",
+    "blank": " \n\t",
+    "punctuation": "?!…",
+    "chinese punctuation": "。、！",
+    "zero width": "\u200b",
+    "emoji": "👍",
+}
+
+SYNTAX = {
+    "operators": "tea AND (NOT",
+    "near": 'NEAR("tea", 3) tea',
+    "quote": 'tea" OR "',
+    "wildcard": "tea * % _",
+    "column": "search_text: tea",
+    "statement": "tea'; DROP TABLE events; --",
+    "tsquery": "tea & ! | <-> :*",
+    "escape": "tea \\ \\\\ '",
+    "NUL": "tea \x00 tea",
+    "surrogate": "tea \ud800",
+}
+
+
+class Searching(Suite):
+    """A search finds what shares words with it, best first, within one app and user."""
+
+    async def test_a_memory_that_was_never_used_finds_nothing(
+        self, service: BaseMemoryService
+    ) -> None:
+        assert await search(service, "tea") == []
+
+    @each("query", WORDLESS)
+    async def test_a_query_without_words_finds_nothing(
+        self, service: BaseMemoryService, query: str
+    ) -> None:
+        await service.add_session_to_memory(session(TEA, event("e2", "👍 ?!… 。、！")))
+        assert await search(service, query) == []
+
+    @each("query", SYNTAX)
+    async def test_a_query_is_words_and_no_syntax(
+        self, service: BaseMemoryService, query: str
+    ) -> None:
+        await service.add_session_to_memory(session(TEA))
+        assert await turns(service, query) == ["tea is what I drink"]
+
+    async def test_a_query_of_thousands_of_words_is_answered(
+        self, service: BaseMemoryService
+    ) -> None:
+        """`preload_memory` asks with the whole message of the user, a pasted document too."""
+        await service.add_session_to_memory(session(TEA))
+        query = " ".join(["tea", *(f"word{n}" for n in range(3000))])
+        assert await turns(service, query) == ["tea is what I drink"]
+
+    async def test_what_shares_most_words_comes_first(self, service: BaseMemoryService) -> None:
+        said = [event(f"e{n}", f"the tea number {n}") for n in range(8)]
+        said.insert(4, event("best", "the parrot drinks green tea"))
+        await service.add_session_to_memory(session(*said))
+        found = await search(service, "which parrot drinks green tea")
+        assert texts(found)[0] == "the parrot drinks green tea"
+
+    async def test_a_search_is_bounded(self, service: BaseMemoryService) -> None:
+        said = [event(f"e{n}", f"tea number {n}") for n in range(2 * MOST)]
+        await service.add_session_to_memory(session(*said))
+        assert 0 < len(await search(service, "tea number")) <= MOST
+
+    async def test_others_find_nothing(self, service: BaseMemoryService) -> None:
+        await service.add_session_to_memory(session(TEA))
+        assert await search(service, "tea", user_id="bob") == []
+        assert await search(service, "tea", app_name="other") == []
+
+    async def test_a_session_of_another_app_is_remembered_there(
+        self, service: BaseMemoryService
+    ) -> None:
+        """The same session and event id in two apps are two sessions and two events."""
+        await service.add_session_to_memory(session(TEA))
+        await service.add_session_to_memory(session(event("e1", "green tea"), app_name="other"))
+        assert await turns(service, "tea") == ["tea is what I drink"]
+        assert await turns(service, "tea", app_name="other") == ["green tea"]
+
+    @each("odd", ODD_IDS)
+    async def test_any_id_is_an_id(self, service: BaseMemoryService, odd: str) -> None:
+        who = owner(odd, odd)
+        for _ in range(2):
+            said = session(event(odd, "tea is what I drink"), session_id=odd, **who)
+            await service.add_session_to_memory(said)
+        assert await turns(service, "tea", **who) == ["tea is what I drink"]
+        assert await search(service, "tea") == []
+
+    @each("pair", NEIGHBOURS)
+    async def test_ids_that_look_alike_are_kept_apart(
+        self, service: BaseMemoryService, pair: tuple[tuple[str, str], tuple[str, str]]
+    ) -> None:
+        mine, theirs = (owner(app, user) for app, user in pair)
+        await service.add_session_to_memory(session(TEA, **mine))
+        assert await search(service, "tea", **theirs) == []
+        await service.add_session_to_memory(session(event("e1", "green tea"), **theirs))
+        assert await turns(service, "tea", **mine) == ["tea is what I drink"]
+        assert await turns(service, "tea", **theirs) == ["green tea"]

@@ -1,0 +1,70 @@
+"""What both suites share: how a service says where it differs, and how that is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+import pytest
+
+Test = TypeVar("Test", bound=Callable[..., Any])
+
+
+class Suite:
+    """The base of a suite: its tests, minus what a service says of itself.
+
+    divergences: name of a test, or of one of its cases as `test_name[case]`, to the reason why
+    the service does not pass it. Such a test is a strict xfail: once it passes, the entry has to
+    go. unsupported: name of an optional method of the service to the reason why it has none; its
+    tests are skipped, and the method has to raise NotImplementedError.
+
+    An entry that names no test of the suite, or no optional method, is an error.
+    """
+
+    divergences: ClassVar[Mapping[str, str]] = {}
+    unsupported: ClassVar[Mapping[str, str]] = {}
+    optional: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        unknown = [
+            *(cls.divergences.keys() - _names(cls)),
+            *(cls.unsupported.keys() - cls.optional),
+        ]
+        if unknown:
+            raise ValueError(f"{cls.__name__} names what the suite does not have: {unknown}")
+
+    @pytest.fixture(autouse=True)
+    def _known(self, request: pytest.FixtureRequest) -> None:
+        """Skip what the service does not support; expect to fail where it is known to differ."""
+        for method in getattr(request.function, "needs", ()):
+            if method in self.unsupported:
+                pytest.skip(f"no {method}: {self.unsupported[method]}")
+        for name in (request.node.name, request.node.originalname):
+            if name in self.divergences:
+                mark = pytest.mark.xfail(reason=self.divergences[name], strict=True)
+                request.node.add_marker(mark)
+                return
+
+
+def needs(*methods: str) -> Callable[[Test], Test]:
+    """Mark a test that calls optional methods of a service."""
+
+    def mark(test: Test) -> Test:
+        test.needs = methods  # type: ignore[attr-defined]
+        return test
+
+    return mark
+
+
+def each(argument: str, cases: Mapping[str, object]) -> pytest.MarkDecorator:
+    """Run a test once for every case; its name is `test_name[case]`."""
+    return pytest.mark.parametrize(argument, list(cases.values()), ids=list(cases))
+
+
+def _names(suite: type[Suite]) -> set[str]:
+    names = {name for name in dir(suite) if name.startswith("test_")}
+    for name in list(names):
+        for mark in getattr(getattr(suite, name), "pytestmark", []):
+            names |= {f"{name}[{case}]" for case in mark.kwargs.get("ids", [])}
+    return names
