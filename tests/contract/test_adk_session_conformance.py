@@ -1,0 +1,79 @@
+"""The session services that ship with ADK in one suite: who differs where, and why."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from google.adk.sessions import BaseSessionService, DatabaseSessionService, InMemorySessionService
+from google.adk.sessions.sqlite_session_service import SqliteSessionService
+
+from adk_memory.conformance import SessionServiceSuite
+
+ships_with_adk = pytest.mark.skipif(
+    not version("google-adk").startswith("2.13."), reason="divergences are those of google-adk 2.13"
+)
+
+# Why tests of the suite fail, where one reason is shared.
+BY_TIME = "sorts by timestamp"
+SAME_MOMENT = "a revision is the time of the last event"
+AUTH = "an auth scheme comes back as a CustomAuthScheme: it is written by Python names"
+
+# class TestPgSessionService(SessionServiceSuite): ours goes here, without divergences.
+
+
+@ships_with_adk
+class TestInMemorySessionService(SessionServiceSuite):
+    divergences = {
+        "test_an_event_that_changes_later_is_kept_as_it_was": "keeps the object it is given",
+        "test_the_state_of_the_caller_is_copied": "keeps the lists and dicts it is given",
+        "test_who_writes_to_an_outdated_session_is_told": "has no revisions: all writes win",
+    }
+
+    @pytest.fixture
+    def service(self) -> BaseSessionService:
+        return InMemorySessionService()
+
+
+@ships_with_adk
+class TestSqliteSessionService(SessionServiceSuite):
+    divergences = {
+        "test_a_character_no_database_takes_loses_no_event[surrogate]": "refuses the event",
+        "test_a_character_no_database_takes_loses_no_state[NUL]": "cuts a text off at NUL",
+        "test_a_character_no_database_takes_loses_no_state[surrogate]": "refuses the event",
+        "test_an_event_comes_back_as_it_was[auth]": AUTH,
+        "test_an_event_that_is_delivered_again_is_kept_once": "raises sqlite3.IntegrityError",
+        "test_events_keep_their_order_when_a_clock_goes_back": BY_TIME,
+        "test_what_is_appended_at_once_is_all_there_in_order": "the session at hand is shuffled",
+        "test_who_writes_to_an_outdated_session_is_told[in the same moment]": SAME_MOMENT,
+    }
+
+    @pytest.fixture
+    async def service(self, tmp_path: Path) -> AsyncIterator[BaseSessionService]:
+        service = SqliteSessionService(str(tmp_path / "sessions.db"))
+        yield service
+        await service.close()
+
+
+@ships_with_adk
+class TestDatabaseSessionService(SessionServiceSuite):
+    """On SQLite, as most who try it out run it."""
+
+    divergences = {
+        "test_a_session_without_an_id_gets_one_of_its_own[empty]": "blank is an id like any other",
+        "test_a_session_without_an_id_gets_one_of_its_own[spaces]": "blank is an id like any other",
+        "test_an_event_comes_back_as_it_was[auth]": AUTH,
+        "test_an_event_that_is_delivered_again_is_kept_once": "raises an IntegrityError",
+        "test_events_keep_their_order_when_a_clock_goes_back": BY_TIME,
+        "test_events_of_one_moment_keep_their_order": "sorts by timestamp, then by id",
+        "test_what_many_sessions_write_at_once_is_all_there": "without row locks the last wins",
+        "test_who_writes_to_an_outdated_session_is_told[in the same moment]": SAME_MOMENT,
+    }
+
+    @pytest.fixture
+    async def service(self, tmp_path: Path) -> AsyncIterator[BaseSessionService]:
+        url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
+        async with DatabaseSessionService(url) as service:
+            yield service
