@@ -158,7 +158,9 @@ FIELDS = {
             new_handle="h", resumable=True
         ),
     ),
-    "timestamp": said("tea", timestamp=1_772_441_999.123456),
+    "fraction of a second": said("tea", timestamp=1_772_441_999.123456),
+    "time zero": said("tea", timestamp=0.0),
+    "time to come": said("tea", timestamp=4_102_444_800.0),
     "no invocation": said("tea", invocation_id=""),
 }
 

@@ -1,0 +1,107 @@
+"""The suites tell the truth about a service: what it fails is named, and only that."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adk_memory.conformance import MemoryServiceSuite, SessionServiceSuite
+
+ROOT = Path(__file__).parents[2]
+
+THIRD_PARTY = """
+import pytest
+from google.adk.memory import InMemoryMemoryService
+from adk_memory.conformance import MemoryServiceSuite
+
+class Theirs(MemoryServiceSuite):
+    @pytest.fixture
+    async def service(self):
+        return InMemoryMemoryService()
+
+class TestKnown(Theirs):
+    divergences = {
+        "test_times_carry_their_offset": "times are local",
+        "test_what_was_not_said_is_not_remembered[thought]": "thoughts are indexed",
+    }
+
+class TestMended(Theirs):
+    divergences = {"test_a_content_without_a_role_is_remembered": "it was so once"}
+
+class TestTurnsOnly(Theirs):
+    unsupported = {"add_memory": "turns only"}
+
+class TestUntrue(Theirs):
+    unsupported = {"delete_memory": "an untruth"}
+"""
+
+RUN = (
+    "TestKnown::test_times_carry_their_offset",
+    "TestKnown::test_what_was_not_said_is_not_remembered",
+    "TestKnown::test_a_truncated_session_deletes_nothing",
+    "TestMended::test_a_content_without_a_role_is_remembered",
+    "TestTurnsOnly::test_nobody_finds_the_entries_of_others",
+    "TestTurnsOnly::test_what_is_not_supported_says_so",
+    "TestUntrue::test_what_is_not_supported_says_so",
+)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a project shows that has pytest-asyncio in auto mode, and of this one the suites."""
+    folder = tmp_path_factory.mktemp("theirs")
+    (folder / "test_theirs.py").write_text(THIRD_PARTY, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-rA", "--asyncio-mode=auto", "-p", "no:xdist",
+         "-p", "no:cacheprovider", *(f"test_theirs.py::{test}" for test in RUN)],
+        cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
+def test_a_known_divergence_is_expected_to_fail_with_its_reason(shown: str) -> None:
+    for name, reason in (
+        ("times_carry_their_offset", "times are local"),
+        ("what_was_not_said_is_not_remembered[thought]", "thoughts are indexed"),
+    ):
+        assert f"XFAIL test_theirs.py::TestKnown::test_{name} - {reason}" in shown
+    assert "PASSED test_theirs.py::TestKnown::test_what_was_not_said" in shown
+
+
+def test_a_divergence_that_is_mended_fails(shown: str) -> None:
+    assert "FAILED test_theirs.py::TestMended" in shown
+    assert "[XPASS(strict)] it was so once" in shown
+
+
+def test_what_is_not_supported_is_skipped_with_its_reason(shown: str) -> None:
+    assert "no add_memory: turns only" in shown
+    assert "PASSED test_theirs.py::TestTurnsOnly::test_what_is_not_supported_says_so" in shown
+
+
+def test_what_is_supported_is_not_called_unsupported(shown: str) -> None:
+    assert "FAILED test_theirs.py::TestUntrue::test_what_is_not_supported_says_so" in shown
+
+
+def test_a_failure_shows_what_was_compared(shown: str) -> None:
+    assert "At index 0 diff: 'tea at last' != 'coffee and tea are sold here'" in shown
+
+
+@pytest.mark.parametrize("suite", [MemoryServiceSuite, SessionServiceSuite])
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"divergences": {"test_that_is_none": "why"}},
+        {"divergences": {"test_any_id_is_an_id[no such case]": "why"}},
+        {"unsupported": {"no_method": "why"}},
+        {"unsupported": {"test_any_id_is_an_id": "why"}},
+    ],
+)
+def test_an_entry_that_names_nothing_of_the_suite_is_an_error(
+    suite: type, said: dict[str, object]
+) -> None:
+    with pytest.raises(ValueError, match="names what the suite does not have"):
+        type("TestTheirs", (suite,), said)
