@@ -232,11 +232,13 @@ def _seen(session: Session) -> Seen:
 def _payload(event: Event) -> str:
     """Return an event as JSON text; what JSON has no word for becomes text, with a warning."""
     try:
-        return event.model_dump_json(exclude_none=True)
+        return event.model_dump_json(exclude_none=True, by_alias=True)
     except PydanticSerializationError as error:
         log.warning("event %s holds what JSON cannot and is stored as text: %s", event.id, error)
     plain = to_jsonable_python(
-        event.model_dump(exclude_none=True), bytes_mode="base64", serialize_unknown=True
+        event.model_dump(exclude_none=True, by_alias=True),
+        bytes_mode="base64",
+        serialize_unknown=True,
     )
     return to_json(plain, f"event {event.id}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +16,7 @@ from shared_core.text import search_terms
 QUESTION: Final = re.compile(r"[?？][\"'”’」』）)\]\s]*\Z")
 CLOSING_CHARACTERS: Final = 8
 """A question mark is looked for before at most so many quotes, brackets and spaces."""
-NEAR_DUPLICATE: Final = 0.9
+WORDS: Final = re.compile(r"\w+")
 LEAST_CHARACTERS: Final = 200
 """A text is not cut to less than this, unless nothing else is shown."""
 
@@ -128,32 +129,31 @@ def relevance(hit: Hit) -> float:
     """Return how much a hit has to do with its query, 0 to 1, comparable between answers.
 
     The largest of the cosine similarity, the coverage of the query's words, and either of the turn
-    before: a text is relevant if it means the same, says the same, or answers what does.
+    before: a text is relevant if it means the same, says the same, or answers what does. 1 for what
+    has no vector to compare and was found by its words.
     """
+    if "similarity" not in hit.parts:
+        return 1.0
     return max(hit.parts.get(part, 0.0) for part in ("similarity", "coverage", "previous"))
 
 
 def collapsed(hits: Sequence[Hit], limit: int) -> list[Hit]:
-    """Return the first hits that do not say what a better one says in nearly the same words.
+    """Return the first hits that do not repeat a better one.
 
-    Two texts are near-duplicates when at least nine in ten of their distinct words are shared
-    (Jaccard similarity of 0.9). A summary that says no more than a turn gives way to the turn.
+    A text repeats another when it has the same words in the same order; case, punctuation and
+    spaces do not count. One word more may be a "not", so anything else stays. A summary that says
+    no more than a turn gives way to the turn.
     """
-    kept: list[tuple[Hit, frozenset[str]]] = []
+    kept: dict[str, Hit] = {}
     for hit in hits:
-        words = frozenset(search_terms(hit.memory.text))
-        twin = next((i for i, (_, other) in enumerate(kept) if _near(words, other)), None)
-        if twin is None:
+        words = " ".join(WORDS.findall(unicodedata.normalize("NFKC", hit.memory.text).casefold()))
+        if words not in kept:
             if len(kept) == limit:
                 break
-            kept.append((hit, words))
-        elif kept[twin][0].memory.kind == "summary":
-            kept[twin] = (hit, words)
-    return [hit for hit, _ in kept]
-
-
-def _near(some: frozenset[str], others: frozenset[str]) -> bool:
-    return len(some & others) >= NEAR_DUPLICATE * len(some | others)
+            kept[words] = hit
+        elif kept[words].memory.kind == "summary":
+            kept[words] = hit
+    return list(kept.values())
 
 
 def fitting(hits: Sequence[Hit], max_characters: int) -> list[tuple[Hit, str]]:

@@ -34,15 +34,13 @@ LIVE = "reads content only; live turns have none"
 
 class TestOpenMemoryService(MemoryServiceSuite):
     divergences = {
-        "test_a_turn_that_is_rewound_later_is_forgotten": "not yet",
-        "test_an_entry_without_words_is_refused_with_its_neighbours[text]": "not yet",
-        "test_an_entry_without_words_is_refused_with_its_neighbours[dict]": "not yet",
-        "test_an_entry_without_words_is_refused_with_its_neighbours[none]": "not yet",
+        "test_a_query_of_thousands_of_words_is_answered": "one word of thousands is no relevance",
+        "test_a_text_is_found_by_its_words_and_comes_back_whole[long]": "max_chars bounds a search",
     }
 
     @pytest.fixture
     async def service(self, dsn: str) -> AsyncIterator[BaseMemoryService]:
-        async with OpenMemoryService(dsn, embedder=word_vectors) as service:
+        async with OpenMemoryService(dsn) as service:
             yield service
 
 

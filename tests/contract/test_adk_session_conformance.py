@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from adk_memory import PgSessionService
 from adk_memory.conformance import SessionServiceSuite
 
 ships_with_adk = pytest.mark.skipif(
@@ -27,7 +28,12 @@ BY_TIME = "sorts by timestamp"
 SAME_MOMENT = "a revision is the time of the last event"
 AUTH = "an auth scheme comes back as a CustomAuthScheme: it is written by Python names"
 
-# class TestPgSessionService(SessionServiceSuite): ours goes here, without divergences.
+
+class TestPgSessionService(SessionServiceSuite):
+    @pytest.fixture
+    async def service(self, dsn: str) -> AsyncIterator[BaseSessionService]:
+        async with PgSessionService(dsn) as service:
+            yield service
 
 
 @pytest.fixture(scope="module")
