@@ -1,0 +1,282 @@
+"""What OpenMemoryService does with values and moments that cannot work, and what it bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from google.adk.events import Event
+from google.adk.memory.memory_entry import MemoryEntry
+from google.adk.sessions import Session
+from google.genai import types
+from psycopg.conninfo import conninfo_to_dict
+
+from adk_memory import OpenMemoryService, PgSessionService
+from shared_core import InvalidInput, MemoryEngine, Scope, StorageUnavailable
+from shared_core.retention import RetentionPolicy
+
+WHO = {"app_name": "app", "user_id": "ann"}
+
+
+def said(text: str, **fields: Any) -> Event:
+    content = types.Content(role="user", parts=[types.Part(text=text)])
+    return Event(**{"author": "user", "invocation_id": "i", "content": content, **fields})
+
+
+def entry(text: str, **fields: Any) -> MemoryEntry:
+    return MemoryEntry(content=types.Content(parts=[types.Part(text=text)]), **fields)
+
+
+@pytest.fixture
+def service(memory: MemoryEngine) -> OpenMemoryService:
+    return OpenMemoryService(engine=memory)
+
+
+async def found(service: OpenMemoryService, query: str) -> list[MemoryEntry]:
+    return (await service.search_memory(**WHO, query=query)).memories
+
+
+def texts(entries: list[MemoryEntry]) -> list[str]:
+    return [part.text or "" for entry in entries for part in entry.content.parts or []]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"top_k": 0}, "top_k"),
+        ({"max_chars": 0}, "max_chars"),
+        ({"min_relevance": 1.5}, "min_relevance"),
+        ({"deadline_s": 0}, "deadline_s"),
+        ({"uri": "mysql://host"}, "mysql"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named_at_once(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InvalidInput, match=complaint):
+        OpenMemoryService(**options)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "complaint"),
+    [
+        ({"ttl": "soon"}, "ttl"),
+        ({"ttl": -1}, "ttl"),
+        ({"ttl": True}, "ttl"),
+        ({"ttl": timedelta(days=99_999)}, "ttl"),
+        ({"importance": 11}, "importance"),
+        ({"importance": "high"}, "importance"),
+        ({"kind": "semantic"}, "episodic"),
+        ({"kind": "dream"}, "dream"),
+        ({"tags": 3}, "tags"),
+        ({"wait": "yes"}, "wait"),
+        ({"at": datetime(2026, 1, 1, tzinfo=UTC)}, "JSON"),
+    ],
+)
+async def test_metadata_of_no_use_is_named_and_nothing_is_remembered(
+    service: OpenMemoryService, metadata: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(InvalidInput, match=complaint):
+        await service.add_events_to_memory(
+            **WHO, events=[said("tea")], session_id="s", custom_metadata=metadata
+        )
+    assert [] == await service.list_memories(**WHO)
+
+
+async def test_metadata_comes_back_and_tells_how_to_remember(service: OpenMemoryService) -> None:
+    await service.add_memory(
+        **WHO,
+        memories=[entry("green tea", custom_metadata={"kind": "episodic", "importance": 9})],
+        custom_metadata={"tags": "drinks", "importance": 2, "by": "hand"},
+    )
+    await service.add_events_to_memory(
+        **WHO, events=[said("black tea")], session_id="s", custom_metadata={"tags": ["x"]}
+    )
+    about = {texts([e])[0]: e.custom_metadata for e in await service.list_memories(**WHO)
+             if e.custom_metadata["kind"] == "episodic"}  # fmt: skip
+    assert {
+        "green tea": {"tags": ["drinks"], "by": "hand", "kind": "episodic", "importance": 9.0},
+        "black tea": {"tags": ["x"], "kind": "episodic", "importance": 5.0, "source": "s"},
+    } == about
+
+
+async def test_what_has_a_time_to_live_goes_with_all_that_was_drawn_from_it(
+    service: OpenMemoryService,
+) -> None:
+    await service.add_events_to_memory(
+        **WHO, events=[said("I live in Lisbon.")], session_id="s", custom_metadata={"ttl": 0.7}
+    )
+    await service.add_memory(**WHO, memories=[entry("Lisbon tram")], custom_metadata={"ttl": "1s"})
+    assert {"I live in Lisbon.", "User lives in Lisbon.", "Lisbon tram"} == set(
+        texts(await found(service, "Lisbon"))
+    )
+    await asyncio.sleep(1.1)
+    assert [] == await found(service, "Lisbon")
+    assert [] == await service.engine.facts(Scope("app", "ann"))
+    await service.engine.sweep_expired()
+    await service.add_events_to_memory(**WHO, events=[said("I live in Lisbon.")], session_id="s2")
+    assert "User lives in Lisbon." in texts(await found(service, "Lisbon"))
+
+
+async def test_a_fact_said_again_for_good_outlives_the_turn_that_expires(
+    service: OpenMemoryService,
+) -> None:
+    for ttl in ({"ttl": 0.5}, {}):
+        await service.add_events_to_memory(
+            **WHO, events=[said("I live in Lisbon.")], session_id="s", custom_metadata=ttl
+        )
+    await asyncio.sleep(0.6)
+    assert ["I live in Lisbon.", "User lives in Lisbon."] == sorted(
+        texts(await found(service, "Lisbon"))
+    )
+
+
+@pytest.mark.parametrize("given", ["yesterday", "in March 2026", "2026-13-01"])
+async def test_a_time_in_words_is_kept_as_it_was_given(
+    service: OpenMemoryService, given: str
+) -> None:
+    await service.add_memory(**WHO, memories=[entry("tea time", timestamp=given)])
+    [back] = await found(service, "tea time")
+    assert given == back.custom_metadata["timestamp"]
+    assert back.timestamp is not None
+    assert datetime.fromisoformat(back.timestamp).tzinfo is not None
+
+
+async def test_a_search_is_bounded_by_characters_as_well(memory: MemoryEngine) -> None:
+    service = OpenMemoryService(engine=memory, max_chars=1000)
+    for n in range(5):
+        await service.add_memory(**WHO, memories=[entry(f"tea {n} " + "leaf " * 60)])
+    shown = texts(await found(service, "tea"))
+    assert 3 == len(shown)
+    assert 1000 >= sum(map(len, shown))
+    [cut] = texts(await found(OpenMemoryService(engine=memory, max_chars=20), "tea"))
+    assert 20 == len(cut)
+    assert cut.endswith("…")
+
+
+async def test_the_same_words_are_shown_once_and_a_not_makes_other_words(
+    service: OpenMemoryService,
+) -> None:
+    same = [
+        "I drink green tea",
+        "I drink green tea!",
+        "i DRINK  green tea",
+        "我喝绿茶",
+        "我喝绿茶。",
+    ]
+    for text in [*same, "I do not drink green tea", "我不喝绿茶"]:
+        await service.add_memory(**WHO, memories=[entry(text)])
+    shown = texts(await found(service, "green tea 绿茶"))
+    assert 4 == len(shown)
+    assert {"I do not drink green tea", "我不喝绿茶"} < set(shown)
+
+
+async def test_what_has_nothing_to_do_with_the_question_is_left_out(
+    memory: MemoryEngine,
+) -> None:
+    told = ["My sister plays the cello.", "我妹妹会拉大提琴。"]
+    service = OpenMemoryService(engine=memory)
+    await service.add_memory(**WHO, memories=[entry(text) for text in told])
+    assert set(told) == set(texts(await found(service, "Who plays an instrument? 谁会乐器？")))
+    assert [] == await found(service, "boiling point of mercury")
+    everything = OpenMemoryService(engine=memory, min_relevance=0)
+    assert set(told) == set(texts(await found(everything, "boiling point of mercury")))
+
+
+async def test_memories_are_listed_in_pages_and_by_kind(service: OpenMemoryService) -> None:
+    for n in range(7):
+        await service.add_memory(**WHO, memories=[entry(f"tea {n}", timestamp=f"2026-01-0{n + 1}")])
+    await service.add_events_to_memory(**WHO, events=[said("I live in Lisbon.")], session_id="s")
+    pages = [await service.list_memories(**WHO, memory_type="semantic", limit=3, offset=start)
+             for start in (0, 3, 6, 9)]  # fmt: skip
+    assert [3, 3, 2, 0] == [len(page) for page in pages]
+    assert ["User lives in Lisbon.", *(f"tea {n}" for n in range(6, -1, -1))] == texts(
+        [entry for page in pages for entry in page]
+    )
+    assert ["I live in Lisbon."] == texts(await service.list_memories(**WHO, memory_type="summary"))
+    for wrong in ({"memory_type": "dream"}, {"limit": -1}, {"offset": -1}):
+        with pytest.raises(InvalidInput):
+            await service.list_memories(**WHO, **wrong)  # type: ignore[arg-type]
+
+
+async def test_a_database_that_is_away_fails_open_on_search_and_loudly_on_ingestion(
+    server: str, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = conninfo_to_dict(dsn)["dbname"]
+    event = said("I drink tea.")
+    async with OpenMemoryService(dsn) as service:
+        await service.add_events_to_memory(**WHO, events=[event], session_id="s")
+        strict = OpenMemoryService(engine=service.engine, fail_open=False)
+        sessions = PgSessionService(engine=service.engine)
+        session = await sessions.create_session(**WHO)
+        with psycopg.connect(server, autocommit=True) as admin:
+            admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
+            admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
+            )
+            with caplog.at_level(logging.ERROR, "hippocampus"):
+                assert [] == await found(service, "tea")
+            assert "cannot be used" in caplog.text
+            assert 1 == service.failed_searches
+            with pytest.raises(StorageUnavailable, match="could not be searched"):
+                await found(strict, "tea")
+            given = Session(id="s", events=[event, said("And coffee.")], **WHO)
+            with pytest.raises(StorageUnavailable):
+                await service.add_session_to_memory(given)
+            with pytest.raises(StorageUnavailable):
+                await sessions.append_event(session, event)
+            assert [] == session.events
+            admin.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true".encode())
+        await service.add_session_to_memory(given)
+        await sessions.append_event(session, event)
+        assert {"And coffee.", "I drink tea."} <= set(texts(await found(service, "coffee tea")))
+        assert 1 == service.failed_searches
+
+
+async def test_a_search_during_a_migration_gives_up_and_the_next_one_works(empty_dsn: str) -> None:
+    async with OpenMemoryService(empty_dsn, deadline_s=1) as service:
+        with psycopg.connect(empty_dsn) as other:
+            other.execute("CREATE SCHEMA hippocampus")  # not committed: whoever migrates waits
+            assert [] == await found(service, "tea")
+            assert 1 == service.failed_searches
+            other.rollback()
+        await service.add_memory(**WHO, memories=[entry("tea")])
+        assert ["tea"] == texts(await found(service, "tea"))
+        assert 1 == service.failed_searches
+
+
+async def test_a_wrong_schema_is_no_reason_to_answer_with_nothing(dsn: str) -> None:
+    with psycopg.connect(dsn) as superuser:
+        superuser.execute("UPDATE hippocampus.schema_migrations SET checksum = 'x'")
+    async with OpenMemoryService(dsn) as service:
+        with pytest.raises(Exception, match="another text"):
+            await found(service, "tea")
+
+
+async def test_cleanup_takes_what_faded_and_leaves_the_facts(dsn: str) -> None:
+    from shared_core import Event as CoreEvent
+    from shared_core import open_memory
+
+    ann, day = Scope("app", "ann"), timedelta(days=1)
+    now = datetime.now(UTC)
+    async with open_memory(dsn, clock=lambda: now - 30 * day) as then:
+        turn = CoreEvent(event_id="e1", author="user", role="user", text="I live in Lisbon.",
+                         occurred_at=now - 30 * day)  # fmt: skip
+        await then.append_events(ann, "s", [turn])
+        await then.consolidate(ann, "s")
+    async with OpenMemoryService(dsn) as service:
+        await service.add_memory(
+            **WHO, memories=[entry("fresh", custom_metadata={"kind": "episodic"})]
+        )
+        report = {"total_memories": 3, "cleaned_count": 2}
+        for dry_run in (True, False):
+            told = await service.cleanup_memories(**WHO, dry_run=dry_run)
+            assert 0.2 < told.pop("avg_retention_score") < 0.3
+            assert report == told
+        assert {"fresh", "User lives in Lisbon."} == set(texts(await service.list_memories(**WHO)))
+        await service.engine.append_events(ann, "s", [turn])
+        assert {"fresh", "User lives in Lisbon."} == set(texts(await service.list_memories(**WHO)))
+        kept = await service.engine.cleanup(ann, RetentionPolicy(threshold=0))
+        assert () == tuple(kept.forgotten)

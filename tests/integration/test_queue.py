@@ -1,0 +1,176 @@
+"""The queue: what was left for later is done once, whatever happens to the process meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+from shared_core import CallableEmbedder, Event, MemoryEngine, ModelUnavailable, Scope, open_memory
+
+ANN = Scope("app", "ann")
+
+
+def told(event_id: str, text: str) -> Event:
+    return Event(
+        event_id=event_id, author="user", role="user", text=text, occurred_at=datetime.now(UTC)
+    )
+
+
+def jobs(dsn: str) -> list[tuple[str, int]]:
+    with psycopg.connect(dsn) as superuser:
+        return superuser.execute(
+            "SELECT status, attempts FROM hippocampus.consolidation_jobs ORDER BY created_at"
+        ).fetchall()
+
+
+async def statements(memory: MemoryEngine) -> set[str]:
+    return {fact.statement for fact in await memory.facts(ANN)}
+
+
+async def test_what_is_left_for_later_is_found_by_words_now_and_by_meaning_then(
+    memory: MemoryEngine, dsn: str
+) -> None:
+    await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+    [hit] = await memory.recall(ANN, "Lisbon", kinds=["episodic"])
+    assert "I live in Lisbon." == hit.memory.text
+    assert await memory.flush(60)
+    [hit] = await memory.recall(ANN, "Which city is home?", kinds=["episodic"])
+    assert hit.parts["similarity"] > 0.2
+    assert {"User lives in Lisbon."} == await statements(memory)
+    assert [("completed", 1)] == jobs(dsn)
+
+
+async def test_requests_that_wait_for_one_thread_become_one(dsn: str) -> None:
+    async with open_memory(dsn, clock=lambda: datetime.now(UTC) + timedelta(hours=1)) as late:
+        for n in range(5):
+            await late.append_events(ANN, "t", [told(f"e{n}", f"tea {n}")])
+        storage = late._storage
+        for _ in range(5):
+            await storage.enqueue(ANN, "t", late._worker.new_job(ANN, "t"))  # type: ignore[arg-type]
+        assert [("pending", 0)] == jobs(dsn)
+        assert await late.flush(60)
+        assert [("completed", 1)] == jobs(dsn)
+
+
+CRASHING = """
+import asyncio, os, signal, sys
+from shared_core import CallableEmbedder, Scope, open_memory
+from tests.integration.test_queue import told
+
+def embed(texts):
+    if "before" == sys.argv[2]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [[1.0, 2.0]] * len(texts)
+
+async def main():
+    memory = open_memory(sys.argv[1], embedder=CallableEmbedder(embed, model="tiny"))
+    await memory.open()
+    turn = told("e1", "I live in Lisbon.")
+    await memory.append_events(Scope("app", "ann"), "t", [turn], later=True)
+    if "after" == sys.argv[2]:
+        while not await memory.facts(Scope("app", "ann")):
+            await asyncio.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGKILL)
+    await memory.flush()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+async def test_a_job_of_a_killed_process_is_done_once_by_the_next(dsn: str, moment: str) -> None:
+    """Killed in the middle of embedding, or as soon as its facts are there."""
+    killed = subprocess.run([sys.executable, "-c", CRASHING, dsn, moment], check=False)
+    assert -signal.SIGKILL == killed.returncode
+    with psycopg.connect(dsn, autocommit=True) as superuser:
+        superuser.execute("UPDATE hippocampus.consolidation_jobs SET lease_until = now()")
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 2.0] for _ in texts]
+
+    async with open_memory(dsn, embedder=CallableEmbedder(embed, model="tiny")) as memory:
+        await memory.append_events(ANN, "t", [told("e2", "Nothing much.")], later=True)
+        await until_done(dsn)
+        assert {"User lives in Lisbon."} == await statements(memory)
+        found = await memory.recall(ANN, "Lisbon", kinds=["episodic"])
+        assert all("similarity" in hit.parts for hit in found)
+    assert {"completed"} == {status for status, _ in jobs(dsn)}
+
+
+async def test_two_processes_share_the_work_and_nothing_is_doubled(dsn: str) -> None:
+    script = (
+        "import asyncio, sys\n"
+        "from shared_core import Scope, open_memory\n"
+        "from tests.integration.test_queue import told\n"
+        "async def main():\n"
+        "    async with open_memory(sys.argv[1]) as memory:\n"
+        "        for n in range(20):\n"
+        "            turn = told(f'e{n}', 'I live in Lisbon.')\n"
+        "            await memory.append_events(Scope('app', 'ann'), f't{n}', [turn], later=True)\n"
+        "        assert await memory.flush(100)\n"
+        "asyncio.run(main())\n"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", script, dsn]) for _ in range(2)]
+    assert [0, 0] == [await asyncio.to_thread(process.wait) for process in both]
+    await until_done(dsn)
+    with psycopg.connect(dsn) as superuser:
+        kinds = superuser.execute(
+            "SELECT kind, count(*) FROM hippocampus.memories GROUP BY kind ORDER BY kind"
+        ).fetchall()
+    assert [("episodic", 20), ("semantic", 1), ("summary", 20)] == kinds
+
+
+async def test_a_failing_job_is_tried_again_and_its_reason_is_kept(dsn: str) -> None:
+    failed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        if not failed.is_set():
+            loop.call_soon_threadsafe(failed.set)
+            raise ModelUnavailable("out of quota")
+        return [[1.0, 2.0] for _ in texts]
+
+    async with open_memory(dsn, embedder=embed) as memory:
+        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+        await failed.wait()
+        assert not await memory.flush(0.2)
+        [(status, attempts)] = jobs(dsn)
+        assert ("pending", 1) == (status, attempts)
+        with psycopg.connect(dsn) as superuser:
+            error = superuser.execute("SELECT error FROM hippocampus.consolidation_jobs").fetchone()
+        assert error is not None
+        assert "out of quota" in error[0]
+        assert await memory.flush(60)
+        assert {"User lives in Lisbon."} == await statements(memory)
+
+
+async def test_closing_gives_a_job_in_work_back_to_the_queue(dsn: str) -> None:
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def embed(texts: list[str]) -> list[list[float]]:
+        loop.call_soon_threadsafe(begun.set)
+        await asyncio.sleep(60)
+        return [[1.0, 2.0] for _ in texts]
+
+    memory = open_memory(dsn, embedder=embed)
+    await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+    await begun.wait()
+    await memory.close()
+    assert [("pending", 1)] == jobs(dsn)
+
+
+async def until_done(dsn: str) -> None:
+    deadline = time.monotonic() + 90
+    while {status for status, _ in jobs(dsn)} & {"pending", "running"}:
+        assert time.monotonic() < deadline, (jobs(dsn), os.getpid())
+        await asyncio.sleep(0.05)
