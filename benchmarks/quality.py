@@ -75,13 +75,13 @@ async def measure(files: Sequence[Path], embedder: str, skip: Sequence[str]) -> 
                     json.loads(file.read_text())["conversations"]
                 ):
                     scope = Scope(file.stem, str(number))
-                    await _append(memory, scope, conversation["turns"])
+                    await append_turns(memory, scope, conversation["turns"])
                     await _ask(memory, scope, conversation, tally, skip)
                 results[file.stem] = tally.figures()
     return results
 
 
-async def _append(memory: MemoryEngine, scope: Scope, turns: Sequence[dict[str, Any]]) -> None:
+async def append_turns(memory: MemoryEngine, scope: Scope, turns: Sequence[dict[str, Any]]) -> None:
     events = [
         Event(
             event_id=str(turn["id"]),
@@ -107,7 +107,7 @@ async def _ask(
     tally: Tally,
     skip: Sequence[str],
 ) -> None:
-    for question in _answerable(conversation, skip):
+    for question in answerable(conversation, skip):
         begun = time.perf_counter()
         hits = await memory.recall(
             scope, question["question"], limit=max(DEPTHS), kinds=["episodic"]
@@ -118,7 +118,7 @@ async def _ask(
         tally.add(evidence, question.get("mode") == "any", ranked)
 
 
-def _answerable(conversation: dict[str, Any], skip: Sequence[str]) -> Iterator[dict[str, Any]]:
+def answerable(conversation: dict[str, Any], skip: Sequence[str]) -> Iterator[dict[str, Any]]:
     for question in conversation["questions"]:
         if question.get("evidence") and str(question.get("category")) not in skip:
             yield question

@@ -64,7 +64,7 @@ class PostgresJobs:
             "tenants": [scope_path(scope) for scope, _ in threads],
             "thread_ids": [thread_id for _, thread_id in threads],
         }
-        [rows] = await self._database.run(ROOT, (statement("job_states"), values))
+        [rows] = await self._database.run(ROOT, (statement("open_jobs"), values))
         return int(rows[0][0])
 
     def _ours(self, job: Job, worker_id: str) -> dict[str, object]:

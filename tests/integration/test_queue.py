@@ -174,3 +174,12 @@ async def until_done(dsn: str) -> None:
     while {status for status, _ in jobs(dsn)} & {"pending", "running"}:
         assert time.monotonic() < deadline, (jobs(dsn), os.getpid())
         await asyncio.sleep(0.05)
+
+
+async def test_of_the_work_done_on_a_thread_the_last_is_kept(
+    memory: MemoryEngine, dsn: str
+) -> None:
+    for n in range(3):
+        await memory.append_events(ANN, "t", [told(f"e{n}", f"tea {n}")], later=True)
+        assert await memory.flush(60)
+    assert [("completed", 1)] == jobs(dsn)

@@ -24,11 +24,18 @@ FROM due WHERE j.tenant_id = due.tenant_id AND j.job_id = due.job_id
 RETURNING j.tenant_id, j.job_id, j.thread_id, j.job_type, j.attempts
 
 -- name: complete_job
-UPDATE consolidation_jobs
-SET status = 'completed', completed_at = %(now)s, result = %(result)s::jsonb, error = NULL,
-    lease_until = NULL
-WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s AND status = 'running'
-  AND worker_id = %(worker_id)s
+-- Notes that a job is done. Of each thread the last one is kept: a turn must not cost a row for ever.
+WITH done AS (
+    UPDATE consolidation_jobs
+    SET status = 'completed', completed_at = %(now)s, result = %(result)s::jsonb, error = NULL,
+        lease_until = NULL
+    WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s AND status = 'running'
+      AND worker_id = %(worker_id)s
+    RETURNING thread_id, job_type
+)
+DELETE FROM consolidation_jobs j USING done d
+WHERE j.tenant_id = %(tenant)s AND j.thread_id = d.thread_id AND j.job_type = d.job_type
+  AND j.status = 'completed' AND j.job_id <> %(job_id)s
 
 -- name: return_job
 -- Puts a job back to be tried again, unless a newer request waits for the same work, or gives it up.
@@ -44,13 +51,16 @@ WHERE j.tenant_id = %(tenant)s AND j.job_id = %(job_id)s AND j.status = 'running
   AND j.worker_id = %(worker_id)s
 
 -- name: next_job_at
--- When the next job is due, or a lease ends; null when nothing is open.
-SELECT min(CASE WHEN status = 'pending' THEN run_after ELSE lease_until END)
-FROM consolidation_jobs WHERE status IN ('pending', 'running')
+-- When the next job is due, or a lease ends; null when nothing is open. Each half has its index.
+SELECT least((SELECT min(run_after) FROM consolidation_jobs WHERE status = 'pending'),
+             (SELECT min(lease_until) FROM consolidation_jobs WHERE status = 'running'))
 
--- name: job_states
--- How the work on some threads stands: how many of their jobs wait or run.
-SELECT count(*) FROM consolidation_jobs j
-JOIN unnest(%(tenants)b::text[], %(thread_ids)b::text[]) AS g(tenant_id, thread_id)
-     USING (tenant_id, thread_id)
-WHERE j.status IN ('pending', 'running')
+-- name: open_jobs
+-- How many jobs of some threads wait or run.
+WITH asked AS (
+    SELECT * FROM unnest(%(tenants)b::text[], %(thread_ids)b::text[]) AS g(tenant_id, thread_id)
+)
+SELECT (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, thread_id)
+        WHERE j.status = 'pending')
+     + (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, thread_id)
+        WHERE j.status = 'running')

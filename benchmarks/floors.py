@@ -1,0 +1,95 @@
+"""What a relevance floor costs in evidence, and what noise it keeps out.
+
+    python -m benchmarks.floors FILE.json [FILE.json ...] [--conversations N] [--embedder use|e5]
+
+Files as for benchmarks.quality. For each floor: R@10 over the questions of the first N
+conversations, and for questions that have nothing to do with them how many of ten hits remain, and
+in how many answers none does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.quality import answerable, append_turns
+from shared_core import MemoryEngine, Scope, open_memory
+from shared_core.ranking import relevance
+
+FLOORS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
+UNRELATED = (
+    "What is the capital of Mongolia?",
+    "How do I invert a binary tree in Rust?",
+    "What is the boiling point of mercury?",
+    "Explain TCP congestion control.",
+    "Who won the 1966 World Cup?",
+    "蒙古的首都是哪里？",
+    "怎么用Rust翻转二叉树？",
+    "水银的沸点是多少？",
+    "解释TCP拥塞控制。",
+    "谁赢得了1966年世界杯？",
+)
+DEPTH, POOL = 10, 20
+
+
+async def measure(files: Sequence[Path], conversations: int, embedder: str) -> None:
+    """Print a line for each file and floor."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with open_memory(Path(folder), embedder=embedder) as memory:
+            for file in files:
+                data = json.loads(file.read_text("utf-8"))["conversations"][:conversations]
+                related: list[tuple[list[tuple[bool, float]], int]] = []
+                unrelated: list[list[float]] = []
+                for number, conversation in enumerate(data):
+                    scope = Scope(file.stem, str(number))
+                    await append_turns(memory, scope, conversation["turns"])
+                    for question in answerable(conversation, ("adversarial", "summarization")):
+                        evidence = {str(turn) for turn in question["evidence"]}
+                        hits = await _hits(memory, scope, question["question"], POOL)
+                        related.append(([(turn in evidence, r) for turn, r in hits], len(evidence)))
+                    for query in UNRELATED:
+                        hits = await _hits(memory, scope, query, DEPTH)
+                        unrelated.append([r for _, r in hits])
+                for floor in FLOORS:
+                    print(file.stem, _line(floor, related, unrelated))
+
+
+async def _hits(
+    memory: MemoryEngine, scope: Scope, query: str, limit: int
+) -> list[tuple[str, float]]:
+    hits = await memory.recall(scope, query, limit=limit, kinds=["episodic"])
+    return [(hit.memory.source_event_ids[0], relevance(hit)) for hit in hits]
+
+
+def _line(
+    floor: float,
+    related: Sequence[tuple[list[tuple[bool, float]], int]],
+    unrelated: Sequence[list[float]],
+) -> str:
+    found = [
+        sum([right for right, r in hits if r >= floor][:DEPTH]) / evidence
+        for hits, evidence in related
+    ]
+    left = [sum(r >= floor for r in answer) for answer in unrelated]
+    return (
+        f"floor={floor} questions={len(found)} recall_at_10={100 * sum(found) / len(found):.1f}"
+        f" unrelated_hits={sum(left) / len(left):.1f}"
+        f" unrelated_empty={100 * left.count(0) / len(left):.0f}%"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What a relevance floor costs and keeps out.")
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--conversations", type=int, default=2)
+    parser.add_argument("--embedder", default="use")
+    arguments = parser.parse_args()
+    asyncio.run(measure(arguments.files, arguments.conversations, arguments.embedder))
+
+
+if __name__ == "__main__":
+    main()
