@@ -10,13 +10,29 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from adk_memory.memory_service import OpenMemoryService
+    from adk_memory.plugin import MemoryPlugin
+    from adk_memory.registry import register
     from adk_memory.session_service import PgSessionService
+    from adk_memory.tools import forget, recall, remember
 
-__all__ = ["OpenMemoryService", "PgSessionService"]
+__all__ = [
+    "MemoryPlugin",
+    "OpenMemoryService",
+    "PgSessionService",
+    "forget",
+    "recall",
+    "register",
+    "remember",
+]
 
 _HOMES = {
+    "MemoryPlugin": "adk_memory.plugin",
     "OpenMemoryService": "adk_memory.memory_service",
     "PgSessionService": "adk_memory.session_service",
+    "forget": "adk_memory.tools",
+    "recall": "adk_memory.tools",
+    "register": "adk_memory.registry",
+    "remember": "adk_memory.tools",
 }
 
 

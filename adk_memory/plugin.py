@@ -1,0 +1,222 @@
+"""MemoryPlugin: an ADK app that remembers every settled turn and recalls before it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from google.adk.agents.callback_context import CallbackContext
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.agents.llm_agent import LlmAgent
+from google.adk.memory.memory_entry import MemoryEntry
+from google.adk.models.llm_request import LlmRequest
+from google.adk.plugins.base_plugin import BasePlugin
+
+from adk_memory import invocation_cache
+from adk_memory.memory_service import OpenMemoryService
+from adk_memory.recall_block import insert_before_turn, preloaded, recall_block, shown_texts
+from adk_memory.turns import events_to_remember, is_answered, is_settled, spoken_text
+from shared_core import InvalidInput
+
+_log = logging.getLogger("hippocampus")
+
+MAX_OPEN_RUNS = 10_000
+"""Runs the plugin keeps in mind; one that was cancelled never tells that it ended."""
+
+DRAIN_S = 4.0
+"""ADK gives a plugin five seconds to close."""
+
+
+@dataclass(eq=False, slots=True)
+class _Run:
+    """One run of a runner. nested: it runs inside a tool of another run, as AgentTool does."""
+
+    sessions: object
+    task: asyncio.Task[object] | None
+    nested: bool
+    outer: _Run | None
+    live: bool = True
+    query: str = ""
+    recalling: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+_innermost: ContextVar[_Run | None] = ContextVar("hippocampus_run", default=None)
+
+
+class MemoryPlugin(BasePlugin):
+    """Remembers what was said after each run, and shows the model what fits before each answer.
+
+        App(name="my_app", root_agent=agent, plugins=[MemoryPlugin()])
+        adk api_server agents --extra_plugins adk_memory.MemoryPlugin
+
+    A run is remembered when it is settled: answered, without an error, waiting for no long-running
+    tool, and listened to until its answer. Embedding and facts follow in the background. What is
+    recalled stands before the user's message of that request only; it enters no session and no
+    memory. Runs inside a run (AgentTool) are left alone. Nothing here fails a turn: what goes
+    wrong is logged by "hippocampus" and counted in `failures`.
+
+    service: the memory; by default the runner's own if that is an OpenMemoryService, else an
+    OpenMemoryService() of the plugin's own. ingest, recall: switch either half off. max_tokens: of
+    what is recalled into a request, the frame around it included.
+    """
+
+    def __init__(
+        self,
+        name: str = "hippocampus_memory",
+        *,
+        service: OpenMemoryService | None = None,
+        ingest: bool = True,
+        recall: bool = True,
+        max_tokens: int = 1000,
+    ) -> None:
+        if max_tokens < 1:
+            raise InvalidInput(f"max_tokens must be at least 1, not {max_tokens}")
+        super().__init__(name)
+        self.failures = 0
+        self._given = service
+        self._own: OpenMemoryService | None = None
+        self._ingests = ingest
+        self._recalls = recall
+        self._max_tokens = max_tokens
+        self._runs: dict[str, _Run] = {}
+        self._used: set[OpenMemoryService] = set()
+        self._lock = threading.Lock()
+
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Take note of the run, and open its cache of answers."""
+        with self._unharmed("noting a run"):
+            run = self._noted(invocation_context)
+            run.query = spoken_text(invocation_context.user_content)
+            _innermost.set(run)
+            invocation_cache.begin(invocation_context.invocation_id)
+
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> None:
+        """Show the model what the memory holds about the user's message."""
+        if self._recalls:
+            with self._unharmed("recalling"):
+                await self._recall_into(llm_request, callback_context.get_invocation_context())
+
+    async def after_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Remember the run if it is settled."""
+        # An abandoned generator ends its run while it is being closed; only the stack tells.
+        closed_early = isinstance(sys.exception(), GeneratorExit | asyncio.CancelledError)
+        with self._unharmed("remembering a run"):
+            run = self._ended(invocation_context)
+            if self._ingests and not run.nested:
+                await self._remember(invocation_context, closed_early=closed_early)
+
+    async def on_run_error_callback(
+        self, *, invocation_context: InvocationContext, error: Exception
+    ) -> None:
+        """Forget about a run that failed."""
+        with self._unharmed("noting an error"):
+            self._ended(invocation_context)
+
+    async def close(self) -> None:
+        """Wait up to four seconds until everything is embedded; close a memory of its own."""
+        with self._lock:
+            used, own = self._used, self._own
+            self._used, self._own = set(), None
+        with self._unharmed("draining"):
+            async with asyncio.timeout(DRAIN_S + 0.5):
+                drained = await asyncio.gather(*(service.flush(DRAIN_S) for service in used))
+            if not all(drained):
+                _log.warning("plugin %s: closed with memories still in the queue", self.name)
+        with self._unharmed("closing"):
+            if own is not None:
+                await own.close()
+
+    async def _recall_into(self, llm_request: LlmRequest, context: InvocationContext) -> None:
+        run = self._runs.get(context.invocation_id)
+        if run is None or run.nested or not run.query or preloaded(llm_request):
+            return
+        async with run.recalling:  # parallel agents wait for one search
+            entries = await self._search(context, run.query)
+        block = recall_block(entries, shown_texts(llm_request), self._max_tokens)
+        if block:
+            insert_before_turn(llm_request, block, context.user_content)
+
+    async def _search(self, context: InvocationContext, query: str) -> Sequence[MemoryEntry]:
+        service = self._service(context)
+        app_name, user_id = context.session.app_name, context.session.user_id
+        key = (id(service), app_name, user_id, query)
+        response = invocation_cache.cached(key)
+        if response is None:
+            response = await service.search_memory(app_name=app_name, user_id=user_id, query=query)
+            invocation_cache.store(key, response)
+        return response.memories
+
+    async def _remember(self, context: InvocationContext, *, closed_early: bool) -> None:
+        session = context.session
+        said = [event for event in session.events if event.invocation_id == context.invocation_id]
+        live = context.live_request_queue is not None
+        if context.is_aborted or not is_settled(said, live=live):
+            return
+        # Who leaves the loop at the answer has heard it; of several agents one may still be due.
+        answered = isinstance(context.agent, LlmAgent) and is_answered(said)
+        if closed_early and not live and not answered:
+            return
+        await self._service(context).add_events_to_memory(
+            app_name=session.app_name,
+            user_id=session.user_id,
+            session_id=session.id,
+            events=events_to_remember(session.events, context.invocation_id),
+            custom_metadata={"wait": False},
+        )
+
+    def _service(self, context: InvocationContext) -> OpenMemoryService:
+        with self._lock:
+            service = self._given
+            if service is None and isinstance(context.memory_service, OpenMemoryService):
+                service = context.memory_service
+            if service is None:
+                service = self._own = self._own or OpenMemoryService()
+            self._used.add(service)
+            return service
+
+    def _noted(self, context: InvocationContext) -> _Run:
+        """Return a record of a run, kept until the run ends.
+
+        A child run of AgentTool starts below a live one, in the task of its tool and with
+        sessions of its own. Else the live one is what a caller in the middle of its run, or with
+        an abandoned generator, has in its context.
+        """
+        task = asyncio.current_task()
+        outer = _innermost.get()
+        while outer is not None and not outer.live:
+            outer = outer.outer
+        sessions = context.session_service
+        nested = outer is not None and outer.sessions is not sessions and outer.task is not task
+        run = _Run(sessions, task, nested, outer if nested else None)
+        with self._lock:
+            while len(self._runs) >= MAX_OPEN_RUNS:
+                self._runs.pop(next(iter(self._runs)))
+            self._runs[context.invocation_id] = run
+        return run
+
+    def _ended(self, context: InvocationContext) -> _Run:
+        # Without a record another plugin answered before this one was asked.
+        run = self._runs.get(context.invocation_id) or self._noted(context)
+        run.live, run.task = False, None
+        self._runs.pop(context.invocation_id, None)
+        invocation_cache.end(context.invocation_id)
+        if _innermost.get() is run:
+            _innermost.set(run.outer)
+        return run
+
+    @contextmanager
+    def _unharmed(self, doing: str) -> Iterator[None]:
+        """Keep a failure from the user's turn, which ADK would end with it."""
+        try:
+            yield
+        except Exception:  # noqa: BLE001
+            self.failures += 1
+            _log.warning("plugin %s: %s failed", self.name, doing, exc_info=True)

@@ -1,0 +1,86 @@
+"""URI schemes for ADK's command line: `register()` in services.py, or its factories in yaml.
+
+    adk web agents --memory_service_uri=hippocampus:// --session_service_uri=hippocampus://
+
+Services made from the same URI share one MemoryEngine, so one pool of connections. It stays open
+as long as the process, because ADK closes no memory service; an embedded server stops with its
+last user all the same.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from adk_memory.memory_service import OpenMemoryService
+from adk_memory.uri import ENGINE_OPTIONS, SCHEME, SERVER_SCHEME, SESSION_OPTIONS, parse_uri
+from shared_core import MemoryEngine, open_memory
+
+if TYPE_CHECKING:
+    from google.adk.cli.service_registry import ServiceRegistry
+    from google.adk.sessions.base_session_service import BaseSessionService
+
+SCHEMES = (SCHEME, SERVER_SCHEME)
+
+_engines: dict[tuple[object, ...], MemoryEngine] = {}
+_lock = threading.Lock()
+
+
+def register(registry: ServiceRegistry | None = None) -> None:
+    """Teach ADK the schemes hippocampus and hippocampus+postgresql, for memories and sessions.
+
+    registry: ADK's own by default, which `adk web`, `adk api_server` and `adk run` ask.
+    """
+    if registry is None:
+        # Imported here: it brings ADK's command line, which a program with a Runner does not need.
+        from google.adk.cli.service_registry import get_service_registry
+
+        registry = get_service_registry()
+    for scheme in SCHEMES:
+        registry.register_memory_service(scheme, make_memory_service)
+        registry.register_session_service(scheme, make_session_service)
+
+
+def make_memory_service(uri: str, **_: object) -> OpenMemoryService:
+    """Return a memory service for a URI; what else ADK passes (agents_dir) is not used.
+
+    Raises InvalidInput for a URI or an option that is not known.
+    """
+    engine, options = _resolve(uri)
+    own = {name: value for name, value in options.items() if name not in SESSION_OPTIONS}
+    return OpenMemoryService(engine=engine, **own)
+
+
+def make_session_service(uri: str, **_: object) -> BaseSessionService:
+    """Return a session service for a URI, on the same memory as its memory service.
+
+    Options of the memory service are passed over, so that both may be given the same URI.
+    """
+    from adk_memory.session_service import (  # type: ignore[import-not-found,unused-ignore]
+        PgSessionService,
+    )
+
+    engine, options = _resolve(uri)
+    own = {name: value for name, value in options.items() if name in SESSION_OPTIONS}
+    service: BaseSessionService = PgSessionService(engine=engine, **own)
+    return service
+
+
+async def close_shared() -> None:
+    """Close every memory the factories opened; its services open it again at their next use."""
+    with _lock:
+        engines = list(_engines.values())
+        _engines.clear()
+    for engine in engines:
+        await engine.close()
+
+
+def _resolve(uri: str) -> tuple[MemoryEngine, dict[str, Any]]:
+    """Return the memory a URI names, one per address and schema, and the service's options."""
+    address, options = parse_uri(uri)
+    for_engine: dict[str, Any] = {k: v for k, v in options.items() if k in ENGINE_OPTIONS}
+    key = (address, *sorted(for_engine.items()))
+    with _lock:
+        if key not in _engines:
+            _engines[key] = open_memory(address, **for_engine)
+        return _engines[key], {k: v for k, v in options.items() if k not in ENGINE_OPTIONS}

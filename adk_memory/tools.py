@@ -1,0 +1,119 @@
+"""remember, recall and forget as ADK tools: `LlmAgent(tools=[remember, recall, forget])`.
+
+They use the memory service of the runner, whichever it is. What a model should know about them is
+in their docstrings, which ADK shows it; what goes wrong comes back as text it can act on.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, ParamSpec
+from uuid import NAMESPACE_URL, uuid5
+
+from google.adk.memory.memory_entry import MemoryEntry
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from adk_memory.events import text_of_content
+from shared_core import InvalidInput, MemoryCoreError
+
+_log = logging.getLogger("hippocampus")
+
+Given = ParamSpec("Given")
+
+NO_SERVICE = "This agent has no long-term memory: no memory service is configured."
+
+
+def _explained(
+    tool: Callable[Given, Awaitable[dict[str, Any]]],
+) -> Callable[Given, Awaitable[dict[str, Any]]]:
+    """Return a tool that answers with what went wrong instead of ending the user's turn."""
+
+    @functools.wraps(tool)
+    async def explained(*args: Given.args, **kwargs: Given.kwargs) -> dict[str, Any]:
+        try:
+            return await tool(*args, **kwargs)
+        except InvalidInput as error:
+            return {"error": str(error)}
+        except NotImplementedError:
+            return {"error": f"The configured memory service cannot {tool.__name__}."}
+        except MemoryCoreError:
+            _log.warning("tool %s failed", tool.__name__, exc_info=True)
+            return {"error": "The memory cannot be reached right now. Try again later."}
+
+    return explained
+
+
+@_explained
+async def remember(text: str, tool_context: ToolContext) -> dict[str, Any]:
+    """Saves one fact about the user in long-term memory, so that later conversations know it.
+
+    Use it when the user asks you to remember something, or tells a lasting fact or preference.
+
+    Args:
+      text: The fact as one full sentence that makes sense on its own, with names instead of
+        pronouns. Example: "Ana is allergic to peanuts."
+
+    Returns:
+      The id of the memory, which `forget` takes; or an error.
+    """
+    _check(text, "text", tool_context)
+    # The same text twice is the same memory.
+    memory_id = str(uuid5(NAMESPACE_URL, f"hippocampus:remember:{text.strip()}"))
+    content = types.Content(role="user", parts=[types.Part(text=text.strip())])
+    entry = MemoryEntry(id=memory_id, content=content, author=tool_context.agent_name)
+    await tool_context.add_memory(memories=[entry])
+    return {"remembered": text.strip(), "id": memory_id}
+
+
+@_explained
+async def recall(query: str, tool_context: ToolContext) -> dict[str, Any]:
+    """Searches long-term memory for what is known about the user from earlier conversations.
+
+    Use it before you say that you do not know something about the user.
+
+    Args:
+      query: What to look for, as a question or key words. Example: "food allergies"
+
+    Returns:
+      The memories found, best first, each with its id, text, author and time; or an error.
+    """
+    _check(query, "query", tool_context)
+    found = await tool_context.search_memory(query)
+    memories = []
+    for entry in found.memories:
+        shown = {
+            "id": entry.id,
+            "text": text_of_content(entry.content),
+            "author": entry.author,
+            "time": entry.timestamp,
+        }
+        memories.append({name: value for name, value in shown.items() if value})
+    return {"memories": memories}
+
+
+@_explained
+async def forget(memory_id: str, tool_context: ToolContext) -> dict[str, Any]:
+    """Deletes one memory for good. Use it when the user asks you to forget something.
+
+    Find the memory with `recall` first, and delete only what the user means.
+
+    Args:
+      memory_id: The id of the memory, as `recall` or `remember` returned it.
+
+    Returns:
+      The id that is forgotten; or an error.
+    """
+    _check(memory_id, "memory_id", tool_context)
+    await tool_context.delete_memory(memory_id)
+    return {"forgotten": memory_id}
+
+
+def _check(argument: str, name: str, tool_context: ToolContext) -> None:
+    """Raise InvalidInput for a blank argument, or when there is nothing to ask."""
+    if tool_context.get_invocation_context().memory_service is None:
+        raise InvalidInput(NO_SERVICE)
+    if not isinstance(argument, str) or not argument.strip():
+        raise InvalidInput(f"{name} is empty: nothing was done")

@@ -1,0 +1,135 @@
+"""URIs that name a memory on a command line: `adk web --memory_service_uri=hippocampus://`.
+
+hippocampus://                                the memory of open_memory(): HIPPOCAMPUS_URI, or else
+                                              the embedded PostgreSQL
+hippocampus:///abs/folder                     an embedded PostgreSQL in that folder
+hippocampus+postgresql://user:pw@host/db?...  a server
+anything else                                 what open_memory() takes, as it is
+
+After `?` the first three take the options of OPTIONS; a server's URI those of libpq as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+from urllib.parse import unquote, unquote_plus
+
+from shared_core import InvalidInput
+
+Option: TypeAlias = str | int | float | bool
+
+SCHEME = "hippocampus"
+SERVER_SCHEME = "hippocampus+postgresql"
+
+_WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def parse_uri(uri: str) -> tuple[str | None, dict[str, Option]]:
+    """Return the uri for open_memory() and the options that were written after it.
+
+    Raises InvalidInput for an option or a form that is not known; no message holds a password.
+    """
+    scheme, separator, rest = uri.partition("://")
+    if not separator or scheme.lower() not in (SCHEME, SERVER_SCHEME):
+        return uri, {}
+    address, query = _split(rest)
+    if scheme.lower() == SERVER_SCHEME:
+        options, for_libpq = _options(query, strict=False)
+        return f"postgresql://{address}" + (f"?{for_libpq}" if for_libpq else ""), options
+    options, _ = _options(query, strict=True)
+    if not address:
+        return None, options
+    if not address.startswith("/"):
+        raise InvalidInput(
+            "hippocampus:// takes no host: write hippocampus:///absolute/folder for a folder,"
+            " hippocampus+postgresql://user:password@host/database for a server"
+        )
+    return f"embedded://{unquote(address)}", options
+
+
+def _split(rest: str) -> tuple[str, str]:
+    """Return address and query; a password may hold a bare question mark, as libpq allows."""
+    at = rest.find("@", 0, rest.find("/") if "/" in rest else len(rest))
+    address, _, query = rest[at + 1 :].partition("?")
+    return rest[: at + 1] + address, query
+
+
+def _options(query: str, *, strict: bool) -> tuple[dict[str, Option], str]:
+    """Return our options and the rest of the query, untouched; strict: a rest is refused."""
+    options: dict[str, Option] = {}
+    rest = []
+    for pair in filter(None, query.split("&")):
+        name, _, written = pair.partition("=")
+        name = unquote_plus(name)
+        if name not in OPTIONS:
+            if strict:
+                known = ", ".join(sorted(OPTIONS))
+                raise InvalidInput(f"hippocampus:// has no option {name!r}; it has {known}")
+            rest.append(pair)
+        elif name in options:
+            raise InvalidInput(f"option {name!r} is in the URI twice")
+        else:
+            options[name] = _typed(name, unquote_plus(written))
+    return options, "&".join(rest)
+
+
+def _typed(name: str, written: str) -> Option:
+    convert, wanted = OPTIONS[name]
+    try:
+        return convert(written)
+    except (ValueError, KeyError):
+        raise InvalidInput(f"option {name!r} of the URI is {wanted}, not {written!r}") from None
+
+
+def _text(written: str) -> str:
+    if not written:
+        raise ValueError
+    return written
+
+
+def _number(written: str) -> float:
+    number = float(written)
+    if not 0 <= number < float("inf"):
+        raise ValueError
+    return number
+
+
+def _count(written: str) -> int:
+    if not (written.isascii() and written.isdecimal()):
+        raise ValueError
+    return int(written)
+
+
+def _truth(written: str) -> bool:
+    return _WORDS[written.lower()]
+
+
+_A_NUMBER = (_number, "a number of at least 0")
+_A_COUNT = (_count, "a whole number")
+_A_TEXT = (_text, "a text")
+_A_TRUTH = (_truth, "true or false")
+
+OPTIONS: Mapping[str, tuple[Callable[[str], Option], str]] = MappingProxyType(
+    {
+        "deadline_s": _A_NUMBER,
+        "delete_memories": _A_TRUTH,
+        "embedder": _A_TEXT,
+        "fail_open": _A_TRUTH,
+        "include_tool_results": _A_TRUTH,
+        "max_chars": _A_COUNT,
+        "min_relevance": _A_NUMBER,
+        "pool_size": _A_COUNT,
+        "schema": _A_TEXT,
+        "top_k": _A_COUNT,
+        "wait": _A_TRUTH,
+    }
+)
+"""Every option of a URI: what reads it, and what it must be."""
+
+ENGINE_OPTIONS = frozenset({"embedder", "pool_size", "schema"})
+"""Options of open_memory(); services made with the same ones share one memory."""
+
+SESSION_OPTIONS = frozenset({"delete_memories"})
+"""Options of the session service alone; what is in neither set is the memory service's."""
