@@ -1,0 +1,124 @@
+"""remember, recall and forget as a model calls them, through ADK's runner."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.apps import App
+from google.adk.memory import InMemoryMemoryService
+from google.adk.models import BaseLlm, LlmRequest, LlmResponse
+from google.adk.runners import Runner
+from google.adk.sessions import InMemorySessionService
+from google.adk.tools.function_tool import FunctionTool
+from google.genai import types
+
+from adk_memory import OpenMemoryService, forget, recall, remember
+
+PARROT = "Ann's parrot is called Rio."
+
+
+class Caller(BaseLlm):
+    """Calls the tool that the message names, e.g. "recall query=parrot"."""
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        [part] = llm_request.contents[-1].parts or []
+        if part.function_response:
+            answer = types.Part(text="done")
+        else:
+            name, _, argument = (part.text or "").partition(" ")
+            key, _, value = argument.partition("=")
+            answer = types.Part.from_function_call(name=name, args={key: value})
+        yield LlmResponse(content=types.Content(role="model", parts=[answer]))
+
+
+def make(service: Any) -> Runner:
+    agent = LlmAgent(name="bot", model=Caller(model="m"), tools=[remember, recall, forget])
+    return Runner(
+        app=App(name="support", root_agent=agent),
+        session_service=InMemorySessionService(),
+        memory_service=service,
+        auto_create_session=True,
+    )
+
+
+async def call(runner: Runner, call: str, user: str = "ann") -> dict[str, Any]:
+    """Let the model make a call; return what it was shown in response."""
+    run = runner.run_async(
+        user_id=user, session_id=f"{user}-1", new_message=types.UserContent(call)
+    )
+    responses = [r.response async for event in run for r in event.get_function_responses()]
+    assert 1 == len(responses) and isinstance(responses[0], dict)
+    return responses[0]
+
+
+@pytest.fixture
+async def runner(dsn: str) -> AsyncIterator[Runner]:
+    async with OpenMemoryService(dsn) as service:
+        yield make(service)
+
+
+async def test_what_is_remembered_is_recalled_and_forgotten(runner: Runner) -> None:
+    remembered = await call(runner, f"remember text={PARROT}")
+    assert PARROT == remembered["remembered"]
+    [found] = (await call(runner, "recall query=What is the parrot called?"))["memories"]
+    assert remembered["id"] == found["id"]
+    assert (PARROT, "bot") == (found["text"], found["author"])
+    assert found["time"].endswith("+00:00")
+    assert {"id", "text", "author", "time"} == found.keys()
+    assert {"forgotten": found["id"]} == await call(runner, f"forget memory_id={found['id']}")
+    assert {"memories": []} == await call(runner, "recall query=What is the parrot called?")
+
+
+async def test_the_same_fact_twice_is_one_memory_and_can_come_back(runner: Runner) -> None:
+    first = await call(runner, f"remember text={PARROT}")
+    assert first == await call(runner, f"remember text= {PARROT} ")
+    assert 1 == len((await call(runner, "recall query=parrot"))["memories"])
+    await call(runner, f"forget memory_id={first['id']}")
+    await call(runner, f"remember text={PARROT}")
+    assert 1 == len((await call(runner, "recall query=parrot"))["memories"])
+
+
+async def test_nobody_recalls_or_forgets_for_another_user(runner: Runner) -> None:
+    remembered = await call(runner, f"remember text={PARROT}")
+    assert {"memories": []} == await call(runner, "recall query=parrot", user="bob")
+    await call(runner, f"forget memory_id={remembered['id']}", user="bob")
+    assert 1 == len((await call(runner, "recall query=parrot"))["memories"])
+
+
+@pytest.mark.parametrize("asked", ["remember text=", "recall query=  ", "forget memory_id=\n"])
+async def test_an_empty_argument_is_answered(runner: Runner, asked: str) -> None:
+    assert "is empty" in (await call(runner, asked))["error"]
+
+
+@pytest.mark.parametrize(
+    "asked", [f"remember text={PARROT}", "recall query=parrot", "forget memory_id=1"]
+)
+async def test_without_a_service_the_model_is_told_so(asked: str) -> None:
+    assert "no memory service is configured" in (await call(make(None), asked))["error"]
+
+
+@pytest.mark.parametrize("asked", ["remember text=x", "forget memory_id=1"])
+async def test_a_memory_that_is_gone_is_told_to_the_model(asked: str) -> None:
+    nowhere = OpenMemoryService("postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=1")
+    assert "cannot be reached" in (await call(make(nowhere), asked))["error"]
+
+
+async def test_they_work_with_a_service_of_adk_as_far_as_it_goes() -> None:
+    runner = make(InMemoryMemoryService())
+    assert {"memories": []} == await call(runner, "recall query=parrot")
+    assert "cannot remember" in (await call(runner, f"remember text={PARROT}"))["error"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "argument"), [(remember, "text"), (recall, "query"), (forget, "memory_id")]
+)
+def test_a_model_is_told_what_each_is_for(tool: Any, argument: str) -> None:
+    declared = FunctionTool(tool)._get_declaration()
+    assert declared and tool.__name__ == declared.name
+    assert "memory" in (declared.description or "")
+    assert [argument] == list((declared.parameters_json_schema or {})["properties"])
