@@ -53,8 +53,8 @@ def shown_texts(llm_request: LlmRequest) -> frozenset[str]:
 
 
 def preloaded(llm_request: LlmRequest) -> bool:
-    """Tell whether ADK's preload_memory put memories into a request already."""
-    return any(text.startswith(_PRELOADED) for text in shown_texts(llm_request))
+    """Tell whether ADK's preload_memory, or another plugin, showed the memory already."""
+    return any(text.startswith((_PRELOADED, _HEAD)) for text in shown_texts(llm_request))
 
 
 def insert_before_turn(llm_request: LlmRequest, block: str, turn: types.Content | None) -> None:

@@ -15,7 +15,8 @@ from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService
-from google.adk.tools.preload_memory_tool import PreloadMemoryTool
+from google.adk.tools.load_memory_tool import load_memory_tool
+from google.adk.tools.preload_memory_tool import preload_memory_tool
 from google.genai import types
 from offline_models import model_for_adk
 
@@ -26,12 +27,15 @@ USER = "ana@example.com"
 
 
 def make_runner(memory: OpenMemoryService) -> Runner:
-    """Return a runner of an agent that sees what is remembered before each answer."""
+    """Return a runner of an agent that is shown what fits its user's message before each answer.
+
+    preload_memory shows it; with load_memory the model may look for something else by itself.
+    """
     agent = LlmAgent(
         name="assistant",
         model=model_for_adk(),
         instruction="Answer in one sentence, from your memory of the user where it helps.",
-        tools=[PreloadMemoryTool()],
+        tools=[preload_memory_tool, load_memory_tool],
     )
     return Runner(
         app=App(name=APP, root_agent=agent),

@@ -1,8 +1,9 @@
 """Stand-ins for a language model, so that the examples run without a key and without a network.
 
 They are no language models: they understand nothing. They answer a question by quoting the first
-memory they are shown that is no question, and all else with "Noted." With GOOGLE_API_KEY set, the
-examples use Gemini instead.
+memory they are shown that is no question, and all else with "Noted." Where they are given tools,
+the one for ADK calls `remember` when it is asked to, and `load_memory` for a question. With
+GOOGLE_API_KEY set, the examples use Gemini instead.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 
 GEMINI = "gemini-3.5-flash"
 
+BLOCK = re.compile(r"<(PAST_CONVERSATIONS|MEMORIES)>\n(.*?)</\1>", re.DOTALL)
+"""What ADK's preload_memory, and our plugin, put around memories."""
+
 
 def model_for_adk() -> str | BaseLlm:
     """Return Gemini when its key is in the environment, else the stand-in."""
@@ -44,24 +48,66 @@ def model_for_langgraph() -> BaseChatModel:
 
 
 class EchoesMemoryLlm(BaseLlm):
-    """No language model: quotes a line of what ADK's preload_memory put into the request."""
+    """No language model: quotes a line of what preload_memory, a plugin or a tool showed it."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        shown = "\n".join(
-            part.text or "" for content in llm_request.contents for part in content.parts or ()
-        )
-        block = re.search(r"<PAST_CONVERSATIONS>\n(.*?)</PAST_CONVERSATIONS>", shown, re.DOTALL)
-        lines = block[1].splitlines() if block else []
-        memories = [line for line in lines if not line.startswith("Time: ")]
-        text = _echo(shown, memories)
         yield LlmResponse(
-            content=types.Content(role="model", parts=[types.Part(text=text)]),
+            content=types.Content(role="model", parts=[self._answer(llm_request)]),
             usage_metadata=types.GenerateContentResponseUsageMetadata(
                 prompt_token_count=0, candidates_token_count=0, total_token_count=0
             ),
         )
+
+    def _answer(self, request: LlmRequest) -> types.Part:
+        asked = _message(request)
+        response = _response(request)
+        told = re.match(r"Please remember: (.*)", asked)
+        if response and response.name == "remember":
+            return types.Part(text="I will remember that.")
+        if told and "remember" in request.tools_dict:
+            return types.Part.from_function_call(name="remember", args={"text": told[1]})
+        if _is_question(asked) and "load_memory" in request.tools_dict and not response:
+            return types.Part.from_function_call(name="load_memory", args={"query": asked})
+        return types.Part(text=_echo(asked, [*_shown(request), *_found(response)]))
+
+
+def _message(request: LlmRequest) -> str:
+    """Return the last words of the user that are no recalled memories."""
+    texts = [
+        part.text
+        for content in request.contents
+        if content.role == "user"
+        for part in content.parts or ()
+        if part.text and not BLOCK.search(part.text)
+    ]
+    return texts[-1] if texts else ""
+
+
+def _response(request: LlmRequest) -> types.FunctionResponse | None:
+    """Return the response of the tool that was called last, if it was called in this turn."""
+    parts = request.contents[-1].parts or []
+    responses = [part.function_response for part in parts if part.function_response]
+    if not responses and len(request.contents) > 1 and BLOCK.search(parts[-1].text or ""):
+        before = request.contents[-2].parts or []
+        responses = [part.function_response for part in before if part.function_response]
+    return responses[-1] if responses else None
+
+
+def _shown(request: LlmRequest) -> list[str]:
+    """Return the lines that preload_memory or a plugin put into the request."""
+    texts = [part.text or "" for content in request.contents for part in content.parts or ()]
+    blocks = [match for text in texts for match in BLOCK.findall(text)]
+    lines = [line for _, block in blocks for line in block.splitlines()]
+    return [re.sub(r"^- \[.*?\] ", "", line) for line in lines if not line.startswith("Time: ")]
+
+
+def _found(response: types.FunctionResponse | None) -> list[str]:
+    """Return the texts that load_memory found."""
+    found = (response.response or {}).get("result") if response else None
+    memories = getattr(found, "memories", ())
+    return [part.text for memory in memories for part in memory.content.parts if part.text]
 
 
 class EchoesMemoryChatModel(BaseChatModel):

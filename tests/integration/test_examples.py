@@ -40,6 +40,13 @@ def test_an_adk_agent_answers_from_an_earlier_session(dsn: str) -> None:
         assert "Lisbon" in answered["Which city do I live in?"]
 
 
+def test_an_adk_app_with_the_plugin_remembers_by_itself(dsn: str) -> None:
+    output = run("adk_plugin", dsn)
+    assert "  calls remember('my favourite honey is lavender honey.')" in output
+    assert "on my roof" in output.split("Where do I keep bees?")[1]
+    assert "lavender" in output.split("Which honey is my favourite?")[1]
+
+
 def test_a_langgraph_agent_answers_from_another_thread(dsn: str) -> None:
     output = run("langgraph_agent", dsn)
     assert "cello" in answers(output)["Which instrument do I play?"]

@@ -1,0 +1,15 @@
+"""An app that remembers every turn by itself, and whose model may use the memory as it likes."""
+
+from google.adk.agents import LlmAgent
+from google.adk.apps import App
+from offline_model import EchoesMemory
+
+from adk_memory import MemoryPlugin, forget, recall, remember
+
+root_agent = LlmAgent(
+    name="assistant",
+    model=EchoesMemory(model="echoes-memory"),
+    instruction="Answer in one sentence, from your memory of the user where it helps.",
+    tools=[remember, recall, forget],
+)
+app = App(name="assistant_with_plugin", root_agent=root_agent, plugins=[MemoryPlugin()])

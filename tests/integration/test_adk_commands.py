@@ -1,0 +1,190 @@
+"""`adk api_server`, `adk web` and `adk run` as processes, with the agents of the examples."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import httpx
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+ADK = Path(sys.executable).with_name("adk")
+ROOT = Path(__file__).parents[2]
+SESSIONS = "hippocampus://" if find_spec("adk_memory.session_service") else "memory://"
+
+PARROT = "My parrot is called Rio."
+WHICH = "What is my parrot called?"
+
+
+@pytest.fixture
+def agents(tmp_path: Path) -> Path:
+    """A copy of the agents folder: ADK writes into it."""
+    skipped = shutil.ignore_patterns("__pycache__", ".adk")
+    return Path(
+        shutil.copytree(ROOT / "examples/adk_services", tmp_path / "agents", ignore=skipped)
+    )
+
+
+def environment(dsn: str | None, tmp_path: Path) -> dict[str, str]:
+    """No key, no network, no trace of the user; HIPPOCAMPUS_URI names the memory."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("GOOGLE_", "GEMINI_"))}
+    kept |= {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+    kept |= {f"{kind}_proxy": "http://127.0.0.1:1" for kind in ("http", "https")}
+    return kept | ({"HIPPOCAMPUS_URI": dsn} if dsn else {})
+
+
+def uri_of(dsn: str) -> str:
+    """Return a DSN as a URI for ADK's command line."""
+    parts = {k: str(v) for k, v in conninfo_to_dict(dsn).items()}
+    database = quote(parts.pop("dbname"), safe="")
+    return f"hippocampus+postgresql:///{database}?{urlencode(parts)}&top_k=5"
+
+
+@contextmanager
+def server(
+    command: str, folder: Path, *options: str, env: dict[str, str]
+) -> Iterator[httpx.Client]:
+    """A client of a running server; the server and what it started are gone afterwards."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = folder.parent / f"{command}.log"
+    with log.open("wb") as written:
+        process = subprocess.Popen(
+            [ADK, command, folder, f"--port={port}", "--host=127.0.0.1", *options],
+            stdout=written, stderr=subprocess.STDOUT, env=env, start_new_session=True,
+        )  # fmt: skip
+    try:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False
+        ) as client:
+            for _ in range(300):
+                assert process.poll() is None, log.read_text("utf-8")
+                try:
+                    client.get("/list-apps")
+                    break
+                except httpx.TransportError:
+                    time.sleep(0.1)
+            yield client
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(15)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    assert "Traceback" not in log.read_text("utf-8"), log.read_text("utf-8")
+
+
+def new_session(client: httpx.Client, app: str) -> str:
+    made = client.post(f"/apps/{app}/users/ann/sessions", json={})
+    assert 200 == made.status_code, made.text
+    return str(made.json()["id"])
+
+
+def say(client: httpx.Client, app: str, session_id: str, text: str) -> str:
+    """Return what the agent answers."""
+    body = {
+        "appName": app,
+        "userId": "ann",
+        "sessionId": session_id,
+        "newMessage": {"role": "user", "parts": [{"text": text}]},
+    }
+    ran = client.post("/run", json=body)
+    assert 200 == ran.status_code, ran.text
+    return str(ran.json()[-1]["content"]["parts"][0]["text"])
+
+
+def recalled(client: httpx.Client, app: str) -> str:
+    """Return the answer of a new session, as soon as it is one from memory."""
+    answer = ""
+    for _ in range(50):
+        answer = say(client, app, new_session(client, app), WHICH)
+        if "Rio" in answer:
+            break
+        time.sleep(0.2)
+    return answer
+
+
+@pytest.mark.parametrize("kept", ["services.yaml", "services.py"])
+def test_the_api_server_remembers_a_patched_session(
+    kept: str, agents: Path, dsn: str, tmp_path: Path
+) -> None:
+    for name in {"services.yaml", "services.py"} - {kept}:
+        (agents / name).unlink()
+    by_environment = kept == "services.yaml"
+    uri = "hippocampus://" if by_environment else uri_of(dsn)
+    env = environment(dsn if by_environment else None, tmp_path)
+    sessions = SESSIONS if by_environment or SESSIONS == "memory://" else uri
+    options = (f"--memory_service_uri={uri}", f"--session_service_uri={sessions}")
+    with server("api_server", agents, *options, env=env) as client:
+        assert ["assistant", "assistant_with_plugin"] == client.get("/list-apps").json()
+        session_id = new_session(client, "assistant")
+        assert "Noted." == say(client, "assistant", session_id, PARROT)
+        answer = say(client, "assistant", new_session(client, "assistant"), WHICH)
+        assert "I remember nothing about that." == answer
+        for _ in range(2):
+            patched = client.patch(
+                "/apps/assistant/users/ann/memory", json={"session_id": session_id}
+            )
+            assert 200 == patched.status_code, patched.text
+        assert f"user: {PARROT}" in recalled(client, "assistant")
+
+
+def test_the_api_server_remembers_by_a_plugin_alone(agents: Path, dsn: str, tmp_path: Path) -> None:
+    options = ("--session_service_uri=memory://", "--extra_plugins=adk_memory.MemoryPlugin")
+    with server("api_server", agents, *options, env=environment(dsn, tmp_path)) as client:
+        first = new_session(client, "assistant")
+        assert "Noted." == say(client, "assistant", first, PARROT)
+        assert PARROT in recalled(client, "assistant")
+
+
+def test_adk_web_serves_its_page_and_the_same_memory(
+    agents: Path, dsn: str, tmp_path: Path
+) -> None:
+    options = ("--memory_service_uri=hippocampus://", f"--session_service_uri={SESSIONS}")
+    with server("web", agents, *options, env=environment(dsn, tmp_path)) as client:
+        page = client.get("/", follow_redirects=True)
+        assert 200 == page.status_code and "<html" in page.text
+        app = "assistant_with_plugin"
+        assert "Noted." == say(client, app, new_session(client, app), PARROT)
+        assert PARROT in recalled(client, app)
+
+
+def test_adk_run_remembers_from_one_process_to_the_next(
+    agents: Path, dsn: str, tmp_path: Path
+) -> None:
+    answers = []
+    for said in (PARROT, WHICH):
+        ran = subprocess.run(
+            [ADK, "run", agents / "assistant_with_plugin",
+             "--memory_service_uri=hippocampus://", f"--session_service_uri={SESSIONS}"],
+            input=f"{said}\nexit\n", capture_output=True, text=True, timeout=60,
+            env=environment(dsn, tmp_path),
+        )  # fmt: skip
+        assert 0 == ran.returncode, ran.stderr
+        answers.append(ran.stdout)
+    assert "[assistant]: Noted." in answers[0]
+    assert PARROT in answers[1]
+
+
+def test_a_wrong_uri_is_explained_at_the_start(agents: Path, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [ADK, "api_server", agents, "--port=0", "--memory_service_uri=hippocampus://?topk=3"],
+        capture_output=True, text=True, timeout=60, env=environment(None, tmp_path),
+    )  # fmt: skip
+    assert 0 != ran.returncode
+    assert "hippocampus:// has no option 'topk'; it has" in ran.stderr
+    assert "Traceback" not in ran.stderr
