@@ -140,7 +140,9 @@ class MemoryPlugin(BasePlugin):
             return
         async with run.recalling:  # parallel agents wait for one search
             entries = await self._search(context, run.query)
-        block = recall_block(entries, shown_texts(llm_request), self._max_tokens)
+        # In a thread: the first count loads a vocabulary.
+        shown = shown_texts(llm_request)
+        block = await asyncio.to_thread(recall_block, entries, shown, self._max_tokens)
         if block:
             insert_before_turn(llm_request, block, context.user_content)
 

@@ -353,6 +353,21 @@ async def test_recall_shows_nothing_twice(service: Service) -> None:
     assert 1 == sum("<PAST_CONVERSATIONS>" in text for text in model.shown[0])
 
 
+async def test_two_plugins_show_and_remember_once(service: Service, turns: Any) -> None:
+    await ask(make(Model(model="m"), MemoryPlugin(), service), "s0", PARROT)
+    model = Model(model="m")
+    plugins = [MemoryPlugin(), MemoryPlugin("adk_memory.MemoryPlugin")]
+    runner = Runner(
+        app=App(name=APP, root_agent=LlmAgent(name="bot", model=model), plugins=plugins),
+        session_service=InMemorySessionService(),
+        memory_service=service,
+        auto_create_session=True,
+    )
+    await ask(runner, "s1", WHICH)
+    assert "Rio" in blocks(model)[0]
+    assert [PARROT, "Noted.", WHICH, "Noted."] == await turns()
+
+
 async def test_recall_leaves_out_what_the_conversation_shows_already(service: Service) -> None:
     model = Model(model="m")
     runner = make(model, MemoryPlugin(), service)
@@ -468,15 +483,24 @@ async def test_a_run_that_was_left_before_its_answer_is_not_remembered(
     assert {} == plugin._runs and 0 == plugin.failures
 
 
+@pytest.mark.parametrize("closed", [True, False])
 async def test_a_sequence_that_was_left_half_way_is_not_remembered(
-    service: Service, turns: Any
+    service: Service, turns: Any, closed: bool
 ) -> None:
     agents = [LlmAgent(name=f"bot{n}", model=Model(model="m")) for n in range(2)]
-    runner = make(SequentialAgent(name="team", sub_agents=agents), MemoryPlugin(), service)
+    plugin = MemoryPlugin()
+    runner = make(SequentialAgent(name="team", sub_agents=agents), plugin, service)
     run = runner.run_async(user_id=USER, session_id="s1", new_message=types.UserContent(PARROT))
     async for _ in run:
         break
-    await run.aclose()
+    if closed:
+        await run.aclose()
+    del run
+    for _ in range(100):  # the loop closes abandoned generators by itself, soon
+        if not plugin._runs:
+            break
+        await asyncio.sleep(0.1)
+    assert {} == plugin._runs and 0 == plugin.failures
     assert [] == await turns()
 
 
@@ -490,8 +514,12 @@ async def test_who_leaves_at_the_answer_has_heard_it(service: Service, turns: An
         async for event in runner.run_async(user_id=USER, session_id=f"s{n}", new_message=content):
             if event.is_final_response():
                 break
-    await asyncio.sleep(0.5)  # the loop closes abandoned generators by itself
-    assert {PARROT, "I like tea.", WHICH, "Noted."} == set(await turns())
+    # The loop closes abandoned generators by itself, soon.
+    for _ in range(100):
+        if 6 == len(held := await turns()):
+            break
+        await asyncio.sleep(0.1)
+    assert {PARROT, "I like tea.", WHICH, "Noted."} == set(held)
     assert {} == plugin._runs and 0 == plugin.failures
 
 
@@ -528,8 +556,9 @@ async def test_a_run_inside_the_loop_over_another_is_no_child(service: Service, 
     assert {PARROT, "I like tea.", "Noted."} == set(await turns())
 
 
+@pytest.mark.parametrize("resumable", [True, False])
 async def test_a_turn_is_remembered_when_its_long_running_tool_has_ended(
-    service: Service, turns: Any
+    service: Service, turns: Any, resumable: bool
 ) -> None:
     def approve(amount: int) -> None:
         """Asks a human."""
@@ -546,8 +575,8 @@ async def test_a_turn_is_remembered_when_its_long_running_tool_has_ended(
         model=Model(model="m", answer=answer),
         tools=[LongRunningFunctionTool(approve)],
     )
-    resumable = ResumabilityConfig(is_resumable=True)
-    runner = make(agent, MemoryPlugin(), service, resumability_config=resumable)
+    config = ResumabilityConfig(is_resumable=resumable)
+    runner = make(agent, MemoryPlugin(), service, resumability_config=config)
     events = await ask(runner, "s1", "May I spend five euros on seeds?")
     [call] = [call for event in events for call in event.get_function_calls()]
     assert [] == await turns()

@@ -1,11 +1,19 @@
-"""What a URI on ADK's command line means."""
+"""What a URI on ADK's command line means, and what ADK's registry makes of it."""
 
 from __future__ import annotations
 
-import pytest
+import sys
+from types import ModuleType
+from typing import Any
 
+import pytest
+from google.adk.cli.service_registry import ServiceRegistry
+from google.adk.sessions import InMemorySessionService
+
+from adk_memory import OpenMemoryService, register
+from adk_memory.registry import close_shared, make_memory_service
 from adk_memory.uri import OPTIONS, parse_uri
-from shared_core import InvalidInput
+from shared_core import InvalidInput, MemoryEngine
 
 PASSWORD = "s3cret"
 
@@ -104,3 +112,50 @@ def test_no_message_tells_a_password(uri: str) -> None:
         parse_uri(uri)
     assert PASSWORD not in str(refused.value)
     assert refused.value.__cause__ is None
+
+
+class Sessions(InMemorySessionService):
+    """Stands in for the session service: keeps what it is made with."""
+
+    def __init__(self, *, engine: MemoryEngine, **options: Any) -> None:
+        super().__init__()
+        self.engine, self.options = engine, options
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> ServiceRegistry:
+    module = ModuleType("adk_memory.session_service")
+    module.PgSessionService = Sessions  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    registry = ServiceRegistry()
+    register(registry)
+    return registry
+
+
+@pytest.mark.parametrize(
+    "uri", ["hippocampus://", "hippocampus+postgresql://u:p@h/db?connect_timeout=1"]
+)
+async def test_memory_and_sessions_of_one_uri_share_one_memory(
+    registry: ServiceRegistry, uri: str
+) -> None:
+    uri += "&top_k=3&delete_memories=yes" if "?" in uri else "?top_k=3&delete_memories=yes"
+    memory = registry.create_memory_service(uri, agents_dir="agents")
+    sessions = registry.create_session_service(uri, agents_dir="agents")
+    assert isinstance(memory, OpenMemoryService) and isinstance(sessions, Sessions)
+    assert memory.engine is sessions.engine
+    assert {"delete_memories": True} == sessions.options
+    await close_shared()
+
+
+async def test_other_addresses_and_schemas_are_other_memories() -> None:
+    uris = ["hippocampus://", "hippocampus:///a", "hippocampus:///b", "hippocampus://?schema=other"]
+    assert 4 == len({id(make_memory_service(uri).engine) for uri in uris})
+    first, second = make_memory_service("hippocampus://?top_k=1"), make_memory_service(uris[0])
+    assert first.engine is second.engine and first is not second
+    await first.close()
+    await close_shared()
+
+
+def test_a_value_that_the_service_refuses_is_an_error() -> None:
+    with pytest.raises(InvalidInput, match="top_k"):
+        make_memory_service("hippocampus://?top_k=0")
