@@ -319,7 +319,8 @@ async def test_an_agent_as_a_tool_of_a_sequence_is_left_alone(service: Service, 
     helper = LlmAgent(name="helper", model=inner, description="Looks things up.")
     outer = Model(model="m", answer=call_once("helper", request="find the parrot"))
     agent = LlmAgent(name="bot", model=outer, tools=[AgentTool(agent=helper)])
-    runner = make(SequentialAgent(name="team", sub_agents=[agent]), MemoryPlugin(), service)
+    plugin = MemoryPlugin(service=service)
+    runner = make(SequentialAgent(name="team", sub_agents=[agent]), plugin, service)
     await ask(runner, "s1", WHICH)
     assert [WHICH, "All done."] == await turns()
 
@@ -500,6 +501,7 @@ async def test_a_sequence_that_was_left_half_way_is_not_remembered(
         if not plugin._runs:
             break
         await asyncio.sleep(0.1)
+    await asyncio.sleep(0.3)
     assert {} == plugin._runs and 0 == plugin.failures
     assert [] == await turns()
 
