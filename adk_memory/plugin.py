@@ -30,7 +30,11 @@ MAX_OPEN_RUNS = 10_000
 """Runs the plugin keeps in mind; one that was cancelled never tells that it ended."""
 
 DRAIN_S = 4.0
+CLOSE_S = 4.5
 """ADK gives a plugin five seconds to close."""
+
+CHILD_ARTIFACTS = "ForwardingArtifactService"
+"""The artifact service that AgentTool gives to its child run, and nobody else to any."""
 
 
 @dataclass(eq=False, slots=True)
@@ -125,14 +129,16 @@ class MemoryPlugin(BasePlugin):
         with self._lock:
             used, own = self._used, self._own
             self._used, self._own = set(), None
+        end = asyncio.get_running_loop().time() + CLOSE_S
         with self._unharmed("draining"):
-            async with asyncio.timeout(DRAIN_S + 0.5):
+            async with asyncio.timeout_at(end):
                 drained = await asyncio.gather(*(service.flush(DRAIN_S) for service in used))
             if not all(drained):
                 _log.warning("plugin %s: closed with memories still in the queue", self.name)
         with self._unharmed("closing"):
             if own is not None:
-                await own.close()
+                async with asyncio.timeout_at(end + 0.3):
+                    await own.close()
 
     async def _recall_into(self, llm_request: LlmRequest, context: InvocationContext) -> None:
         run = self._runs.get(context.invocation_id)
@@ -187,16 +193,18 @@ class MemoryPlugin(BasePlugin):
     def _noted(self, context: InvocationContext) -> _Run:
         """Return a record of a run, kept until the run ends.
 
-        A child run of AgentTool starts below a live one, in the task of its tool and with
-        sessions of its own. Else the live one is what a caller in the middle of its run, or with
-        an abandoned generator, has in its context.
+        A child run starts below a live one, in the task of its tool and with sessions of its
+        own. Else the live one is what a caller in the middle of its run, or with an abandoned
+        generator, has in its context. AgentTool's is known by its artifacts as well: a caller who
+        takes each event in a task of its own loses the context.
         """
         task = asyncio.current_task()
         outer = _innermost.get()
         while outer is not None and not outer.live:
             outer = outer.outer
         sessions = context.session_service
-        nested = outer is not None and outer.sessions is not sessions and outer.task is not task
+        below = outer is not None and outer.sessions is not sessions and outer.task is not task
+        nested = below or type(context.artifact_service).__name__ == CHILD_ARTIFACTS
         run = _Run(sessions, task, nested, outer if nested else None)
         with self._lock:
             while len(self._runs) >= MAX_OPEN_RUNS:
