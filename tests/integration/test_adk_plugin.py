@@ -26,8 +26,9 @@ from google.genai import types
 from pydantic import Field
 
 from adk_memory import MemoryPlugin, OpenMemoryService, invocation_cache
-from adk_memory.recall_block import count_tokens, recall_block
+from adk_memory.recall_block import recall_block
 from shared_core import InvalidInput
+from shared_core.tokens import count_tokens
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.* is deprecated in favor of Workflow:DeprecationWarning"),

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
-from typing import Any
-
 import pytest
 from google.adk.cli.service_registry import ServiceRegistry
-from google.adk.sessions import InMemorySessionService
 
-from adk_memory import OpenMemoryService, register
+from adk_memory import OpenMemoryService, PgSessionService, register
 from adk_memory.registry import close_shared, make_memory_service
 from adk_memory.uri import OPTIONS, parse_uri
-from shared_core import InvalidInput, MemoryEngine
+from shared_core import InvalidInput
 
 PASSWORD = "s3cret"
 
@@ -114,36 +109,19 @@ def test_no_message_tells_a_password(uri: str) -> None:
     assert refused.value.__cause__ is None
 
 
-class Sessions(InMemorySessionService):
-    """Stands in for the session service: keeps what it is made with."""
-
-    def __init__(self, *, engine: MemoryEngine, **options: Any) -> None:
-        super().__init__()
-        self.engine, self.options = engine, options
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> ServiceRegistry:
-    module = ModuleType("adk_memory.session_service")
-    module.PgSessionService = Sessions  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    registry = ServiceRegistry()
-    register(registry)
-    return registry
-
-
 @pytest.mark.parametrize(
     "uri", ["hippocampus://", "hippocampus+postgresql://u:p@h/db?connect_timeout=1"]
 )
 async def test_memory_and_sessions_of_one_uri_share_one_memory(
-    registry: ServiceRegistry, uri: str
+    uri: str,
 ) -> None:
+    registry = ServiceRegistry()
+    register(registry)
     uri += "&top_k=3&delete_memories=yes" if "?" in uri else "?top_k=3&delete_memories=yes"
     memory = registry.create_memory_service(uri, agents_dir="agents")
     sessions = registry.create_session_service(uri, agents_dir="agents")
-    assert isinstance(memory, OpenMemoryService) and isinstance(sessions, Sessions)
+    assert isinstance(memory, OpenMemoryService) and isinstance(sessions, PgSessionService)
     assert memory.engine is sessions.engine
-    assert {"delete_memories": True} == sessions.options
     await close_shared()
 
 
