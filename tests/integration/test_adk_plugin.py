@@ -25,7 +25,7 @@ from google.adk.workflow import START, Workflow
 from google.genai import types
 from pydantic import Field
 
-from adk_memory import MemoryPlugin, OpenMemoryService, invocation_cache
+from adk_memory import MemoryPlugin, OpenMemoryService, PgSessionService, invocation_cache
 from adk_memory.recall_block import recall_block
 from shared_core import InvalidInput
 from shared_core.tokens import count_tokens
@@ -606,20 +606,38 @@ async def test_a_turn_is_remembered_when_its_long_running_tool_has_ended(
 # --- what was rewound, said aloud, or answered by somebody else
 
 
-async def test_a_rewound_session_is_handed_over_whole(service: Service, turns: Any) -> None:
-    model = Model(model="m")
-    recording = MemoryPlugin()
-    runner = make(model, recording, service)
+async def test_a_turn_that_was_rewound_is_forgotten_with_the_next_run(
+    service: Service, turns: Any
+) -> None:
+    runner = make(Model(model="m"), MemoryPlugin(), service)
     await ask(runner, "s1", "I like tea.")
-    recording._ingests = False
     events = await ask(runner, "s1", "My parrot is called Bill.")
+    assert "My parrot is called Bill." in await turns()
     await runner.rewind_async(
         user_id=USER, session_id="s1", rewind_before_invocation_id=events[0].invocation_id
     )
-    recording._ingests = True
     await ask(runner, "s1", PARROT)
     assert any(event.actions.rewind_before_invocation_id for event in service.batches[-1][0])
     assert ["I like tea.", "Noted.", PARROT, "Noted."] == await turns()
+
+
+async def test_sessions_in_the_same_database_are_remembered_from_there(
+    service: Service, turns: Any
+) -> None:
+    model = Model(model="m")
+    plugin = MemoryPlugin()
+    runner = Runner(
+        app=App(name=APP, root_agent=LlmAgent(name="bot", model=model), plugins=[plugin]),
+        session_service=PgSessionService(engine=service.engine),
+        memory_service=service,
+        auto_create_session=True,
+    )
+    await ask(runner, "s1", PARROT)
+    await ask(runner, "s1", "I like tea.")
+    assert [PARROT, "Noted.", "I like tea.", "Noted."] == await turns()
+    await ask(runner, "s2", WHICH)
+    assert "Rio" in blocks(model)[2]
+    assert 0 == plugin.failures
 
 
 async def test_a_spoken_conversation_is_remembered_by_its_words(
