@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from google.adk.events.event import Event
 from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions.session import Session
 
+from adk_memory import invocation_cache
 from adk_memory.events import live_events, to_core_events, to_memory_entry, to_new_memory
 from adk_memory.options import IngestOptions
+from adk_memory.uri import ENGINE_OPTIONS, named_memory
 from shared_core import Hit, InvalidInput, MemoryEngine, Scope, StorageUnavailable, open_memory
 from shared_core.context_window import ContextWindow
 from shared_core.ranking import collapsed, fitting, relevance
@@ -30,6 +33,28 @@ POOL = 2
 """So many times top_k are recalled, to have enough when near-duplicates are left out."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """What the constructor and the URI may set; OpenMemoryService says what each is for."""
+
+    top_k: int
+    max_chars: int
+    min_relevance: float
+    include_tool_results: bool
+    wait: bool
+    deadline_s: float
+    fail_open: bool
+
+    def __post_init__(self) -> None:
+        for name, number in (("top_k", self.top_k), ("max_chars", self.max_chars)):
+            if number < 1:
+                raise InvalidInput(f"{name} must be at least 1, not {number}")
+        if not 0 <= self.min_relevance <= 1:
+            raise InvalidInput(f"min_relevance must be between 0 and 1, not {self.min_relevance}")
+        if self.deadline_s <= 0:
+            raise InvalidInput(f"deadline_s must be above 0, not {self.deadline_s}")
+
+
 class OpenMemoryService(BaseMemoryService):
     """A memory service whose memories a LangGraph agent reads too, and the other way round.
 
@@ -38,7 +63,8 @@ class OpenMemoryService(BaseMemoryService):
     Needs no running event loop and does no I/O until its first call; works from any loop, so from
     `Runner.run()` as well. Unrelated to the OpenMemory client of google-adk-community.
 
-    uri, embedder, schema: as in shared_core.open_memory; dsn is another name for uri.
+    uri, embedder, schema: as in shared_core.open_memory; dsn is another name for uri, and a
+    hippocampus:// URI may name options, which count more than arguments.
     top_k, max_chars: how many memories, and how many characters of them, a search returns at most.
     min_relevance: a memory is left out when its relevance, from 0 to 1, is below; see
     shared_core.ranking.relevance. include_tool_results: whether what tools answered is remembered.
@@ -68,22 +94,25 @@ class OpenMemoryService(BaseMemoryService):
         engine: MemoryEngine | None = None,
         agents_dir: str | None = None,
     ) -> None:
-        for name, number in (("top_k", top_k), ("max_chars", max_chars)):
-            if number < 1:
-                raise InvalidInput(f"{name} must be at least 1, not {number}")
-        if not 0 <= min_relevance <= 1:
-            raise InvalidInput(f"min_relevance must be between 0 and 1, not {min_relevance}")
-        if deadline_s <= 0:
-            raise InvalidInput(f"deadline_s must be above 0, not {deadline_s}")
+        address, given = named_memory(uri if uri is not None else dsn)
+        options = _Options(
+            top_k=top_k,
+            max_chars=max_chars,
+            min_relevance=min_relevance,
+            include_tool_results=include_tool_results,
+            wait=wait,
+            deadline_s=deadline_s,
+            fail_open=fail_open,
+        )
+        names = {field.name for field in fields(_Options)}
+        own: dict[str, Any] = {name: value for name, value in given.items() if name in names}
+        self._options = replace(options, **own)
         self._owns_engine = engine is None
-        self._engine = engine or open_memory(uri or dsn, embedder=embedder, schema=schema)
-        self._top_k = top_k
-        self._max_chars = max_chars
-        self._min_relevance = min_relevance
-        self._tool_results = include_tool_results
-        self._wait = wait
-        self._deadline_s = deadline_s
-        self._fail_open = fail_open
+        if engine is None:
+            of_engine: dict[str, Any] = {"embedder": embedder, "schema": schema}
+            of_engine |= {name: value for name, value in given.items() if name in ENGINE_OPTIONS}
+            engine = open_memory(address, **of_engine)
+        self._engine = engine
         self.failed_searches = 0
 
     @property
@@ -139,6 +168,7 @@ class OpenMemoryService(BaseMemoryService):
         now, shared = datetime.now(UTC), custom_metadata or {}
         new = [to_new_memory(entry, shared, now) for entry in memories]
         await self._engine.remember(Scope(app_name, user_id), new)
+        invocation_cache.clear()
 
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
@@ -147,17 +177,26 @@ class OpenMemoryService(BaseMemoryService):
 
         At most top_k memories and max_chars characters, each thing once, nothing below
         min_relevance. custom_metadata of an entry: kind, score, and as source the session id.
+        Under a MemoryPlugin the same question is asked once in an invocation.
         """
         scope = Scope(app_name, user_id)
+        key = (id(self), app_name, user_id, query)
+        known = invocation_cache.cached(key)
+        if known is not None:
+            return known
         hits = await self._recall(scope, query)
-        hits = [hit for hit in hits if relevance(hit) >= self._min_relevance]
-        shown = fitting(collapsed(hits, self._top_k), self._max_chars)
-        return SearchMemoryResponse(
+        if hits is None:
+            return SearchMemoryResponse()
+        hits = [hit for hit in hits if relevance(hit) >= self._options.min_relevance]
+        shown = fitting(collapsed(hits, self._options.top_k), self._options.max_chars)
+        response = SearchMemoryResponse(
             memories=[
                 to_memory_entry(hit.memory, scope, text=text, score=round(hit.score, 4))
                 for hit, text in shown
             ]
         )
+        invocation_cache.store(key, response)
+        return response
 
     async def list_memories(
         self,
@@ -223,6 +262,7 @@ class OpenMemoryService(BaseMemoryService):
         """
         policy = RetentionPolicy(threshold=threshold, min_age_days=min_age_days)
         report = await self._engine.cleanup(Scope(app_name, user_id), policy, dry_run=dry_run)
+        invocation_cache.clear()
         return {
             "total_memories": report.memories,
             "cleaned_count": len(report.forgotten),
@@ -238,20 +278,25 @@ class OpenMemoryService(BaseMemoryService):
         """
         if memory_id:
             await self._engine.forget(Scope(app_name, user_id), memory_id)
+            invocation_cache.clear()
 
     async def delete_session_memory(self, *, app_name: str, user_id: str, session_id: str) -> int:
         """Erase what was remembered of one session; return how many memories went.
 
         Facts that another session says as well stay. Adding the session again brings nothing back.
         """
-        return await self._engine.forget_thread(Scope(app_name, user_id), session_id)
+        gone = await self._engine.forget_thread(Scope(app_name, user_id), session_id)
+        invocation_cache.clear()
+        return gone
 
     async def delete_user_memory(self, *, app_name: str, user_id: str) -> int:
         """Erase everything that is remembered of a user, whichever framework wrote it.
 
         Returns how many memories went. Sessions themselves belong to the session service and stay.
         """
-        return await self._engine.forget_scope(Scope(app_name, user_id))
+        gone = await self._engine.forget_scope(Scope(app_name, user_id))
+        invocation_cache.clear()
+        return gone
 
     async def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until everything queued is embedded and consolidated; False if time ran out."""
@@ -273,17 +318,18 @@ class OpenMemoryService(BaseMemoryService):
     ) -> None:
         await self.close()
 
-    async def _recall(self, scope: Scope, query: str) -> list[Hit]:
+    async def _recall(self, scope: Scope, query: str) -> list[Hit] | None:
+        """Return what answers a query, or None when the memory cannot say."""
         try:
-            async with asyncio.timeout(self._deadline_s):
-                return await self._engine.recall(scope, query, limit=POOL * self._top_k)
+            async with asyncio.timeout(self._options.deadline_s):
+                return await self._engine.recall(scope, query, limit=POOL * self._options.top_k)
         except (StorageUnavailable, TimeoutError) as error:
-            reason = str(error) or f"it took longer than deadline_s={self._deadline_s:g}"
-            if not self._fail_open:
+            reason = str(error) or f"it took longer than deadline_s={self._options.deadline_s:g}"
+            if not self._options.fail_open:
                 raise StorageUnavailable(f"the memory could not be searched: {reason}") from error
             self.failed_searches += 1
             log.error("the memory could not be searched and answers with nothing: %s", reason)
-            return []
+            return None
 
     async def _ingest(
         self, scope: Scope, session_id: str, events: Sequence[Event], options: IngestOptions
@@ -292,6 +338,7 @@ class OpenMemoryService(BaseMemoryService):
         kept = {event.id for event in live}
         if void := [event.id for event in events if event.id not in kept]:
             await self._engine.forget_turns(scope, session_id, void)
+            invocation_cache.clear()
         expires_at = options.expires_at(datetime.now(UTC))
         said = [
             replace(
@@ -300,11 +347,12 @@ class OpenMemoryService(BaseMemoryService):
                 expires_at=expires_at,
                 metadata=options.metadata,
             )
-            for turn in to_core_events(live, tool_results=self._tool_results)
+            for turn in to_core_events(live, tool_results=self._options.include_tool_results)
         ]
         if not said:
             return
-        wait = self._wait if options.wait is None else options.wait
+        wait = self._options.wait if options.wait is None else options.wait
         await self._engine.append_events(scope, session_id, said, later=not wait)
         if wait:
             await self._engine.consolidate(scope, session_id)
+        invocation_cache.clear()

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 from uuid import uuid4
 
 from google.adk.errors import StaleSessionError
@@ -22,6 +23,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from pydantic_core import to_json as to_json_bytes
 
 from adk_memory.events import moment, to_log_event
+from adk_memory.uri import ENGINE_OPTIONS, named_memory
 from shared_core import Conflict, MemoryEngine, NotFound, Scope, open_memory
 from shared_core.domain import JsonValue
 from shared_core.jsontext import to_json
@@ -47,9 +49,10 @@ class PgSessionService(BaseSessionService):
     it was loaded gets ADK's StaleSessionError and nothing is written. Does no I/O until its first
     call, needs no running loop, works from any loop.
 
-    uri, schema: as in shared_core.open_memory; dsn is another name for uri. engine: a MemoryEngine
-    to share instead; then close() leaves it open. delete_memories: deleting a session also erases
-    what was remembered of it. agents_dir: accepted and not used; `adk web` passes it.
+    uri, schema: as in shared_core.open_memory; dsn is another name for uri, and a hippocampus://
+    URI may name options, which count more than arguments. engine: a MemoryEngine to share instead;
+    then close() leaves it open. delete_memories: deleting a session also erases what was
+    remembered of it. agents_dir: accepted and not used; `adk web` passes it.
     """
 
     def __init__(
@@ -62,9 +65,14 @@ class PgSessionService(BaseSessionService):
         delete_memories: bool = False,
         agents_dir: str | None = None,
     ) -> None:
+        address, given = named_memory(uri if uri is not None else dsn)
         self._owns_engine = engine is None
-        self._engine = engine or open_memory(uri or dsn, schema=schema)
-        self._delete_memories = delete_memories
+        if engine is None:
+            of_engine: dict[str, Any] = {"schema": schema}
+            of_engine |= {name: value for name, value in given.items() if name in ENGINE_OPTIONS}
+            engine = open_memory(address, **of_engine)
+        self._engine = engine
+        self._delete_memories = bool(given.get("delete_memories", delete_memories))
         self._locks: dict[tuple[int, str, str, str], tuple[asyncio.Lock, list[None]]] = {}
 
     @property

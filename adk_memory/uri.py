@@ -12,6 +12,7 @@ After `?` the first three take the options of OPTIONS; a server's URI those of l
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 from urllib.parse import unquote, unquote_plus
@@ -47,6 +48,13 @@ def parse_uri(uri: str) -> tuple[str | None, dict[str, Option]]:
             " hippocampus+postgresql://user:password@host/database for a server"
         )
     return f"embedded://{unquote(address)}", options
+
+
+def named_memory(
+    named: str | Path | None,
+) -> tuple[str | Path | None, Mapping[str, Option]]:
+    """Return what a constructor's uri names, and the options it carries; see parse_uri."""
+    return parse_uri(named) if isinstance(named, str) else (named, {})
 
 
 def _split(rest: str) -> tuple[str, str]:

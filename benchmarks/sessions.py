@@ -15,8 +15,9 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from google.adk.events.event import Event
@@ -28,7 +29,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from adk_memory import OpenMemoryService, PgSessionService
 from shared_core import open_memory
 
-WHO = {"app_name": "bench", "user_id": "ann"}
+APP, USER = "bench", "ann"
 TURN = "I moved to Lisbon last week, and the tram to the office takes twenty minutes. " * 2
 
 
@@ -37,10 +38,10 @@ def event(number: int) -> Event:
     return Event(author="user", invocation_id="i", content=content)
 
 
-async def timed(call: Callable[[], Awaitable[object]]) -> float:
+async def timed(call: Coroutine[Any, Any, object]) -> float:
     """Return how long a call took, in milliseconds."""
     begun = time.perf_counter()
-    await call()
+    await call
     return 1000 * (time.perf_counter() - begun)
 
 
@@ -55,18 +56,14 @@ async def measure(events: int) -> dict[str, float]:
             peer = DatabaseSessionService(db_engine=database)
             services: dict[str, BaseSessionService] = {"ours": ours, "adk": peer}
             sessions = {
-                name: await service.create_session(**WHO) for name, service in services.items()
+                name: await service.create_session(app_name=APP, user_id=USER)
+                for name, service in services.items()
             }
             sql = await psycopg.AsyncConnection.connect(await memory.dsn(), autocommit=True)
             await sql.execute("CREATE TABLE public.log (session text, seq serial, event json)")
             appended = await _append(services, sessions, sql, events)
             loaded = {
-                name: [
-                    await timed(
-                        lambda s=service, i=sessions[name].id: s.get_session(**WHO, session_id=i)
-                    )
-                    for _ in range(20)
-                ]
+                name: [await timed(_load(service, sessions[name].id)) for _ in range(20)]
                 for name, service in services.items()
             }
             queued = await _remember(OpenMemoryService(engine=memory, wait=False))
@@ -81,6 +78,10 @@ async def measure(events: int) -> dict[str, float]:
     return {name: round(figure, 3) for name, figure in figures.items()}
 
 
+async def _load(service: BaseSessionService, session_id: str) -> None:
+    await service.get_session(app_name=APP, user_id=USER, session_id=session_id)
+
+
 async def _append(
     services: dict[str, BaseSessionService],
     sessions: dict[str, Session],
@@ -92,19 +93,11 @@ async def _append(
     for first in range(0, events, 10):
         for name, service in services.items():
             for number in range(first, first + 10):
-                said = event(number)
-                times[name].append(
-                    await timed(lambda s=service, e=said, n=name: s.append_event(sessions[n], e))
-                )
+                append = service.append_event(sessions[name], event(number))
+                times[name].append(await timed(append))
         for number in range(first, first + 10):
-            said = event(number)
-            times["sql"].append(
-                await timed(
-                    lambda e=said: sql.execute(
-                        insert, ["s", e.model_dump_json(exclude_none=True)], prepare=True
-                    )
-                )
-            )
+            written = event(number).model_dump_json(exclude_none=True)
+            times["sql"].append(await timed(sql.execute(insert, ["s", written], prepare=True)))
     return times
 
 
@@ -113,11 +106,10 @@ async def _remember(service: OpenMemoryService) -> list[float]:
     times = []
     for number in range(100):
         said = [event(2 * number), event(2 * number + 1)]
-        times.append(
-            await timed(
-                lambda e=said: service.add_events_to_memory(**WHO, events=e, session_id="queued")
-            )
+        handing_over = service.add_events_to_memory(
+            app_name=APP, user_id=USER, events=said, session_id="queued"
         )
+        times.append(await timed(handing_over))
         await service.flush()
     return times
 
