@@ -178,10 +178,19 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A memory that may answer, and for a turn who said it and how well the turn before matches."""
+    """A memory that may answer, and for a turn who said it and how well the turn before matches.
 
-    memory: Memory
+    Ranking looks at ten candidates for every one it returns, so it gets of each what it looks at;
+    memory() builds the whole.
+    """
+
+    memory_id: MemoryId
+    kind: MemoryKind
+    text: str
+    author: str | None
+    occurred_at: datetime
     match: Match
+    memory: Callable[[], Memory]
     role: Role | None = None
     previous: Match | None = None
 

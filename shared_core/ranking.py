@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from shared_core.domain import Hit, Memory
+from shared_core.domain import Hit, MemoryKind
 from shared_core.ports import Candidate, Match, Spread
 from shared_core.text import search_terms
 
@@ -57,11 +57,19 @@ def rank(
     asked: the search terms of the query.
     """
     scoring = _Scoring(spread, weights, _speakers_named(candidates, frozenset(asked)))
-    hits = [scoring.hit(candidate) for candidate in candidates]
-    hits.sort(
-        key=lambda hit: (hit.score, hit.memory.occurred_at, hit.memory.memory_id.int), reverse=True
+    ranked = sorted(
+        [(scoring.added(candidate), candidate) for candidate in candidates],
+        key=lambda pair: (sum(pair[0].values()), pair[1].occurred_at, pair[1].memory_id.int),
+        reverse=True,
     )
-    return hits[:limit]
+    return [
+        Hit(
+            memory=candidate.memory(),
+            score=sum(added.values()),
+            parts=scoring.raw(candidate) | added,
+        )
+        for added, candidate in ranked[:limit]
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +80,28 @@ class _Scoring:
     weights: Weights
     named: Collection[str]
 
-    def hit(self, candidate: Candidate) -> Hit:
-        memory, match = candidate.memory, candidate.match
+    def added(self, candidate: Candidate) -> dict[str, float]:
+        """Return the parts whose sum is the score."""
+        match = candidate.match
+        return {
+            "meaning": self.weights.similarity * self._z_similarity(match),
+            "words": self.weights.words * self._words(match),
+            "context": self._context(candidate),
+            "question": self.weights.question if is_question(candidate.text) else 0.0,
+            "speaker": self._speaker(candidate),
+            "kind": self._kind(candidate.kind),
+        }
+
+    def raw(self, candidate: Candidate) -> dict[str, float]:
+        """Return what the parts were made from."""
+        match = candidate.match
         raw = {"bm25": match.bm25, "coverage": match.coverage, "z_bm25": self._z_bm25(match)}
         if match.similarity is not None:
             raw["similarity"] = match.similarity
             raw["z_similarity"] = self._z_similarity(match)
         if candidate.previous is not None:
             raw["previous"] = max(candidate.previous.similarity or 0.0, candidate.previous.coverage)
-        added = {
-            "meaning": self.weights.similarity * self._z_similarity(match),
-            "words": self.weights.words * self._words(match),
-            "context": self._context(candidate),
-            "question": self.weights.question if is_question(memory.text) else 0.0,
-            "speaker": self._speaker(candidate),
-            "kind": self._kind(memory),
-        }
-        return Hit(memory=memory, score=sum(added.values()), parts=raw | added)
+        return raw
 
     def _context(self, candidate: Candidate) -> float:
         """An agent's turn gets nothing from the one before: it answers, and the user told."""
@@ -100,15 +113,15 @@ class _Scoring:
         )
 
     def _speaker(self, candidate: Candidate) -> float:
-        author = candidate.memory.author
+        author = candidate.author
         if self.named and author is not None:
             return 0.0 if author in self.named else self.weights.other_speaker
         return self.weights.agent if candidate.role == "agent" else 0.0
 
-    def _kind(self, memory: Memory) -> float:
-        if memory.kind == "semantic":
+    def _kind(self, kind: MemoryKind) -> float:
+        if kind == "semantic":
             return self.weights.fact
-        return self.weights.summary if memory.kind == "summary" else 0.0
+        return self.weights.summary if kind == "summary" else 0.0
 
     def _z_similarity(self, match: Match) -> float:
         if match.similarity is None:
@@ -184,7 +197,7 @@ def is_question(text: str) -> bool:
 
 def _speakers_named(candidates: Sequence[Candidate], asked: Collection[str]) -> set[str]:
     """Return the authors of candidates whose first name the query holds, if it names only some."""
-    authors = {author for candidate in candidates if (author := candidate.memory.author)}
+    authors = {author for candidate in candidates if (author := candidate.author)}
     named = set()
     for author in authors:
         name = search_terms(author.split(maxsplit=1)[0]) if author.strip() else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -183,18 +184,9 @@ class PostgresStorage(PostgresSessions, PostgresJobs):
             "candidates": request.candidates,
         }
         [rows] = await self._database.run(tenant, (statement("recall"), values))
-        candidates = [
-            Candidate(
-                memory=memory_from_row(row),
-                match=_match(row[MEMORY_COLUMNS : MEMORY_COLUMNS + 3]),
-                role=row[MEMORY_COLUMNS + 3],
-                previous=_match(before) if before[1] is not None else None,
-            )
-            for row in rows
-            for before in [row[MEMORY_COLUMNS + 4 : MEMORY_COLUMNS + 7]]
-        ]
         if not rows:
             return [], Spread()
+        candidates = [_candidate(row) for row in rows]
         mean, spread, bm25_mean, bm25_spread = (float(part or 0) for part in rows[0][-4:])
         return candidates, Spread(
             similarity_mean=mean,
@@ -202,6 +194,21 @@ class PostgresStorage(PostgresSessions, PostgresJobs):
             bm25_mean=bm25_mean,
             bm25_sd=bm25_spread,
         )
+
+
+def _candidate(row: Sequence[Any]) -> Candidate:
+    before = row[MEMORY_COLUMNS + 4 : MEMORY_COLUMNS + 7]
+    return Candidate(
+        memory_id=row[0],
+        kind=row[3],
+        text=row[4],
+        author=row[6],
+        occurred_at=row[8],
+        match=_match(row[MEMORY_COLUMNS : MEMORY_COLUMNS + 3]),
+        memory=partial(memory_from_row, row),
+        role=row[MEMORY_COLUMNS + 3],
+        previous=_match(before) if before[1] is not None else None,
+    )
 
 
 def _match(scores: Sequence[Any]) -> Match:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -42,7 +43,7 @@ def memory_from_row(row: Sequence[Any]) -> Memory:
         key=row[2],
         kind=row[3],
         text=row[4],
-        value=row[5],
+        value=json.loads(row[5]),
         author=row[6],
         importance=row[7],
         occurred_at=utc(row[8]),

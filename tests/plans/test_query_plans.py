@@ -125,9 +125,27 @@ def test_a_search_touches_only_the_rows_of_its_tenant(
         )
         for table in ("memories", "embeddings")
     }
-    # recall reads the rows it returns once more for their columns
+    # recall reads the rows it returns once more for their columns, and counts the vectors first
     assert touched["memories"] <= 2 * PER_TENANT
-    assert touched["embeddings"] <= PER_TENANT
+    assert touched["embeddings"] <= (3 if name == "recall" else 1) * PER_TENANT
+
+
+def test_recall_of_few_memories_leaves_the_other_vectors_of_the_tenant(
+    filled: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = 5
+    monkeypatch.setitem(VALUES, "path", "/few/")
+    monkeypatch.setitem(VALUES, "path_end", "/few0")
+    change = "UPDATE memories SET namespace = %s WHERE tenant_id = '/app/u7/' AND key::int <= %s"
+    filled.execute(change, ["/few/", few])
+    scanned = [
+        node["Actual Rows"] * node["Actual Loops"]
+        for node in nodes(plan(filled, "recall"))
+        if node.get("Relation Name") == "embeddings"
+    ]
+    filled.execute(change, ["/memories/", few])
+    assert few <= max(scanned) <= 3 * few
+    assert sum(scanned) <= 5 * few
 
 
 def test_reading_one_item_touches_one_row(filled: psycopg.Connection[Any]) -> None:

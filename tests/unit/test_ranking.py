@@ -42,7 +42,17 @@ def candidate(
         created_at=moment,
         updated_at=moment,
     )
-    return Candidate(memory=memory, match=matched, role=role, previous=previous)
+    return Candidate(
+        memory_id=memory.memory_id,
+        kind=kind,
+        text=text,
+        author=author,
+        occurred_at=moment,
+        match=matched,
+        memory=lambda: memory,
+        role=role,
+        previous=previous,
+    )
 
 
 def scores(*candidates: Candidate, asked: tuple[str, ...] = ()) -> dict[str, float]:

@@ -4,8 +4,9 @@
 m.tenant_id || substr(m.namespace, 2), m.key, m.value, m.created_at, m.updated_at, m.ttl_s
 
 -- fragment: memory_columns
-m.memory_id, m.tenant_id || substr(m.namespace, 2), m.key, m.kind, m.text, m.value, m.author, m.importance,
-m.occurred_at, m.created_at, m.updated_at, m.expires_at, m.superseded_at, m.thread_id,
+m.memory_id, m.tenant_id || substr(m.namespace, 2), m.key, m.kind, m.text, m.value::text,
+m.author, m.importance, m.occurred_at, m.created_at, m.updated_at, m.expires_at,
+m.superseded_at, m.thread_id,
 (SELECT array_agg(s.event_id ORDER BY s.event_id) FROM memory_sources s
  WHERE s.tenant_id = m.tenant_id AND s.memory_id = m.memory_id)
 

@@ -178,53 +178,97 @@ w.idf * 2.2 / (1 + 1.2 * (0.25 + 0.75 * l.term_count / c.mean_length))
 
 -- fragment: similarity
 (SELECT 1 - min(e.embedding <=> %(embedding)s::halfvec) FROM embeddings e
- WHERE e.tenant_id = m.tenant_id AND e.model = %(model)s AND e.memory_id = m.memory_id)
+ WHERE e.tenant_id = %(tenant)s AND e.model = %(model)s AND e.memory_id = m.memory_id)
 
 -- name: recall
 -- Candidates of a scope by meaning and by words, each with both scores, and over all its living
 -- memories the mean and spread of both, so that the two can be compared. A turn comes with the role
 -- of its speaker and the scores of the turn before it.
+-- The planner takes every tenant for one row. So nothing here joins two sets of a tenant's size:
+-- they are put under each other and grouped, which is linear whatever it believes.
 WITH living AS MATERIALIZED (
-    SELECT m.memory_id, m.terms, m.term_count, m.updated_at, {similarity} AS similarity
+    -- Words are kept of memories that hold one of the query: copying costs as much as reading.
+    SELECT m.memory_id, m.updated_at, m.term_count,
+           CASE WHEN m.terms @@ %(any_term)s::tsquery THEN m.terms END AS terms
     FROM memories m
     WHERE {one_tenant} AND {below} AND {living}
       AND (%(kinds)s::text[] IS NULL OR m.kind = ANY(%(kinds)s))
 ), corpus AS MATERIALIZED (
     SELECT count(*)::float8 AS size, greatest(avg(term_count), 1)::float8 AS mean_length
     FROM living
+), worded AS MATERIALIZED (
+    SELECT * FROM living WHERE terms IS NOT NULL
+), held AS MATERIALIZED (
+    -- Which memory holds which word, by the word's place in the query.
+    SELECT l.memory_id, l.updated_at, l.term_count, q.place
+    FROM unnest(%(term_queries)s::tsquery[]) WITH ORDINALITY AS q(query, place)
+    JOIN worded l ON l.terms @@ q.query
 ), rarity AS MATERIALIZED (
     -- The words of the query and how much it tells that a memory holds one.
-    SELECT w.query, ln(1 + (c.size - n.holders + 0.5) / (n.holders + 0.5)) AS idf
-    FROM unnest(%(term_queries)s::tsquery[]) AS w(query)
+    SELECT q.query, q.place, ln(1 + (c.size - h.holders + 0.5) / (h.holders + 0.5)) AS idf
+    FROM unnest(%(term_queries)s::tsquery[]) WITH ORDINALITY AS q(query, place)
     CROSS JOIN corpus c
-    CROSS JOIN LATERAL (SELECT count(*) AS holders FROM living l WHERE l.terms @@ w.query) n
+    LEFT JOIN (SELECT place, count(*) AS holders FROM held GROUP BY place) n USING (place)
+    CROSS JOIN LATERAL (SELECT coalesce(n.holders, 0) AS holders) h
 ), asked AS MATERIALIZED (
-    SELECT sum(idf) AS idf FROM rarity
-), scored AS MATERIALIZED (
-    SELECT l.memory_id, l.updated_at, l.similarity, w.idf, coalesce({bm25}, 0) AS bm25
-    FROM living l
+    SELECT sum(idf) AS idf, array_agg(idf ORDER BY place) AS idfs FROM rarity
+), by_words AS MATERIALIZED (
+    SELECT l.memory_id, l.updated_at, {bm25} AS bm25
+    FROM (SELECT memory_id, updated_at, term_count, sum((SELECT idfs FROM asked)[place]) AS idf
+          FROM held GROUP BY memory_id, updated_at, term_count) l
+    CROSS JOIN LATERAL (SELECT l.idf) w
     CROSS JOIN corpus c
-    CROSS JOIN LATERAL (
-        SELECT CASE WHEN l.terms @@ %(any_term)s::tsquery
-               THEN (SELECT sum(r.idf) FROM rarity r WHERE l.terms @@ r.query) END AS idf
-        OFFSET 0
-    ) w
+), reach AS MATERIALIZED (
+    -- Whether to read all vectors of the tenant in one go: three cost what one look-up by id does.
+    SELECT (SELECT count(*) FROM (
+                SELECT FROM embeddings e WHERE e.tenant_id = %(tenant)s AND e.model = %(model)s
+                LIMIT (SELECT (3 * size)::bigint FROM corpus)) n) < 3 * size AS is_wide
+    FROM corpus
+), by_meaning AS MATERIALIZED (
+    SELECT memory_id, max(updated_at) AS updated_at, max(similarity) AS similarity
+    FROM (
+        SELECT m.memory_id, m.updated_at,
+               CASE WHEN NOT (SELECT is_wide FROM reach) THEN {similarity} END AS similarity
+        FROM living m
+        UNION ALL
+        SELECT e.memory_id, NULL, 1 - (e.embedding <=> %(embedding)s::halfvec)
+        FROM embeddings e
+        WHERE e.tenant_id = %(tenant)s AND e.model = %(model)s AND (SELECT is_wide FROM reach)
+    ) either
+    GROUP BY memory_id
 ), spread AS MATERIALIZED (
-    SELECT avg(similarity) AS similarity_mean, coalesce(stddev_pop(similarity), 0) AS similarity_sd,
-           avg(bm25) AS bm25_mean, coalesce(stddev_pop(bm25), 0) AS bm25_sd
-    FROM scored
+    -- What holds no word of the query scores 0 and is in no list of words, but counts here.
+    SELECT s.similarity_mean, s.similarity_sd, b.total / c.size AS bm25_mean,
+           sqrt(greatest(b.squares / c.size - (b.total / c.size) ^ 2, 0)) AS bm25_sd
+    FROM (SELECT avg(similarity) AS similarity_mean,
+                 coalesce(stddev_pop(similarity), 0) AS similarity_sd
+          FROM by_meaning WHERE updated_at IS NOT NULL) s
+    CROSS JOIN (SELECT coalesce(sum(bm25), 0) AS total, coalesce(sum(bm25 ^ 2), 0) AS squares
+                FROM by_words) b
+    CROSS JOIN corpus c
+    WHERE c.size > 0
 ), picked AS (
-    (SELECT memory_id, similarity, bm25, idf FROM scored WHERE similarity IS NOT NULL
-     ORDER BY similarity DESC, updated_at DESC, memory_id LIMIT %(candidates)s)
-    UNION
-    (SELECT memory_id, similarity, bm25, idf FROM scored WHERE bm25 > 0
-     ORDER BY bm25 DESC, updated_at DESC, memory_id LIMIT %(candidates)s)
+    -- A vector without updated_at is of a memory that was not asked for.
+    SELECT memory_id, max(similarity) AS similarity
+    FROM (
+        (SELECT memory_id, similarity FROM by_meaning
+         WHERE similarity IS NOT NULL AND updated_at IS NOT NULL
+         ORDER BY similarity DESC, updated_at DESC, memory_id LIMIT %(candidates)s)
+        UNION ALL
+        (SELECT memory_id, NULL FROM by_words
+         ORDER BY bm25 DESC, updated_at DESC, memory_id LIMIT %(candidates)s)
+    ) either
+    GROUP BY memory_id
 )
-SELECT {memory_columns}, p.similarity, p.bm25, coalesce(p.idf / a.idf, 0),
+SELECT {memory_columns}, l.similarity, coalesce({bm25}, 0), coalesce(w.idf / a.idf, 0),
        said.role, said.similarity, said.bm25, said.coverage,
        d.similarity_mean, d.similarity_sd, d.bm25_mean, d.bm25_sd
-FROM picked p CROSS JOIN spread d CROSS JOIN asked a
+FROM picked p CROSS JOIN spread d CROSS JOIN asked a CROSS JOIN corpus c
 JOIN memories m ON m.tenant_id = %(tenant)s AND m.memory_id = p.memory_id
+CROSS JOIN LATERAL (
+    SELECT m.term_count, coalesce(p.similarity, {similarity}) AS similarity OFFSET 0) l
+CROSS JOIN LATERAL (
+    SELECT sum(r.idf) AS idf FROM rarity r WHERE m.terms @@ r.query OFFSET 0) w
 LEFT JOIN LATERAL (
     SELECT turn.role, before.similarity, before.bm25, before.coverage
     FROM (SELECT s.thread_id, s.event_id, m.namespace FROM memory_sources s
@@ -253,6 +297,7 @@ LEFT JOIN LATERAL (
         CROSS JOIN corpus c
         CROSS JOIN LATERAL (
             SELECT sum(r.idf) AS idf FROM rarity r WHERE l.terms @@ r.query OFFSET 0) w
+        WHERE turn.role <> 'agent'  -- what the agent says gets nothing from the turn before
         LIMIT 1
     ) before ON true
 ) said ON true
