@@ -1,9 +1,13 @@
-"""How long recall takes as a user's memories grow: meaning and words over all of them, exact.
+"""How long recall takes, by the number of a user's memories, inside a store that others fill.
 
-    python -m benchmarks.recall [--sizes 100 1000 10000] [--json]
+    python -m benchmarks.recall [--sizes 100 1000 10000] [--total 100000] [--turns] [--json]
 
+Two clocks. *engine*: `MemoryEngine.recall` with a random vector, no model time. *service*:
+`OpenMemoryService.search_memory` end to end, the query embedded by the bundled model.
 Memories are 20 words drawn from 3,000 with frequencies after Zipf; a query has four, of which the
-first stands in up to half of all memories. Vectors are random: no model time.
+first stands in up to half of all memories. The vectors of memories are random, of the model's
+dimensions, so that filling takes seconds. Each size has several users, asked in turns: nobody's
+rows stay hot. --turns: the memories are turns of conversations of 100, half of them the agent's.
 """
 
 from __future__ import annotations
@@ -12,80 +16,175 @@ import argparse
 import asyncio
 import json
 import random
-import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared_core import MemoryEngine, Scope, open_memory
+from adk_memory import OpenMemoryService
+from benchmarks.report import load_average
+from shared_core import Event, MemoryEngine, Scope, open_memory
+from shared_core.embedders import resolve_embedder
 
 if TYPE_CHECKING:
     from shared_core.ports import Vectors
 
 WORDS = [f"w{number}" for number in range(3_000)]
-FREQUENCIES = [1 / (rank + 1) for rank in range(len(WORDS))]
-CALLS = 25
+FREQUENCIES = list(accumulate(1 / (rank + 1) for rank in range(len(WORDS))))
+APP = "benchmark"
+DIMENSIONS = 512
+CALLS = 60
+WARM_UP = 5
+USERS = 20
+"""Users of one size at most; and the size of those who fill the rest of the store: FILLING."""
+FILLING = 1_000
 BATCH = 1_000
+CONVERSATION = 100
 
 
-class RandomVectors:
-    """An embedder without a model: 384 random dimensions, at once."""
+class HalfRandomVectors:
+    """Random vectors for passages, at once; queries by the bundled model while that is wanted."""
 
-    model = "random"
+    model = "half random"
 
     def __init__(self) -> None:
         self._noise = np.random.default_rng(0)
+        self._bundled = resolve_embedder("use")
+        self.is_bundled = False
 
     async def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        vectors = self._noise.normal(size=(len(texts), 384)).astype(np.float32)
+        vectors = self._noise.normal(size=(len(texts), DIMENSIONS)).astype(np.float32)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True).astype(np.float32)
         return np.asarray(vectors / lengths, dtype=np.float32)
 
     async def embed_query(self, text: str) -> Vectors:
+        if self.is_bundled:
+            return await self._bundled.embed_query(text)
         return await self.embed_passages([text])
 
 
-async def measure(sizes: Sequence[int]) -> dict[int, float]:
-    """Return the median time of a recall in milliseconds, by number of memories."""
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Milliseconds of one size, by clock."""
+
+    users: int
+    engine: dict[str, float]
+    service: dict[str, float]
+
+
+async def measure(sizes: Sequence[int], total: int, *, turns: bool) -> dict[int, Figures]:
+    """Return the times of recall by the number of memories of the user who asks."""
+    embedder = HalfRandomVectors()
     with tempfile.TemporaryDirectory() as folder:
-        async with open_memory(Path(folder), embedder=RandomVectors()) as memory:
-            return {size: await _median_ms(memory, size) for size in sizes}
+        async with open_memory(Path(folder), embedder=embedder) as memory:
+            users = _users(sizes, total)
+            for name, size in _in_random_order(users, total):
+                await _fill(memory, Scope(APP, name), size, turns=turns)
+            service = OpenMemoryService(engine=memory)
+            return {size: await _figures(service, embedder, users[size]) for size in sizes}
 
 
-async def _median_ms(memory: MemoryEngine, size: int) -> float:
-    scope, chance = Scope("benchmark", str(size)), random.Random(1)
-    for first in range(0, size, BATCH):
-        texts = [
-            " ".join(chance.choices(WORDS, weights=FREQUENCIES, k=20))
-            for _ in range(min(BATCH, size - first))
+def _users(sizes: Sequence[int], total: int) -> dict[int, list[str]]:
+    """Return the users of each size: as many as there is room for, and at least one."""
+    room = max(0, total - sum(sizes)) // max(1, len(sizes))
+    return {
+        size: [f"{size}-{number}" for number in range(min(USERS, 1 + room // size))]
+        for size in sizes
+    }
+
+
+def _in_random_order(users: dict[int, list[str]], total: int) -> list[tuple[str, int]]:
+    """Return everybody with their size, the measured among those who fill the store."""
+    everybody = [(name, size) for size, names in users.items() for name in names]
+    rest = total - sum(size for _, size in everybody)
+    everybody += [(f"filling-{number}", FILLING) for number in range(rest // FILLING)]
+    random.Random(2).shuffle(everybody)
+    return everybody
+
+
+async def _fill(memory: MemoryEngine, scope: Scope, size: int, *, turns: bool) -> None:
+    texts = [
+        " ".join(random.Random(f"{scope} {number}").choices(WORDS, cum_weights=FREQUENCIES, k=20))
+        for number in range(size)
+    ]
+    if not turns:
+        for first in range(0, size, BATCH):
+            await memory.remember(scope, texts[first : first + BATCH])
+        return
+    for first in range(0, size, CONVERSATION):
+        said = [
+            Event(
+                event_id=f"e{number}",
+                author="agent" if number % 2 else "user",
+                role="agent" if number % 2 else "user",
+                text=text,
+                occurred_at=datetime(2026, 1, 1, tzinfo=UTC),
+            )
+            for number, text in enumerate(texts[first : first + CONVERSATION])
         ]
-        await memory.remember(scope, texts)
+        await memory.append_events(scope, f"conversation {first}", said)
+
+
+async def _figures(
+    service: OpenMemoryService, embedder: HalfRandomVectors, users: Sequence[str]
+) -> Figures:
+    async def by_engine(user: str, query: str) -> object:
+        return await service.engine.recall(Scope(APP, user), query)
+
+    async def by_service(user: str, query: str) -> object:
+        return await service.search_memory(app_name=APP, user_id=user, query=query)
+
+    embedder.is_bundled = False
+    engine = await _times_ms(by_engine, users)
+    embedder.is_bundled = True
+    return Figures(len(users), engine, await _times_ms(by_service, users))
+
+
+async def _times_ms(
+    ask: Callable[[str, str], Awaitable[object]], users: Sequence[str]
+) -> dict[str, float]:
     times = []
-    for call in range(CALLS):
-        query = f"w{call} w{call * 7} w{call * 31 + 200} w{call * 51 + 900}"
+    for number, query in enumerate(_queries()):
         begun = time.perf_counter()
-        await memory.recall(scope, query)
+        await ask(users[number % len(users)], query)
         times.append(1_000 * (time.perf_counter() - begun))
-    return round(statistics.median(times), 1)
+    p50, p95 = np.percentile(times[WARM_UP:], [50, 95])
+    return {"p50_ms": round(float(p50), 1), "p95_ms": round(float(p95), 1)}
+
+
+def _queries() -> Iterator[str]:
+    for call in range(WARM_UP + CALLS):
+        yield f"w{call % 25} w{call * 7} w{call * 31 + 200} w{call * 40 + 300}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time of recall by number of memories.")
     parser.add_argument("--sizes", nargs="+", type=int, default=[100, 1_000, 10_000])
+    parser.add_argument("--total", type=int, default=100_000, help="memories in the store")
+    parser.add_argument("--turns", action="store_true", help="memories are turns")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if min(arguments.sizes) < 1:
         parser.error("--sizes must be positive")
-    medians = asyncio.run(measure(arguments.sizes))
+    found = asyncio.run(measure(arguments.sizes, arguments.total, turns=arguments.turns))
     if arguments.json:
-        print(json.dumps({"recall_p50_ms": medians}))
+        by_size = {size: {"engine": f.engine, "service": f.service} for size, f in found.items()}
+        print(json.dumps({"recall": by_size, "load_average": load_average()}))
         return
-    for size, median in medians.items():
-        print(f"{size:>8,} memories: {median} ms")
+    print(f"p50 and p95 in ms, load average {load_average()}")
+    for size, figures in found.items():
+        engine, service = figures.engine, figures.service
+        print(
+            f"{size:>8,} memories ({figures.users:>2} users):"
+            f" engine {engine['p50_ms']:>6} {engine['p95_ms']:>6}"
+            f"   service {service['p50_ms']:>6} {service['p95_ms']:>6}"
+        )
 
 
 if __name__ == "__main__":

@@ -105,3 +105,21 @@ def test_bad_arguments_are_refused_in_one_line(arguments: list[str], complaint: 
     done = run(*arguments)
     assert done.returncode == 2
     assert complaint in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("turns", [[], ["--turns"]])
+def test_recall_is_measured_by_size_and_by_both_clocks(turns: list[str]) -> None:
+    size = ("--sizes", "20", "120", "--total", "1200")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.recall", *size, *turns, "--json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])["recall"]
+    assert {"20", "120"} == found.keys()
+    for clocks in found.values():
+        assert {"engine", "service"} == clocks.keys()
+        assert all(0 < times["p50_ms"] <= times["p95_ms"] for times in clocks.values())
