@@ -29,9 +29,9 @@ from langgraph.store.base import (
 
 from langgraph_store.labels import from_label, from_labels, to_labels
 from shared_core import InvalidInput, MemoryEngine, open_memory, run_sync
+from shared_core.item_ports import Item as StoredItem
+from shared_core.item_ports import NamespaceQuery
 from shared_core.items import FindItems, ItemOp, ItemResult, ReadItem, WriteItem
-from shared_core.ports import Item as StoredItem
-from shared_core.ports import NamespaceQuery
 
 SECONDS_PER_MINUTE = 60.0
 

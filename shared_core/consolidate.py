@@ -13,16 +13,9 @@ from shared_core.errors import Conflict
 from shared_core.facts import FactPlan, plan_facts, slots_to_read
 from shared_core.ids import uuid7
 from shared_core.ingest import TEXT_FIELD, memory_value
+from shared_core.item_ports import ItemAddress
 from shared_core.namespaces import memories_namespace
-from shared_core.ports import (
-    Clock,
-    Extractor,
-    ItemAddress,
-    MemoryRow,
-    PlannedFact,
-    RunPlan,
-    Storage,
-)
+from shared_core.ports import Clock, Extractor, MemoryRow, PlannedFact, RunPlan, Storage
 from shared_core.summary import summarise
 from shared_core.text import search_terms
 

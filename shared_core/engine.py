@@ -32,10 +32,11 @@ from shared_core.domain import (
 from shared_core.embedders import resolve_embedder
 from shared_core.embedding import Embedding
 from shared_core.extraction import RuleExtractor
+from shared_core.item_ports import ItemAddress
 from shared_core.items import ItemOp, ItemResult
 from shared_core.log_ports import Job
 from shared_core.namespaces import memories_namespace, scope_path
-from shared_core.ports import Clock, Extractor, Fact, ItemAddress, Storage, StorageReport
+from shared_core.ports import Clock, Extractor, Fact, Storage, StorageReport
 from shared_core.retention import POLICIES, RetentionPolicy
 from shared_core.sessions import SessionLog
 from shared_core.settings import load_settings

@@ -12,17 +12,10 @@ from shared_core.embedding import Embedding
 from shared_core.errors import InvalidInput
 from shared_core.ids import uuid7
 from shared_core.ingest import TEXT_FIELD
+from shared_core.item_ports import Item, ItemAddress, ItemQuery, NamespaceQuery
 from shared_core.jsontext import check_json
 from shared_core.namespaces import check_label, clean_text
-from shared_core.ports import (
-    Clock,
-    Item,
-    ItemAddress,
-    ItemQuery,
-    MemoryRow,
-    NamespaceQuery,
-    Storage,
-)
+from shared_core.ports import Clock, MemoryRow, Storage
 from shared_core.text import has_words, search_terms
 
 MAX_TTL_S = 100 * 366 * 86_400.0

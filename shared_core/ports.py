@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from uuid import UUID
@@ -21,6 +21,7 @@ from shared_core.domain import (
     Scope,
     ThreadId,
 )
+from shared_core.item_ports import ItemAddress, ItemStorage
 from shared_core.log_ports import JobStorage, NewJob, SessionStorage
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     Vectors: TypeAlias = NDArray[np.float32]
 
 Clock: TypeAlias = Callable[[], datetime]
-ItemAddress: TypeAlias = tuple[Namespace, str]
 
 
 class Embedder(Protocol):
@@ -105,45 +105,6 @@ class VectorRows:
     addresses: Sequence[ItemAddress]
     fields: Sequence[str]
     vectors: Vectors
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """What a key-value face reads. similarity is None unless the item was found by meaning."""
-
-    namespace: Namespace
-    key: str
-    value: Mapping[str, JsonValue]
-    created_at: datetime
-    updated_at: datetime
-    has_ttl: bool = False
-    similarity: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemQuery:
-    """Living items below a namespace, newest first, or nearest first when there is a vector.
-
-    filter: field to value or to {"$operator": value}; all must hold.
-    """
-
-    prefix: Namespace
-    limit: int
-    offset: int = 0
-    filter: Mapping[str, JsonValue] = field(default_factory=dict)
-    model: str | None = None
-    vector: Vectors | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamespaceQuery:
-    """Namespaces that hold living items. A label "*" in prefixes or suffixes is any one label."""
-
-    prefixes: Sequence[Sequence[str]] = ()
-    suffixes: Sequence[Sequence[str]] = ()
-    max_depth: int | None = None
-    limit: int = 100
-    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,7 +251,7 @@ class MemoryQuery:
     offset: int
 
 
-class Storage(SessionStorage, JobStorage, Protocol):
+class Storage(ItemStorage, SessionStorage, JobStorage, Protocol):
     """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.
 
     Raise StorageUnavailable when the database cannot be reached.
@@ -394,8 +355,3 @@ class Storage(SessionStorage, JobStorage, Protocol):
     async def resolve_ids(
         self, scope: Scope, memory_ids: Sequence[UUID]
     ) -> Sequence[ItemAddress]: ...
-    async def get_items(self, addresses: Sequence[ItemAddress]) -> Sequence[Item]: ...
-    async def find_items(self, query: ItemQuery) -> Sequence[Item]: ...
-    async def list_namespaces(self, query: NamespaceQuery) -> Sequence[Namespace]: ...
-    async def extend_items(self, addresses: Sequence[ItemAddress]) -> None: ...
-    async def sweep_expired(self, prefix: Namespace, limit: int) -> int: ...

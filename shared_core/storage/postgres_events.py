@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shared_core.domain import Event, Memory, Scope, ThreadId
+from shared_core.item_ports import ItemAddress
 from shared_core.jsontext import to_json
 from shared_core.log_ports import NewJob
 from shared_core.namespaces import memories_namespace, path_end, rest_of, scope_path, storable
-from shared_core.ports import EventRow, ItemAddress, MemoryQuery, VectorRows
+from shared_core.ports import EventRow, MemoryQuery, VectorRows
 from shared_core.storage.database import Statement, by_column
 from shared_core.storage.postgres_items import PostgresItems, address_columns, scope_of
 from shared_core.storage.postgres_jobs import enqueue_step

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shared_core.domain import Memory, MemoryId, ThreadId
+from shared_core.item_ports import Item
 from shared_core.namespaces import from_path
-from shared_core.ports import Item
 
 MAX_TERMS = 16_000
 MAX_TERM_BYTES = 800_000

@@ -119,7 +119,7 @@ def living_rows(dsn: str) -> dict[UUID, Row]:
             " LEFT JOIN memory_sources before ON before.tenant_id = m.tenant_id"
             "  AND before.thread_id = earlier.thread_id AND before.event_id = earlier.event_id"
             " WHERE m.tenant_id = '/app/ann/' AND m.namespace = '/memories/'"
-            " AND superseded_at IS NULL AND (expires_at IS NULL OR expires_at > now())"
+            " AND superseded_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())"
         ).fetchall()
     return {
         row[0]: Row(
