@@ -29,8 +29,8 @@ log = logging.getLogger("hippocampus")
 
 NO_SESSION = "no-session"
 """The thread of events that were added without a session id."""
-POOL = 2
-"""So many times top_k are recalled, to have enough when near-duplicates are left out."""
+SPARE = 5
+"""So many more than top_k are recalled, to have enough when repetitions are left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +322,7 @@ class OpenMemoryService(BaseMemoryService):
         """Return what answers a query, or None when the memory cannot say."""
         try:
             async with asyncio.timeout(self._options.deadline_s):
-                return await self._engine.recall(scope, query, limit=POOL * self._options.top_k)
+                return await self._engine.recall(scope, query, limit=self._options.top_k + SPARE)
         except (StorageUnavailable, TimeoutError) as error:
             reason = str(error) or f"it took longer than deadline_s={self._options.deadline_s:g}"
             if not self._options.fail_open:
