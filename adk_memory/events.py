@@ -16,8 +16,9 @@ from shared_core.domain import Role, Scope
 from shared_core.jsontext import to_json
 
 FROM_USER = "user"
-SECRET_CALLS = frozenset({"adk_request_credential", "adk_request_confirmation"})
-"""Calls by which ADK asks a person for credentials or leave: both ways they may hold secrets."""
+SECRET_CALLS = "adk_request_"
+"""Begins the names of calls by which ADK asks a person for credentials, leave or input: what they
+say and what is answered may be secret."""
 MAX_TOOL_CHARACTERS = 4000
 
 
@@ -76,6 +77,12 @@ def live_events(events: Sequence[AdkEvent]) -> list[AdkEvent]:
     return live[::-1]
 
 
+def rewound_ids(events: Sequence[AdkEvent]) -> list[str]:
+    """Return the ids of the events that a rewind took back."""
+    live = {event.id for event in live_events(events)}
+    return [event.id for event in events if event.id not in live]
+
+
 def text_of_event(event: AdkEvent) -> str:
     """Return what an event says: its text without thoughts, else what was transcribed.
 
@@ -93,7 +100,7 @@ def text_of_event(event: AdkEvent) -> str:
 def _asks_for_secrets(event: AdkEvent) -> bool:
     names = [call.name for call in event.get_function_calls()]
     names += [answer.name for answer in event.get_function_responses()]
-    return not SECRET_CALLS.isdisjoint(names)
+    return any(name and name.startswith(SECRET_CALLS) for name in names)
 
 
 def _tool_results(event: AdkEvent) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -17,7 +16,14 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions.session import Session
 
 from adk_memory import invocation_cache
-from adk_memory.events import live_events, to_core_events, to_memory_entry, to_new_memory
+from adk_memory.deadline import in_time
+from adk_memory.events import (
+    live_events,
+    rewound_ids,
+    to_core_events,
+    to_memory_entry,
+    to_new_memory,
+)
 from adk_memory.options import IngestOptions
 from adk_memory.uri import ENGINE_OPTIONS, named_memory
 from shared_core import Hit, InvalidInput, MemoryEngine, Scope, StorageUnavailable, open_memory
@@ -29,8 +35,14 @@ log = logging.getLogger("hippocampus")
 
 NO_SESSION = "no-session"
 """The thread of events that were added without a session id."""
-SPARE = 5
-"""So many more than top_k are recalled, to have enough when repetitions are left out."""
+POOL = 2
+"""So many times top_k are recalled: a summary of one turn repeats the turn, and is left out."""
+
+
+def _check_list(given: object, name: str) -> None:
+    """Raise TypeError for one thing where several are expected."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise TypeError(f"{name} must be a list, not {type(given).__name__}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +58,15 @@ class _Options:
     fail_open: bool
 
     def __post_init__(self) -> None:
-        for name, number in (("top_k", self.top_k), ("max_chars", self.max_chars)):
-            if number < 1:
-                raise InvalidInput(f"{name} must be at least 1, not {number}")
+        for name, count in (("top_k", self.top_k), ("max_chars", self.max_chars)):
+            if not isinstance(count, int) or count < 1:
+                raise InvalidInput(f"{name} must be a whole number from 1, not {count!r}")
+        for name, number in (
+            ("min_relevance", self.min_relevance),
+            ("deadline_s", self.deadline_s),
+        ):
+            if not isinstance(number, int | float):
+                raise InvalidInput(f"{name} must be a number, not {number!r}")
         if not 0 <= self.min_relevance <= 1:
             raise InvalidInput(f"min_relevance must be between 0 and 1, not {self.min_relevance}")
         if self.deadline_s <= 0:
@@ -94,7 +112,7 @@ class OpenMemoryService(BaseMemoryService):
         engine: MemoryEngine | None = None,
         agents_dir: str | None = None,
     ) -> None:
-        address, given = named_memory(uri if uri is not None else dsn)
+        address, given = named_memory(uri if uri is not None else dsn, engine)
         options = _Options(
             top_k=top_k,
             max_chars=max_chars,
@@ -127,6 +145,8 @@ class OpenMemoryService(BaseMemoryService):
         because the session given is only a part of it. Turns that were rewound are forgotten. A
         session that a PgSessionService keeps in the same database is not sent to it again.
         """
+        if not isinstance(session, Session):
+            raise TypeError(f"session must be a Session of ADK, not {type(session).__name__}")
         scope = Scope(session.app_name, session.user_id)
         await self._ingest(scope, session.id, list(session.events), IngestOptions())
 
@@ -144,6 +164,7 @@ class OpenMemoryService(BaseMemoryService):
         custom_metadata: ttl, importance, tags and wait as in IngestOptions; every other key is kept
         with each turn and comes back with it.
         """
+        _check_list(events, "events")
         options = IngestOptions.from_metadata(custom_metadata)
         if options.kind not in (None, "episodic"):
             raise InvalidInput(f"events are remembered as 'episodic', not as {options.kind!r}")
@@ -163,8 +184,10 @@ class OpenMemoryService(BaseMemoryService):
         is not ISO 8601 is kept in the metadata. Raises TypeError for what is no MemoryEntry and
         InvalidInput for an entry without text, and then stores none.
         """
+        _check_list(memories, "memories")
         if not memories:
             raise InvalidInput("memories must hold at least one MemoryEntry")
+        IngestOptions.from_metadata(custom_metadata)
         now, shared = datetime.now(UTC), custom_metadata or {}
         new = [to_new_memory(entry, shared, now) for entry in memories]
         await self._engine.remember(Scope(app_name, user_id), new)
@@ -320,9 +343,9 @@ class OpenMemoryService(BaseMemoryService):
 
     async def _recall(self, scope: Scope, query: str) -> list[Hit] | None:
         """Return what answers a query, or None when the memory cannot say."""
+        recall = self._engine.recall(scope, query, limit=POOL * self._options.top_k)
         try:
-            async with asyncio.timeout(self._options.deadline_s):
-                return await self._engine.recall(scope, query, limit=self._options.top_k + SPARE)
+            return await in_time(recall, self._options.deadline_s)
         except (StorageUnavailable, TimeoutError) as error:
             reason = str(error) or f"it took longer than deadline_s={self._options.deadline_s:g}"
             if not self._options.fail_open:
@@ -334,9 +357,7 @@ class OpenMemoryService(BaseMemoryService):
     async def _ingest(
         self, scope: Scope, session_id: str, events: Sequence[Event], options: IngestOptions
     ) -> None:
-        live = live_events(events)
-        kept = {event.id for event in live}
-        if void := [event.id for event in events if event.id not in kept]:
+        if void := rewound_ids(events):
             await self._engine.forget_turns(scope, session_id, void)
             invocation_cache.clear()
         expires_at = options.expires_at(datetime.now(UTC))
@@ -347,7 +368,9 @@ class OpenMemoryService(BaseMemoryService):
                 expires_at=expires_at,
                 metadata=options.metadata,
             )
-            for turn in to_core_events(live, tool_results=self._options.include_tool_results)
+            for turn in to_core_events(
+                live_events(events), tool_results=self._options.include_tool_results
+            )
         ]
         if not said:
             return

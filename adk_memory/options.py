@@ -33,6 +33,8 @@ class IngestOptions:
         ttl: seconds as a number, text like "3600s", or a timedelta. tags: a list of texts, or one.
         kind: "semantic", "episodic", ... importance: 1 to 10. wait: True or False.
         """
+        if given is not None and not isinstance(given, Mapping):
+            raise TypeError(f"custom_metadata must be a dict, not {type(given).__name__}")
         rest = dict(given or {})
         kind, wait = rest.pop("kind", None), rest.pop("wait", None)
         importance = rest.pop("importance", 5.0)

@@ -19,6 +19,7 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.plugins.base_plugin import BasePlugin
 
 from adk_memory import invocation_cache
+from adk_memory.deadline import in_time
 from adk_memory.memory_service import OpenMemoryService
 from adk_memory.recall_block import insert_before_turn, preloaded, recall_block, shown_texts
 from adk_memory.turns import events_to_remember, is_answered, is_settled, spoken_text
@@ -28,6 +29,9 @@ _log = logging.getLogger("hippocampus")
 
 MAX_OPEN_RUNS = 10_000
 """Runs the plugin keeps in mind; one that was cancelled never tells that it ended."""
+
+REMEMBER_S = 10.0
+"""How long a turn may wait until its events are stored; longer counts as a failure."""
 
 DRAIN_S = 4.0
 CLOSE_S = 4.5
@@ -156,6 +160,7 @@ class MemoryPlugin(BasePlugin):
         service = self._service(context)
         app_name, user_id = context.session.app_name, context.session.user_id
         key = (id(service), app_name, user_id, query)
+        # Kept here as well: what a service answered because it failed open is not asked again.
         response = invocation_cache.cached(key)
         if response is None:
             response = await service.search_memory(app_name=app_name, user_id=user_id, query=query)
@@ -172,13 +177,14 @@ class MemoryPlugin(BasePlugin):
         answered = isinstance(context.agent, LlmAgent) and is_answered(said)
         if closed_early and not live and not answered:
             return
-        await self._service(context).add_events_to_memory(
+        handing_over = self._service(context).add_events_to_memory(
             app_name=session.app_name,
             user_id=session.user_id,
             session_id=session.id,
             events=events_to_remember(session.events, context.invocation_id),
             custom_metadata={"wait": False},
         )
+        await in_time(handing_over, REMEMBER_S)
 
     def _service(self, context: InvocationContext) -> OpenMemoryService:
         with self._lock:

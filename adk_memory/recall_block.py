@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.models.llm_request import LlmRequest
@@ -49,7 +49,23 @@ def recall_block(
 def shown_texts(llm_request: LlmRequest) -> frozenset[str]:
     """Return the texts a request holds, to leave out memories of this very conversation."""
     parts = [part for content in llm_request.contents for part in content.parts or ()]
-    return frozenset(part.text.strip() for part in parts if part.text)
+    told = {part.text.strip() for part in parts if part.text}
+    for part in parts:
+        if part.function_response:
+            told.update(_texts_in(part.function_response.response))
+    return frozenset(told)
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    """Yield every text in what a tool answered: the tool recall shows memories as well."""
+    if isinstance(value, str):
+        yield value.strip()
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _texts_in(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts_in(inner)
 
 
 def preloaded(llm_request: LlmRequest) -> bool:

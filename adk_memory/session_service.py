@@ -22,11 +22,11 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 from pydantic_core import to_json as to_json_bytes
 
-from adk_memory.events import moment, to_log_event
+from adk_memory.events import moment, rewound_ids, to_log_event
 from adk_memory.uri import ENGINE_OPTIONS, named_memory
 from shared_core import Conflict, MemoryEngine, NotFound, Scope, open_memory
 from shared_core.domain import JsonValue
-from shared_core.jsontext import to_json
+from shared_core.jsontext import cleaned, to_json
 from shared_core.log_ports import Seen, SessionRecord, StateChange
 
 log = logging.getLogger("hippocampus")
@@ -65,7 +65,7 @@ class PgSessionService(BaseSessionService):
         delete_memories: bool = False,
         agents_dir: str | None = None,
     ) -> None:
-        address, given = named_memory(uri if uri is not None else dsn)
+        address, given = named_memory(uri if uri is not None else dsn, engine)
         self._owns_engine = engine is None
         if engine is None:
             of_engine: dict[str, Any] = {"schema": schema}
@@ -88,12 +88,13 @@ class PgSessionService(BaseSessionService):
         state: dict[str, object] | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """Open a session; a blank id is replaced by a new one.
+        """Open a session. White space around an id does not count; a blank one is replaced.
 
         Raises AlreadyExistsError when there is a session of this id.
         """
-        if session_id is None or not session_id.strip():
-            session_id = str(uuid4())
+        if state is not None and not isinstance(state, Mapping):
+            raise TypeError(f"state must be a dict, not {type(state).__name__}")
+        session_id = (session_id or "").strip() or str(uuid4())
         try:
             record = await self._engine.sessions.create(
                 Scope(app_name, user_id), session_id, _change(state or {})
@@ -114,7 +115,7 @@ class PgSessionService(BaseSessionService):
         after = config.after_timestamp if config else None
         record = await self._engine.sessions.load(
             Scope(app_name, user_id),
-            session_id,
+            session_id.strip(),
             after=None if after is None else moment(after),
             limit=config.num_recent_events if config else None,
         )
@@ -130,7 +131,7 @@ class PgSessionService(BaseSessionService):
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Delete a session, and with delete_memories what was remembered of it."""
         await self._engine.sessions.delete(
-            Scope(app_name, user_id), session_id, forget=self._delete_memories
+            Scope(app_name, user_id), session_id.strip(), forget=self._delete_memories
         )
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, object]:
@@ -141,6 +142,7 @@ class PgSessionService(BaseSessionService):
         """Append an event to a session, in the database and in the object; one round trip.
 
         A partial event is returned as it is. An event that is there already is not appended twice.
+        A rewind also makes memory forget the turns it took back.
         Raises SessionNotFoundError for a session that is not there, and StaleSessionError when it
         has events that this object has not seen.
         """
@@ -171,7 +173,12 @@ class PgSessionService(BaseSessionService):
             if version is not None:
                 session._storage_update_marker = str(version)
             session.last_update_time = moment(event.timestamp).timestamp()
-            return self._commit_event_to_session(session, event)
+            self._commit_event_to_session(session, event)
+        if event.actions.rewind_before_invocation_id:
+            await self._engine.forget_turns(
+                Scope(session.app_name, session.user_id), session.id, rewound_ids(session.events)
+            )
+        return event
 
     async def close(self) -> None:
         """Close all connections, unless the engine was given."""
@@ -244,7 +251,7 @@ def _payload(event: Event) -> str:
     except PydanticSerializationError as error:
         log.warning("event %s holds what JSON cannot and is stored as text: %s", event.id, error)
     plain = to_jsonable_python(
-        event.model_dump(exclude_none=True, by_alias=True),
+        cleaned(event.model_dump(exclude_none=True, by_alias=True)),
         bytes_mode="base64",
         serialize_unknown=True,
     )
@@ -275,5 +282,5 @@ def _jsonable(key: str, value: object) -> JsonValue:
         plain: JsonValue = json.loads(to_json_bytes(value, inf_nan_mode="strings"))
     except PydanticSerializationError as error:
         log.warning("state %r holds what JSON cannot and is stored as text: %s", key, error)
-        plain = to_jsonable_python(value, serialize_unknown=True)
+        plain = to_jsonable_python(cleaned(value), bytes_mode="base64", serialize_unknown=True)
     return plain

@@ -98,7 +98,8 @@ async def recall(query: str, tool_context: ToolContext) -> dict[str, Any]:
 async def forget(memory_id: str, tool_context: ToolContext) -> dict[str, Any]:
     """Deletes one memory for good. Use it when the user asks you to forget something.
 
-    Find the memory with `recall` first, and delete only what the user means.
+    Find the memory with `recall` first, and delete only what the user means. What was said, a fact
+    drawn from it and a summary are memories of their own: `recall` again, and forget each of them.
 
     Args:
       memory_id: The id of the memory, as `recall` or `remember` returned it.
@@ -108,7 +109,7 @@ async def forget(memory_id: str, tool_context: ToolContext) -> dict[str, Any]:
     """
     _check(memory_id, "memory_id", tool_context)
     await tool_context.delete_memory(memory_id)
-    return {"forgotten": memory_id}
+    return {"forgotten": memory_id, "next": "recall again: other memories may say the same"}
 
 
 def _check(argument: str, name: str, tool_context: ToolContext) -> None:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 from urllib.parse import unquote, unquote_plus
 
-from shared_core import InvalidInput
+from shared_core import InvalidInput, MemoryEngine
 
 Option: TypeAlias = str | int | float | bool
 
@@ -51,9 +51,16 @@ def parse_uri(uri: str) -> tuple[str | None, dict[str, Option]]:
 
 
 def named_memory(
-    named: str | Path | None,
+    named: str | Path | None, engine: MemoryEngine | None
 ) -> tuple[str | Path | None, Mapping[str, Option]]:
-    """Return what a constructor's uri names, and the options it carries; see parse_uri."""
+    """Return what a constructor's uri names, and the options it carries; see parse_uri.
+
+    Raises InvalidInput when an engine is given as well, or is none.
+    """
+    if engine is not None and not isinstance(engine, MemoryEngine):
+        raise InvalidInput(f"engine must be a MemoryEngine, not {type(engine).__name__}")
+    if engine is not None and named is not None:
+        raise InvalidInput("give either a uri or an engine: an engine has its database already")
     return parse_uri(named) if isinstance(named, str) else (named, {})
 
 

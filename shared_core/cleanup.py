@@ -29,9 +29,10 @@ async def cleanup(
 ) -> CleanupReport:
     """Take out of recall what has faded below the policy's threshold.
 
-    Facts drawn from it stay, and adding its session again does not bring it back. Age counts from
-    when a memory was stored; reads do not count yet.
+    What has expired is deleted first. Facts drawn from the faded stay, and adding its session again
+    does not bring it back. Age counts from when a memory was stored; reads do not count yet.
     """
+    await storage.sweep_expired((scope.app, scope.user), PAGE)
     now = clock()
     looked_at = 0
     total = 0.0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -20,18 +21,37 @@ from shared_core.summary import summarise
 from shared_core.text import search_terms
 
 MAX_TRIES = 5
+WINDOW = 500
+"""So many turns are read in one run; what is left is for the next."""
+SUMMARY_TURNS = 1000
+"""A summary tells of so many last turns."""
 SUMMARY_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """What one consolidation did. events: how many new turns it read; 0 when there were none."""
+    """What consolidation did. events: how many new turns it read; 0 when there were none.
+
+    more: whether it stopped at WINDOW turns. run_id: of its last run.
+    """
 
     run_id: UUID | None
     events: int
     facts_opened: int
     facts_closed: int
     summary: str
+    more: bool = False
+
+    def __add__(self, later: RunReport) -> RunReport:
+        """Return both as one."""
+        return replace(
+            later,
+            events=self.events + later.events,
+            facts_opened=self.facts_opened + later.facts_opened,
+            facts_closed=self.facts_closed + later.facts_closed,
+            run_id=later.run_id or self.run_id,
+            summary=later.summary or self.summary,
+        )
 
 
 NOTHING_NEW = RunReport(run_id=None, events=0, facts_opened=0, facts_closed=0, summary="")
@@ -45,14 +65,14 @@ async def consolidate(
     scope: Scope,
     thread_id: ThreadId,
 ) -> RunReport:
-    """Read the turns of a thread that no run has read yet, and apply what they say, whole.
+    """Read the next turns of a thread that no run has read yet, and apply what they say, whole.
 
     A second run over the same turns changes nothing. If another run comes first, this one starts
     over from what that one left.
     """
     for tries_left in reversed(range(MAX_TRIES)):
         started_at = clock()
-        from_seq, numbered = await storage.events_to_consolidate(scope, thread_id)
+        from_seq, numbered = await storage.events_to_consolidate(scope, thread_id, WINDOW)
         if not numbered:
             return NOTHING_NEW
         events = [event for _, event in numbered]
@@ -60,11 +80,15 @@ async def consolidate(
         known = await storage.current_facts(scope, slots_to_read(drafts))
         said_at = {event.event_id: event.occurred_at for event in events}
         facts = plan_facts(drafts, known, said_at, lambda: MemoryId(uuid7()))
-        thread = await storage.thread_events(scope, thread_id)
-        summary = summarise(
-            thread, max_characters=SUMMARY_CHARACTERS, key_sentences=_telling(drafts, events)
+        thread = await storage.thread_events(scope, thread_id, SUMMARY_TURNS)
+        # A long thread takes a moment, and others wait for this loop.
+        summary = await asyncio.to_thread(
+            summarise,
+            thread,
+            max_characters=SUMMARY_CHARACTERS,
+            key_sentences=_telling(drafts, events),
         )
-        run = _Run(scope, thread_id, MemoryId(uuid7()), clock(), _expiries(thread))
+        run = _Run(scope, thread_id, MemoryId(uuid7()), clock(), _expiries([*events, *thread]))
         memories = run.rows(facts, summary, thread)
         plan = RunPlan(
             run_id=run.run_id,
@@ -77,7 +101,9 @@ async def consolidate(
             close=list(facts.closed.items()),
             facts=facts.opened,
             memories=memories,
-            sources=run.sources(facts, thread if summary else ()),
+            sources=run.sources(facts),
+            summary_key=run.summary_key if summary else None,
+            told=[event.event_id for event in thread] if summary else (),
             vectors=await embedding.rows(
                 [((row.namespace, row.key), TEXT_FIELD, row.text) for row in memories]
             ),
@@ -99,6 +125,7 @@ def _report(plan: RunPlan, events: int, summary: str) -> RunReport:
         facts_opened=len(plan.facts),
         facts_closed=len(plan.close),
         summary=summary,
+        more=events == WINDOW,
     )
 
 
@@ -152,7 +179,7 @@ class _Run:
         return MemoryRow(
             memory_id=MemoryId(uuid7()),
             namespace=memories_namespace(self.scope),
-            key=self._summary_key,
+            key=self.summary_key,
             kind="summary",
             text=summary,
             value=memory_value(
@@ -165,16 +192,16 @@ class _Run:
             expires_at=min(self.expiries.values(), default=None),
         )
 
-    def sources(self, plan: FactPlan, told: Sequence[Event]) -> list[tuple[ItemAddress, str]]:
-        """Return which memory was drawn from which turn; the summary from every turn told."""
+    def sources(self, plan: FactPlan) -> list[tuple[ItemAddress, str]]:
+        """Return which fact was drawn from which turn."""
         namespace = memories_namespace(self.scope)
         drawn = [(str(fact.memory_id), fact.draft.event_id) for fact in plan.opened]
         drawn += [(str(memory_id), event_id) for memory_id, event_id in plan.seen_again]
-        drawn += [(self._summary_key, event.event_id) for event in told]
         return [((namespace, key), event_id) for key, event_id in dict.fromkeys(drawn)]
 
     @property
-    def _summary_key(self) -> str:
+    def summary_key(self) -> str:
+        """The key of the thread's one summary."""
         return f"summary/{self.thread_id}"
 
 

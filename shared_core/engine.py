@@ -35,7 +35,7 @@ from shared_core.extraction import RuleExtractor
 from shared_core.item_ports import ItemAddress
 from shared_core.items import ItemOp, ItemResult
 from shared_core.log_ports import Job
-from shared_core.namespaces import memories_namespace, scope_path
+from shared_core.namespaces import check_label, memories_namespace, scope_path, storable
 from shared_core.ports import Clock, Extractor, Fact, Storage, StorageReport
 from shared_core.retention import POLICIES, RetentionPolicy
 from shared_core.sessions import SessionLog
@@ -43,6 +43,9 @@ from shared_core.settings import load_settings
 from shared_core.storage import open_storage
 from shared_core.sync_bridge import on_own_loop
 from shared_core.worker import Worker
+
+SWEEP = 1000
+"""So many expired memories of a user are deleted along the way."""
 
 
 class MemoryEngine:
@@ -135,14 +138,24 @@ class MemoryEngine:
         embedded = await ingest.embed_waiting(
             self._storage, self._embedding, job.scope, job.thread_id
         )
-        report = await self.consolidate(job.scope, job.thread_id)
+        report = await self._consolidate_next(job.scope, job.thread_id)
+        if report.more or embedded == ingest.EMBED_BATCH * ingest.EMBED_BATCHES:
+            rest = self._worker.new_job(job.scope, job.thread_id)
+            await self._storage.enqueue(job.scope, job.thread_id, rest)
+        await self._storage.sweep_expired((job.scope.app, job.scope.user), SWEEP)
         return {"embedded": embedded, "events": report.events, "facts": report.facts_opened}
 
     async def consolidate(self, scope: Scope, thread_id: str) -> RunReport:
         """Draw facts and a summary out of the turns of a thread that were not read yet."""
+        report = await self._consolidate_next(scope, ThreadId(thread_id))
+        while report.more:
+            report += await self._consolidate_next(scope, ThreadId(thread_id))
+        return report
+
+    async def _consolidate_next(self, scope: Scope, thread_id: ThreadId) -> RunReport:
         await self.open()
         return await consolidation.consolidate(
-            self._storage, self._embedding, self._extractor, self._clock, scope, ThreadId(thread_id)
+            self._storage, self._embedding, self._extractor, self._clock, scope, thread_id
         )
 
     async def remember(
@@ -194,7 +207,12 @@ class MemoryEngine:
         return await self._storage.forget(list(dict.fromkeys(addresses))) if addresses else 0
 
     async def forget_turns(self, scope: Scope, thread_id: str, event_ids: Sequence[str]) -> int:
-        """Forget turns of a thread as forget() does, by their event ids; return how many rows."""
+        """Forget turns of a thread for good, by their event ids; return how many memories went.
+
+        A turn that is not remembered yet never will be.
+        """
+        if not storable(thread_id):
+            return 0
         await self.open()
         return await self._storage.forget_turns(scope, ThreadId(thread_id), event_ids)
 
@@ -203,6 +221,8 @@ class MemoryEngine:
 
         Its turns leave tombstones; its session log, if there is one, stays.
         """
+        if not storable(thread_id):
+            return 0
         await self.open()
         return await self._storage.forget_scope(scope, ThreadId(thread_id))
 
@@ -241,6 +261,7 @@ class MemoryEngine:
 
         assembler: with shares or a tokenizer of your own; then its max_tokens counts.
         """
+        check_label(thread_id, "thread_id")
         assembler = assembler or ContextAssembler(max_tokens)
         await self.open()
         return await prompting.context_window(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,6 +32,7 @@ TEXT_FIELD = "text"
 
 EMBED_BATCH = 256
 """So many waiting turns are embedded and stored at once."""
+EMBED_BATCHES = 8
 
 
 async def append_events(
@@ -55,12 +57,30 @@ async def append_events(
         return set()
     known = await storage.known_turns(scope, thread_id, list(fresh))
     rows = [
-        _event_row(event, thread_id, logged=event.event_id in known and event.role != "tool")
+        _event_row(event, thread_id, logged=known.get(event.event_id) == _digest(event.text))
         for event in reversed(fresh.values())
-        if not known.get(event.event_id)
+        if known.get(event.event_id, event) is not None
     ]
     if not rows:
         return set()
+    new = await _append(storage, embedding, scope, thread_id, rows, job)
+    missing = [row.event.event_id for row in rows if row.logged and row.event.event_id not in new]
+    if missing:  # remembered by someone else meanwhile, or gone with its session log
+        known = await storage.known_turns(scope, thread_id, missing)
+        rows = [replace(row, logged=False) for row in rows if row.event.event_id in missing
+                and row.event.event_id not in known]  # fmt: skip
+        new |= await _append(storage, embedding, scope, thread_id, rows, job) if rows else set()
+    return new
+
+
+async def _append(
+    storage: Storage,
+    embedding: Embedding,
+    scope: Scope,
+    thread_id: ThreadId,
+    rows: Sequence[EventRow],
+    job: NewJob | None,
+) -> set[str]:
     namespace = memories_namespace(scope)
     texts = [
         ((namespace, str(row.memory_id)), TEXT_FIELD, row.event.text)
@@ -73,17 +93,21 @@ async def append_events(
 async def embed_waiting(
     storage: Storage, embedding: Embedding, scope: Scope, thread_id: ThreadId
 ) -> int:
-    """Embed the turns of a thread that were remembered without a vector; return how many."""
+    """Embed turns of a thread that were remembered without a vector; return how many.
+
+    At most EMBED_BATCHES batches: who writes all the time does not keep others waiting.
+    """
     done = 0
-    while True:
+    for _ in range(EMBED_BATCHES):
         waiting = await storage.memories_without_vectors(
             scope, thread_id, embedding.model, EMBED_BATCH
         )
         vectors = await embedding.rows([(address, TEXT_FIELD, text) for address, text in waiting])
         if vectors is None:
-            return done
+            break
         await storage.add_vectors(scope, vectors)
         done += len(waiting)
+    return done
 
 
 async def remember(
@@ -150,6 +174,10 @@ def check_importance(importance: float) -> None:
     """Raise InvalidInput for anything but a number from 1 to 10."""
     if not isinstance(importance, int | float) or not 1 <= importance <= 10:
         raise InvalidInput(f"importance must be between 1 and 10, not {importance!r}")
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
 
 
 def _event_row(event: Event, thread_id: ThreadId, *, logged: bool) -> EventRow:

@@ -28,7 +28,7 @@ def to_json(value: object, what: str = "value") -> str:
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise InvalidInput(f"{what} cannot be stored as JSON: nested over {MAX_DEPTH} levels deep")
     if "\\u0000" in text or not _encodable(text):
-        text = json.dumps(_cleaned(value), ensure_ascii=False, allow_nan=False)
+        text = json.dumps(cleaned(value), ensure_ascii=False, allow_nan=False)
     return text
 
 
@@ -57,11 +57,12 @@ def _encodable(text: str) -> bool:
     return True
 
 
-def _cleaned(value: object) -> object:
+def cleaned(value: object) -> object:
+    """Return a value with U+FFFD for every NUL and lone surrogate in its texts and keys."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, Mapping):
-        return {_cleaned(key): _cleaned(inner) for key, inner in value.items()}
+        return {cleaned(key): cleaned(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_cleaned(inner) for inner in value]
+        return [cleaned(inner) for inner in value]
     return value

@@ -65,8 +65,8 @@ class EventRow:
     """A turn to append. memory_id is None when the turn has no text to remember.
 
     terms: the words of its text for full-text search, in order, with repeats. value: what a
-    key-value face shows, without the text. logged: the text is in the session log of the thread
-    already and is not sent again.
+    key-value face shows, without the text. logged: the very text is in the session log of the
+    thread already and is not sent again.
     """
 
     event: Event
@@ -208,7 +208,10 @@ class PlannedFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """Everything one consolidation of one thread changes: applied whole or not at all."""
+    """Everything one consolidation of one thread changes: applied whole or not at all.
+
+    sources: which fact was drawn from which turn. told: the turns the summary tells of.
+    """
 
     run_id: UUID
     scope: Scope
@@ -221,6 +224,8 @@ class RunPlan:
     facts: Sequence[PlannedFact]
     memories: Sequence[MemoryRow]
     sources: Sequence[tuple[ItemAddress, str]]
+    summary_key: str | None
+    told: Sequence[str]
     vectors: VectorRows | None
 
 
@@ -271,8 +276,11 @@ class Storage(ItemStorage, SessionStorage, JobStorage, Protocol):
 
     async def known_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
-    ) -> Mapping[str, bool]:
-        """Return those of the ids that are here: True if remembered or forgotten, else logged."""
+    ) -> Mapping[str, bytes | None]:
+        """Return those of the ids that are here: None if remembered or forgotten.
+
+        What a session log holds and memory does not know comes with the SHA-256 of its text.
+        """
         ...
 
     async def append_events(
@@ -287,13 +295,13 @@ class Storage(ItemStorage, SessionStorage, JobStorage, Protocol):
         ...
 
     async def events_to_consolidate(
-        self, scope: Scope, thread_id: ThreadId
+        self, scope: Scope, thread_id: ThreadId, limit: int
     ) -> tuple[int, Sequence[tuple[int, Event]]]:
-        """Return the watermark of a thread and its turns after it, each with its number."""
+        """Return the watermark of a thread and its first turns after it, each with its number."""
         ...
 
-    async def thread_events(self, scope: Scope, thread_id: ThreadId) -> Sequence[Event]:
-        """Return all that is remembered of a thread, in the order it was said."""
+    async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
+        """Return the last of what is remembered of a thread, in the order it was said."""
         ...
 
     async def thread_history(

@@ -81,6 +81,8 @@ class SessionLog:
         writer has not seen, or another event of this id.
         """
         check_label(event.event_id, "event_id")
+        if not _possible(scope.app, scope.user, session_id):
+            raise NotFound(f"there is no session {session_id!r}")
         check_moment(event.occurred_at, f"the timestamp of event {event.event_id!r}")
         event = replace(event, author=clean_text(event.author), text=clean_text(event.text).strip())
         await self._open()

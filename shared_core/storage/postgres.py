@@ -12,7 +12,7 @@ from pgvector import HalfVector
 from shared_core.domain import MemoryId, Scope
 from shared_core.errors import Conflict, EmbeddingMismatch, InvalidInput
 from shared_core.jsontext import to_json
-from shared_core.namespaces import ROOT, path_end, rest_of, scope_path
+from shared_core.namespaces import ROOT, memories_namespace, path_end, rest_of, scope_path
 from shared_core.ports import (
     Candidate,
     Clock,
@@ -114,7 +114,7 @@ class PostgresStorage(PostgresSessions, PostgresJobs):
         common = {"tenant": tenant, "thread_id": plan.thread_id, "now": now}
         closed = [memory_id for memory_id, _ in plan.close]
         sources = address_columns(address for address, _ in plan.sources)
-        drawn_from = sorted({event_id for _, event_id in plan.sources})
+        drawn_from = sorted({event_id for _, event_id in plan.sources} | set(plan.told))
         steps: list[Statement] = [
             (statement("lock_tenants"), {"tenants": [tenant]}),
             (statement("require_turns"), common | {"event_ids": drawn_from}),
@@ -128,6 +128,9 @@ class PostgresStorage(PostgresSessions, PostgresJobs):
             (statement("add_facts"), common | _fact_columns(plan)),
             (statement("add_sources"), common | sources | {
                 "event_ids": [event_id for _, event_id in plan.sources]}),
+            (statement("add_summary_sources"), common | {
+                "namespace": rest_of(memories_namespace(plan.scope)),
+                "summary_key": plan.summary_key}),
             (statement("renew_facts"), common | sources),
             (statement("add_run"), common | {
                 "run_id": plan.run_id, "kind": "full_consolidation", "extractor": plan.extractor,

@@ -28,7 +28,7 @@ class PostgresEvents(PostgresItems):
 
     async def known_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
-    ) -> Mapping[str, bool]:
+    ) -> Mapping[str, bytes | None]:
         tenant = scope_path(scope)
         values = {"tenant": tenant, "thread_id": thread_id, "event_ids": list(event_ids)}
         [rows] = await self._database.run(tenant, (statement("known_turns"), values))
@@ -68,32 +68,30 @@ class PostgresEvents(PostgresItems):
         return {row[0] for row in new}
 
     async def events_to_consolidate(
-        self, scope: Scope, thread_id: ThreadId
+        self, scope: Scope, thread_id: ThreadId, limit: int
     ) -> tuple[int, Sequence[tuple[int, Event]]]:
         tenant = scope_path(scope)
-        values = {"tenant": tenant, "thread_id": thread_id, "now": self._clock()}
+        values = self._turns(tenant, thread_id, limit)
         [rows] = await self._database.run(tenant, (statement("events_to_consolidate"), values))
         watermark = rows[0][0] if rows else 0
         return watermark, [(row[1], _event(row[2:])) for row in rows if row[1] is not None]
 
-    async def thread_events(self, scope: Scope, thread_id: ThreadId) -> Sequence[Event]:
+    async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
         tenant = scope_path(scope)
-        values = {"tenant": tenant, "thread_id": thread_id, "now": self._clock()}
+        values = self._turns(tenant, thread_id, limit)
         [rows] = await self._database.run(tenant, (statement("thread_events"), values))
-        return [_event(row[1:]) for row in rows]
+        return [_event(row[1:]) for row in reversed(rows)]
 
     async def thread_history(
         self, scope: Scope, thread_id: ThreadId, limit: int
     ) -> Sequence[Event]:
         tenant = scope_path(scope)
-        values = {
-            "tenant": tenant,
-            "thread_id": thread_id,
-            "limit": limit,
-            "now": self._clock(),
-        }
+        values = self._turns(tenant, thread_id, limit)
         [rows] = await self._database.run(tenant, (statement("thread_history"), values))
         return [_event(row[1:]) for row in reversed(rows)]
+
+    def _turns(self, tenant: str, thread_id: ThreadId, limit: int) -> dict[str, object]:
+        return {"tenant": tenant, "thread_id": thread_id, "limit": limit, "now": self._clock()}
 
     async def fade(self, addresses: Sequence[ItemAddress]) -> None:
         await self._database.run(

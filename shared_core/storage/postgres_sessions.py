@@ -26,6 +26,7 @@ class PostgresSessions(PostgresEvents):
         values = _change_columns(scope, state) | {
             "tenant": tenant,
             "thread_id": thread_id,
+            "version": int(now.timestamp() * 1e6),
             "now": now,
         }
         opened, shared = await self._database.run(

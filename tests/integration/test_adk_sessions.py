@@ -6,17 +6,19 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import pytest
 from google.adk.errors import StaleSessionError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events import Event, EventActions
 from google.adk.sessions import Session
 from google.genai import types
 
 from adk_memory import OpenMemoryService, PgSessionService
-from shared_core import MemoryEngine, open_memory
+from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
 from shared_core.storage.database import Database, Rows, Statement
 
 WHO = {"app_name": "support/bot", "user_id": "ana@example.com"}
@@ -81,7 +83,7 @@ async def test_remembering_a_session_sends_none_of_its_text(
     )
     carried = str([values for steps in sent for _, values in steps])
     assert [] == [text for text in TOLD if text in carried]
-    assert 2 == len(sent)
+    assert 2 == len([steps for steps in sent if b"FOR UPDATE SKIP LOCKED" not in steps[0][0]])
     assert set(TOLD) == set(await found(service, "Lisbon 花生 Thursday meeting"))
     assert 3 == count(dsn, "events")
 
@@ -222,6 +224,7 @@ async def test_a_session_of_another_service_is_appended_to_if_it_has_seen_everyt
 APPENDER = """
 import asyncio, sys
 from google.adk.errors import StaleSessionError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events import Event
 from google.genai import types
 from adk_memory import PgSessionService
@@ -322,7 +325,125 @@ async def test_two_users_may_use_the_same_session_and_event_ids(dsn: str) -> Non
             assert {f"tea for {user}"} == texts
 
 
-def _scope() -> Any:
-    from shared_core import Scope
-
+def _scope() -> Scope:
     return Scope(WHO["app_name"], WHO["user_id"])
+
+
+async def test_words_cleaned_by_the_caller_are_what_is_remembered(
+    sessions: PgSessionService, service: OpenMemoryService
+) -> None:
+    session = await sessions.create_session(**WHO, session_id="s1")
+    said_event = said("My card is 4111111111111111, book the hotel.")
+    await sessions.append_event(session, said_event)
+    cleaned = said("My card is [redacted], book the hotel.", id=said_event.id)
+    await service.add_events_to_memory(**WHO, events=[cleaned], session_id="s1")
+    for entry in await service.list_memories(**WHO):
+        assert "4111" not in str(entry)
+    assert "My card is [redacted], book the hotel." in await found(service, "card hotel")
+    loaded = await sessions.get_session(**WHO, session_id="s1")
+    assert loaded is not None
+    assert [said_event] == loaded.events
+
+
+async def test_a_log_has_the_order_it_was_appended_in(
+    sessions: PgSessionService, service: OpenMemoryService
+) -> None:
+    """Also where memory knew some turns before, as after a move from another session service."""
+    events = [said(f"tea {n}", id=f"e{n}") for n in range(5)]
+    await service.add_events_to_memory(**WHO, events=[events[0], events[3]], session_id="s1")
+    session = await sessions.create_session(**WHO, session_id="s1")
+    for event in events:
+        await sessions.append_event(session, event)
+    await service.add_session_to_memory(session)
+    loaded = await sessions.get_session(**WHO, session_id="s1")
+    assert loaded is not None
+    assert events == loaded.events
+    window = await service.get_context_window(**WHO, thread_id="s1", query="tea")
+    assert [f"tea {n}" for n in range(5)] == [item.text for item in window.section("history")]
+
+
+async def test_erasing_a_session_reaches_facts_whose_turns_have_faded(
+    sessions: PgSessionService, service: OpenMemoryService, session: Session, dsn: str
+) -> None:
+    await service.add_session_to_memory(session)
+    report = await service.cleanup_memories(**WHO, threshold=1, min_age_days=0)
+    assert 4 == report["cleaned_count"]
+    assert "User lives in Lisbon." in await found(service, "Lisbon lives")
+    assert 3 == await service.delete_session_memory(**WHO, session_id="s1")
+    assert [] == await service.list_memories(**WHO)
+    assert [] == await service.engine.facts(_scope())
+    await service.add_session_to_memory(session)
+    assert [] == await service.list_memories(**WHO)
+
+
+async def test_a_rewound_turn_leaves_memory_and_the_context_at_once(
+    sessions: PgSessionService, service: OpenMemoryService
+) -> None:
+    session = await sessions.create_session(**WHO, session_id="s1")
+    await sessions.append_event(session, said("I live in Porto.", invocation_id="i1"))
+    await sessions.append_event(session, said("My password is hunter2.", invocation_id="i2"))
+    await service.add_session_to_memory(session)
+    back = EventActions(rewind_before_invocation_id="i2")
+    await sessions.append_event(session, Event(author="user", invocation_id="i3", actions=back))
+    window = await service.get_context_window(**WHO, thread_id="s1", query="password")
+    assert "hunter2" not in window.to_prompt()
+    assert "Porto" in window.to_prompt()
+
+
+async def test_a_session_of_the_same_name_is_another_session(sessions: PgSessionService) -> None:
+    first = await sessions.create_session(**WHO, session_id="s1")
+    await sessions.delete_session(**WHO, session_id="s1")
+    await sessions.create_session(**WHO, session_id=" s1 ")
+    with pytest.raises(StaleSessionError):
+        await sessions.append_event(first, said("From before."))
+
+
+async def test_of_writers_without_a_marker_one_wins(sessions: PgSessionService) -> None:
+    session = await sessions.create_session(**WHO, session_id="s1")
+    await sessions.append_event(session, said("First."))
+    for round_ in range(5):
+        loaded = await sessions.get_session(**WHO, session_id="s1")
+        assert loaded is not None
+        copies = [Session.model_validate_json(loaded.model_dump_json()) for _ in range(4)]
+        writers = [PgSessionService(engine=sessions.engine) for _ in copies]
+        outcomes = await asyncio.gather(
+            *(
+                writer.append_event(copy, said(f"{round_} {n}"))
+                for n, (writer, copy) in enumerate(zip(writers, copies, strict=True))
+            ),
+            return_exceptions=True,
+        )
+        assert 3 == len([o for o in outcomes if isinstance(o, StaleSessionError)])
+
+
+@pytest.mark.parametrize("odd", ["a\x00b", "\ud800", ""])
+async def test_an_id_nothing_can_be_stored_under_finds_nothing(
+    sessions: PgSessionService, service: OpenMemoryService, session: Session, odd: str
+) -> None:
+    assert 0 == await service.delete_session_memory(**WHO, session_id=odd)
+    assert None is await sessions.get_session(**WHO, session_id=odd)
+    await sessions.delete_session(**WHO, session_id=odd)
+    with pytest.raises(InvalidInput, match="thread_id"):
+        await service.get_context_window(**WHO, thread_id=odd, query="tea")
+    session.id = odd
+    with pytest.raises(SessionNotFoundError):
+        await sessions.append_event(session, said("tea"))
+
+
+async def test_state_with_odd_keys_is_kept_as_far_as_a_database_can(
+    sessions: PgSessionService,
+) -> None:
+    session = await sessions.create_session(**WHO, session_id="s1")
+    odd = {"k": {"a\ud800": 1, "b\x00": ["c\ud800"]}}
+    await sessions.append_event(session, said("tea", actions=EventActions(state_delta=odd)))
+    loaded = await sessions.get_session(**WHO, session_id="s1")
+    assert loaded is not None
+    assert {"a\ufffd": 1, "b\ufffd": ["c\ufffd"]} == loaded.state["k"]
+
+
+async def test_an_opening_whose_answer_was_lost_may_be_sent_again(dsn: str) -> None:
+    now = datetime.now(UTC)
+    async with open_memory(dsn, clock=lambda: now) as memory:
+        sent = await memory.sessions.create(_scope(), "s1")
+        again = await memory.sessions.create(_scope(), "s1")
+    assert sent == again

@@ -48,6 +48,7 @@ CREATE TABLE threads (
     last_memory_seq     bigint NOT NULL DEFAULT 0,
     session_started_at  timestamptz,
     session_updated_at  timestamptz,
+    last_event_id       text COLLATE "C",
     PRIMARY KEY (tenant_id, thread_id)
 ) WITH (fillfactor = 70);
 

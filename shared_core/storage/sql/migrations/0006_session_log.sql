@@ -8,7 +8,8 @@ SELECT set_config('hippocampus.scope', '/', true);
 ALTER TABLE threads
     ADD COLUMN last_memory_seq     bigint NOT NULL DEFAULT 0,
     ADD COLUMN session_started_at  timestamptz,
-    ADD COLUMN session_updated_at  timestamptz;
+    ADD COLUMN session_updated_at  timestamptz,
+    ADD COLUMN last_event_id       text COLLATE "C";
 UPDATE threads SET last_memory_seq = last_seq;
 
 -- memory_seq is null for what is logged and not remembered. payload is the whole event of the

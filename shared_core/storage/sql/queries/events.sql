@@ -1,7 +1,8 @@
 -- name: known_turns
--- Which of the given turns are here: true for those that are remembered, or were forgotten, and need
--- no more; false for those a session log holds that memory does not know yet.
-SELECT g.event_id, t.event_id IS NOT NULL OR e.memory_seq IS NOT NULL
+-- Which of the given turns are here: null for those that are remembered, or were forgotten, and need
+-- no more; for those a session log holds that memory does not know yet, the digest of their text.
+SELECT g.event_id, CASE WHEN t.event_id IS NULL AND e.memory_seq IS NULL AND e.payload IS NOT NULL
+                   THEN sha256(convert_to(e.text, 'UTF8')) END
 FROM unnest(%(event_ids)b::text[]) AS g(event_id)
 LEFT JOIN events e ON e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s
                   AND e.event_id = g.event_id
@@ -11,7 +12,7 @@ WHERE e.event_id IS NOT NULL OR t.event_id IS NOT NULL
 
 -- name: append_events
 -- Remembers the given turns, in order: those that are new are appended to the thread, those of its
--- session log, given without a text, are there already. Known and forgotten turns are passed over.
+-- session log are there already; given without a text, they are remembered as they were logged. Known and forgotten turns are passed over.
 -- Returns the ids of the turns that are remembered now and were not before.
 WITH given AS (
     SELECT * FROM unnest(
@@ -25,7 +26,8 @@ WITH given AS (
     SELECT g.*, e.event_id IS NOT NULL AS logged FROM given g
     LEFT JOIN events e ON e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s
                       AND e.event_id = g.event_id
-    WHERE (e.event_id IS NULL AND g.text IS NOT NULL OR e.event_id IS NOT NULL AND e.memory_seq IS NULL)
+    WHERE CASE WHEN e.event_id IS NULL THEN g.text IS NOT NULL
+          ELSE e.memory_seq IS NULL AND e.payload IS NOT NULL END
       AND NOT EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = %(tenant)s
                       AND t.thread_id = %(thread_id)s AND t.event_id = g.event_id)
 ), thread AS (
@@ -57,8 +59,8 @@ WITH given AS (
     RETURNING event_id, author, text, occurred_at
 ), marked AS (
     UPDATE events e
-    SET memory_seq = n.memory_seq, text = coalesce(n.text, e.text), metadata = n.metadata,
-        importance = n.importance, expires_at = n.expires_at
+    SET memory_seq = n.memory_seq, text = coalesce(n.text, e.text), role = n.role,
+        metadata = n.metadata, importance = n.importance, expires_at = n.expires_at
     FROM numbered n
     WHERE n.logged AND e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s
       AND e.event_id = n.event_id AND e.memory_seq IS NULL
@@ -82,7 +84,7 @@ WITH given AS (
 SELECT event_id FROM kept
 
 -- name: events_to_consolidate
--- The watermark of a thread, and what was remembered of it since, in the order it was said.
+-- The watermark of a thread, and the first of what was remembered of it since.
 SELECT t.consolidated_seq, e.memory_seq, e.event_id, e.author, e.role, e.text, e.occurred_at,
        e.metadata, e.importance, e.expires_at
 FROM threads t
@@ -90,15 +92,15 @@ LEFT JOIN events e ON e.tenant_id = t.tenant_id AND e.thread_id = t.thread_id
                   AND e.memory_seq > t.consolidated_seq
                   AND (e.expires_at IS NULL OR e.expires_at > %(now)s)
 WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
-ORDER BY e.seq
+ORDER BY e.memory_seq LIMIT %(limit)s
 
 -- name: thread_events
--- All that is remembered of a thread, in the order it was said.
+-- The last of what is remembered of a thread, newest first.
 SELECT seq, event_id, author, role, text, occurred_at, metadata, importance, expires_at
 FROM events
 WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND memory_seq IS NOT NULL
   AND (expires_at IS NULL OR expires_at > %(now)s)
-ORDER BY seq
+ORDER BY seq DESC LIMIT %(limit)s
 
 -- name: thread_history
 -- The last turns of a thread that say something and were not forgotten, newest first.

@@ -59,4 +59,4 @@ WITH named AS (
     WHERE {tenant_scope} AND {below} AND m.expires_at <= %(now)s
     ORDER BY m.tenant_id, m.expires_at LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
-), {forgetting}
+), {turns_of_named}, {forgetting}

@@ -43,7 +43,8 @@ WITH named AS (
     WHERE f.tenant_id = n.tenant_id AND f.memory_id = n.memory_id
 )
 DELETE FROM memory_sources s USING named n
-WHERE s.tenant_id = n.tenant_id AND s.memory_id = n.memory_id AND n.kind <> 'episodic'
+WHERE s.tenant_id = n.tenant_id AND s.memory_id = n.memory_id
+  AND n.kind NOT IN ('episodic', 'summary')
 
 -- name: add_embeddings
 -- Vectors of memories named by namespace and key; those of a key that is not there are dropped.
@@ -55,14 +56,31 @@ JOIN memories m USING (tenant_id, namespace, key)
 ON CONFLICT DO NOTHING
 
 -- name: add_sources
--- Turns that memories, named by namespace and key, were drawn from.
+-- Turns that memories, named by namespace and key, were drawn from. One look-up by the whole key for
+-- each: joined freely, a thread the planner knows nothing of is walked once per turn.
 INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
-SELECT m.tenant_id, m.memory_id, e.thread_id, e.event_id
+SELECT m.tenant_id, m.memory_id, %(thread_id)s, e.event_id
 FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[], %(event_ids)b::text[])
      AS g(tenant_id, namespace, key, event_id)
-JOIN memories m USING (tenant_id, namespace, key)
-JOIN events e ON e.tenant_id = m.tenant_id AND e.thread_id = %(thread_id)s
-             AND e.event_id = g.event_id
+CROSS JOIN LATERAL (
+    SELECT m.tenant_id, m.memory_id FROM memories m
+    WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
+    OFFSET 0) m
+CROSS JOIN LATERAL (
+    SELECT e.event_id FROM events e
+    WHERE e.tenant_id = m.tenant_id AND e.thread_id = %(thread_id)s AND e.event_id = g.event_id
+    OFFSET 0) e
+ON CONFLICT DO NOTHING
+
+-- name: add_summary_sources
+-- A summary tells of every turn of its thread: those that it has not named yet are added.
+INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
+SELECT m.tenant_id, m.memory_id, e.thread_id, e.event_id
+FROM memories m CROSS JOIN LATERAL (
+    SELECT e.thread_id, e.event_id FROM events e
+    WHERE e.tenant_id = m.tenant_id AND e.thread_id = %(thread_id)s AND e.memory_seq IS NOT NULL
+    OFFSET 0) e
+WHERE m.tenant_id = %(tenant)s AND m.namespace = %(namespace)s AND m.key = %(summary_key)s
 ON CONFLICT DO NOTHING
 
 -- name: resolve_ids
@@ -76,14 +94,10 @@ SELECT pg_advisory_xact_lock(hashtextextended(tenant, 0))
 FROM (SELECT DISTINCT unnest(%(tenants)b::text[]) AS tenant ORDER BY 1) t
 
 -- fragment: forgetting
--- Ends a statement whose CTE named holds the memories to delete: with an episodic memory its turn
--- goes too, leaving a tombstone, and so do facts drawn from nothing else and every summary that told
--- of it. A session log keeps its event, as one that is not remembered.
-said AS (
-    SELECT s.tenant_id, s.thread_id, s.event_id
-    FROM memory_sources s JOIN named n USING (tenant_id, memory_id)
-    WHERE n.kind = 'episodic'
-), derived AS (
+-- Ends a statement whose CTEs hold the memories to delete (named) and the turns that go (said): a turn
+-- leaves a tombstone, and with it go facts drawn from nothing else and every summary that told of it.
+-- A session log keeps its event, as one that is not remembered.
+derived AS (
     SELECT m.tenant_id, m.memory_id
     FROM said
     JOIN memory_sources s USING (tenant_id, thread_id, event_id)
@@ -115,6 +129,13 @@ USING (SELECT tenant_id, memory_id FROM named UNION SELECT tenant_id, memory_id 
 WHERE m.tenant_id = gone.tenant_id AND m.memory_id = gone.memory_id
 RETURNING m.memory_id
 
+-- fragment: turns_of_named
+said AS (
+    SELECT s.tenant_id, s.thread_id, s.event_id
+    FROM memory_sources s JOIN named n USING (tenant_id, memory_id)
+    WHERE n.kind = 'episodic'
+)
+
 -- name: forget
 -- Deletes the named memories and what rests on them alone.
 WITH named AS (
@@ -122,7 +143,7 @@ WITH named AS (
     FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
          AS g(tenant_id, namespace, key)
     JOIN memories m USING (tenant_id, namespace, key)
-), {forgetting}
+), {turns_of_named}, {forgetting}
 
 -- name: fade
 -- Takes memories out of recall and leaves what was drawn from them; their turns stay, as said.
@@ -132,17 +153,27 @@ USING unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
 WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
 
 -- name: forget_turns
--- Deletes the memories of some turns of a thread, and what rests on them alone.
-WITH named AS (
+-- Forgets some turns of a thread, and what rests on them alone.
+WITH said AS (
+    SELECT %(tenant)s::text COLLATE "C" AS tenant_id, %(thread_id)s::text COLLATE "C" AS thread_id,
+           g.event_id COLLATE "C" AS event_id
+    FROM (SELECT DISTINCT unnest(%(event_ids)b::text[])) AS g(event_id)
+), named AS (
     SELECT m.tenant_id, m.memory_id, m.kind
-    FROM memory_sources s JOIN memories m USING (tenant_id, memory_id)
-    WHERE s.tenant_id = %(tenant)s AND s.thread_id = %(thread_id)s
-      AND s.event_id = ANY(%(event_ids)b::text[]) AND m.kind = 'episodic'
+    FROM said JOIN memory_sources s USING (tenant_id, thread_id, event_id)
+    JOIN memories m USING (tenant_id, memory_id)
+    WHERE m.kind = 'episodic'
 ), {forgetting}
 
 -- name: forget_thread
--- Deletes every memory drawn from a thread alone.
-WITH named AS (
+-- Forgets every turn of a thread, and what rests on its turns alone.
+WITH said AS (
+    SELECT tenant_id, thread_id, event_id FROM events
+    WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s
+    UNION
+    SELECT tenant_id, thread_id, event_id FROM memory_sources
+    WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s
+), named AS (
     SELECT DISTINCT m.tenant_id, m.memory_id, m.kind
     FROM memory_sources s JOIN memories m USING (tenant_id, memory_id)
     WHERE s.tenant_id = %(tenant)s AND s.thread_id = %(thread_id)s
@@ -162,10 +193,12 @@ ORDER BY m.occurred_at DESC, m.memory_id DESC
 LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: memories_without_vectors
--- Turns that were remembered before there was time to embed them, oldest first.
-SELECT m.key, m.text FROM memories m
-WHERE {one_tenant} AND {below} AND m.kind = 'episodic' AND m.thread_id = %(thread_id)s
-  AND m.term_count > 0 AND {living}
+-- Turns of a thread that were remembered before there was time to embed them, oldest first.
+SELECT m.key, m.text
+FROM memory_sources s
+JOIN memories m ON m.tenant_id = s.tenant_id AND m.memory_id = s.memory_id
+WHERE s.tenant_id = %(tenant)s AND s.thread_id = %(thread_id)s AND {below}
+  AND m.kind = 'episodic' AND m.term_count > 0 AND {living}
   AND NOT EXISTS (SELECT FROM embeddings e WHERE e.tenant_id = m.tenant_id
                   AND e.model = %(model)s AND e.memory_id = m.memory_id)
 ORDER BY m.memory_id

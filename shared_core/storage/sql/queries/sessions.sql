@@ -1,16 +1,22 @@
 -- Session logs: a thread with the events of a framework, and the state they leave behind.
 
 -- name: open_session
--- Opens the session log of a thread; no row when one is open. What memory knows of it stays.
+-- Opens the session log of a thread; no row when one is open. What memory knows of it stays. A
+-- version is never used again, by a later log of the same name either. The same opening may be sent
+-- twice, when its answer was lost.
 WITH opened AS (
-    INSERT INTO threads AS t (tenant_id, thread_id, state, created_at, updated_at,
+    INSERT INTO threads AS t (tenant_id, thread_id, state, version, created_at, updated_at,
                               session_started_at, session_updated_at)
-    VALUES (%(tenant)s, %(thread_id)s, %(state)s::jsonb, %(now)s, %(now)s, %(now)s, %(now)s)
+    VALUES (%(tenant)s, %(thread_id)s, %(state)s::jsonb, %(version)s, %(now)s, %(now)s, %(now)s,
+            %(now)s)
     ON CONFLICT (tenant_id, thread_id) DO UPDATE
-    SET state = excluded.state, version = t.version + 1, updated_at = excluded.updated_at,
-        session_started_at = excluded.session_started_at,
+    SET state = excluded.state, version = CASE WHEN t.session_started_at IS NULL
+                                          THEN greatest(t.version + 1, excluded.version)
+                                          ELSE t.version END,
+        updated_at = excluded.updated_at, session_started_at = excluded.session_started_at,
         session_updated_at = excluded.session_updated_at
     WHERE t.session_started_at IS NULL
+       OR t.session_started_at = excluded.session_started_at AND t.version = excluded.version
     RETURNING version
 ), shared AS (
     INSERT INTO shared_state AS s (tenant_id, state, updated_at)
@@ -61,24 +67,22 @@ WITH log AS (
 ), moved AS (
     UPDATE threads t
     SET last_seq = t.last_seq + 1, version = t.version + 1, state = t.state || %(state)s::jsonb,
-        session_updated_at = %(occurred_at)s, updated_at = %(now)s
+        session_updated_at = %(occurred_at)s, last_event_id = %(event_id)s, updated_at = %(now)s
     WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
       AND t.session_started_at IS NOT NULL AND NOT EXISTS (SELECT FROM known)
       AND CASE WHEN %(version)s::bigint IS NOT NULL THEN t.version = %(version)s
-          ELSE t.session_updated_at <= %(seen_at)s OR %(seen_event)s IS NOT DISTINCT FROM (
-              SELECT e.event_id FROM events e
-              WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s
-                AND e.payload IS NOT NULL
-              ORDER BY e.seq DESC LIMIT 1) END
+          ELSE t.session_updated_at <= %(seen_at)s
+               OR t.last_event_id IS NOT DISTINCT FROM %(seen_event)s END
     RETURNING t.last_seq, t.version
 ), logged AS (
-    -- A turn that memory knew before its session was logged here keeps its place.
+    -- A turn that memory knew before its session was logged here takes its place in the log.
     INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text, occurred_at,
                         recorded_at, payload)
     SELECT %(tenant)s, %(thread_id)s, last_seq, %(event_id)s, %(author)s, %(role)s, %(text)s,
            %(occurred_at)s, %(now)s, %(payload)s::json
     FROM moved
-    ON CONFLICT (tenant_id, thread_id, event_id) DO UPDATE SET payload = excluded.payload
+    ON CONFLICT (tenant_id, thread_id, event_id) DO UPDATE
+    SET payload = excluded.payload, seq = excluded.seq
 ), shared AS (
     INSERT INTO shared_state AS s (tenant_id, state, updated_at)
     SELECT g.tenant_id, g.state, %(now)s
@@ -92,8 +96,8 @@ SELECT (SELECT version FROM moved), (SELECT same FROM known), (SELECT version FR
 -- name: close_session
 -- Ends the session log of a thread: its events go, except what memory was drawn from.
 WITH closed AS (
-    UPDATE threads SET session_started_at = NULL, session_updated_at = NULL, state = '{}',
-                       version = version + 1, updated_at = %(now)s
+    UPDATE threads SET session_started_at = NULL, session_updated_at = NULL, last_event_id = NULL,
+                       state = '{}', version = version + 1, updated_at = %(now)s
     WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND session_started_at IS NOT NULL
     RETURNING 1
 ), gone AS (
