@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import logging
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -214,6 +215,49 @@ def forget(
     gone = asyncio.run(run())
     typer.echo(f"{gone} memories forgotten" if gone != 1 else "1 memory forgotten")
     raise typer.Exit(0 if gone else 1)
+
+
+@app.command()
+def worker(
+    uri: Uri = None,
+    schema: Schema = None,
+    embedder: Embedder = None,
+    once: Annotated[bool, typer.Option("--once", help="Do what is due, and end.")] = False,
+    poll: Annotated[float, typer.Option(min=0.01, help="Seconds between two looks.")] = 1.0,
+) -> None:
+    """Do what was left for later, for all processes, until SIGTERM or Ctrl-C.
+
+    As many as you like work side by side. With --once the exit code is 1 if a try failed.
+    """
+    from shared_core.queue_commands import work
+
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("hippocampus").setLevel(logging.INFO)
+    memory = open_memory(uri, schema=schema, embedder=embedder)
+    raise typer.Exit(asyncio.run(work(memory, once=once, poll_s=poll)))
+
+
+@app.command()
+def jobs(
+    uri: Uri = None,
+    schema: Schema = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the jobs that run, wait, or were given up."""
+    from shared_core.queue_commands import jobs_json, jobs_table, utc_now
+
+    async def run() -> None:
+        async with open_memory(uri, schema=schema, worker=False) as memory:
+            found = await memory.jobs.list(limit=limit)
+        if as_json:
+            typer.echo(json.dumps(jobs_json(found, utc_now()), ensure_ascii=False, indent=2))
+        elif found:
+            _console().print(jobs_table(found, utc_now()))
+        else:
+            typer.echo("Nothing waits, and nothing failed.")
+
+    asyncio.run(run())
 
 
 def _shown(position: int, hit: Hit) -> Text:

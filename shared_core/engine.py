@@ -34,6 +34,7 @@ from shared_core.embedding import Embedding
 from shared_core.extraction import RuleExtractor
 from shared_core.item_ports import ItemAddress
 from shared_core.items import ItemOp, ItemResult
+from shared_core.jobs import JobQueue, check_delay
 from shared_core.log_ports import Job
 from shared_core.namespaces import check_label, memories_namespace, scope_path, storable
 from shared_core.ports import Clock, Extractor, Fact, Storage, StorageReport
@@ -57,7 +58,13 @@ class MemoryEngine:
     """
 
     def __init__(
-        self, storage: Storage, embedding: Embedding, extractor: Extractor, clock: Clock
+        self,
+        storage: Storage,
+        embedding: Embedding,
+        extractor: Extractor,
+        clock: Clock,
+        *,
+        worker: bool = True,
     ) -> None:
         self._storage = storage
         self._embedding = embedding
@@ -65,7 +72,8 @@ class MemoryEngine:
         self._clock = clock
         self._opened_in = self._opening_in = 0
         self._opening = asyncio.Lock()
-        self._worker = Worker(storage, clock, self._perform)
+        self._worker = Worker(storage, clock, self._perform, in_background=worker)
+        self.jobs = JobQueue(storage, self._worker, self.open)
         self.sessions = SessionLog(storage, self.open)
 
     async def __aenter__(self) -> MemoryEngine:
@@ -112,16 +120,19 @@ class MemoryEngine:
         events: Sequence[Event],
         *,
         later: bool = False,
+        delay_s: float = 0.0,
     ) -> set[str]:
         """Append turns to a thread and remember each that has text; return the ids that were new.
 
         Idempotent on (scope, thread, event id). The next recall finds what was new; a turn that
-        was forgotten stays forgotten. later: return after two round trips to the database; words
-        find the turns at once, and a job in the queue embeds and consolidates them.
+        was forgotten stays forgotten. later: return after one round trip to the database, two for
+        many turns; words find the turns at once, and a job in the queue embeds and consolidates
+        them, not before delay_s; newer turns of the thread move it.
         """
         await self.open()
         thread = ThreadId(thread_id)
-        job = self._worker.new_job(scope, thread) if later and events else None
+        check_delay(delay_s)
+        job = self._worker.new_job(scope, thread, delay_s=delay_s) if later and events else None
         new = await ingest.append_events(
             self._storage, self._embedding, scope, thread, events, job=job
         )
@@ -130,7 +141,10 @@ class MemoryEngine:
         return new
 
     async def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until all that was left for later is done; False if time ran out or it failed."""
+        """Wait until all that was left for later is done; False if time ran out or it failed.
+
+        What waits for its time is done now.
+        """
         await self.open()
         return await self._worker.flush(timeout_s)
 
@@ -326,6 +340,7 @@ def open_memory(
     schema: str | None = None,
     pool_size: int | None = None,
     clock: Clock | None = None,
+    worker: bool = True,
 ) -> MemoryEngine:
     """Return a memory; it connects at first use, so this needs no running loop and does no I/O.
 
@@ -333,13 +348,14 @@ def open_memory(
     "embedded:///folder"), or the DSN of a server; HIPPOCAMPUS_URI is the default.
     embedder: "use" (default), "e5", "google:MODEL", a LangChain Embeddings object or a function;
     see shared_core.embedders. extractor: reads facts out of turns; rules by default.
+    worker: False leaves what is left for later to other processes, e.g. `hippocampus worker`.
     Raises InvalidInput for a uri, schema or embedder of no known form.
     """
     settings = load_settings(uri, schema=schema, pool_size=pool_size)
     clock = clock or _now
     storage = open_storage(settings, clock)
     embedding = Embedding(resolve_embedder(embedder), storage)
-    return MemoryEngine(storage, embedding, extractor or RuleExtractor(), clock)
+    return MemoryEngine(storage, embedding, extractor or RuleExtractor(), clock, worker=worker)
 
 
 def _now() -> datetime:

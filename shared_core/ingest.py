@@ -30,6 +30,9 @@ from shared_core.text import has_words, search_terms
 TEXT_FIELD = "text"
 """Name of the vector made of a memory's text."""
 
+UNASKED_TURNS = 16
+"""So many turns that are left for later are sent without asking which are known."""
+
 EMBED_BATCH = 256
 """So many waiting turns are embedded and stored at once."""
 EMBED_BATCHES = 8
@@ -55,7 +58,10 @@ async def append_events(
     fresh = {event.event_id: _checked(event) for event in reversed(events)}
     if not fresh:
         return set()
-    known = await storage.known_turns(scope, thread_id, list(fresh))
+    # The append passes over what is known or forgotten itself: asking first spares it many texts
+    # to carry, and the embedder work; for a few turns that wait for a job, a round trip is dearer.
+    ask = job is None or len(fresh) > UNASKED_TURNS
+    known = await storage.known_turns(scope, thread_id, list(fresh)) if ask else {}
     rows = [
         _event_row(event, thread_id, logged=known.get(event.event_id) == _digest(event.text))
         for event in reversed(fresh.values())

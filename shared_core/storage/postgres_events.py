@@ -63,7 +63,7 @@ class PostgresEvents(PostgresItems):
         steps: list[Statement] = [(statement("append_events"), values)]
         steps += self._vector_steps(vectors)
         if job:
-            steps.append(enqueue_step(tenant, thread_id, job, self._clock()))
+            steps.append(enqueue_step(tenant, thread_id, job, self._clock(), if_unread=True))
         new, *_ = await self._database.run(tenant, *steps)
         return {row[0] for row in new}
 

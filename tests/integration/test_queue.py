@@ -14,7 +14,15 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from shared_core import CallableEmbedder, Event, MemoryEngine, ModelUnavailable, Scope, open_memory
+from shared_core import (
+    CallableEmbedder,
+    Event,
+    InvalidInput,
+    MemoryEngine,
+    ModelUnavailable,
+    Scope,
+    open_memory,
+)
 
 ANN = Scope("app", "ann")
 
@@ -183,3 +191,121 @@ async def test_of_the_work_done_on_a_thread_the_last_is_kept(
         await memory.append_events(ANN, "t", [told(f"e{n}", f"tea {n}")], later=True)
         assert await memory.flush(60)
     assert [("completed", 1)] == jobs(dsn)
+
+
+async def test_a_newer_turn_moves_the_job_and_flush_does_not_wait_for_it(dsn: str) -> None:
+    async with open_memory(dsn) as memory:
+        await memory.append_events(
+            ANN, "t", [told("e1", "I live in Lisbon.")], later=True, delay_s=60
+        )
+        [first] = await memory.jobs.list()
+        await asyncio.sleep(0.05)
+        await memory.append_events(ANN, "t", [told("e2", "I like tea.")], later=True, delay_s=60)
+        [second] = await memory.jobs.list()
+        assert first.job_id == second.job_id
+        assert timedelta(seconds=0.05) <= second.run_after - first.run_after
+        await asyncio.sleep(0.2)
+        assert [("pending", 0)] == jobs(dsn)
+        assert await memory.flush(60)
+        assert {"User lives in Lisbon.", "User likes tea."} == await statements(memory)
+        assert [("completed", 1)] == jobs(dsn)
+
+
+async def test_turns_that_come_again_ask_for_no_work_that_was_done(dsn: str) -> None:
+    async with open_memory(dsn) as memory:
+        turn = told("e1", "I live in Lisbon.")
+        assert {"e1"} == await memory.append_events(ANN, "t", [turn], later=True)
+        assert await memory.flush(60)
+        assert set() == await memory.append_events(ANN, "t", [turn], later=True)
+        assert [("completed", 1)] == jobs(dsn)
+        many = [turn, *(told(f"m{n}", f"tea {n}") for n in range(30))]
+        assert 30 == len(await memory.append_events(ANN, "t", many, later=True))
+        await memory.forget_turns(ANN, "t", ["e1"])
+        assert set() == await memory.append_events(ANN, "t", [turn], later=True)
+
+
+async def test_a_job_that_takes_longer_than_its_lease_is_done_once(dsn: str) -> None:
+    calls = 0
+
+    async def embed(texts: list[str]) -> list[list[float]]:
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(1.5)
+        return [[1.0, 2.0] for _ in texts]
+
+    stop = asyncio.Event()
+    async with open_memory(dsn, embedder=embed) as one, open_memory(dsn, embedder=embed) as other:
+        for memory in (one, other):
+            memory._worker._lease_s = 0.6
+        await one.append_events(ANN, "t", [told("e1", "Nothing much.")], later=True)
+        serving = asyncio.create_task(other.jobs.serve(stop, poll_s=0.05))
+        assert await one.flush(60)
+        stop.set()
+        tally = await serving
+    assert [("completed", 1)] == jobs(dsn)
+    assert 0 == tally.done or 1 == tally.done
+    assert 2 == calls  # the turn, and the summary
+
+
+async def test_work_that_another_worker_took_over_is_ended(dsn: str) -> None:
+    begun = asyncio.Event()
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def embed(texts: list[str]) -> list[list[float]]:
+        loop.call_soon_threadsafe(begun.set)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+        return [[1.0, 2.0] for _ in texts]
+
+    async with open_memory(dsn, embedder=embed) as memory:
+        memory._worker._lease_s = 0.3
+        await memory.append_events(ANN, "t", [told("e1", "Nothing much.")], later=True)
+        await begun.wait()
+        with psycopg.connect(dsn, autocommit=True) as superuser:
+            superuser.execute("UPDATE hippocampus.consolidation_jobs SET worker_id = 'another'")
+        await asyncio.wait_for(ended.wait(), 30)
+
+
+async def test_a_job_that_kills_every_worker_is_given_up(dsn: str) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.append_events(ANN, "t", [told("e1", "Nothing much.")], later=True)
+        with psycopg.connect(dsn, autocommit=True) as superuser:
+            superuser.execute(
+                "UPDATE hippocampus.consolidation_jobs"
+                " SET status = 'running', attempts = 5, worker_id = 'x', lease_until = now()"
+            )
+        tally = await memory.jobs.serve(once=True)
+        assert (0, 1) == (tally.done, tally.failed)
+        [record] = await memory.jobs.list()
+        assert ("failed", 6) == (record.status, record.attempts)
+        assert "died" in (record.error or "")
+
+
+async def test_a_memory_without_a_worker_leaves_the_work_to_others(dsn: str) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+        assert not await memory.flush(0.2)
+        assert [("pending", 0)] == jobs(dsn)
+        async with open_memory(dsn) as other:
+            assert 1 == (await other.jobs.serve(once=True)).done
+        assert await memory.flush(10)
+
+
+async def test_a_new_turn_wakes_a_worker_that_waits_for_another(dsn: str) -> None:
+    async with open_memory(dsn) as memory:
+        await memory.append_events(ANN, "slow", [told("e1", "I like tea.")], later=True, delay_s=25)
+        await asyncio.sleep(0.2)
+        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+        deadline = time.monotonic() + 20
+        while {"User lives in Lisbon."} != await statements(memory):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("delay_s", [-1, float("nan"), float("inf"), "soon", 1e12])
+async def test_a_delay_that_is_none_is_refused(memory: MemoryEngine, delay_s: float) -> None:
+    with pytest.raises(InvalidInput, match="delay_s"):
+        await memory.append_events(ANN, "t", [told("e1", "x")], later=True, delay_s=delay_s)

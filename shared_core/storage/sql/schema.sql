@@ -272,6 +272,7 @@ CREATE TABLE consolidation_jobs (
     created_at    timestamptz NOT NULL,
     started_at    timestamptz,
     completed_at  timestamptz,
+    payload       jsonb,
     PRIMARY KEY (tenant_id, job_id),
     FOREIGN KEY (tenant_id, thread_id) REFERENCES threads (tenant_id, thread_id) ON DELETE CASCADE
 );

@@ -2,17 +2,36 @@
 
 -- name: enqueue_job
 -- Asks for work on a thread. A request that waits already moves to the new time: the newest counts.
-INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, run_after, created_at)
-VALUES (%(tenant)s, %(job_id)s, %(thread_id)s, %(job_type)s, %(run_after)s, %(now)s)
+INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, run_after, created_at,
+                                payload)
+VALUES (%(tenant)s, %(job_id)s, %(thread_id)s, %(job_type)s, %(run_after)s, %(now)s,
+        %(payload)s::jsonb)
 ON CONFLICT (tenant_id, thread_id, job_type) WHERE status = 'pending'
-DO UPDATE SET run_after = excluded.run_after
+DO UPDATE SET run_after = excluded.run_after, payload = excluded.payload
+
+-- name: enqueue_unread
+-- As enqueue_job, if the thread holds turns that no run has read.
+INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, run_after, created_at,
+                                payload)
+SELECT tenant_id, %(job_id)s, thread_id, %(job_type)s, %(run_after)s, %(now)s, %(payload)s::jsonb
+FROM threads
+WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND last_memory_seq > consolidated_seq
+ON CONFLICT (tenant_id, thread_id, job_type) WHERE status = 'pending'
+DO UPDATE SET run_after = excluded.run_after, payload = excluded.payload
+
+-- name: open_thread
+-- Makes sure that a thread is there.
+INSERT INTO threads (tenant_id, thread_id, last_seq, last_memory_seq, created_at, updated_at)
+VALUES (%(tenant)s, %(thread_id)s, 0, 0, %(now)s, %(now)s)
+ON CONFLICT (tenant_id, thread_id) DO NOTHING
 
 -- name: claim_job
 -- Takes the most urgent job that is due, or whose worker was silent for its whole lease.
 WITH due AS (
     SELECT tenant_id, job_id FROM consolidation_jobs
-    WHERE status = 'pending' AND run_after <= %(now)s
-       OR status = 'running' AND lease_until <= %(now)s
+    WHERE (status = 'pending' AND run_after <= %(now)s
+           OR status = 'running' AND lease_until <= %(now)s)
+      AND job_type = ANY(%(job_types)b::text[])
     ORDER BY priority DESC, run_after, job_id
     LIMIT 1
     FOR UPDATE SKIP LOCKED
@@ -21,14 +40,21 @@ UPDATE consolidation_jobs j
 SET status = 'running', worker_id = %(worker_id)s, lease_until = %(lease_until)s,
     attempts = j.attempts + 1, started_at = %(now)s
 FROM due WHERE j.tenant_id = due.tenant_id AND j.job_id = due.job_id
-RETURNING j.tenant_id, j.job_id, j.thread_id, j.job_type, j.attempts
+RETURNING j.tenant_id, j.job_id, j.thread_id, j.job_type, j.attempts, j.payload
+
+-- name: extend_job
+-- Leases a job for longer, if its worker still has it.
+UPDATE consolidation_jobs SET lease_until = %(lease_until)s
+WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s AND status = 'running'
+  AND worker_id = %(worker_id)s
+RETURNING 1
 
 -- name: complete_job
 -- Notes that a job is done. Of each thread the last one is kept: a turn must not cost a row for ever.
 WITH done AS (
     UPDATE consolidation_jobs
     SET status = 'completed', completed_at = %(now)s, result = %(result)s::jsonb, error = NULL,
-        lease_until = NULL
+        lease_until = NULL, payload = NULL
     WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s AND status = 'running'
       AND worker_id = %(worker_id)s
     RETURNING thread_id, job_type
@@ -52,8 +78,17 @@ WHERE j.tenant_id = %(tenant)s AND j.job_id = %(job_id)s AND j.status = 'running
 
 -- name: next_job_at
 -- When the next job is due, or a lease ends; null when nothing is open. Each half has its index.
-SELECT least((SELECT min(run_after) FROM consolidation_jobs WHERE status = 'pending'),
-             (SELECT min(lease_until) FROM consolidation_jobs WHERE status = 'running'))
+SELECT least((SELECT min(run_after) FROM consolidation_jobs
+              WHERE status = 'pending' AND job_type = ANY(%(job_types)b::text[])),
+             (SELECT min(lease_until) FROM consolidation_jobs
+              WHERE status = 'running' AND job_type = ANY(%(job_types)b::text[])))
+
+-- name: hasten_jobs
+-- Makes jobs of some threads due now. One that failed keeps its distance to the next try.
+UPDATE consolidation_jobs j SET run_after = %(now)s
+FROM unnest(%(tenants)b::text[], %(thread_ids)b::text[]) AS g(tenant_id, thread_id)
+WHERE j.tenant_id = g.tenant_id AND j.thread_id = g.thread_id AND j.status = 'pending'
+  AND j.job_type = ANY(%(job_types)b::text[]) AND j.attempts = 0 AND j.run_after > %(now)s
 
 -- name: open_jobs
 -- How many jobs of some threads wait or run.
@@ -61,6 +96,17 @@ WITH asked AS (
     SELECT * FROM unnest(%(tenants)b::text[], %(thread_ids)b::text[]) AS g(tenant_id, thread_id)
 )
 SELECT (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, thread_id)
-        WHERE j.status = 'pending')
+        WHERE j.status = 'pending' AND j.job_type = ANY(%(job_types)b::text[]))
      + (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, thread_id)
-        WHERE j.status = 'running')
+        WHERE j.status = 'running' AND j.job_type = ANY(%(job_types)b::text[]))
+
+-- name: list_jobs
+-- Jobs, the newest first: of a thread all, else those that are open or were given up.
+SELECT tenant_id, job_id, thread_id, job_type, status, attempts, created_at, run_after, lease_until,
+       error, result
+FROM consolidation_jobs
+WHERE {tenant_scope}
+  AND CASE WHEN %(thread_id)s::text IS NULL THEN status IN ('pending', 'running', 'failed')
+           ELSE thread_id = %(thread_id)s END
+ORDER BY created_at DESC, job_id DESC
+LIMIT %(limit)s

@@ -1,0 +1,97 @@
+"""create_reflection_node: a graph's node that remembers what was said, in the background."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.runtime import Runtime
+
+from langgraph_store.messages import messages_of
+from langgraph_store.turn_feed import TurnFeed
+from langgraph_store.whose import Part, Whose, current_config
+from shared_core import MemoryEngine, run_sync
+
+
+class HasEngine(Protocol):
+    """A PgHippocampusStore, or whatever else has its memory behind it."""
+
+    @property
+    def engine(self) -> MemoryEngine:
+        """The memory behind it."""
+        ...
+
+
+class ReflectionNode(Runnable[Any, dict[str, Any]]):
+    """Hands new messages of the state to the queue and returns no change of it.
+
+    A node for sync and async graphs; called as node(state, runtime) it is a hook, e.g. for
+    LangChain's after_agent. failures: how many hand-overs failed; each is logged.
+    """
+
+    def __init__(self, feed: TurnFeed, *, messages_key: str, name: str) -> None:
+        self.name = self.__name__ = name
+        self._feed = feed
+        self._messages_key = messages_key
+
+    @property
+    def failures(self) -> int:
+        """How many hand-overs failed."""
+        return self._feed.failures
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, Any]:
+        """Hand over the new messages of a state."""
+        run_sync(self._hand_over(input, config, None))
+        return {}
+
+    async def ainvoke(
+        self, input: Any, config: RunnableConfig | None = None, **_: Any
+    ) -> dict[str, Any]:
+        """Do as invoke() from async code."""
+        await self._hand_over(input, config, None)
+        return {}
+
+    def __call__(self, state: Any, runtime: Runtime[Any] | None = None) -> dict[str, Any]:
+        """Hand over the new messages of a state, as a hook of an agent."""
+        run_sync(self._hand_over(state, None, runtime))
+        return {}
+
+    async def _hand_over(
+        self, state: Any, config: RunnableConfig | None, runtime: Runtime[Any] | None
+    ) -> None:
+        messages = messages_of(state, self._messages_key)
+        await self._feed.hand_over(messages, current_config(config), runtime)
+
+
+def create_reflection_node(
+    store: HasEngine,
+    *,
+    app: Part,
+    user_id: Part | None = None,
+    thread_id: Part | None = None,
+    messages_key: str = "messages",
+    delay_s: float = 0.0,
+    tool_results: bool = False,
+    name: str = "reflect",
+) -> ReflectionNode:
+    """Return a node that remembers the new messages of a graph's state in the background.
+
+        builder.add_node("reflect", create_reflection_node(store, app="my_app", delay_s=30))
+
+    It stores the turns and a job in one transaction and returns {} at once: words find them from
+    then on. A worker in this process, or `hippocampus worker`, embeds them and draws facts and a
+    summary from them, when the thread was quiet for delay_s. A turn counts once, however often the
+    node sees it.
+
+    app, user_id, thread_id: ids, or functions of the run's config and context that return them;
+    left out, see Whose. tool_results: remember what tools returned as well.
+    Raises InvalidInput in a run that does not say whose it is; all else that goes wrong is logged
+    and counted in the node's `failures`, and the turn goes on.
+    """
+    feed = TurnFeed(
+        store.engine,
+        Whose(app, user_id, thread_id),
+        delay_s=delay_s,
+        tool_results=tool_results,
+    )
+    return ReflectionNode(feed, messages_key=messages_key, name=name)

@@ -1,0 +1,86 @@
+"""Hands the new turns of a run to the memory's queue: one round trip, and nothing fails a turn."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import Runtime
+
+from langgraph_store.messages import turns_of
+from langgraph_store.whose import Whose
+from shared_core import InvalidInput, MemoryEngine, Scope
+from shared_core.jobs import check_delay
+
+log = logging.getLogger("hippocampus")
+
+REMEMBERED_THREADS = 1_000
+"""Of so many threads the feed knows which turns it handed over, and does not send them again."""
+
+
+class TurnFeed:
+    """Appends what is new in the messages of a run, and leaves the work on it to the queue.
+
+    The database decides what is new; what this process handed over it is not even sent again.
+    failures: how many hand-overs failed; each is logged.
+    """
+
+    def __init__(
+        self,
+        engine: MemoryEngine,
+        whose: Whose,
+        *,
+        delay_s: float = 0.0,
+        tool_results: bool = False,
+    ) -> None:
+        check_delay(delay_s)
+        self.failures = 0
+        self._engine = engine
+        self._whose = whose
+        self._delay_s = delay_s
+        self._tool_results = tool_results
+        self._handed_over: OrderedDict[tuple[Scope, str], frozenset[str]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    async def hand_over(
+        self,
+        messages: Sequence[BaseMessage],
+        config: RunnableConfig,
+        runtime: Runtime[None] | None = None,
+    ) -> None:
+        """Append the new turns of a run. Raises InvalidInput if it is not told whose they are.
+
+        Whatever else goes wrong is logged and counted; the next hand-over of the thread makes up
+        for it.
+        """
+        scope = self._whose.scope(config, runtime)
+        thread_id = self._whose.thread(config, runtime)
+        try:
+            await self._append(scope, thread_id, messages)
+        except InvalidInput:
+            raise
+        except Exception:
+            self.failures += 1
+            log.warning("turns of thread %r were not handed over", thread_id, exc_info=True)
+
+    async def _append(self, scope: Scope, thread_id: str, messages: Sequence[BaseMessage]) -> None:
+        now = datetime.now(UTC)
+        turns = turns_of(messages, thread_id, now, tool_results=self._tool_results)
+        thread = (scope, thread_id)
+        known = self._handed_over.get(thread, frozenset())
+        new = [turn for turn in turns if turn.event_id not in known]
+        if new:
+            await self._engine.append_events(
+                scope, thread_id, new, later=True, delay_s=self._delay_s
+            )
+        with self._lock:
+            # What is not in the state any more will not come back; if it does, it is known there.
+            self._handed_over[thread] = frozenset(turn.event_id for turn in turns)
+            self._handed_over.move_to_end(thread)
+            while len(self._handed_over) > REMEMBERED_THREADS:
+                self._handed_over.popitem(last=False)

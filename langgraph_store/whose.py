@@ -1,0 +1,92 @@
+"""Whose memory a run of a graph is about, and which thread it is. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.config import get_config
+from langgraph.runtime import Runtime, get_runtime
+
+from shared_core import InvalidInput, Scope
+
+Part: TypeAlias = str | Callable[[RunnableConfig, Any], str]
+"""An id, or what returns it from the config and the context of a run."""
+
+USER_KEYS = ("langgraph_user_id", "user_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """How to tell the application, the user and the thread of a run.
+
+    user_id: by default who is signed in at the Agent Server, else "langgraph_user_id" or "user_id"
+    in config["configurable"], else in the context of the run. thread_id: by default that of
+    config["configurable"].
+    """
+
+    app: Part
+    user_id: Part | None = None
+    thread_id: Part | None = None
+
+    def scope(self, config: RunnableConfig, runtime: Runtime[Any] | None = None) -> Scope:
+        """Return the scope of a run. Raises InvalidInput if nothing names the user."""
+        runtime = runtime or _runtime()
+        context = runtime.context if runtime else None
+        user = _given(self.user_id, config, context) or _signed_in(runtime)
+        for place in (config.get("configurable"), context):
+            user = user or next((found for key in USER_KEYS if (found := _field(place, key))), "")
+        if not user:
+            raise InvalidInput(
+                "whose memory is it? Give user_id=..., or run the graph with"
+                " config={'configurable': {'user_id': ...}} or a context that has a user_id"
+            )
+        return Scope(_given(self.app, config, context), user)
+
+    def thread(self, config: RunnableConfig, runtime: Runtime[Any] | None = None) -> str:
+        """Return the thread of a run. Raises InvalidInput if nothing names it."""
+        runtime = runtime or _runtime()
+        thread = _given(self.thread_id, config, runtime.context if runtime else None)
+        thread = thread or _field(config.get("configurable"), "thread_id")
+        if not thread:
+            raise InvalidInput(
+                "which thread is it? Run the graph with config={'configurable': {'thread_id':"
+                " ...}}, or give thread_id=..."
+            )
+        return thread
+
+
+def current_config(config: RunnableConfig | None = None) -> RunnableConfig:
+    """Return the config that was given, else that of the run this is called in, else an empty one.
+
+    LangGraph's own keys are in the second only, so a config without "configurable" gives way.
+    """
+    if not (config and config.get("configurable")):
+        with suppress(RuntimeError):
+            return get_config()
+    return config or {}
+
+
+def _runtime() -> Runtime[Any] | None:
+    try:
+        return get_runtime()
+    except (RuntimeError, KeyError):  # not in a run of a graph
+        return None
+
+
+def _given(part: Part | None, config: RunnableConfig, context: object) -> str:
+    found = part(config, context) if callable(part) else part
+    return str(found) if found else ""
+
+
+def _signed_in(runtime: Runtime[Any] | None) -> str:
+    server = getattr(runtime, "server_info", None)
+    return _field(getattr(server, "user", None), "identity")
+
+
+def _field(place: object, name: str) -> str:
+    found = place.get(name) if isinstance(place, Mapping) else getattr(place, name, None)
+    return "" if found is None else str(found)

@@ -1,0 +1,144 @@
+"""`hippocampus worker` and `hippocampus jobs`: real processes on one queue, also when killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+import psycopg
+import pytest
+
+from shared_core import MemoryEngine, Scope, open_memory
+from tests.integration.test_queue import ANN, jobs, told, until_done
+
+COMMAND = [sys.executable, "-m", "shared_core.cli"]
+
+
+def start(dsn: str, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, "worker", "--uri", dsn, "--poll", "0.05", *options],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def shown(dsn: str, *options: str) -> str:
+    command = [*COMMAND, "jobs", "--uri", dsn, *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+async def hand_over(dsn: str, threads: Sequence[str], delay_s: float = 0) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        for thread in threads:
+            turn = told("e1", "I live in Lisbon.")
+            await memory.append_events(ANN, thread, [turn], later=True, delay_s=delay_s)
+
+
+async def statements(memory: MemoryEngine) -> set[str]:
+    return {fact.statement for fact in await memory.facts(ANN)}
+
+
+async def test_once_does_what_is_due_and_ends(dsn: str) -> None:
+    await hand_over(dsn, ["a", "b"])
+    await hand_over(dsn, ["tomorrow"], delay_s=86_400)
+    worker = start(dsn, "--once")
+    _, log = await asyncio.to_thread(worker.communicate)
+    assert 0 == worker.returncode, log
+    assert "2 jobs done, 0 tries failed" in log
+    assert "job" in log and "Lisbon" not in log
+    assert ["completed", "completed", "pending"] == [status for status, _ in jobs(dsn)]
+    async with open_memory(dsn, worker=False) as memory:
+        assert {"User lives in Lisbon."} == await statements(memory)
+
+
+async def test_once_says_by_its_exit_code_that_a_try_failed(dsn: str) -> None:
+    await hand_over(dsn, ["a"])
+    worker = start(dsn, "--once", "--embedder", "google:no-such-model")
+    _, log = await asyncio.to_thread(worker.communicate)
+    assert 1 == worker.returncode, log
+    assert "1 tries failed" in log
+    [job] = json.loads(shown(dsn, "--json"))
+    assert ("pending", 1) == (job["state"], job["attempts"])
+    assert job["error"]
+
+
+async def test_workers_side_by_side_share_the_work_and_stop_when_asked(dsn: str) -> None:
+    workers = [start(dsn), start(dsn)]
+    await hand_over(dsn, [f"t{n}" for n in range(20)])
+    await until_done(dsn)
+    for number, worker in zip((signal.SIGTERM, signal.SIGINT), workers, strict=True):
+        worker.send_signal(number)
+    logs = [(await asyncio.to_thread(worker.communicate))[1] for worker in workers]
+    assert [0, 0] == [worker.returncode for worker in workers], logs
+    assert {("completed", 1)} == set(jobs(dsn))
+    async with open_memory(dsn, worker=False) as memory:
+        assert {"User lives in Lisbon."} == await statements(memory)
+
+
+SLOW_WORKER = """
+import asyncio, sys
+from shared_core import open_memory
+from shared_core.queue_commands import work
+
+async def embed(texts):
+    print("begun", flush=True)
+    await asyncio.sleep(float(sys.argv[2]))
+    return [[1.0, 2.0] for _ in texts]
+
+memory = open_memory(sys.argv[1], embedder=embed)
+sys.exit(asyncio.run(work(memory, once=False, poll_s=0.05)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("signals", "seconds", "exit_code", "state"),
+    [
+        ([signal.SIGTERM], "0.4", 0, ("completed", 1)),
+        ([signal.SIGTERM, signal.SIGTERM], "60", 1, ("pending", 1)),
+        ([signal.SIGKILL], "60", -9, ("running", 1)),
+    ],
+)
+async def test_a_worker_that_is_stopped_finishes_its_job_or_gives_it_back(
+    dsn: str, signals: list[int], seconds: str, exit_code: int, state: tuple[str, int]
+) -> None:
+    await hand_over(dsn, ["t"])
+    worker = subprocess.Popen(
+        [sys.executable, "-c", SLOW_WORKER, dsn, seconds], stdout=subprocess.PIPE, text=True
+    )
+    assert worker.stdout is not None
+    assert "begun\n" == await asyncio.to_thread(worker.stdout.readline)
+    for number in signals:
+        worker.send_signal(number)
+        time.sleep(0.2)
+    await asyncio.to_thread(worker.communicate)
+    assert exit_code == worker.returncode
+    assert [state] == jobs(dsn)
+    if "running" == state[0]:  # what a killed worker had is taken over when its lease ends
+        with psycopg.connect(dsn, autocommit=True) as superuser:
+            superuser.execute("UPDATE hippocampus.consolidation_jobs SET lease_until = now()")
+        next_one = start(dsn, "--once")
+        _, log = await asyncio.to_thread(next_one.communicate)
+        assert 0 == next_one.returncode, log
+        assert [("completed", 2)] == jobs(dsn)
+
+
+async def test_jobs_are_shown_by_state_with_age_tries_and_error(dsn: str) -> None:
+    assert "Nothing waits, and nothing failed.\n" == shown(dsn)
+    await hand_over(dsn, ["given-up"])
+    with psycopg.connect(dsn, autocommit=True) as superuser:
+        superuser.execute(
+            "UPDATE hippocampus.consolidation_jobs SET status = 'failed', attempts = 5,"
+            " error = 'ModelUnavailable: out of quota', created_at = now() - interval '3 hours'"
+        )
+    await hand_over(dsn, ["quiet"], delay_s=600)
+    table = shown(dsn)
+    assert "out of quota" in table and "3 h" in table and "in 9 min" in table
+    waiting, failed = json.loads(shown(dsn, "--json"))
+    assert ("pending", "quiet", 0) == (waiting["state"], waiting["thread"], waiting["attempts"])
+    assert ("failed", "given-up", 5) == (failed["state"], failed["thread"], failed["attempts"])
+    assert failed["age_s"] > 10_000
+    assert Scope(failed["app"], failed["user"]) == ANN
