@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -56,11 +57,12 @@ class ReflectionNode(Runnable[Any, dict[str, Any]]):
         run_sync(self._hand_over(state, None, runtime))
         return {}
 
-    async def _hand_over(
+    def _hand_over(
         self, state: Any, config: RunnableConfig | None, runtime: Runtime[Any] | None
-    ) -> None:
-        messages = messages_of(state, self._messages_key)
-        await self._feed.hand_over(messages, current_config(config), runtime)
+    ) -> Coroutine[Any, Any, None]:
+        # The run is asked here: on the loop that does the rest it is out of sight.
+        scope, thread_id = self._feed.run(current_config(config), runtime)
+        return self._feed.hand_over(scope, thread_id, messages_of(state, self._messages_key))
 
 
 def create_reflection_node(

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
@@ -47,28 +48,28 @@ class TurnFeed:
         self._handed_over: OrderedDict[tuple[Scope, str], frozenset[str]] = OrderedDict()
         self._lock = threading.Lock()
 
+    def run(self, config: RunnableConfig, runtime: Runtime[Any] | None = None) -> tuple[Scope, str]:
+        """Return the scope and the thread of a run. Raises InvalidInput if it does not tell."""
+        return self._whose.scope(config, runtime), self._whose.thread(config, runtime)
+
     async def hand_over(
-        self,
-        messages: Sequence[BaseMessage],
-        config: RunnableConfig,
-        runtime: Runtime[None] | None = None,
+        self, scope: Scope, thread_id: str, messages: Sequence[BaseMessage]
     ) -> None:
-        """Append the new turns of a run. Raises InvalidInput if it is not told whose they are.
+        """Append the new turns among messages. Raises InvalidInput for what cannot be stored.
 
         Whatever else goes wrong is logged and counted; the next hand-over of the thread makes up
         for it.
         """
-        scope = self._whose.scope(config, runtime)
-        thread_id = self._whose.thread(config, runtime)
         try:
-            await self._append(scope, thread_id, messages)
+            await self.append(scope, thread_id, messages)
         except InvalidInput:
             raise
         except Exception:
             self.failures += 1
             log.warning("turns of thread %r were not handed over", thread_id, exc_info=True)
 
-    async def _append(self, scope: Scope, thread_id: str, messages: Sequence[BaseMessage]) -> None:
+    async def append(self, scope: Scope, thread_id: str, messages: Sequence[BaseMessage]) -> None:
+        """Append the new turns among messages, or raise what went wrong."""
         now = datetime.now(UTC)
         turns = turns_of(messages, thread_id, now, tool_results=self._tool_results)
         thread = (scope, thread_id)

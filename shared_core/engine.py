@@ -32,6 +32,7 @@ from shared_core.domain import (
 from shared_core.embedders import resolve_embedder
 from shared_core.embedding import Embedding
 from shared_core.extraction import RuleExtractor
+from shared_core.instructions import Instructions
 from shared_core.item_ports import ItemAddress
 from shared_core.items import ItemOp, ItemResult
 from shared_core.jobs import JobQueue, check_delay
@@ -75,6 +76,7 @@ class MemoryEngine:
         self._worker = Worker(storage, clock, self._perform, in_background=worker)
         self.jobs = JobQueue(storage, self._worker, self.open)
         self.sessions = SessionLog(storage, self.open)
+        self.instructions = Instructions(storage, self.open)
 
     async def __aenter__(self) -> MemoryEngine:
         await self.open()

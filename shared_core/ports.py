@@ -21,6 +21,7 @@ from shared_core.domain import (
     Scope,
     ThreadId,
 )
+from shared_core.instruction_ports import InstructionStorage
 from shared_core.item_ports import ItemAddress, ItemStorage
 from shared_core.log_ports import JobStorage, NewJob, SessionStorage
 
@@ -256,7 +257,7 @@ class MemoryQuery:
     offset: int
 
 
-class Storage(ItemStorage, SessionStorage, JobStorage, Protocol):
+class Storage(ItemStorage, SessionStorage, JobStorage, InstructionStorage, Protocol):
     """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.
 
     Raise StorageUnavailable when the database cannot be reached.

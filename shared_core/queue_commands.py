@@ -67,7 +67,7 @@ def jobs_json(jobs: Sequence[JobRecord], now: datetime) -> list[dict[str, JsonVa
             "attempts": job.attempts,
             "age_s": round((now - job.created_at).total_seconds(), 3),
             "run_after": job.run_after.isoformat(),
-            "lease_until": job.lease_until and job.lease_until.isoformat(),
+            "lease_until": job.lease_until.isoformat() if job.lease_until else None,
             "error": job.error,
             "job_id": str(job.job_id),
         }

@@ -26,6 +26,7 @@ from shared_core.ports import (
 )
 from shared_core.settings import Settings, redacted
 from shared_core.storage.database import Database, Statement, by_column
+from shared_core.storage.postgres_instructions import PostgresInstructions
 from shared_core.storage.postgres_items import address_columns
 from shared_core.storage.postgres_jobs import PostgresJobs
 from shared_core.storage.postgres_sessions import PostgresSessions
@@ -38,7 +39,7 @@ from shared_core.storage.rows import (
 from shared_core.storage.sql_files import statement
 
 
-class PostgresStorage(PostgresSessions, PostgresJobs):
+class PostgresStorage(PostgresSessions, PostgresJobs, PostgresInstructions):
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -22,8 +23,10 @@ COMMAND = [sys.executable, "-m", "shared_core.cli"]
 def start(dsn: str, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*COMMAND, "worker", "--uri", dsn, "--poll", "0.05", *options],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stderr=subprocess.PIPE,
+        text=True,
+        env={name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")},
+    )
 
 
 def shown(dsn: str, *options: str) -> str:

@@ -104,7 +104,7 @@ SELECT (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, t
 -- Jobs, the newest first: of a thread all, else those that are open or were given up.
 SELECT tenant_id, job_id, thread_id, job_type, status, attempts, created_at, run_after, lease_until,
        error, result
-FROM consolidation_jobs
+FROM consolidation_jobs m
 WHERE {tenant_scope}
   AND CASE WHEN %(thread_id)s::text IS NULL THEN status IN ('pending', 'running', 'failed')
            ELSE thread_id = %(thread_id)s END

@@ -1,0 +1,51 @@
+"""A graph's own prompt as memory: instructions with versions, in sync and async code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from langgraph_store.labels import to_labels
+from langgraph_store.reflection import HasEngine
+from shared_core import Scope, run_sync
+from shared_core.domain import JsonValue
+from shared_core.instruction_ports import Instruction
+from shared_core.instructions import instructions_namespace as core_namespace
+from shared_core.namespaces import scope_path
+
+
+def instructions_namespace(app: str, user_id: str) -> tuple[str, ...]:
+    """Return the namespace of the instructions of a user; for ids without dots (app, user,
+    "instructions"). Raises InvalidInput for ids that cannot be stored.
+    """
+    scope = Scope(app, user_id)
+    scope_path(scope)
+    return to_labels(core_namespace(scope))
+
+
+def put_instruction(
+    store: HasEngine, app: str, user_id: str, key: str, value: Mapping[str, JsonValue]
+) -> Instruction:
+    """Make a new version of an instruction; what the newest says already makes none."""
+    return run_sync(store.engine.instructions.write(Scope(app, user_id), key, value))
+
+
+def get_instruction(store: HasEngine, app: str, user_id: str, key: str) -> Instruction | None:
+    """Return the newest version of an instruction; None if there is none."""
+    return run_sync(store.engine.instructions.read(Scope(app, user_id), key))
+
+
+def instruction_history(
+    store: HasEngine, app: str, user_id: str, key: str, *, limit: int = 100
+) -> Sequence[Instruction]:
+    """Return the versions of an instruction, newest first."""
+    return run_sync(store.engine.instructions.history(Scope(app, user_id), key, limit=limit))
+
+
+def rollback_instruction(
+    store: HasEngine, app: str, user_id: str, key: str, version: int | None = None
+) -> Instruction:
+    """Make a new version that says what an earlier one said, by default the one before.
+
+    Raises NotFound if there is no such version. Async code: store.engine.instructions.
+    """
+    return run_sync(store.engine.instructions.rollback(Scope(app, user_id), key, version))

@@ -1,0 +1,203 @@
+"""HippocampusMiddleware: a LangChain agent that remembers every run and recalls before it answers.
+
+Needs `langchain` (pip install 'pg-hippocampus[langchain]').
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, TypeAlias
+
+from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
+from langgraph.runtime import Runtime
+
+from langgraph_store.messages import messages_of, spoken_text
+from langgraph_store.reflection import HasEngine
+from langgraph_store.tools import memory_tools
+from langgraph_store.turn_feed import TurnFeed
+from langgraph_store.whose import Part, Whose, current_config
+from shared_core import Hit, InvalidInput, Scope, run_sync
+from shared_core.memory_block import memory_block
+
+_log = logging.getLogger("hippocampus")
+
+LIMIT = 10
+MAX_AGE_S = 60.0
+"""How long an answer counts: a run that was cancelled never says that it ended."""
+MAX_OPEN_QUESTIONS = 10_000
+
+_Key: TypeAlias = tuple[Scope, str]
+_Handler: TypeAlias = Callable[[ModelRequest[Any]], ModelResponse[Any]]
+_AsyncHandler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+
+
+class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+    """Remembers what was said after each run, and shows the model what fits before each answer.
+
+        agent = create_agent(model, middleware=[HippocampusMiddleware(store, app="my_app")])
+
+    What is recalled is in the model's request only, once per question searched for: it enters no
+    state, no checkpoint and no memory. Turns are handed to the queue when the run ends. Nothing
+    here fails a turn: what goes wrong is logged by "hippocampus" and counted in `failures`.
+
+    app, user_id, thread_id: as in create_reflection_node. ingest, recall: switch either half off.
+    max_tokens: of what is recalled, the frame included. deadline_s: of a search; then the model
+    answers without. place: a message before the user's, which leaves the prompt before it to the
+    provider's cache, or the end of the system message. delay_s, tool_results: of what is
+    remembered. with_tools: also give the agent remember, recall and forget.
+    """
+
+    def __init__(
+        self,
+        store: HasEngine,
+        *,
+        app: Part,
+        user_id: Part | None = None,
+        thread_id: Part | None = None,
+        ingest: bool = True,
+        recall: bool = True,
+        max_tokens: int = 1000,
+        deadline_s: float = 2.0,
+        place: Literal["message", "system"] = "message",
+        delay_s: float = 0.0,
+        tool_results: bool = False,
+        with_tools: bool = False,
+    ) -> None:
+        if max_tokens < 1:
+            raise InvalidInput(f"max_tokens must be at least 1, not {max_tokens}")
+        if place not in ("message", "system"):
+            raise InvalidInput(f"place must be 'message' or 'system', not {place!r}")
+        super().__init__()
+        self._engine = store.engine
+        self._whose = Whose(app, user_id, thread_id)
+        self._feed = TurnFeed(store.engine, self._whose, delay_s=delay_s, tool_results=tool_results)
+        self._ingests = ingest
+        self._recalls = recall
+        self._max_tokens = max_tokens
+        self._deadline_s = deadline_s
+        self._place = place
+        self._failures = 0
+        self._answers: OrderedDict[_Key, tuple[float, Sequence[Hit]]] = OrderedDict()
+        self._lock = threading.Lock()
+        self.tools = memory_tools(store, app=app, user_id=user_id) if with_tools else []
+
+    @property
+    def failures(self) -> int:
+        """How many times something went wrong."""
+        return self._failures + self._feed.failures
+
+    def wrap_model_call(self, request: ModelRequest[Any], handler: _Handler) -> ModelResponse[Any]:
+        """Show the model what the memory holds about the user's message."""
+        with self._unharmed("recalling"):
+            if (asked := self._question(request)) is not None:
+                request = self._shown(request, run_sync(self._search(*asked)))
+        return handler(request)
+
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: _AsyncHandler
+    ) -> ModelResponse[Any]:
+        """Do as wrap_model_call() from async code."""
+        with self._unharmed("recalling"):
+            if (asked := self._question(request)) is not None:
+                hits = await self._search(*asked)
+                # In a thread: the first count loads a vocabulary.
+                request = await asyncio.to_thread(self._shown, request, hits)
+        return await handler(request)
+
+    def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """Hand the turns of the run to the queue."""
+        with self._unharmed("remembering a run"):
+            if (said := self._said(state, runtime)) is not None:
+                run_sync(self._feed.hand_over(*said))
+
+    async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
+        """Do as after_agent() from async code."""
+        with self._unharmed("remembering a run"):
+            if (said := self._said(state, runtime)) is not None:
+                await self._feed.hand_over(*said)
+
+    def _question(self, request: ModelRequest[Any]) -> tuple[Scope, _Key, str] | None:
+        """Return whose memory is asked, which question it is, and its words; None for none."""
+        turn = _last_turn(request.messages)
+        text = spoken_text(request.messages[turn]) if turn is not None else ""
+        if not self._recalls or turn is None or not text:
+            return None
+        scope = self._whose.scope(current_config(), request.runtime)
+        return scope, (scope, request.messages[turn].id or text), text
+
+    async def _search(self, scope: Scope, key: _Key, text: str) -> Sequence[Hit]:
+        found = self._answers.get(key)
+        if found is not None and time.monotonic() - found[0] < MAX_AGE_S:
+            return found[1]
+        hits: Sequence[Hit] = ()
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                hits = await self._engine.recall(scope, text, limit=LIMIT)
+        finally:  # who had no answer once does not wait for it before every answer of the run
+            with self._lock:
+                self._answers[key] = (time.monotonic(), hits)
+                while len(self._answers) > MAX_OPEN_QUESTIONS:
+                    self._answers.popitem(last=False)
+        return hits
+
+    def _shown(self, request: ModelRequest[Any], hits: Sequence[Hit]) -> ModelRequest[Any]:
+        """Return the request with the memories in it that are not in it yet."""
+        there = {spoken_text(message) for message in request.messages}
+        found = [(_about(hit), hit.memory.text) for hit in hits if hit.memory.text not in there]
+        block = memory_block(found, self._max_tokens) if found else None
+        turn = _last_turn(request.messages)
+        if block is None or turn is None:
+            return request
+        if self._place == "system":
+            return request.override(system_message=_extended(request.system_message, block))
+        messages: list[AnyMessage] = list(request.messages)
+        messages.insert(turn, HumanMessage(block))
+        return request.override(messages=messages)
+
+    def _said(
+        self, state: AgentState[Any], runtime: Runtime[Any]
+    ) -> tuple[Scope, str, list[BaseMessage]] | None:
+        messages = messages_of(state, "messages")
+        config = current_config()
+        turn = _last_turn(messages)
+        if self._recalls and turn is not None:
+            key = messages[turn].id or spoken_text(messages[turn])
+            with self._lock:
+                self._answers.pop((self._whose.scope(config, runtime), key), None)
+        return (*self._feed.run(config, runtime), messages) if self._ingests else None
+
+    @contextmanager
+    def _unharmed(self, doing: str) -> Iterator[None]:
+        """Keep a failure from the user's turn."""
+        try:
+            yield
+        except Exception:  # noqa: BLE001
+            self._failures += 1
+            _log.warning("middleware: %s failed", doing, exc_info=True)
+
+
+def _last_turn(messages: Sequence[BaseMessage]) -> int | None:
+    """Return the place of the user's last message."""
+    places = range(len(messages) - 1, -1, -1)
+    return next((place for place in places if isinstance(messages[place], HumanMessage)), None)
+
+
+def _about(hit: Hit) -> str:
+    told = (hit.memory.occurred_at.isoformat(timespec="seconds"), hit.memory.author)
+    return ", ".join(part for part in told if part)
+
+
+def _extended(system: SystemMessage | None, block: str) -> SystemMessage:
+    if system is None:
+        return SystemMessage(block)
+    if isinstance(system.content, str):
+        return system.model_copy(update={"content": f"{system.content}\n\n{block}"})
+    content = [*system.content, {"type": "text", "text": block}]
+    return system.model_copy(update={"content": content})

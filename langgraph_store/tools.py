@@ -1,0 +1,150 @@
+"""remember, recall and forget as LangChain tools: `create_agent(tools=memory_tools(store, ...))`.
+
+What a model should know about them is in their docstrings, which LangChain shows it; what goes
+wrong comes back as text it can act on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias
+from uuid import NAMESPACE_URL, uuid5
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool
+
+from langgraph_store.reflection import HasEngine
+from langgraph_store.whose import Part, Whose
+from shared_core import (
+    InvalidInput,
+    MemoryCoreError,
+    MemoryEngine,
+    NewMemory,
+    Scope,
+    run_sync,
+)
+
+_log = logging.getLogger("hippocampus")
+
+LIMIT = 10
+
+Told: TypeAlias = dict[str, Any]
+
+
+class _Verbs:
+    """What the tools do, and how they tell what went wrong."""
+
+    def __init__(self, engine: MemoryEngine, whose: Whose) -> None:
+        self._engine = engine
+        self._whose = whose
+
+    async def remember(self, scope: Scope, text: str) -> Told:
+        # The same text twice is the same memory.
+        key = str(uuid5(NAMESPACE_URL, f"hippocampus:remember:{text}"))
+        await self._engine.remember(scope, NewMemory(text=text, key=key, author="agent"))
+        return {"remembered": text, "id": key}
+
+    async def recall(self, scope: Scope, query: str) -> Told:
+        memories = []
+        for hit in await self._engine.recall(scope, query, limit=LIMIT):
+            shown = {
+                "id": hit.memory.key,
+                "text": hit.memory.text,
+                "author": hit.memory.author,
+                "time": hit.memory.occurred_at.isoformat(),
+            }
+            memories.append({name: value for name, value in shown.items() if value})
+        return {"memories": memories}
+
+    async def forget(self, scope: Scope, memory_id: str) -> Told:
+        if await self._engine.forget(scope, memory_id):
+            return {"forgotten": memory_id}
+        raise InvalidInput(f"no memory has the id {memory_id!r}: find it with recall first")
+
+    def answer(
+        self, verb: Callable[[Scope, str], Awaitable[Told]], argument: str, config: RunnableConfig
+    ) -> Coroutine[Any, Any, Told]:
+        """Return what a verb returns, or what went wrong: no turn ends by it."""
+        # The run is asked here: on the loop that does the rest it is out of sight.
+        try:
+            scope = self._whose.scope(config)
+        except InvalidInput as error:
+            _log.warning("a memory tool cannot tell whose memory it is: %s", error)
+            return _error("This agent has no long-term memory: nothing tells whose it is.")
+        if not argument.strip():
+            return _error("The argument is empty: nothing was done.")
+        return self._answer(verb, argument.strip(), scope)
+
+    async def _answer(
+        self, verb: Callable[[Scope, str], Awaitable[Told]], argument: str, scope: Scope
+    ) -> Told:
+        try:
+            return await verb(scope, argument)
+        except InvalidInput as error:
+            return {"error": str(error)}
+        except MemoryCoreError:
+            _log.warning("a memory tool failed", exc_info=True)
+            return {"error": "The memory cannot be reached right now. Try again later."}
+
+
+async def _error(text: str) -> Told:
+    return {"error": text}
+
+
+def memory_tools(store: HasEngine, *, app: Part, user_id: Part | None = None) -> list[BaseTool]:
+    """Return the tools remember, recall and forget, for sync and async agents.
+
+    app, user_id: as in create_reflection_node; whose memory it is, the run decides, never the
+    model.
+    """
+    verbs = _Verbs(store.engine, Whose(app, user_id))
+
+    def remember(text: str, config: RunnableConfig) -> Told:
+        """Saves one fact about the user in long-term memory, so that later conversations know it.
+
+        Use it when the user asks you to remember something, or tells a lasting fact or preference.
+        Returns the id of the memory, which `forget` takes; or an error.
+
+        Args:
+            text: The fact as one full sentence that makes sense on its own, with names instead of
+                pronouns. Example: "Ana is allergic to peanuts."
+        """
+        return run_sync(verbs.answer(verbs.remember, text, config))
+
+    async def aremember(text: str, config: RunnableConfig) -> Told:
+        return await verbs.answer(verbs.remember, text, config)
+
+    def recall(query: str, config: RunnableConfig) -> Told:
+        """Searches long-term memory for what is known about the user from earlier conversations.
+
+        Use it before you say that you do not know something about the user. Returns the memories
+        found, best first, each with its id, text, author and time; or an error.
+
+        Args:
+            query: What to look for, as a question or key words. Example: "food allergies"
+        """
+        return run_sync(verbs.answer(verbs.recall, query, config))
+
+    async def arecall(query: str, config: RunnableConfig) -> Told:
+        return await verbs.answer(verbs.recall, query, config)
+
+    def forget(memory_id: str, config: RunnableConfig) -> Told:
+        """Deletes one memory for good. Use it when the user asks you to forget something.
+
+        Find the memory with `recall` first, and delete only what the user means. Returns the id
+        that is forgotten; or an error.
+
+        Args:
+            memory_id: The id of the memory, as `recall` or `remember` returned it.
+        """
+        return run_sync(verbs.answer(verbs.forget, memory_id, config))
+
+    async def aforget(memory_id: str, config: RunnableConfig) -> Told:
+        return await verbs.answer(verbs.forget, memory_id, config)
+
+    pairs = ((remember, aremember), (recall, arecall), (forget, aforget))
+    return [
+        StructuredTool.from_function(now, coroutine=later, parse_docstring=True)
+        for now, later in pairs
+    ]

@@ -1,0 +1,52 @@
+"""What the core asks of a storage for instructions; ports.Storage joins it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from shared_core.domain import JsonValue, Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """One version of an instruction. created_at: of its first version; written_at: of this one."""
+
+    scope: Scope
+    key: str
+    version: int
+    value: Mapping[str, JsonValue]
+    written_at: datetime
+    created_at: datetime
+
+
+class InstructionStorage(Protocol):
+    """Instructions with all their versions. Every method is one transaction and one round trip."""
+
+    async def add_instruction(
+        self, scope: Scope, key: str, value: Mapping[str, JsonValue], text: str
+    ) -> Instruction:
+        """Add a version, unless the newest says the same; return the newest."""
+        ...
+
+    async def restore_instruction(self, scope: Scope, key: str, version: int) -> Instruction | None:
+        """Add a version that says what an earlier one said; return the newest, None for none."""
+        ...
+
+    async def instruction_versions(
+        self, scope: Scope, key: str, limit: int
+    ) -> Sequence[Instruction]:
+        """Return versions, the newest first."""
+        ...
+
+    async def newest_instructions(
+        self, scope: Scope, limit: int, offset: int
+    ) -> Sequence[Instruction]:
+        """Return the newest version of every instruction, the last that changed first."""
+        ...
+
+    async def drop_instruction(self, scope: Scope, key: str) -> int:
+        """Delete an instruction; return how many versions went."""
+        ...
