@@ -261,9 +261,10 @@ async def test_what_a_killed_process_left_for_later_is_done_by_a_worker(dsn: str
     worker = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=dict(os.environ))
     try:
         async with open_memory(dsn, worker=False) as memory:
-            async with asyncio.timeout(60):
-                while not await memory.facts(ANN):
-                    await asyncio.sleep(0.05)
+            for _ in range(600):
+                if await memory.facts(ANN):
+                    break
+                await asyncio.sleep(0.1)
             assert {"User lives in Lisbon."} == {f.statement for f in await memory.facts(ANN)}
     finally:
         worker.terminate()
