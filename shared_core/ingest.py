@@ -46,12 +46,14 @@ async def append_events(
     events: Sequence[Event],
     *,
     job: NewJob | None = None,
+    ask_first: bool = False,
 ) -> set[str]:
     """Append turns to a thread and remember each that has text; return the ids that were new.
 
     The same event id in the same thread is ingested once, however often it comes; a turn that was
     forgotten stays forgotten. What is returned is found by the next recall. With a job nothing is
-    embedded: the job is enqueued to do it, and until then words alone find the turns.
+    embedded: the job is enqueued to do it, and until then words alone find the turns. ask_first:
+    spend a round trip on asking which turns are here, so that none of their text is sent again.
     """
     scope_path(scope)
     check_label(thread_id, "thread_id")
@@ -60,7 +62,7 @@ async def append_events(
         return set()
     # The append passes over what is known or forgotten itself: asking first spares it many texts
     # to carry, and the embedder work; for a few turns that wait for a job, a round trip is dearer.
-    ask = job is None or len(fresh) > UNASKED_TURNS
+    ask = ask_first or job is None or len(fresh) > UNASKED_TURNS
     known = await storage.known_turns(scope, thread_id, list(fresh)) if ask else {}
     rows = [
         _event_row(event, thread_id, logged=known.get(event.event_id) == _digest(event.text))

@@ -46,7 +46,7 @@ class JobQueue:
             scope, thread, delay_s=delay_s, job_type=REFLECT, payload=payload
         )
         await self._storage.enqueue(scope, thread, job)
-        self._worker.wake()
+        self._worker.hand_over(scope, thread)
 
     async def serve(
         self, stop: asyncio.Event | None = None, *, once: bool = False, poll_s: float = 1.0

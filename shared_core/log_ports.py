@@ -154,6 +154,10 @@ class JobStorage(Protocol):
         """Lease a job for longer; False if it is not this worker's any more."""
         ...
 
+    async def release_jobs(self, worker_id: str) -> None:
+        """Put back what a worker has taken and will not finish."""
+        ...
+
     async def complete_job(
         self, job: Job, worker_id: str, result: Mapping[str, JsonValue]
     ) -> None: ...

@@ -29,6 +29,8 @@ MAX_ATTEMPTS = 5
 LEASE_S = 300.0
 """A job whose worker was silent for so long is taken by another."""
 HEARTBEATS_PER_LEASE = 3
+MOST_THREADS = 10_000
+"""So many threads are kept in mind for flush()."""
 LONGEST_SLEEP_S = 30.0
 _POLL_S = 0.02
 
@@ -70,7 +72,8 @@ class Worker:
         self._pid = 0
         self._task: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
-        self._handed_over: set[tuple[Scope, ThreadId]] = set()
+        self._resumed = False
+        self._handed_over: dict[tuple[Scope, ThreadId], None] = {}
         self._given_up: set[tuple[Scope, ThreadId]] = set()
 
     def learn(self, job_type: str, perform: Perform) -> None:
@@ -86,10 +89,26 @@ class Worker:
         job_type: str = CONSOLIDATE,
         payload: Mapping[str, JsonValue] | None = None,
     ) -> NewJob:
-        """Return a job for a thread, not due before delay_s; wake() after it is stored."""
-        self._handed_over.add((scope, thread_id))
+        """Return a job for a thread, not due before delay_s; hand_over() after it is stored."""
         run_after = self._clock() + timedelta(seconds=delay_s)
         return NewJob(job_id=uuid7(), job_type=job_type, run_after=run_after, payload=payload)
+
+    def hand_over(self, scope: Scope, thread_id: ThreadId) -> None:
+        """Remember that there is a job for a thread, for flush(), and begin to work."""
+        self._forget_parent()
+        thread = (scope, thread_id)
+        self._given_up.discard(thread)
+        self._handed_over[thread] = None
+        while len(self._handed_over) > MOST_THREADS:
+            del self._handed_over[next(iter(self._handed_over))]
+        self.wake()
+
+    def resume(self) -> None:
+        """Do once what other processes left behind, the killed ones for example."""
+        self._forget_parent()
+        if not self._resumed:
+            self._resumed = True
+            self.wake()
 
     def wake(self) -> None:
         """Begin to work, if nothing is being done. Returns at once."""
@@ -99,19 +118,25 @@ class Worker:
     async def flush(self, timeout_s: float | None) -> bool:
         """Wait until all that this process handed over is done; False if not, or given up.
 
-        What waits for its time is done now.
+        What waits for its time is done now, and so is what is due and nobody has taken.
         """
+        self._forget_parent()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while self._handed_over:
+        types = list(self._performers)
+        while True:
             waiting = list(self._handed_over)
-            if not await self._storage.open_jobs(waiting, list(self._performers)):
-                self._handed_over.difference_update(waiting)
-                break
+            if not waiting or not await self._storage.open_jobs(waiting, types):
+                for thread in waiting:
+                    self._handed_over.pop(thread, None)
+                due = await self._storage.next_job_at(types)
+                if not self._in_background or due is None or due > self._clock():
+                    break
             if deadline is not None and time.monotonic() > deadline:
                 return False
             self.wake()
             await asyncio.sleep(_POLL_S)
-        given_up, self._given_up = self._given_up, set()
+        given_up = bool(self._given_up)
+        self._given_up.clear()
         return not given_up
 
     async def serve(self, stop: asyncio.Event, *, once: bool, poll_s: float = 1.0) -> Tally:
@@ -147,9 +172,7 @@ class Worker:
         await on_own_loop(self._stop())
 
     def _start(self) -> None:
-        if self._pid != os.getpid():  # a forked child has no task
-            self._pid, self._task, self._name = os.getpid(), None, uuid4().hex
-            self._woken = asyncio.Event()
+        self._forget_parent()
         self._woken.set()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._work())
@@ -159,6 +182,18 @@ class Worker:
         if task is not None and self._pid == os.getpid():
             task.cancel()
             await asyncio.wait([task])
+            try:  # the answer to a claim may have been under way
+                await self._storage.release_jobs(self._name)
+            except StorageUnavailable as error:
+                log.warning("jobs in work cannot be given back: %s", error)
+
+    def _forget_parent(self) -> None:
+        """Begin anew in a forked child: it has no task, and handed over nothing."""
+        if self._pid != os.getpid():
+            self._pid, self._task, self._name = os.getpid(), None, uuid4().hex
+            self._resumed = False
+            self._handed_over, self._given_up = {}, set()
+            self._woken = asyncio.Event()
 
     async def _work(self) -> None:
         failures = 0
@@ -166,6 +201,7 @@ class Worker:
             self._woken.clear()
             try:
                 if await self._do_next() is not None:
+                    failures = 0
                     continue
                 due = await self._storage.next_job_at(list(self._performers))
                 failures = 0
@@ -174,7 +210,7 @@ class Worker:
                 log.warning("the worker cannot reach its queue (%d): %s", failures, error)
                 if failures == MAX_ATTEMPTS:
                     return
-                await asyncio.sleep(2**failures)
+                await _rest(self._woken, 2.0**failures)
                 continue
             if self._woken.is_set():  # something was handed over meanwhile
                 continue
@@ -213,6 +249,7 @@ class Worker:
         finally:
             beat.cancel()
         await self._storage.complete_job(job, self._name, result)
+        self._given_up.discard((job.scope, job.thread_id))
         log.info("job %s done in %.2f s: %s", job.job_id, time.monotonic() - begun, _counts(result))
         return "done"
 

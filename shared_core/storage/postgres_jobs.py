@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import psycopg
+
 from shared_core.domain import JsonValue, Scope, ThreadId
 from shared_core.jsontext import to_json
 from shared_core.log_ports import Job, JobRecord, NewJob
@@ -65,7 +67,19 @@ class PostgresJobs:
         self, job: Job, worker_id: str, error: str, retry_at: datetime | None
     ) -> None:
         values = self._ours(job, worker_id) | {"error": clean_text(error), "retry_at": retry_at}
-        await self._database.run(scope_path(job.scope), (statement("return_job"), values))
+        step = statement("return_job"), values
+        try:
+            await self._database.run(scope_path(job.scope), step)
+        except psycopg.errors.UniqueViolation:  # a newer request came in this very moment
+            await self._database.run(scope_path(job.scope), step)
+
+    async def release_jobs(self, worker_id: str) -> None:
+        values = {"worker_id": worker_id, "now": self._clock()}
+        step = statement("release_jobs"), values
+        try:
+            await self._database.run(ROOT, step)
+        except psycopg.errors.UniqueViolation:
+            await self._database.run(ROOT, step)
 
     async def next_job_at(self, job_types: Sequence[str]) -> datetime | None:
         values = {"job_types": list(job_types)}

@@ -58,15 +58,41 @@ async def test_what_is_left_for_later_is_found_by_words_now_and_by_meaning_then(
 
 
 async def test_requests_that_wait_for_one_thread_become_one(dsn: str) -> None:
-    async with open_memory(dsn, clock=lambda: datetime.now(UTC) + timedelta(hours=1)) as late:
+    async with open_memory(dsn, worker=False) as idle:
         for n in range(5):
-            await late.append_events(ANN, "t", [told(f"e{n}", f"tea {n}")])
-        storage = late._storage
-        for _ in range(5):
-            await storage.enqueue(ANN, "t", late._worker.new_job(ANN, "t"))  # type: ignore[arg-type]
+            await idle.append_events(ANN, "t", [told(f"e{n}", f"tea {n}")], later=True)
         assert [("pending", 0)] == jobs(dsn)
-        assert await late.flush(60)
+    async with open_memory(dsn) as memory:
+        assert await memory.flush(60)
         assert [("completed", 1)] == jobs(dsn)
+
+
+async def test_what_a_process_left_is_done_by_whoever_writes_next(dsn: str) -> None:
+    async with open_memory(dsn, worker=False) as idle:
+        await idle.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+    async with open_memory(dsn) as memory:
+        await memory.append_events(ANN, "other", [told("e2", "Nothing much.")])
+        await until_done(dsn)
+        assert {"User lives in Lisbon."} == await statements(memory)
+
+
+async def test_who_writes_all_the_time_still_gets_facts(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared_core.ingest.EMBED_BATCH", 4)
+    monkeypatch.setattr("shared_core.ingest.EMBED_BATCHES", 1)
+    monkeypatch.setattr("shared_core.consolidate.WINDOW", 5)
+    async with open_memory(dsn) as memory:
+        for n in range(30):
+            turn = told(f"e{n}", f"I live in Lisbon, house {n}.")
+            await memory.append_events(ANN, "t", [turn], later=True)
+        assert await memory.flush(60)
+        found = await memory.list_memories(ANN, kinds=["episodic"])
+        assert 30 == len(found)
+        hits = await memory.recall(ANN, "Lisbon house", kinds=["episodic"], limit=30)
+        assert all("similarity" in hit.parts for hit in hits)
+        runs = await memory.facts(ANN)
+        assert any("Lisbon" in fact.statement for fact in runs)
 
 
 CRASHING = """

@@ -2,10 +2,13 @@
 
 -- name: enqueue_job
 -- Asks for work on a thread. A request that waits already moves to the new time: the newest counts.
+-- Sent again after a lost answer, it finds the job that it made.
 INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, run_after, created_at,
                                 payload)
-VALUES (%(tenant)s, %(job_id)s, %(thread_id)s, %(job_type)s, %(run_after)s, %(now)s,
-        %(payload)s::jsonb)
+SELECT %(tenant)s, %(job_id)s, %(thread_id)s, %(job_type)s, %(run_after)s, %(now)s,
+       %(payload)s::jsonb
+WHERE NOT EXISTS (SELECT FROM consolidation_jobs
+                  WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s)
 ON CONFLICT (tenant_id, thread_id, job_type) WHERE status = 'pending'
 DO UPDATE SET run_after = excluded.run_after, payload = excluded.payload
 
@@ -16,6 +19,8 @@ INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, run_afte
 SELECT tenant_id, %(job_id)s, thread_id, %(job_type)s, %(run_after)s, %(now)s, %(payload)s::jsonb
 FROM threads
 WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND last_memory_seq > consolidated_seq
+  AND NOT EXISTS (SELECT FROM consolidation_jobs
+                  WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s)
 ON CONFLICT (tenant_id, thread_id, job_type) WHERE status = 'pending'
 DO UPDATE SET run_after = excluded.run_after, payload = excluded.payload
 
@@ -26,11 +31,12 @@ VALUES (%(tenant)s, %(thread_id)s, 0, 0, %(now)s, %(now)s)
 ON CONFLICT (tenant_id, thread_id) DO NOTHING
 
 -- name: claim_job
--- Takes the most urgent job that is due, or whose worker was silent for its whole lease.
+-- Takes the most urgent job that is due, or whose worker was silent for its whole lease. A worker
+-- does one at a time: one that is its own already was taken by a claim whose answer was lost.
 WITH due AS (
     SELECT tenant_id, job_id FROM consolidation_jobs
     WHERE (status = 'pending' AND run_after <= %(now)s
-           OR status = 'running' AND lease_until <= %(now)s)
+           OR status = 'running' AND (lease_until <= %(now)s OR worker_id = %(worker_id)s))
       AND job_type = ANY(%(job_types)b::text[])
     ORDER BY priority DESC, run_after, job_id
     LIMIT 1
@@ -50,7 +56,8 @@ WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s AND status = 'running'
 RETURNING 1
 
 -- name: complete_job
--- Notes that a job is done. Of each thread the last one is kept: a turn must not cost a row for ever.
+-- Notes that a job is done. Of each thread the last one is kept: a turn must not cost a row for ever,
+-- and what made an earlier one fail is over.
 WITH done AS (
     UPDATE consolidation_jobs
     SET status = 'completed', completed_at = %(now)s, result = %(result)s::jsonb, error = NULL,
@@ -61,20 +68,36 @@ WITH done AS (
 )
 DELETE FROM consolidation_jobs j USING done d
 WHERE j.tenant_id = %(tenant)s AND j.thread_id = d.thread_id AND j.job_type = d.job_type
-  AND j.status = 'completed' AND j.job_id <> %(job_id)s
+  AND j.status IN ('completed', 'failed', 'cancelled') AND j.job_id <> %(job_id)s
 
 -- name: return_job
--- Puts a job back to be tried again, unless a newer request waits for the same work, or gives it up.
+-- Puts a job back to be tried again, unless a newer request waits for the same work, or gives it up;
+-- of those given up the last is kept.
+WITH gone AS (
+    DELETE FROM consolidation_jobs f USING consolidation_jobs j
+    WHERE j.tenant_id = %(tenant)s AND j.job_id = %(job_id)s AND f.tenant_id = j.tenant_id
+      AND f.thread_id = j.thread_id AND f.job_type = j.job_type
+      AND f.status IN ('failed', 'cancelled')
+)
 UPDATE consolidation_jobs j
 SET status = CASE WHEN %(retry_at)s::timestamptz IS NULL THEN 'failed'
-                  WHEN EXISTS (SELECT FROM consolidation_jobs w
-                               WHERE w.tenant_id = j.tenant_id AND w.thread_id = j.thread_id
-                                 AND w.job_type = j.job_type AND w.status = 'pending')
-                  THEN 'cancelled' ELSE 'pending' END,
+                  WHEN {waits} THEN 'cancelled' ELSE 'pending' END,
     run_after = coalesce(%(retry_at)s, j.run_after), error = %(error)s, lease_until = NULL,
     completed_at = CASE WHEN %(retry_at)s::timestamptz IS NULL THEN %(now)s END
 WHERE j.tenant_id = %(tenant)s AND j.job_id = %(job_id)s AND j.status = 'running'
   AND j.worker_id = %(worker_id)s
+
+-- name: release_jobs
+-- Puts back what a worker has taken and will not finish.
+UPDATE consolidation_jobs j
+SET status = CASE WHEN {waits} THEN 'cancelled' ELSE 'pending' END, run_after = %(now)s,
+    lease_until = NULL
+WHERE j.status = 'running' AND j.worker_id = %(worker_id)s
+
+-- fragment: waits
+EXISTS (SELECT FROM consolidation_jobs w
+        WHERE w.tenant_id = j.tenant_id AND w.thread_id = j.thread_id
+          AND w.job_type = j.job_type AND w.status = 'pending')
 
 -- name: next_job_at
 -- When the next job is due, or a lease ends; null when nothing is open. Each half has its index.
