@@ -260,6 +260,48 @@ def jobs(
     asyncio.run(run())
 
 
+@app.command("import")
+def import_(
+    from_postgres_store: Annotated[
+        str, typer.Option(help="DSN of a LangGraph PostgresStore; may be the same database.")
+    ],
+    uri: Uri = None,
+    schema: Schema = None,
+    embedder: Embedder = None,
+    prefix: Annotated[str, typer.Option(help="Only namespaces below these labels, a.b.")] = "",
+    batch: Annotated[int, typer.Option(min=1, max=10_000, help="Items at a time.")] = 500,
+    vectors_from: Annotated[
+        str | None, typer.Option(help="Keep its vectors: they are of this model.")
+    ] = None,
+    reembed: Annotated[
+        bool, typer.Option("--reembed", help="Embed every item anew, here already or not.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, and write nothing.")] = False,
+) -> None:
+    """Copy the items of a LangGraph PostgresStore: values, times, times to live, vectors.
+
+    Start it again after an interruption, and it copies the rest. The source is only read. Exit
+    code 1 if an item failed or the counts do not agree.
+    """
+    from shared_core.import_commands import StoreImport, count_items, import_store
+
+    task = StoreImport(
+        dsn=from_postgres_store,
+        uri=uri,
+        schema=schema,
+        embedder=embedder,
+        prefix=prefix,
+        batch=batch,
+        vectors_from=vectors_from,
+        reembed=reembed,
+    )
+    if dry_run:
+        asyncio.run(count_items(task, _console()))
+        return
+    report = asyncio.run(import_store(task, _console(), _console(stderr=True)))
+    raise typer.Exit(0 if report.complete else 1)
+
+
 def _shown(position: int, hit: Hit) -> Text:
     """Return a hit as lines: the text, its score and parts, where it comes from, its key."""
     memory, parts = hit.memory, hit.parts

@@ -33,7 +33,7 @@ from shared_core.embedders import resolve_embedder
 from shared_core.embedding import Embedding
 from shared_core.extraction import RuleExtractor
 from shared_core.instructions import Instructions
-from shared_core.item_ports import ItemAddress
+from shared_core.item_ports import ItemAddress, ItemStamp
 from shared_core.items import ItemOp, ItemResult
 from shared_core.jobs import JobQueue, check_delay
 from shared_core.log_ports import Job
@@ -318,6 +318,11 @@ class MemoryEngine:
         """Run a batch of key-value operations; see shared_core.items."""
         await self.open()
         return await items.run_item_ops(self._storage, self._embedding, self._clock, ops)
+
+    async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None:
+        """Give items that came from elsewhere the times they had there."""
+        await self.open()
+        await self._storage.stamp_items(stamps)
 
     async def sweep_expired(self, prefix: Namespace = (), *, limit: int = 1000) -> int:
         """Delete at most limit expired memories below a namespace; return how many went."""

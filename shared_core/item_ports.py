@@ -57,6 +57,17 @@ class NamespaceQuery:
     offset: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemStamp:
+    """The times an item had elsewhere. ttl_s: what a refreshing read gives it again."""
+
+    address: ItemAddress
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None
+    ttl_s: float | None
+
+
 class ItemStorage(Protocol):
     """Items by namespace and key."""
 
@@ -65,3 +76,7 @@ class ItemStorage(Protocol):
     async def list_namespaces(self, query: NamespaceQuery) -> Sequence[Namespace]: ...
     async def extend_items(self, addresses: Sequence[ItemAddress]) -> None: ...
     async def sweep_expired(self, prefix: Namespace, limit: int) -> int: ...
+
+    async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None:
+        """Give items the times they had elsewhere; those that are not there are passed over."""
+        ...

@@ -9,7 +9,7 @@ from uuid import UUID
 from pgvector import HalfVector
 
 from shared_core.domain import Namespace, Scope
-from shared_core.item_ports import Item, ItemAddress, ItemQuery, NamespaceQuery
+from shared_core.item_ports import Item, ItemAddress, ItemQuery, ItemStamp, NamespaceQuery
 from shared_core.jsontext import to_json
 from shared_core.namespaces import (
     common_prefix,
@@ -109,6 +109,17 @@ class PostgresItems:
         text = statement("sweep_expired", one_tenant=one_tenant)
         [rows] = await self._database.run(scope, (text, values | {"limit": limit}))
         return len(rows)
+
+    async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None:
+        addresses = [stamp.address for stamp in stamps]
+        values = {
+            **address_columns(addresses),
+            "created_at": [stamp.created_at for stamp in stamps],
+            "updated_at": [stamp.updated_at for stamp in stamps],
+            "expires_at": [stamp.expires_at for stamp in stamps],
+            "ttl_s": [stamp.ttl_s for stamp in stamps],
+        }
+        await self._database.run(scope_of(addresses), (statement("stamp_items"), values))
 
     def _forget_steps(self, addresses: Sequence[ItemAddress]) -> list[Statement]:
         there = [address for address in addresses if storable(address[1])]

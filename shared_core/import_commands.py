@@ -1,0 +1,179 @@
+"""What `hippocampus import` does: a PostgresStore of LangGraph into this memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from shared_core.domain import Namespace
+from shared_core.embedders import resolve_embedder
+from shared_core.engine import open_memory
+from shared_core.errors import InvalidInput
+from shared_core.import_ports import SourceItem, SourceTally
+from shared_core.importing import ImportOptions, ImportReport, KnownVectors, import_items
+from shared_core.ports import Embedder
+from shared_core.storage.postgres_store_source import PostgresStoreSource
+
+MAX_BATCH = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreImport:
+    """An import to do.
+
+    dsn: of the PostgresStore, which may be in the same database. uri, schema, embedder: as in
+    open_memory(). prefix: only namespaces below these labels, joined by dots. vectors_from: the
+    model that made the vectors there; they are kept when it is the embedder's. reembed: embed
+    every item anew, also those that are here, and those that had no vectors there.
+    """
+
+    dsn: str
+    uri: str | Path | None = None
+    schema: str | None = None
+    embedder: object = None
+    prefix: str = ""
+    batch: int = 500
+    vectors_from: str | None = None
+    reembed: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.batch <= MAX_BATCH:
+            raise InvalidInput(f"batch must be from 1 to {MAX_BATCH:,}, not {self.batch}")
+        if self.reembed and self.vectors_from:
+            raise InvalidInput(
+                "vectors are kept (--vectors-from) or made anew (--reembed), not both"
+            )
+
+
+async def count_items(task: StoreImport, console: Console) -> None:
+    """Say what is there to import. Writes nothing, here as little as there."""
+    async with PostgresStoreSource(task.dsn, below=task.prefix) as source:
+        _tell(console, source.location, await source.tally())
+
+
+async def import_store(
+    task: StoreImport, console: Console | None = None, errors: Console | None = None
+) -> ImportReport:
+    """Copy a PostgresStore into this memory and return what became of its items.
+
+    console: shows the progress, if it is a terminal, and the result. errors: lists what failed.
+    """
+    console = console or Console(quiet=True)
+    errors = errors or Console(quiet=True)
+    started = time.monotonic()
+    async with PostgresStoreSource(task.dsn, below=task.prefix) as source:
+        tally = await source.tally()
+        _tell(console, source.location, tally)
+        embedder = resolve_embedder(task.embedder)
+        known = await _known_vectors(task, embedder, tally)
+        options = ImportOptions(
+            to_namespace=_from_labels(),
+            batch=task.batch,
+            known=known,
+            embedded_only=bool(tally.embedded) and not task.reembed,
+            reembed=task.reembed,
+        )
+
+        def failed(item: SourceItem, reason: str) -> None:
+            line = " ".join(f"{item.prefix!r} / {item.key!r}: {reason}".split())
+            errors.print(Text(f"✗ {line}", style="red"), soft_wrap=True)
+
+        async with open_memory(
+            task.uri, schema=task.schema, embedder=known or embedder, worker=False
+        ) as memory:
+            with _progress(console) as progress:
+                bar = progress.add_task("items", total=tally.items)
+                report = await import_items(
+                    memory,
+                    source,
+                    options,
+                    failed=failed,
+                    advanced=lambda count: progress.advance(bar, count),
+                )
+    _tell_result(console, report, time.monotonic() - started)
+    return report
+
+
+async def _known_vectors(
+    task: StoreImport, embedder: Embedder, tally: SourceTally
+) -> KnownVectors | None:
+    if task.vectors_from is None:
+        return None
+    if task.vectors_from != embedder.model:
+        raise InvalidInput(
+            f"the vectors of {task.vectors_from!r} are of no use to the embedder"
+            f" {embedder.model!r}: import with the embedder that made them, or leave out"
+            " --vectors-from, and the texts are embedded anew"
+        )
+    if tally.dimensions is None:
+        raise InvalidInput("this PostgresStore has no vectors to keep: leave out --vectors-from")
+    dimensions = (await embedder.embed_query("dimensions")).shape[1]
+    if tally.dimensions != dimensions:
+        raise InvalidInput(
+            f"the vectors there have {tally.dimensions} dimensions, those of"
+            f" {embedder.model!r} {dimensions}: they are not from one model; leave out"
+            " --vectors-from, and the texts are embedded anew"
+        )
+    return KnownVectors(embedder)
+
+
+def _from_labels() -> Callable[[Sequence[str]], Namespace]:
+    try:
+        from langgraph_store.labels import from_labels
+    except ModuleNotFoundError as error:
+        raise InvalidInput(
+            "importing a PostgresStore needs LangGraph: pip install 'pg-hippocampus[langgraph]'"
+        ) from error
+    return from_labels
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+
+
+def _tell(console: Console, location: str, tally: SourceTally) -> None:
+    vectors = f"{tally.embedded:,} with vectors"
+    if tally.dimensions is not None:
+        vectors += f" of {tally.dimensions} dimensions"
+    line = (
+        f"PostgresStore at {location}: {tally.items:,} items, {tally.expired:,} expired, {vectors}"
+    )
+    console.print(Text(line), soft_wrap=True)
+
+
+def _tell_result(console: Console, report: ImportReport, took_s: float) -> None:
+    parts = [f"{report.copied:,} copied", f"{report.here:,} were here already"]
+    if report.newer:
+        parts.append(f"{report.newer:,} are newer here and stay")
+    if report.expired:
+        parts.append(f"{report.expired:,} had expired")
+    parts.append(f"{report.failed:,} failed")
+    rate = report.seen / max(took_s, 0.001)
+    line = (
+        f"Of {report.in_source:,} items {', '.join(parts)} ({took_s:.1f} s, {rate:,.0f} items/s)."
+    )
+    console.print(Text(line), soft_wrap=True)
+    if report.complete:
+        console.print(Text("The counts agree."))
+    elif report.seen != report.in_source:
+        console.print(
+            Text(
+                f"The counts do not agree: {report.seen:,} items were read, {report.in_source:,}"
+                " are there now. The source has changed: import again for the rest.",
+                style="red",
+            ),
+            soft_wrap=True,
+        )

@@ -1,0 +1,69 @@
+-- Reads the tables of LangGraph's PostgresStore, wherever they are on the search path. Old ones
+-- have no expires_at and ttl_minutes: then these names mean the NULLs of `absent`.
+
+-- name: store_tables
+-- Whether a table store of the right form is here, and one with vectors.
+SELECT (SELECT count(*) = 3 FROM pg_attribute
+        WHERE attrelid = to_regclass('store') AND attname IN ('prefix', 'key', 'value')
+          AND NOT attisdropped),
+       to_regclass('store_vectors') IS NOT NULL
+
+-- fragment: store_below
+(%(below)s::text = '' OR s.prefix = %(below)s::text OR s.prefix ^@ (%(below)s::text || '.'))
+
+-- name: store_tally
+SELECT count(*), count(*) FILTER (WHERE t.expires_at <= now())
+FROM (VALUES (NULL::timestamptz)) AS absent (expires_at)
+CROSS JOIN LATERAL (SELECT expires_at FROM store s WHERE {store_below}) t
+
+-- name: store_vector_tally
+-- How many items have vectors, and of how many dimensions one of them is.
+SELECT (SELECT count(*) FROM store s
+        WHERE {store_below} AND EXISTS (SELECT FROM store_vectors v
+                                        WHERE v.prefix = s.prefix AND v.key = s.key)),
+       (SELECT array_length(embedding::real[], 1) FROM store_vectors
+        WHERE embedding IS NOT NULL LIMIT 1)
+
+-- name: store_page
+-- The next items by the order of the primary key: at most so many, and no more than fit into the
+-- room, but one always.
+WITH page AS MATERIALIZED (
+    SELECT s.prefix, s.key, pg_column_size(s.value) AS size FROM store s
+    WHERE {filter} AND {store_below}
+    ORDER BY s.prefix, s.key LIMIT %(limit)s
+), sized AS (
+    SELECT prefix, key, sum(size) OVER (ORDER BY prefix, key) - size AS before FROM page
+)
+SELECT i.* FROM (VALUES (NULL::timestamptz, NULL::integer)) AS absent (expires_at, ttl_minutes)
+CROSS JOIN LATERAL (
+    SELECT s.prefix, s.key, s.value::text, coalesce(s.created_at, s.updated_at, now()),
+           coalesce(s.updated_at, s.created_at, now()), expires_at, ttl_minutes
+    FROM sized JOIN store s USING (prefix, key)
+    WHERE sized.before < %(room)s
+) i
+ORDER BY i.prefix, i.key
+
+-- name: store_fields
+-- The fields that have vectors, of some items.
+SELECT v.prefix, v.key, v.field_name, NULL
+FROM unnest(%(prefixes)s::text[], %(keys)s::text[]) AS g(prefix, key)
+JOIN store_vectors v USING (prefix, key)
+WHERE v.embedding IS NOT NULL
+
+-- name: store_vectors
+-- The vectors of some items, by field.
+SELECT v.prefix, v.key, v.field_name, v.embedding::real[]
+FROM unnest(%(prefixes)s::text[], %(keys)s::text[]) AS g(prefix, key)
+JOIN store_vectors v USING (prefix, key)
+WHERE v.embedding IS NOT NULL
+
+-- name: stamp_items
+-- Gives items that came from elsewhere the times they had there.
+UPDATE memories m
+SET created_at = g.created_at, updated_at = g.updated_at, occurred_at = g.updated_at,
+    expires_at = g.expires_at, ttl_s = g.ttl_s
+FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[],
+            %(created_at)b::timestamptz[], %(updated_at)b::timestamptz[],
+            %(expires_at)b::timestamptz[], %(ttl_s)b::float8[])
+     AS g(tenant_id, namespace, key, created_at, updated_at, expires_at, ttl_s)
+WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
