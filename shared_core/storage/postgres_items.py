@@ -119,7 +119,10 @@ class PostgresItems:
             "expires_at": [stamp.expires_at for stamp in stamps],
             "ttl_s": [stamp.ttl_s for stamp in stamps],
         }
-        await self._database.run(scope_of(addresses), (statement("stamp_items"), values))
+        # Who stamps loads in bulk: plans made while the tables were small must not outlive that.
+        await self._database.run(
+            scope_of(addresses), (statement("stamp_items"), values), (statement("forget_plans"), {})
+        )
 
     def _forget_steps(self, addresses: Sequence[ItemAddress]) -> list[Statement]:
         there = [address for address in addresses if storable(address[1])]

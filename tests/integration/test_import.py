@@ -145,9 +145,7 @@ async def test_texts_are_embedded_anew_by_the_fields_that_had_vectors(
     assert ["Lisbon", "Lisbon", "kept out"] == sorted(embedder.asked)
 
 
-async def test_a_store_without_vectors_can_be_searched_afterwards(
-    empty_dsn: str, dsn: str
-) -> None:
+async def test_a_store_without_vectors_can_be_searched_afterwards(empty_dsn: str, dsn: str) -> None:
     with PostgresStore.from_conn_string(empty_dsn) as theirs:
         theirs.setup()
         theirs.put(ALICE, "city", {"content": "lives in Lisbon"})
@@ -350,9 +348,7 @@ async def test_vectors_of_other_dimensions_are_refused(
     theirs.put(ALICE, "city", {"text": "Lisbon"})
     short = CallableEmbedder(lambda texts: [[1.0, 2.0] for _ in texts], model="short")
     with pytest.raises(InvalidInput, match="64 dimensions, those of 'short' 2"):
-        await import_store(
-            StoreImport(dsn=origin, uri=dsn, embedder=short, vectors_from="short")
-        )
+        await import_store(StoreImport(dsn=origin, uri=dsn, embedder=short, vectors_from="short"))
 
 
 def test_wrong_addresses_are_told_without_the_password(dsn: str, server: str) -> None:
@@ -411,5 +407,11 @@ def test_large_values_come_in_small_pages(
 def test_fields_are_read_only_where_they_are_plain_paths() -> None:
     value = {"a": {"b": "text"}, "list": ["x"], "n": 3}
     assert {"a.b": "text"} == texts_of_fields(value, {"a.b": None, "n": None})
-    for fields in ({"$": None}, {"list[*].0": None}, {"{a,b}": None}, {"gone": None}, {"n.x": None}):
+    for fields in (
+        {"$": None},
+        {"list[*].0": None},
+        {"{a,b}": None},
+        {"gone": None},
+        {"n.x": None},
+    ):
         assert texts_of_fields(value, fields) is None
