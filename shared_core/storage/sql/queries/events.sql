@@ -12,8 +12,8 @@ WHERE e.event_id IS NOT NULL OR t.event_id IS NOT NULL
 
 -- name: append_events
 -- Remembers the given turns, in order: those that are new are appended to the thread, those of its
--- session log are there already; given without a text, they are remembered as they were logged. Known and forgotten turns are passed over.
--- Returns the ids of the turns that are remembered now and were not before.
+-- session log are there already; given without a text, they are remembered as they were logged.
+-- Known and forgotten turns are passed over. Returns the ids of those that were new.
 WITH given AS (
     SELECT * FROM unnest(
         %(event_ids)b::text[], %(authors)b::text[], %(roles)b::text[], %(texts)b::text[],
