@@ -146,6 +146,7 @@ class Worker:
         A job in work when stop is set is finished first. A database that cannot be reached is
         waited for; with once, StorageUnavailable is raised.
         """
+        self._forget_parent()
         tally = Tally()
         failures = 0
         while not stop.is_set():
