@@ -130,7 +130,7 @@ class Worker:
                     self._handed_over.pop(thread, None)
                 due = await self._storage.next_job_at(types)
                 rests = due is None or due > self._clock()
-                if not self._in_background or rests and not self._working:
+                if not self._in_background or (rests and not self._working):
                     break
             if deadline is not None and time.monotonic() > deadline:
                 return False
