@@ -133,7 +133,9 @@ class _Compiler:
 
     def _exists(self, path: Path, name: str, operand: JsonValue) -> str:
         if not isinstance(operand, bool):
-            raise InvalidInput(f"$exists in {_place(path)} needs True or False, not {operand!r:.80}")
+            raise InvalidInput(
+                f"$exists in {_place(path)} needs True or False, not {operand!r:.80}"
+            )
         return f"{self._field(path)} IS {'NOT ' if operand else ''}NULL"
 
     def _contains(self, path: Path, name: str, operand: JsonValue) -> str:

@@ -110,7 +110,8 @@ def joined(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     several = st.lists(inner, min_size=1, max_size=3)
     return st.one_of(
         st.fixed_dictionaries({"$and": several}), st.fixed_dictionaries({"$or": several}),
-        st.fixed_dictionaries({"$not": inner}), st.fixed_dictionaries({"$not": inner, "$or": several}),
+        st.fixed_dictionaries({"$not": inner}),
+        st.fixed_dictionaries({"$not": inner, "$or": several}),
         st.dictionaries(names, inner, min_size=1, max_size=2),
     )  # fmt: skip
 
