@@ -50,9 +50,10 @@ class Searching(Suite):
         """An approximate index that is filtered afterwards loses most of it."""
         words = [f"word{n}" for n in range(300)]
         random.seed(7)
+        texts = [" ".join(random.sample(words, 6)) for _ in range(3000)]
         await face.batch(
-            [PutOp(("many", f"user{n % 60}"), str(n), {"text": f"{' '.join(random.sample(words, 6))} {n}"})
-             for n in range(3000)]
+            [PutOp(("many", f"user{n % 60}"), str(n), {"text": f"{n} {text}"})
+             for n, text in enumerate(texts)]
         )  # fmt: skip
         counts = [
             len(await face.keys(("many", f"user{n}"), query=" ".join(words[n : n + 4]), limit=10))

@@ -39,7 +39,8 @@ class Naming(Suite):
     async def test_a_condition_may_be_one_bare_label(self, face: Face) -> None:
         await face.batch([PutOp(space, "k", {"n": 1}, False) for space in TREE])
         assert await face.list_namespaces(suffix="public") == [("users", "2", "public")]
-        condition: Any = MatchCondition("prefix", "ab")
+        bare: Any = "ab"
+        condition = MatchCondition("prefix", bare)
         assert await face.batch([ListNamespacesOp((condition,))]) == [[("ab", "b", "c")]]
 
     async def test_a_prefix_is_of_whole_labels(self, face: Face) -> None:
