@@ -133,10 +133,11 @@ class PgHippocampusStore(BaseStore):
 
     def setup(self) -> None:
         """Start or reach the database and bring its schema up to date; every call does it too."""
-        run_sync(self._engine.open())
+        run_sync(self.asetup())
 
     async def asetup(self) -> None:
         """Do as setup() from async code."""
+        self._closed = False
         await self._engine.open()
 
     def sweep_ttl(self) -> int:

@@ -8,7 +8,8 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 
 from shared_core.errors import MemoryCoreError
 
@@ -86,13 +87,13 @@ def _sweep_on(
         if method is None:
             break
         try:
-            swept = method()
-            log.info("%d expired items were swept", swept)
+            if swept := method():
+                log.info("%d expired items were swept", swept)
         except MemoryCoreError as error:
             if not stopped.is_set():
                 log.error("expired items could not be swept, the next sweep tries again: %s", error)
         except Exception:  # a thread nobody watches: say it, and go on
             log.exception("a sweep of expired items failed, the next one tries again")
         del method
-    if not done.done():
+    with suppress(InvalidStateError):  # it was cancelled, which is what stopped the sweeper
         done.set_result(None)

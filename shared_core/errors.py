@@ -83,3 +83,6 @@ class BatchError(ExceptionGroup[Exception], MemoryCoreError):
 
     def __init__(self, errors: Mapping[int, Exception], results: Sequence[object]) -> None:
         super().__init__(self.message, list(self.exceptions))
+
+    def __reduce__(self) -> tuple[type[BatchError], tuple[Mapping[int, Exception], object]]:
+        return type(self), (self.errors, self.results)

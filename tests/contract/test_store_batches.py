@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -125,6 +126,13 @@ def test_a_failed_batch_is_an_exception_group(store: PgHippocampusStore) -> None
     except* InvalidInput as others:
         caught += others.exceptions
     assert len(caught) == 2 and held(store) == {"a"}
+
+
+def test_a_failed_batch_can_be_sent_to_another_process() -> None:
+    error = BatchError({1: InvalidInput("no")}, ["done", None])
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.results) == (str(error), ["done", None])
+    assert ["no"] == [str(inner) for inner in again.errors.values()]
 
 
 def test_what_fails_all_operations_alike_is_raised_itself(dsn: str) -> None:
