@@ -7,8 +7,7 @@ written "%2E" in a label, and "%2E" itself "%252E". Every other text is its own 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import lru_cache
 
 from langgraph.store.base import InvalidNamespaceError
@@ -58,15 +57,11 @@ def memories_namespace(app_name: str, user_id: str) -> tuple[str, ...]:
     return to_labels(core_memories_namespace(scope))
 
 
-@contextmanager
-def said_helpfully() -> Iterator[None]:
-    """Add the way out to LangGraph's refusal of a label with dots."""
-    try:
-        yield
-    except InvalidNamespaceError as error:
-        if "periods" not in str(error) or "%2E" in str(error):
-            raise
-        raise InvalidNamespaceError(
-            f"{error} For an e-mail address or another id with dots take"
-            " langgraph_store.memories_namespace(app, user), or write each '.' as '%2E'."
-        ) from None
+def said_helpfully(error: InvalidNamespaceError) -> InvalidNamespaceError:
+    """Return LangGraph's refusal of a label, with the way out if the label has dots."""
+    if "periods" not in str(error) or "%2E" in str(error):
+        return error
+    return InvalidNamespaceError(
+        f"{error} For an e-mail address or another id with dots take"
+        " langgraph_store.memories_namespace(app, user), or write each '.' as '%2E'."
+    )

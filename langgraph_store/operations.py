@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from langgraph.store.base import (
     GetOp,
+    InvalidNamespaceError,
     Item,
     ListNamespacesOp,
     MatchCondition,
@@ -68,8 +69,10 @@ def core_op(op: Op, fields: Paths | None, search: Search | None) -> ItemOp:
     labels: object = getattr(op, "namespace", getattr(op, "namespace_prefix", ()))
     if isinstance(labels, str) or not isinstance(labels, Sequence):
         raise InvalidInput(f"a namespace is a tuple of labels, not {labels!r:.80}")
-    with said_helpfully():
+    try:
         validate_op_namespace(_with_tuples(op))
+    except InvalidNamespaceError as error:
+        raise said_helpfully(error) from None
     if isinstance(op, GetOp):
         return ReadItem(address=_address(op), refresh=op.refresh_ttl)
     if isinstance(op, SearchOp):

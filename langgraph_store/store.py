@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast, get_args
 from langgraph.store.base import (
     BaseStore,
     IndexConfig,
+    InvalidNamespaceError,
     Op,
     Result,
     TTLConfig,
@@ -246,13 +247,17 @@ def _helpful(method: Method) -> Method:
 
     @wraps(method)
     def call(*args: Any, **options: Any) -> Any:
-        with said_helpfully():
+        try:
             return method(*args, **options)
+        except InvalidNamespaceError as error:
+            raise said_helpfully(error) from None
 
     @wraps(method)
     async def acall(*args: Any, **options: Any) -> Any:
-        with said_helpfully():
+        try:
             return await method(*args, **options)
+        except InvalidNamespaceError as error:
+            raise said_helpfully(error) from None
 
     return cast(Method, acall if inspect.iscoroutinefunction(method) else call)
 
