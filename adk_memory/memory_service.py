@@ -375,7 +375,7 @@ class OpenMemoryService(BaseMemoryService):
         if not said:
             return
         wait = self._options.wait if options.wait is None else options.wait
-        await self._engine.append_events(scope, session_id, said, later=not wait, ask_first=True)
+        await self._engine.append_events(scope, session_id, said, later=not wait)
         if wait:
             await self._engine.consolidate(scope, session_id)
         invocation_cache.clear()

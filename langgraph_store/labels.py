@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from langgraph.store.base import InvalidNamespaceError
+
 from shared_core.domain import Namespace, Scope
 from shared_core.namespaces import memories_namespace as core_memories_namespace
 from shared_core.namespaces import scope_path
@@ -53,3 +55,13 @@ def memories_namespace(app_name: str, user_id: str) -> tuple[str, ...]:
     scope = Scope(app_name, user_id)
     scope_path(scope)
     return to_labels(core_memories_namespace(scope))
+
+
+def said_helpfully(error: InvalidNamespaceError) -> InvalidNamespaceError:
+    """Return LangGraph's refusal of a label, with the way out if the label has dots."""
+    if "periods" not in str(error) or "%2E" in str(error):
+        return error
+    return InvalidNamespaceError(
+        f"{error} For an e-mail address or another id with dots take"
+        " langgraph_store.memories_namespace(app, user), or write each '.' as '%2E'."
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -14,7 +14,6 @@ from langchain_core.messages import (
     BaseMessage,
     ChatMessage,
     HumanMessage,
-    RemoveMessage,
     ToolMessage,
     convert_to_messages,
 )
@@ -27,6 +26,9 @@ from shared_core.namespaces import storable
 MEMORY_TOOLS = frozenset({"remember", "recall", "forget", "search_memory", "manage_memory"})
 """Tools whose results are memories already."""
 
+_CHAT_ROLES: dict[str, Role] = {
+    "user": "user", "human": "user", "assistant": "agent", "ai": "agent",
+}  # fmt: skip
 _THOUGHTS = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL)
 
 
@@ -39,33 +41,52 @@ def messages_of(state: object, key: str) -> list[BaseMessage]:
         found = getattr(state, key, None)
     if found is None:
         return []
-    return convert_to_messages(found if isinstance(found, list | tuple) else [found])
+    given = found if isinstance(found, list | tuple) else [found]
+    if all(isinstance(message, BaseMessage) for message in given):
+        return list(given)
+    return convert_to_messages(given)
 
 
 def turns_of(
-    messages: Sequence[BaseMessage], thread_id: str, now: datetime, *, tool_results: bool = False
+    messages: Sequence[BaseMessage],
+    thread_id: str,
+    now: datetime,
+    *,
+    known: Container[str | None] = (),
+    tool_results: bool = False,
 ) -> list[Event]:
     """Return what was said in messages: text parts of users and agents, and of tools on request.
 
     System messages, thoughts, tool calls, other media, removals, and what recall put in, are no
     turns. An event's id is the message's; without one it is derived from the thread, the words and
-    how often they were said before, so that the same history gives the same ids.
+    how often they were said before, so that the same history gives the same ids. known: ids to
+    leave out.
     """
     turns: list[Event] = []
     said: Counter[str] = Counter()
     for message in messages:
-        role = _role(message)
-        text = "" if role is None or isinstance(message, RemoveMessage) else spoken_text(message)
-        if role is None or not text or (role == "tool" and not _wanted(message, tool_results)):
+        if message.id in known:
             continue
-        words = f"{role}\n{text}"
-        said[words] += 1
-        own_id = message.id if message.id and storable(message.id) else None
-        event_id = own_id or str(uuid5(NAMESPACE_URL, f"{thread_id}\n{said[words]}\n{words}"))
-        author = message.name or (
-            "user" if role == "user" else "tool" if role == "tool" else "agent"
+        event_id = message.id if message.id and storable(message.id) else None
+        role = _role(message, tool_results=tool_results)
+        text = spoken_text(message) if role else ""
+        if role is None or not text:
+            continue
+        if event_id is None:
+            words = f"{role}\n{text}"
+            said[words] += 1
+            event_id = str(uuid5(NAMESPACE_URL, f"{thread_id}\n{said[words]}\n{words}"))
+            if event_id in known:
+                continue
+        turns.append(
+            Event(
+                event_id=event_id,
+                author=message.name or role,
+                role=role,
+                text=text,
+                occurred_at=now,
+            )
         )
-        turns.append(Event(event_id=event_id, author=author, role=role, text=text, occurred_at=now))
     return turns
 
 
@@ -78,20 +99,15 @@ def spoken_text(message: BaseMessage) -> str:
     return "" if text.startswith(HEAD) else text
 
 
-def _role(message: BaseMessage) -> Role | None:
+def _role(message: BaseMessage, *, tool_results: bool) -> Role | None:
+    """Return who speaks in a message; None for one that is no turn."""
     if isinstance(message, HumanMessage):
         return "user"
     if isinstance(message, AIMessage):
         return "agent"
     if isinstance(message, ToolMessage):
-        return "tool"
+        wanted = tool_results and message.status != "error" and message.name not in MEMORY_TOOLS
+        return "tool" if wanted else None
     if isinstance(message, ChatMessage):
-        return {"user": "user", "human": "user", "assistant": "agent", "ai": "agent"}.get(
-            message.role
-        )  # type: ignore[return-value] # the values are roles
+        return _CHAT_ROLES.get(message.role)
     return None
-
-
-def _wanted(message: BaseMessage, tool_results: bool) -> bool:
-    failed = isinstance(message, ToolMessage) and message.status == "error"
-    return tool_results and not failed and message.name not in MEMORY_TOOLS

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+import inspect
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, TypeVar, cast, get_args
 
 from langgraph.store.base import (
     BaseStore,
-    GetOp,
     IndexConfig,
-    Item,
-    ListNamespacesOp,
-    MatchCondition,
+    InvalidNamespaceError,
     Op,
-    PutOp,
     Result,
-    SearchItem,
-    SearchOp,
     TTLConfig,
     ensure_embeddings,
-    get_text_at_path,
-    tokenize_path,
-    validate_op_namespace,
 )
 
-from langgraph_store.labels import from_label, from_labels, to_labels
-from shared_core import InvalidInput, MemoryEngine, open_memory, run_sync
-from shared_core.item_ports import Item as StoredItem
-from shared_core.item_ports import NamespaceQuery
-from shared_core.items import FindItems, ItemOp, ItemResult, ReadItem, WriteItem
+from langgraph_store.labels import said_helpfully
+from langgraph_store.operations import core_op, field_paths, result_of
+from langgraph_store.sweeper import STOP_TIMEOUT_S, Sweeper
+from shared_core import BatchError, InvalidInput, MemoryEngine, open_memory, run_sync
+from shared_core.errors import MemoryCoreError
+from shared_core.item_ops import ItemOp, Search
+from shared_core.items import one_error
 
 SECONDS_PER_MINUTE = 60.0
+SWEEP_INTERVAL_MINUTES = 5.0
+"""Between two sweeps, where neither the call nor the configuration says."""
+SWEEP_BATCH = 1000
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class PgHippocampusStore(BaseStore):
@@ -47,8 +49,13 @@ class PgHippocampusStore(BaseStore):
     uri, schema, pool_size: as in shared_core.open_memory. index: LangGraph's index configuration;
     its "embed" may also be "use" or "e5", and without "fields" an item is embedded by what its
     value says in words. ttl: LangGraph's, in minutes, fractions allowed; expired items are never
-    read, and deleted by sweep_ttl(), which nothing calls by itself.
+    read, and deleted by sweep_ttl(): by itself where "sweep_interval_minutes" is given.
+    search: how a query finds: "vector" (by meaning), "text" (by words), "hybrid" (by both); by
+    default hybrid in what both frameworks remember, as ADK searches it, and vector elsewhere.
+    score_parts: found items say what their score is made of (item.score_parts).
     engine: an open MemoryEngine to share instead; then close() leaves it open.
+
+    Each operation of a batch fails alone: see BatchError, and docs/langgraph.md for all of it.
     """
 
     supports_ttl = True
@@ -61,11 +68,21 @@ class PgHippocampusStore(BaseStore):
         ttl: TTLConfig | None = None,
         schema: str | None = None,
         pool_size: int | None = None,
+        search: Search | None = None,
+        score_parts: bool = False,
         engine: MemoryEngine | None = None,
     ) -> None:
+        if search not in (None, *get_args(Search)):
+            known = ", ".join(get_args(Search))
+            raise InvalidInput(f"search {search!r} is not known: take one of {known}")
         self.ttl_config = ttl
+        self._sweep_interval_s = _sweep_interval_s(ttl)
         fields = (index or {}).get("fields")
-        self._fields = None if fields is None else _paths(fields)
+        self._fields = None if fields is None else field_paths(fields)
+        self._search = search
+        self._score_parts = score_parts
+        self._sweeper = Sweeper(self.sweep_ttl)
+        self._closed = False
         self._owns_engine = engine is None
         self._engine = engine or open_memory(
             uri, embedder=_embedder(index), schema=schema, pool_size=pool_size
@@ -79,7 +96,9 @@ class PgHippocampusStore(BaseStore):
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations and return their results in order: reads see the state before the batch.
 
-        Reads run first, then searches, lists and writes; the last write to a key wins.
+        Reads run first, then searches, lists and writes; the last write to a key wins. Raises
+        BatchError, with the results of all others, when some failed; with one operation, or one
+        reason for all of them, the error itself.
         """
         return run_sync(self._run(list(ops)))
 
@@ -88,66 +107,78 @@ class PgHippocampusStore(BaseStore):
         return await self._run(list(ops))
 
     async def _run(self, ops: list[Op]) -> list[Result]:
-        for op in ops:
-            validate_op_namespace(_with_tuples(op))
-        results = await self._engine.run_item_ops([self._core_op(op) for op in ops])
-        return [_result(op, result) for op, result in zip(ops, results, strict=True)]
-
-    def _core_op(self, op: Op) -> ItemOp:
-        if isinstance(op, GetOp):
-            return ReadItem(address=(from_labels(op.namespace), op.key), refresh=op.refresh_ttl)
-        if isinstance(op, SearchOp):
-            return FindItems(
-                prefix=from_labels(op.namespace_prefix),
-                query=op.query,
-                filter=op.filter or {},
-                limit=op.limit,
-                offset=op.offset,
-                refresh=op.refresh_ttl,
-            )
-        if isinstance(op, ListNamespacesOp):
-            return _namespace_query(op)
-        if isinstance(op, PutOp):
-            return WriteItem(
-                address=(from_labels(op.namespace), op.key),
-                value=op.value,
-                texts=None if op.value is None else self._texts(op.value, op.index),
-                ttl_s=None if op.ttl is None else op.ttl * SECONDS_PER_MINUTE,
-            )
-        raise InvalidInput(f"{type(op).__name__} is not an operation of a LangGraph store")
-
-    def _texts(
-        self, value: Mapping[str, Any], index: list[str] | bool | None
-    ) -> dict[str, str] | None:
-        if index is False:
-            return {}
-        paths = self._fields if index is None else _paths(cast("list[str]", index))
-        if paths is None:
-            return None
-        return {
-            f"{path}.{position}" if position else path: text
-            for path, tokens in paths.items()
-            for position, text in enumerate(get_text_at_path(value, tokens))
-        }
+        if self._sweep_interval_s and not (self._sweeper.running or self._closed):
+            self._sweeper.start(self._sweep_interval_s)
+        errors: dict[int, Exception] = {}
+        core: dict[int, ItemOp] = {}
+        for place, op in enumerate(ops):
+            try:
+                core[place] = core_op(op, self._fields, self._search)
+            except ValueError as error:  # InvalidInput and InvalidNamespaceError are ones
+                errors[place] = error
+        found: Sequence[Any] = [None] * len(core)
+        try:
+            found = await self._engine.run_item_ops(list(core.values())) if core else []
+        except BatchError as failed:
+            found = failed.results
+            errors |= {list(core)[place]: error for place, error in failed.errors.items()}
+        except MemoryCoreError as error:
+            errors |= dict.fromkeys(core, error)
+        results: list[Result] = [None] * len(ops)
+        for (place, _), result in zip(core.items(), found, strict=True):
+            if place not in errors:
+                results[place] = result_of(ops[place], result, score_parts=self._score_parts)
+        if errors:
+            raise one_error(errors, results)
+        return results
 
     def setup(self) -> None:
         """Start or reach the database and bring its schema up to date; every call does it too."""
-        run_sync(self._engine.open())
+        run_sync(self.asetup())
 
     async def asetup(self) -> None:
         """Do as setup() from async code."""
+        self._closed = False
         await self._engine.open()
 
     def sweep_ttl(self) -> int:
-        """Delete expired items now, at most 1,000; return how many. They are never read anyway."""
-        return run_sync(self._engine.sweep_expired())
+        """Delete all expired items now; return how many. They are never read anyway."""
+        return run_sync(self.asweep_ttl())
+
+    async def asweep_ttl(self) -> int:
+        """Do as sweep_ttl() from async code."""
+        swept = 0
+        while True:
+            now = await self._engine.sweep_expired(limit=SWEEP_BATCH)
+            swept += now
+            if now < SWEEP_BATCH:
+                return swept
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
+        """Sweep every so many minutes, in a thread of its own, until it is stopped or closed.
+
+        Returns a future that ends with the sweeper; cancelling it stops the sweeper. One runs at
+        most: while it does, this returns its future. A "sweep_interval_minutes" in the
+        configuration starts it at the first operation by itself.
+        """
+        interval_s = _checked_interval_s(sweep_interval_minutes) or self._sweep_interval_s
+        return self._sweeper.start(interval_s or SWEEP_INTERVAL_MINUTES * SECONDS_PER_MINUTE)
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """Stop sweeping; return False if a sweep was still under way after timeout seconds."""
+        self._sweep_interval_s = None
+        return self._sweeper.stop(timeout)
 
     def close(self) -> None:
-        """Close all connections, unless the engine was given."""
+        """Stop the sweeper and close all connections, unless the engine was given."""
+        self._closed = True
+        self._sweeper.stop(STOP_TIMEOUT_S)
         run_sync(self.aclose())
 
     async def aclose(self) -> None:
         """Do as close() from async code."""
+        self._closed = True
+        await self._sweeper.astop()
         if self._owns_engine:
             await self._engine.close()
 
@@ -199,70 +230,37 @@ def _embedder(index: IndexConfig | None) -> object:
     return ensure_embeddings(embed) if isinstance(embed, str) else embed
 
 
-def _paths(fields: list[str]) -> dict[str, list[str]]:
-    return {path: [] if path == "$" else tokenize_path(path) for path in fields}
+def _sweep_interval_s(ttl: TTLConfig | None) -> float | None:
+    return _checked_interval_s((ttl or {}).get("sweep_interval_minutes"))
 
 
-def _with_tuples(op: Op) -> Op:
-    """Return op with bare strings among its match conditions as one-label paths."""
-    if isinstance(op, ListNamespacesOp) and op.match_conditions:
-        conditions = tuple(
-            MatchCondition(condition.match_type, cast(Any, _path(condition)))
-            for condition in op.match_conditions
-        )
-        return op._replace(match_conditions=conditions)
-    return op
+def _checked_interval_s(minutes: float | None) -> float | None:
+    if minutes is None:
+        return None
+    if isinstance(minutes, bool) or not isinstance(minutes, int | float) or not minutes > 0:
+        raise InvalidInput(f"sweep_interval_minutes must be above 0, not {minutes!r}")
+    return min(minutes * SECONDS_PER_MINUTE, threading.TIMEOUT_MAX)
 
 
-def _path(condition: MatchCondition) -> tuple[str, ...]:
-    path: object = condition.path
-    return (path,) if isinstance(path, str) else tuple(condition.path)
+def _helpful(method: Method) -> Method:
+    """Return a method of BaseStore whose refusal of a dotted label names the way out."""
+
+    @wraps(method)
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            return method(*args, **options)
+        except InvalidNamespaceError as error:
+            raise said_helpfully(error) from None
+
+    @wraps(method)
+    async def acall(*args: Any, **options: Any) -> Any:
+        try:
+            return await method(*args, **options)
+        except InvalidNamespaceError as error:
+            raise said_helpfully(error) from None
+
+    return cast(Method, acall if inspect.iscoroutinefunction(method) else call)
 
 
-def _namespace_query(op: ListNamespacesOp) -> NamespaceQuery:
-    paths: dict[str, list[tuple[str, ...]]] = {"prefix": [], "suffix": []}
-    for condition in op.match_conditions or ():
-        labels = tuple(label if label == "*" else from_label(label) for label in _path(condition))
-        if condition.match_type not in paths:
-            raise InvalidInput(
-                f"a condition on {condition.match_type!r} is neither prefix nor suffix"
-            )
-        paths[condition.match_type].append(labels)
-    return NamespaceQuery(
-        prefixes=paths["prefix"],
-        suffixes=paths["suffix"],
-        max_depth=op.max_depth,
-        limit=op.limit,
-        offset=op.offset,
-    )
-
-
-def _result(op: Op, result: ItemResult) -> Result:
-    if isinstance(op, GetOp):
-        return _item(result) if isinstance(result, StoredItem) else None
-    if isinstance(op, SearchOp):
-        return [_search_item(item) for item in cast("list[StoredItem]", result)]
-    if isinstance(op, ListNamespacesOp):
-        return [to_labels(namespace) for namespace in cast("list[tuple[str, ...]]", result)]
-    return None
-
-
-def _item(item: StoredItem) -> Item:
-    return Item(
-        value=dict(item.value),
-        key=item.key,
-        namespace=to_labels(item.namespace),
-        created_at=item.created_at,
-        updated_at=item.updated_at,
-    )
-
-
-def _search_item(item: StoredItem) -> SearchItem:
-    return SearchItem(
-        namespace=to_labels(item.namespace),
-        key=item.key,
-        value=dict(item.value),
-        created_at=item.created_at,
-        updated_at=item.updated_at,
-        score=item.similarity,
-    )
+for _name in ("get", "search", "put", "delete", "aget", "asearch", "aput", "adelete"):
+    setattr(PgHippocampusStore, _name, _helpful(getattr(BaseStore, _name)))

@@ -24,6 +24,9 @@ REMEMBERED_THREADS = 1_000
 """Of so many threads the feed knows which turns it handed over, and does not send them again."""
 
 
+SPARE_IDS = 200
+
+
 class TurnFeed:
     """Appends what is new in the messages of a run, and leaves the work on it to the queue.
 
@@ -70,18 +73,27 @@ class TurnFeed:
 
     async def append(self, scope: Scope, thread_id: str, messages: Sequence[BaseMessage]) -> None:
         """Append the new turns among messages, or raise what went wrong."""
-        now = datetime.now(UTC)
-        turns = turns_of(messages, thread_id, now, tool_results=self._tool_results)
         thread = (scope, thread_id)
         known = self._handed_over.get(thread, frozenset())
-        new = [turn for turn in turns if turn.event_id not in known]
-        if new:
-            await self._engine.append_events(
-                scope, thread_id, new, later=True, delay_s=self._delay_s
-            )
+        turns = turns_of(
+            messages,
+            thread_id,
+            datetime.now(UTC),
+            known=known,
+            tool_results=self._tool_results,
+        )
+        if not turns:
+            return
+        await self._engine.append_events(
+            scope, thread_id, turns, later=True, delay_s=self._delay_s, unseen=True
+        )
+        known = known | {turn.event_id for turn in turns}
+        if len(known) > 2 * len(messages) + SPARE_IDS:
+            # What is not in the state any more will hardly come back; if it does, the database
+            # knows it.
+            known = known & {message.id or "" for message in messages}
         with self._lock:
-            # What is not in the state any more will not come back; if it does, it is known there.
-            self._handed_over[thread] = frozenset(turn.event_id for turn in turns)
+            self._handed_over[thread] = known
             self._handed_over.move_to_end(thread)
             while len(self._handed_over) > REMEMBERED_THREADS:
                 self._handed_over.popitem(last=False)

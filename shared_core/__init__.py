@@ -14,6 +14,7 @@ from shared_core.domain import Event, Hit, Memory, NewMemory, Scope
 from shared_core.embedders import CallableEmbedder
 from shared_core.engine import MemoryEngine, open_memory
 from shared_core.errors import (
+    BatchError,
     CapabilityMissing,
     Conflict,
     EmbeddingMismatch,
@@ -23,6 +24,7 @@ from shared_core.errors import (
     ModelUnavailable,
     NotFound,
     SchemaOutOfDate,
+    StorageReadOnly,
     StorageUnavailable,
 )
 from shared_core.namespaces import memories_namespace
@@ -32,6 +34,7 @@ from shared_core.sync_bridge import run_sync
 __version__ = "0.1.0"
 
 __all__ = [
+    "BatchError",
     "CallableEmbedder",
     "CapabilityMissing",
     "Conflict",
@@ -49,6 +52,7 @@ __all__ = [
     "NotFound",
     "SchemaOutOfDate",
     "Scope",
+    "StorageReadOnly",
     "StorageUnavailable",
     "memories_namespace",
     "open_memory",

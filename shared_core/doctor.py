@@ -167,7 +167,7 @@ def _disk(home: Path) -> Finding:
 
 
 def _server(conninfo: str, settings: Settings, model: _Model) -> Iterator[Finding]:
-    """Look at a server: version, pgvector, rights, schema, row security, vectors."""
+    """Look at a server: version, pgvector, rights, schema, row security, vectors, queue."""
     try:
         connection = psycopg.connect(
             conninfo,
@@ -190,6 +190,7 @@ def _server(conninfo: str, settings: Settings, model: _Model) -> Iterator[Findin
                 yield patient.role()
                 yield patient.row_security()
                 yield patient.vectors(model)
+                yield patient.queue()
         except psycopg.Error as error:
             advice = "mend that, then run the doctor again"
             yield _problem("examination", f"cut short: {redacted(str(error))}", advice)
@@ -344,6 +345,21 @@ class _Patient:
             advice = "choose with --embedder the one that made them, or another --schema"
             return _problem("vectors", f"{found}; the embedder in use is {model.name}", advice)
         return Finding(check="vectors", status="ok", found=found)
+
+    def queue(self) -> Finding:
+        count = sql.SQL(
+            "SELECT count(*) FILTER (WHERE status = 'pending' AND run_after <= now()"
+            " OR status = 'running' AND lease_until <= now()),"
+            " count(*) FILTER (WHERE status = 'failed') FROM {}.consolidation_jobs"
+        )
+        with self._connection.transaction(force_rollback=True):
+            self._row("SELECT set_config('hippocampus.scope', '/', true)")
+            [(waiting, failed)] = self._rows(count)
+        if not waiting and not failed:
+            return Finding(check="queue", status="ok", found="nothing waits, nothing failed")
+        found = f"{waiting} jobs are due and untaken, {failed} were given up"
+        advice = "hippocampus jobs shows them, hippocampus worker --once does what is due"
+        return Finding(check="queue", status="note", found=found, advice=advice)
 
     def _row(self, query: str, values: list[object] | None = None) -> tuple[Any, ...]:
         row = self._connection.execute(query.encode(), values).fetchone()

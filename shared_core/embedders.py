@@ -252,6 +252,7 @@ def shortened(texts: Sequence[str]) -> list[str]:
 def checked(answer: Any, count: int, model: str) -> Vectors:
     """Return vectors as a finite, L2-normalised float32 array of shape (count, dimensions).
 
+    A zero vector stays zero: the model says nothing about its text.
     Raises ModelOutputInvalid, naming the model and what is wrong, before anything is stored.
     """
     import numpy as np
@@ -271,11 +272,7 @@ def checked(answer: Any, count: int, model: str) -> Vectors:
     if not np.isfinite(vectors).all():
         raise ModelOutputInvalid(f"embedder {model!r} returned NaN or infinite numbers")
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not lengths.all():
-        raise ModelOutputInvalid(
-            f"embedder {model!r} returned a zero vector, which is near to nothing"
-        )
-    normalised: Vectors = vectors / lengths
+    normalised: Vectors = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
     return normalised
 
 

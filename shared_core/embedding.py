@@ -29,11 +29,19 @@ class Embedding:
         return self._embedder.model
 
     async def rows(self, texts: Sequence[tuple[ItemAddress, str, str]]) -> VectorRows | None:
-        """Return the vectors of (address, field, text) triples, None for none, in one batch."""
+        """Return the vectors of (address, field, text) triples, None for none, in one batch.
+
+        A zero vector has no direction: it is near to nothing, and left out.
+        """
         if not texts:
             return None
         vectors = await self._embedder.embed_passages([text for _, _, text in texts])
         await self._declare(vectors)
+        kept = [place for place, vector in enumerate(vectors) if vector.any()]
+        if not kept:
+            return None
+        if len(kept) < len(texts):
+            vectors, texts = vectors[kept], [texts[place] for place in kept]
         return VectorRows(
             model=self.model,
             addresses=[address for address, _, _ in texts],
@@ -41,11 +49,11 @@ class Embedding:
             vectors=vectors,
         )
 
-    async def query(self, text: str) -> Vectors:
-        """Return the vector of a query, shape (1, dimensions)."""
+    async def query(self, text: str) -> Vectors | None:
+        """Return the vector of a query, shape (1, dimensions); None for one without direction."""
         vector = await self._embedder.embed_query(text)
         await self._declare(vector)
-        return vector
+        return vector if vector.any() else None
 
     async def query_or_none(self, text: str) -> Vectors | None:
         """Return the vector of a query, or None, with a warning, while the embedder is down."""

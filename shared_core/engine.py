@@ -123,22 +123,21 @@ class MemoryEngine:
         *,
         later: bool = False,
         delay_s: float = 0.0,
-        ask_first: bool = False,
+        unseen: bool = False,
     ) -> set[str]:
         """Append turns to a thread and remember each that has text; return the ids that were new.
 
         Idempotent on (scope, thread, event id). The next recall finds what was new; a turn that
-        was forgotten stays forgotten. later: return after one round trip to the database, two for
-        many turns; words find the turns at once, and a job in the queue embeds and consolidates
-        them, not before delay_s; newer turns of the thread move it. ask_first: ask which turns are
-        here before sending any, so that the text of a session log does not travel again.
+        was forgotten stays forgotten. later: return after two round trips to the database, one if
+        a few turns are likely unseen; words find the turns at once, and a job in the queue embeds
+        and consolidates them, not before delay_s; newer turns of the thread move it.
         """
         await self.open()
         thread = ThreadId(thread_id)
         check_delay(delay_s)
         job = self._worker.new_job(scope, thread, delay_s=delay_s) if later and events else None
         new = await ingest.append_events(
-            self._storage, self._embedding, scope, thread, events, job=job, ask_first=ask_first
+            self._storage, self._embedding, scope, thread, events, job=job, unseen=unseen
         )
         if job:
             self._worker.hand_over(scope, thread)

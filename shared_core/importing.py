@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from shared_core.domain import JsonValue, Namespace
 from shared_core.errors import (
+    BatchError,
     EmbeddingMismatch,
     InvalidInput,
     MemoryCoreError,
@@ -172,16 +173,7 @@ class _Import:
         self.report = ImportReport()
 
     async def copy(self, page: Sequence[SourceItem]) -> None:
-        now = datetime.now(UTC)
-        drafts = []
-        for item in page:
-            if item.expires_at is not None and item.expires_at <= now:
-                self.report.expired += 1
-                continue
-            try:
-                drafts.append(self._draft(item, now))
-            except InvalidInput as error:
-                self._fail(item, error)
+        drafts = self._drafts(page)
         reads = [ReadItem(address=draft.write.address, refresh=False) for draft in drafts]
         there = await self._target.run_item_ops(reads) if reads else []
         new, late = [], []
@@ -200,34 +192,47 @@ class _Import:
                 # Written as it is, but not stamped: an import was interrupted just there.
                 if found.created_at == found.updated_at != draft.item.updated_at:
                     late.append(draft.stamp)
-        await self._write(new)
+        if new:
+            await self._write(new)
         if late:
             await self._target.stamp_items(late)
         if self._options.known:
             self._options.known.clear()
 
+    def _drafts(self, page: Sequence[SourceItem]) -> list[_Draft]:
+        now = datetime.now(UTC)
+        drafts = []
+        for item in page:
+            if item.expires_at is not None and item.expires_at <= now:
+                self.report.expired += 1
+                continue
+            try:
+                drafts.append(self._draft(item, now))
+            except InvalidInput as error:
+                self._fail(item, error)
+        return drafts
+
     async def _write(self, drafts: Sequence[_Draft]) -> None:
-        """Write all drafts at once, or in halves where one of them cannot be written."""
-        if not drafts:
-            return
+        errors: Mapping[int, Exception] = {}
         try:
             await self._target.run_item_ops([draft.write for draft in drafts])
+        except BatchError as failed:
+            errors = failed.errors
         except FATAL:
             raise
         except MemoryCoreError as error:
-            if len(drafts) == 1:
-                self._fail(drafts[0].item, error)
-                return
-            middle = len(drafts) // 2
-            await self._write(drafts[:middle])
-            await self._write(drafts[middle:])
-        else:
+            errors = dict.fromkeys(range(len(drafts)), error)
+        written = [draft for place, draft in enumerate(drafts) if place not in errors]
+        if written:
             self._model_failures = 0
-            await self._target.stamp_items([draft.stamp for draft in drafts])
-            self.report.copied += len(drafts)
+            await self._target.stamp_items([draft.stamp for draft in written])
+            self.report.copied += len(written)
+        _stop_if_all_would_fail(list(errors.values()))
+        for place, error in errors.items():
+            self._fail(drafts[place].item, error)
 
-    def _fail(self, item: SourceItem, error: MemoryCoreError) -> None:
-        if isinstance(error, ModelUnavailable) and not isinstance(error, ModelOutputInvalid):
+    def _fail(self, item: SourceItem, error: Exception) -> None:
+        if _no_model(error):
             self._model_failures += 1
             if self._model_failures == MODEL_FAILURES:
                 raise error
@@ -293,6 +298,19 @@ def texts_of_fields(
         if isinstance(part, str):
             texts[name] = part
     return texts or None
+
+
+def _stop_if_all_would_fail(errors: Sequence[Exception]) -> None:
+    """Raise what the items to come would fail with as well."""
+    for place, error in enumerate(errors):
+        # A batch gives its items one and the same error when the embedder is down.
+        down = _no_model(error) and any(error is other for other in errors[:place])
+        if down or isinstance(error, FATAL):
+            raise error
+
+
+def _no_model(error: Exception) -> bool:
+    return isinstance(error, ModelUnavailable) and not isinstance(error, ModelOutputInvalid)
 
 
 def _value(text: str) -> Mapping[str, JsonValue]:

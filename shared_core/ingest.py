@@ -31,7 +31,7 @@ TEXT_FIELD = "text"
 """Name of the vector made of a memory's text."""
 
 UNASKED_TURNS = 16
-"""So many turns that are left for later are sent without asking which are known."""
+"""So many turns at most are sent without asking which are known."""
 
 EMBED_BATCH = 256
 """So many waiting turns are embedded and stored at once."""
@@ -46,23 +46,23 @@ async def append_events(
     events: Sequence[Event],
     *,
     job: NewJob | None = None,
-    ask_first: bool = False,
+    unseen: bool = False,
 ) -> set[str]:
     """Append turns to a thread and remember each that has text; return the ids that were new.
 
     The same event id in the same thread is ingested once, however often it comes; a turn that was
     forgotten stays forgotten. What is returned is found by the next recall. With a job nothing is
-    embedded: the job is enqueued to do it, and until then words alone find the turns. ask_first:
-    spend a round trip on asking which turns are here, so that none of their text is sent again.
+    embedded: the job is enqueued to do it, and until then words alone find the turns; unseen: they
+    are likely new, so the database is not asked first.
     """
     scope_path(scope)
     check_label(thread_id, "thread_id")
     fresh = {event.event_id: _checked(event) for event in reversed(events)}
     if not fresh:
         return set()
-    # The append passes over what is known or forgotten itself: asking first spares it many texts
-    # to carry, and the embedder work; for a few turns that wait for a job, a round trip is dearer.
-    ask = ask_first or job is None or len(fresh) > UNASKED_TURNS
+    # The append passes over what is known or forgotten itself. Asking first spares it their texts,
+    # and the embedder work; where a few turns are new, as a rule, the round trip is dearer.
+    ask = job is None or not unseen or len(fresh) > UNASKED_TURNS
     known = await storage.known_turns(scope, thread_id, list(fresh)) if ask else {}
     rows = [
         _event_row(event, thread_id, logged=known.get(event.event_id) == _digest(event.text))

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from shared_core.domain import JsonValue, Namespace, Scope
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.instruction_ports import Instruction, InstructionStorage
+from shared_core.item_ports import Item
 from shared_core.jsontext import check_json
 from shared_core.namespaces import check_label, clean_text, scope_path
 
@@ -29,6 +30,18 @@ def instructions_scope(namespace: Namespace) -> Scope | None:
     if len(namespace) == 3 and namespace[2] == INSTRUCTIONS:
         return Scope(namespace[0], namespace[1])
     return None
+
+
+def as_item(instruction: Instruction) -> Item:
+    """Return a version as an item of a key-value face."""
+    return Item(
+        namespace=instructions_namespace(instruction.scope),
+        key=instruction.key,
+        value=instruction.value,
+        created_at=instruction.created_at,
+        updated_at=instruction.written_at,
+        has_ttl=False,
+    )
 
 
 class Instructions:

@@ -20,7 +20,11 @@ ItemAddress: TypeAlias = tuple[Namespace, str]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What a key-value face reads. similarity is None unless the item was found by meaning."""
+    """What a key-value face reads.
+
+    similarity: the cosine, None unless the item was found by meaning. score: what ranked it, None
+    in a listing. parts: what a score of a hybrid search is made of, as in domain.Hit.
+    """
 
     namespace: Namespace
     key: str
@@ -29,13 +33,15 @@ class Item:
     updated_at: datetime
     has_ttl: bool = False
     similarity: float | None = None
+    score: float | None = None
+    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemQuery:
     """Living items below a namespace, newest first, or nearest first when there is a vector.
 
-    filter: field to value or to {"$operator": value}; all must hold.
+    filter: field to value or to {"$operator": value}; all must hold (storage.filters).
     """
 
     prefix: Namespace

@@ -2,67 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import TypeAlias
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias, cast
 
-from shared_core.domain import JsonValue, MemoryId, Namespace
 from shared_core.embedding import Embedding
-from shared_core.errors import InvalidInput
-from shared_core.ids import uuid7
-from shared_core.ingest import TEXT_FIELD
-from shared_core.item_ports import Item, ItemAddress, ItemQuery, NamespaceQuery
-from shared_core.jsontext import check_json
-from shared_core.namespaces import check_label, clean_text
-from shared_core.ports import Clock, MemoryRow, Storage
-from shared_core.text import has_words, search_terms
+from shared_core.errors import (
+    BatchError,
+    InvalidInput,
+    MemoryCoreError,
+    ModelUnavailable,
+    StorageReadOnly,
+)
+from shared_core.item_drafts import Drafts, draft
+from shared_core.item_ops import FindItems, ItemOp, ItemResult, ReadItem, WriteItem
+from shared_core.item_ports import ItemAddress, NamespaceQuery
+from shared_core.item_search import find_items, page_bounds
+from shared_core.ports import Clock, Storage, VectorRows
 
-MAX_TTL_S = 100 * 366 * 86_400.0
-"""The longest time to live, 100 years; who wants more means for ever, and leaves it out."""
+__all__ = [
+    "FindItems",
+    "ItemOp",
+    "ItemResult",
+    "ReadItem",
+    "WriteItem",
+    "one_error",
+    "run_item_ops",
+]
 
-MAX_BOUND = 1_000_000_000
+log = logging.getLogger("hippocampus")
 
-CONTENT_FIELDS = ("content", "text", "memory")
-"""Where a value says in words what it is about; the first that holds text is the memory's text."""
+MAX_CHUNK_CHARACTERS = 50_000_000
+"""One message to the server holds at most 1 GB; the values of a piece of a batch stay far below."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadItem:
-    """Read one item. refresh: give it its full time to live again, if it has one."""
-
-    address: ItemAddress
-    refresh: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FindItems:
-    """Find items below a namespace: nearest to query first, or newest first without one."""
-
-    prefix: Namespace
-    query: str | None = None
-    filter: Mapping[str, JsonValue] = field(default_factory=dict)
-    limit: int = 10
-    offset: int = 0
-    refresh: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteItem:
-    """Write one item, or delete it when value is None.
-
-    texts: field name to the text to embed for it; None embeds what the value says in words, an
-    empty mapping keeps the item out of every search by meaning. ttl_s: seconds to live.
-    """
-
-    address: ItemAddress
-    value: Mapping[str, JsonValue] | None
-    texts: Mapping[str, str] | None = None
-    ttl_s: float | None = None
-
-
-ItemOp: TypeAlias = ReadItem | FindItems | NamespaceQuery | WriteItem
-ItemResult: TypeAlias = "Item | Sequence[Item] | Sequence[Namespace] | None"
+Work: TypeAlias = Callable[[Sequence[int]], Awaitable[None]]
 
 
 async def run_item_ops(
@@ -70,123 +45,173 @@ async def run_item_ops(
 ) -> list[ItemResult]:
     """Run a batch and return a result for each op, in order: reads see the state before it.
 
-    Reads first, then searches, then lists, then writes; the last write to an address wins.
+    Reads first, then searches, then lists, then writes; the last write to an address wins. Each
+    op fails alone: raises BatchError, with every result, after all others are done; the plain
+    error where there is one op, or where one thing failed them all.
     """
-    results: list[ItemResult] = [None] * len(ops)
-    touched: list[ItemAddress] = []
-    reads = {position: op for position, op in enumerate(ops) if isinstance(op, ReadItem)}
-    if reads:
-        addresses = list(dict.fromkeys(op.address for op in reads.values()))
-        items = await storage.get_items(addresses)
+    return await _Batch(storage, embedding, clock, ops).run()
+
+
+class _Batch:
+    """One batch on its way: the results so far, and what went wrong where."""
+
+    def __init__(
+        self, storage: Storage, embedding: Embedding, clock: Clock, ops: Sequence[ItemOp]
+    ) -> None:
+        self._storage = storage
+        self._embedding = embedding
+        self._clock = clock
+        self._ops = ops
+        self._results: list[ItemResult] = [None] * len(ops)
+        self._errors: dict[int, Exception] = {}
+        self._touched: dict[ItemAddress, None] = {}
+
+    async def run(self) -> list[ItemResult]:
+        await self._each_alone(self._read, self._places(ReadItem))
+        for place in self._places(FindItems):
+            await self._each_alone(self._find, [place])
+        for place in self._places(NamespaceQuery):
+            await self._each_alone(self._list, [place])
+        await self._refresh()
+        writes = self._places(WriteItem)
+        if writes:
+            await self._write(writes)
+        if self._errors:
+            raise one_error(self._errors, self._results)
+        return self._results
+
+    def _places(self, kind: type[ItemOp]) -> list[int]:
+        return [place for place, op in enumerate(self._ops) if isinstance(op, kind)]
+
+    async def _each_alone(self, work: Work, places: Sequence[int]) -> None:
+        """Do the work for all places at once, or in halves where one of them cannot be done."""
+        if not places:
+            return
+        try:
+            await work(places)
+        except InvalidInput as error:
+            if len(places) == 1:
+                self._errors[places[0]] = error
+                return
+            middle = len(places) // 2
+            await self._each_alone(work, places[:middle])
+            await self._each_alone(work, places[middle:])
+        except MemoryCoreError as error:
+            self._errors |= dict.fromkeys(places, error)
+
+    async def _read(self, places: Sequence[int]) -> None:
+        reads = {place: cast(ReadItem, self._ops[place]) for place in places}
+        items = await self._storage.get_items(
+            list(dict.fromkeys(op.address for op in reads.values()))
+        )
         found = {(item.namespace, item.key): item for item in items}
-        for position, read in reads.items():
-            results[position] = found.get(read.address)
-        again = {op.address for op in reads.values() if op.refresh}
-        touched += [a for a, item in found.items() if item.has_ttl and a in again]
-    for position, op in enumerate(ops):
-        if isinstance(op, FindItems):
-            hits = await _find(storage, embedding, op)
-            results[position] = hits
-            touched += [(i.namespace, i.key) for i in hits if i.has_ttl and op.refresh]
-        elif isinstance(op, NamespaceQuery):
-            _check_bounds(op)
-            results[position] = await storage.list_namespaces(op)
-    if touched:
-        await storage.extend_items(list(dict.fromkeys(touched)))
-    await _write(storage, embedding, clock, [op for op in ops if isinstance(op, WriteItem)])
-    return results
+        for place, op in reads.items():
+            item = self._results[place] = found.get(op.address)
+            if item and item.has_ttl and op.refresh:
+                self._touched[op.address] = None
+
+    async def _find(self, places: Sequence[int]) -> None:
+        op = cast(FindItems, self._ops[places[0]])
+        items = await find_items(self._storage, self._embedding, op)
+        self._results[places[0]] = items
+        if op.refresh:
+            self._touched |= {(item.namespace, item.key): None for item in items if item.has_ttl}
+
+    async def _list(self, places: Sequence[int]) -> None:
+        op = cast(NamespaceQuery, self._ops[places[0]])
+        limit, offset = page_bounds(op.limit, op.offset)
+        depth = None if op.max_depth is None else page_bounds(op.max_depth, 0, "max_depth")[0]
+        query = replace(op, limit=limit, offset=offset, max_depth=depth)
+        self._results[places[0]] = await self._storage.list_namespaces(query)
+
+    async def _refresh(self) -> None:
+        """Give what was read its full time again; a failure never takes away what was read."""
+        if not self._touched:
+            return
+        try:
+            await self._storage.extend_items(list(self._touched))
+        except StorageReadOnly as error:
+            log.debug("times to live were not refreshed: %s", error)
+        except MemoryCoreError as error:
+            log.warning("times to live were not refreshed: %s", error)
+
+    async def _write(self, places: Sequence[int]) -> None:
+        now = self._clock()
+        last: dict[ItemAddress, int] = {}
+        writes: Drafts = {}
+        for place in places:
+            op = cast(WriteItem, self._ops[place])
+            try:
+                writes[place] = None if op.value is None else draft(op, now)
+            except InvalidInput as error:
+                self._errors[place] = error
+            else:
+                last[op.address] = place
+        drafts = {place: writes[place] for place in last.values()}
+        for chunk in _chunks(drafts):
+            for group, vectors in await self._embedded(chunk):
+                await self._each_alone(partial(self._put, group, vectors), list(group))
+
+    async def _embedded(self, drafts: Drafts) -> list[tuple[Drafts, VectorRows | None]]:
+        """Return groups of drafts with their vectors: one group, unless the embedder fails.
+
+        Then a text that surely can be embedded tells whether it is down, and all that need it
+        fail, or whether it stumbles over some of the texts, and only theirs do.
+        """
+        texts = [
+            (entry.address, name, text)
+            for entry in drafts.values()
+            if entry
+            for name, text in entry.texts.items()
+        ]
+        try:
+            return [(drafts, await self._embedding.rows(texts))]
+        except MemoryCoreError as error:
+            needing = [place for place, entry in drafts.items() if entry and entry.texts]
+            plain = {place: entry for place, entry in drafts.items() if place not in needing}
+            done: list[tuple[Drafts, VectorRows | None]] = [(plain, None)] if plain else []
+            if len(needing) == 1 or not await self._works(error):
+                self._errors |= dict.fromkeys(needing, error)
+                return done
+            middle = len(needing) // 2
+            for half in (needing[:middle], needing[middle:]):
+                done += await self._embedded({place: drafts[place] for place in half})
+            return done
+
+    async def _works(self, error: MemoryCoreError) -> bool:
+        if not isinstance(error, ModelUnavailable):
+            return False
+        try:
+            await self._embedding.query("memory")
+        except MemoryCoreError:
+            return False
+        return True
+
+    async def _put(self, drafts: Drafts, vectors: VectorRows | None, places: Sequence[int]) -> None:
+        wanted = {place: drafts[place] for place in places}
+        if vectors is not None and len(wanted) < len(drafts):
+            vectors = vectors.only({entry.address for entry in wanted.values() if entry})
+        gone = [cast(WriteItem, self._ops[n]).address for n, entry in wanted.items() if not entry]
+        rows = [entry.row for entry in wanted.values() if entry]
+        await self._storage.put_memories(rows, vectors, gone)
 
 
-def text_of(value: Mapping[str, JsonValue]) -> str:
-    """Return what a value says in words: its content, text or memory field, else its own texts."""
-    for name in CONTENT_FIELDS:
-        words = value.get(name)
-        if isinstance(words, str) and words.strip():
-            return clean_text(words)
-    return clean_text("\n".join(_lines(value)))
+def one_error(errors: Mapping[int, Exception], results: Sequence[object]) -> Exception:
+    """Return what a batch raises: the error itself if it is the same for every op, or the only."""
+    first, *others = errors.values()
+    same = all((type(other), str(other)) == (type(first), str(first)) for other in others)
+    return first if same and len(errors) == len(results) else BatchError(errors, results)
 
 
-def _lines(value: Mapping[str, JsonValue]) -> list[str]:
-    """Return "path: text" for everything a value says, in order; a list's entries share a path."""
-    lines: list[str] = []
-    waiting: list[tuple[str, JsonValue]] = [("", value)]
-    while waiting:
-        path, part = waiting.pop()
-        if isinstance(part, Mapping):
-            below = [(f"{path}.{key}" if path else str(key), inner) for key, inner in part.items()]
-            waiting += reversed(below)
-        elif isinstance(part, Sequence) and not isinstance(part, str):
-            waiting += [(path, inner) for inner in reversed(part)]
-        elif part is not None and has_words(str(part)):
-            lines.append(f"{path}: {part!s}")
-    return lines
-
-
-def _check_bounds(op: FindItems | NamespaceQuery) -> None:
-    depth = op.max_depth if isinstance(op, NamespaceQuery) else None
-    if op.limit < 0 or op.offset < 0 or (depth or 0) < 0:
-        raise InvalidInput("limit, offset and max_depth must not be negative")
-    if max(op.limit, op.offset, depth or 0) > MAX_BOUND:
-        raise InvalidInput(f"limit, offset and max_depth must not be above {MAX_BOUND:,}")
-
-
-async def _find(storage: Storage, embedding: Embedding, op: FindItems) -> Sequence[Item]:
-    _check_bounds(op)
-    if op.limit == 0:
-        return []
-    query = ItemQuery(prefix=op.prefix, limit=op.limit, offset=op.offset, filter=op.filter)
-    if op.query and has_words(clean_text(op.query)):
-        query = ItemQuery(
-            prefix=op.prefix,
-            limit=op.limit,
-            offset=op.offset,
-            filter=op.filter,
-            model=embedding.model,
-            vector=await embedding.query(op.query),
-        )
-    return await storage.find_items(query)
-
-
-async def _write(
-    storage: Storage, embedding: Embedding, clock: Clock, ops: Sequence[WriteItem]
-) -> None:
-    last = {op.address: op for op in ops}
-    rows: list[MemoryRow] = []
-    texts: list[tuple[ItemAddress, str, str]] = []
-    now = clock()
-    for address, op in last.items():
-        if op.value is not None:
-            row, fields = _row(address, op, now)
-            rows.append(row)
-            texts += [(address, name, text) for name, text in fields.items()]
-    gone = [address for address, op in last.items() if op.value is None]
-    if rows or gone:
-        await storage.put_memories(rows, await embedding.rows(texts), gone)
-
-
-def _row(address: ItemAddress, op: WriteItem, now: datetime) -> tuple[MemoryRow, dict[str, str]]:
-    """Return the row of a write, and the texts to embed for it by field."""
-    assert op.value is not None
-    namespace, key = address
-    check_label(key, f"the key of an item in {namespace}")
-    if op.ttl_s is not None and not 0 < op.ttl_s <= MAX_TTL_S:
-        raise InvalidInput(
-            f"the time to live of {key!r} must be above 0 and at most 100 years, not {op.ttl_s} s"
-        )
-    check_json(op.value, f"the value of {key!r} in {namespace}")
-    text = text_of(op.value)
-    fields = {TEXT_FIELD: text} if op.texts is None else dict(op.texts)
-    fields = {name: words for name, words in fields.items() if has_words(words)}
-    row = MemoryRow(
-        memory_id=MemoryId(uuid7()),
-        namespace=namespace,
-        key=key,
-        kind="item",
-        text=text,
-        value=op.value,
-        terms=search_terms(text) if fields else (),
-        occurred_at=now,
-        expires_at=now + timedelta(seconds=op.ttl_s) if op.ttl_s else None,
-        ttl_s=op.ttl_s,
-    )
-    return row, fields
+def _chunks(drafts: Drafts) -> Iterator[Drafts]:
+    """Yield the drafts in pieces that fit one message to the server each."""
+    chunk: Drafts = {}
+    size = 0
+    for place, entry in drafts.items():
+        chunk[place] = entry
+        size += entry.size if entry else 0
+        if size > MAX_CHUNK_CHARACTERS:
+            yield chunk
+            chunk, size = {}, 0
+    if chunk:
+        yield chunk

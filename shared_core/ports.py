@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from uuid import UUID
@@ -107,13 +107,25 @@ class VectorRows:
     fields: Sequence[str]
     vectors: Vectors
 
+    def only(self, wanted: Collection[ItemAddress]) -> VectorRows | None:
+        """Return the rows of some addresses, None if there are none."""
+        kept = [place for place, address in enumerate(self.addresses) if address in wanted]
+        if not kept:
+            return None
+        return VectorRows(
+            model=self.model,
+            addresses=[self.addresses[place] for place in kept],
+            fields=[self.fields[place] for place in kept],
+            vectors=self.vectors[kept],
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
     """One question to one scope: what is below the namespace, by meaning and by words.
 
     vector is None when there is no embedder or it is down: then words alone find.
-    candidates: how many of each channel are fetched for ranking.
+    candidates: how many of each channel are fetched for ranking. filter: on values, as of items.
     """
 
     scope: Scope
@@ -123,6 +135,7 @@ class SearchRequest:
     vector: Vectors | None
     kinds: Sequence[MemoryKind] | None
     candidates: int
+    filter: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

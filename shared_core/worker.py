@@ -72,7 +72,7 @@ class Worker:
         self._pid = 0
         self._task: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
-        self._resumed = False
+        self._resumed = self._working = False
         self._handed_over: dict[tuple[Scope, ThreadId], None] = {}
         self._given_up: set[tuple[Scope, ThreadId]] = set()
 
@@ -129,7 +129,8 @@ class Worker:
                 for thread in waiting:
                     self._handed_over.pop(thread, None)
                 due = await self._storage.next_job_at(types)
-                if not self._in_background or due is None or due > self._clock():
+                rests = due is None or due > self._clock()
+                if not self._in_background or (rests and not self._working):
                     break
             if deadline is not None and time.monotonic() > deadline:
                 return False
@@ -145,6 +146,7 @@ class Worker:
         A job in work when stop is set is finished first. A database that cannot be reached is
         waited for; with once, StorageUnavailable is raised.
         """
+        self._forget_parent()
         tally = Tally()
         failures = 0
         while not stop.is_set():
@@ -221,8 +223,12 @@ class Worker:
 
     async def _do_next(self) -> _Outcome | None:
         """Do the most urgent job that is due; None when there is none."""
-        job = await self._storage.claim_job(self._name, self._lease_s, list(self._performers))
-        return None if job is None else await self._do(job)
+        self._working = True
+        try:
+            job = await self._storage.claim_job(self._name, self._lease_s, list(self._performers))
+            return None if job is None else await self._do(job)
+        finally:
+            self._working = False
 
     async def _do(self, job: Job) -> _Outcome:
         begun = time.monotonic()

@@ -12,7 +12,13 @@ from psycopg import AsyncConnection
 from psycopg.adapt import AdaptersMap
 from psycopg.types import TypeInfo
 
-from shared_core.errors import Conflict, EmbeddingMismatch, InvalidInput, StorageUnavailable
+from shared_core.errors import (
+    Conflict,
+    EmbeddingMismatch,
+    InvalidInput,
+    StorageReadOnly,
+    StorageUnavailable,
+)
 from shared_core.settings import Settings, redacted
 from shared_core.storage.embedded import EmbeddedPostgres
 from shared_core.storage.migrate import Prepared, prepare
@@ -24,6 +30,14 @@ CONFLICT = "HC409"
 """Raised by the SQL function require(). psycopg takes what it does not know for operational."""
 ROLLED_BACK = ("40P01", "40001")
 """Deadlock and serialisation failure: the server undid the whole transaction; send it again."""
+REFUSED_VALUES = (
+    psycopg.errors.CharacterNotInRepertoire,
+    psycopg.errors.DatetimeFieldOverflow,
+    psycopg.errors.InvalidTextRepresentation,
+    psycopg.errors.NumericValueOutOfRange,
+    psycopg.errors.UntranslatableCharacter,
+)
+"""What the server says of a value that JSON or Python can hold and it cannot."""
 
 T = TypeVar("T")
 Rows = list[tuple[Any, ...]]
@@ -106,6 +120,15 @@ class Database:
                 raise InvalidInput(
                     "an id, a label or a key is too long for an index of PostgreSQL, which holds"
                     f" about 2,600 bytes in all: {error.diag.message_primary}"
+                ) from error
+            except REFUSED_VALUES as error:
+                raise InvalidInput(
+                    f"PostgreSQL cannot store or compare a value: {error.diag.message_primary}"
+                ) from error
+            except psycopg.errors.ReadOnlySqlTransaction as error:
+                raise StorageReadOnly(
+                    f"the database at {redacted(self._settings.uri)!r} is read only:"
+                    f" {error.diag.message_primary}"
                 ) from error
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 if error.sqlstate == CONFLICT:

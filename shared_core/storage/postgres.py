@@ -10,7 +10,7 @@ import psycopg
 from pgvector import HalfVector
 
 from shared_core.domain import MemoryId, Scope
-from shared_core.errors import Conflict, EmbeddingMismatch, InvalidInput
+from shared_core.errors import Conflict, EmbeddingMismatch, InvalidInput, StorageReadOnly
 from shared_core.jsontext import to_json
 from shared_core.namespaces import ROOT, memories_namespace, path_end, rest_of, scope_path
 from shared_core.ports import (
@@ -26,6 +26,7 @@ from shared_core.ports import (
 )
 from shared_core.settings import Settings, redacted
 from shared_core.storage.database import Database, Statement, by_column
+from shared_core.storage.filters import compile_filter
 from shared_core.storage.postgres_instructions import PostgresInstructions
 from shared_core.storage.postgres_items import address_columns
 from shared_core.storage.postgres_jobs import PostgresJobs
@@ -80,12 +81,18 @@ class PostgresStorage(PostgresSessions, PostgresJobs, PostgresInstructions):
 
     async def use_model(self, model: str, dimensions: int) -> None:
         values = {"model": model, "dimensions": dimensions, "now": self._clock()}
-        *_, rows = await self._database.run(
-            ROOT,
-            (statement("drop_unused_model"), values),
-            (statement("add_model"), values),
-            (statement("active_model"), {}),
-        )
+        active: Statement = (statement("active_model"), {})
+        try:
+            *_, rows = await self._database.run(
+                ROOT,
+                (statement("drop_unused_model"), values),
+                (statement("add_model"), values),
+                active,
+            )
+        except StorageReadOnly:
+            [rows] = await self._database.run(ROOT, active)
+            if not rows:  # no vector is there, so none can be of another model
+                return
         stored, stored_dimensions = rows[0]
         if (stored, stored_dimensions) != (model, dimensions):
             raise EmbeddingMismatch(
@@ -187,7 +194,9 @@ class PostgresStorage(PostgresSessions, PostgresJobs, PostgresInstructions):
             "embedding": None if request.vector is None else HalfVector(request.vector[0]),
             "candidates": request.candidates,
         }
-        [rows] = await self._database.run(tenant, (statement("recall"), values))
+        filter_sql, filter_values = compile_filter(request.filter)
+        text = statement("recall", filter_sql=filter_sql)
+        [rows] = await self._database.run(tenant, (text, values | filter_values))
         if not rows:
             return [], Spread()
         candidates = [_candidate(row) for row in rows]

@@ -13,7 +13,6 @@ from shared_core.namespaces import memories_namespace, path_end, rest_of, scope_
 from shared_core.ports import EventRow, MemoryQuery, VectorRows
 from shared_core.storage.database import Statement, by_column
 from shared_core.storage.postgres_items import PostgresItems, address_columns, scope_of
-from shared_core.storage.postgres_jobs import enqueue_step
 from shared_core.storage.rows import memory_from_row, to_tsvector, utc
 from shared_core.storage.sql_files import statement
 
@@ -58,12 +57,13 @@ class PostgresEvents(PostgresItems):
             "tenant": tenant,
             "thread_id": thread_id,
             "namespace": rest_of(memories_namespace(scope)),
+            "job_id": job and job.job_id,
+            "job_type": job and job.job_type,
+            "run_after": job and job.run_after,
             "now": self._clock(),
         }
         steps: list[Statement] = [(statement("append_events"), values)]
         steps += self._vector_steps(vectors)
-        if job:
-            steps.append(enqueue_step(tenant, thread_id, job, self._clock(), if_unread=True))
         new, *_ = await self._database.run(tenant, *steps)
         return {row[0] for row in new}
 

@@ -13,7 +13,7 @@ from shared_core.jsontext import to_json
 from shared_core.log_ports import Job, JobRecord, NewJob
 from shared_core.namespaces import ROOT, clean_text, from_path, path_end, scope_path
 from shared_core.ports import Clock
-from shared_core.storage.database import Database, Statement
+from shared_core.storage.database import Database
 from shared_core.storage.rows import utc
 from shared_core.storage.sql_files import statement
 
@@ -27,8 +27,18 @@ class PostgresJobs:
 
     async def enqueue(self, scope: Scope, thread_id: ThreadId, job: NewJob) -> None:
         tenant = scope_path(scope)
-        _, values = step = enqueue_step(tenant, thread_id, job, self._clock())
-        await self._database.run(tenant, (statement("open_thread"), values), step)
+        values = {
+            "tenant": tenant,
+            "thread_id": thread_id,
+            "job_id": job.job_id,
+            "job_type": job.job_type,
+            "run_after": job.run_after,
+            "payload": None if job.payload is None else to_json(job.payload, "a job's payload"),
+            "now": self._clock(),
+        }
+        await self._database.run(
+            tenant, (statement("open_thread"), values), (statement("enqueue_job"), values)
+        )
 
     async def claim_job(
         self, worker_id: str, lease_s: float, job_types: Sequence[str]
@@ -121,22 +131,6 @@ class PostgresJobs:
             "worker_id": worker_id,
             "now": self._clock(),
         }
-
-
-def enqueue_step(
-    tenant: str, thread_id: ThreadId, job: NewJob, now: datetime, *, if_unread: bool = False
-) -> Statement:
-    """Return the statement that asks for a job. if_unread: only if there are turns to read."""
-    values = {
-        "tenant": tenant,
-        "thread_id": thread_id,
-        "job_id": job.job_id,
-        "job_type": job.job_type,
-        "run_after": job.run_after,
-        "payload": None if job.payload is None else to_json(job.payload, "a job's payload"),
-        "now": now,
-    }
-    return statement("enqueue_unread" if if_unread else "enqueue_job"), values
 
 
 def _record(row: Sequence[Any]) -> JobRecord:

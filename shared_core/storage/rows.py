@@ -69,6 +69,7 @@ def item_from_row(row: Sequence[Any]) -> Item:
         updated_at=utc(row[4]),
         has_ttl=row[5] is not None,
         similarity=row[6] if len(row) > 6 else None,
+        score=row[6] if len(row) > 6 else None,
     )
 
 

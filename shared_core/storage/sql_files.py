@@ -10,6 +10,8 @@ from functools import cache, lru_cache
 from importlib.resources import files
 
 _HEAD = re.compile(r"^-- (name|fragment): (\w+)$", re.MULTILINE)
+_UNREAD = re.compile(r"^ *(--.*\n)?", re.MULTILINE)
+"""Indentation and lines of comment: for who reads the files."""
 _SLOT = re.compile(r"\{(\w+)\}")
 _MIGRATION_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 
@@ -37,7 +39,8 @@ def named_pieces() -> tuple[Mapping[str, str], Mapping[str, str]]:
         for kind, name, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
             if name in found[kind]:
                 raise AssertionError(f"{name} stands twice in the query files")
-            found[kind][name] = body.strip()
+            # psycopg parses a statement of more than 4,096 bytes anew every time.
+            found[kind][name] = _UNREAD.sub("", body).strip()
     return found["name"], found["fragment"]
 
 

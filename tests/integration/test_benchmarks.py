@@ -123,3 +123,13 @@ def test_recall_is_measured_by_size_and_by_both_clocks(turns: list[str]) -> None
     for clocks in found.values():
         assert {"engine", "service"} == clocks.keys()
         assert all(0 < times["p50_ms"] <= times["p95_ms"] for times in clocks.values())
+
+
+def test_the_reflection_node_is_measured_beside_a_bare_insert() -> None:
+    command = [sys.executable, "-m", "benchmarks.reflection", "--turns", "50", "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert 0 == done.returncode, done.stderr
+    figures = json.loads(done.stdout)
+    cases = ("sync", "async", "sql", "first", "again", "busy")
+    assert {f"{case}_{part}_ms" for case in cases for part in ("p50", "p95")} == set(figures)
+    assert all(0 < figure < math.inf for figure in figures.values())

@@ -230,6 +230,21 @@ def test_the_doctor_notes_a_schema_that_will_be_upgraded(dsn: str) -> None:
     assert f"version {LATEST - 1} of {LATEST}" in findings["schema"]["found"]
 
 
+def test_the_doctor_notes_work_that_waits(dsn: str) -> None:
+    assert "nothing waits, nothing failed" == doctor("--uri", dsn)[1]["queue"]["found"]
+    execute(
+        dsn,
+        "SET search_path TO hippocampus; INSERT INTO threads (tenant_id, thread_id, created_at,"
+        " updated_at) VALUES ('/a/b/', 't', now(), now()); INSERT INTO consolidation_jobs"
+        " (tenant_id, job_id, thread_id, job_type, run_after, created_at) VALUES ('/a/b/',"
+        " '00000000-0000-7000-8000-000000000001', 't', 'fast_replay', now(), now())",
+    )
+    code, findings = doctor("--uri", dsn)
+    assert (0, "note") == (code, findings["queue"]["status"])
+    assert "1 jobs are due" in findings["queue"]["found"]
+    assert "hippocampus worker" in findings["queue"]["advice"]
+
+
 @pytest.fixture
 def guest(server: str) -> Iterator[str]:
     """The name of a user who may log in and nothing else."""

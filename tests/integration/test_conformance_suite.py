@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from adk_memory.conformance import MemoryServiceSuite, SessionServiceSuite
+from langgraph_store.conformance import StoreSuite
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,7 +91,7 @@ def test_a_failure_shows_what_was_compared(shown: str) -> None:
     assert "At index 0 diff: 'tea at last' != 'coffee and tea are sold here'" in shown
 
 
-@pytest.mark.parametrize("suite", [MemoryServiceSuite, SessionServiceSuite])
+@pytest.mark.parametrize("suite", [MemoryServiceSuite, SessionServiceSuite, StoreSuite])
 @pytest.mark.parametrize(
     "said",
     [

@@ -56,6 +56,16 @@ def test_a_langgraph_agent_answers_from_another_thread(dsn: str) -> None:
         assert connection.execute(threads).fetchone() == (2,)
 
 
+def test_a_graph_improves_its_own_prompt_and_takes_it_back(dsn: str) -> None:
+    output = run("langgraph_procedural", dsn)
+    answered = answers(output)
+    assert "Portuguese" in answered["Which rule counts first?"]
+    assert "punctuation" in answered["Which rule counts now?"]
+    assert "Portuguese" in answered["And which rule counts in the end?"]
+    versions = re.findall(r"^version (\d): (\d) rules", output, re.MULTILINE)
+    assert [("3", "1"), ("2", "2"), ("1", "1")] == versions
+
+
 def test_each_framework_answers_from_what_the_other_learned(dsn: str) -> None:
     output = run("one_memory_two_frameworks", dsn)
     answered = answers(output)

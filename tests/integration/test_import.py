@@ -15,17 +15,14 @@ import psycopg
 import pytest
 from langgraph.store.base import PutOp
 from langgraph.store.postgres import PostgresStore
-from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner, Result
 
 from langgraph_store import PgHippocampusStore
-from shared_core import InvalidInput, ModelUnavailable
+from shared_core import ModelUnavailable
 from shared_core.cli import app
 from shared_core.embedders import CallableEmbedder
 from shared_core.import_commands import StoreImport, import_store
-from shared_core.importing import texts_of_fields
 
-SECRET = "hunter2-secret"
 ALICE = ("support%2Ebot", "alice@example%2Ecom")
 
 
@@ -302,6 +299,19 @@ def test_what_was_written_here_later_stays_and_what_changed_there_comes(
     assert {"ours": "second ours", "theirs": "second theirs", "same": "first same"} == values
 
 
+def test_times_that_an_interruption_left_out_are_set_by_the_next_import(
+    source: tuple[str, PostgresStore], dsn: str
+) -> None:
+    origin, theirs = source
+    theirs.put(ALICE, "city", {"text": "Lisbon"})
+    at = ("--from-postgres-store", origin, "--uri", dsn)
+    assert 0 == run(*at).exit_code
+    execute(dsn, "UPDATE hippocampus.memories SET created_at = now(), updated_at = now()")
+    assert "0 copied, 1 were here already" in run(*at).stdout
+    with PgHippocampusStore(dsn) as ours:
+        assert everything(theirs) == everything(ours)
+
+
 async def test_an_embedder_that_is_down_ends_the_import_and_the_next_goes_on(
     source: tuple[str, PostgresStore], dsn: str
 ) -> None:
@@ -324,64 +334,6 @@ async def test_an_embedder_that_is_down_ends_the_import_and_the_next_goes_on(
     assert (20, 40, True) == (report.copied, report.here, report.complete)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"vectors_from": "words-63"}, "no use to the embedder 'words-64'"),
-        ({"vectors_from": "words-64", "reembed": True}, "not both"),
-        ({"batch": 0}, "batch must be"),
-    ],
-)
-async def test_options_that_make_no_sense_are_refused(
-    source: tuple[str, PostgresStore], dsn: str, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        await import_store(
-            StoreImport(dsn=source[0], uri=dsn, embedder=CountingEmbedder(), **options)
-        )
-
-
-async def test_vectors_of_other_dimensions_are_refused(
-    source: tuple[str, PostgresStore], dsn: str
-) -> None:
-    origin, theirs = source
-    theirs.put(ALICE, "city", {"text": "Lisbon"})
-    short = CallableEmbedder(lambda texts: [[1.0, 2.0] for _ in texts], model="short")
-    with pytest.raises(InvalidInput, match="64 dimensions, those of 'short' 2"):
-        await import_store(StoreImport(dsn=origin, uri=dsn, embedder=short, vectors_from="short"))
-
-
-def test_wrong_addresses_are_told_without_the_password(dsn: str, server: str) -> None:
-    user = f"postgresql://alice:{SECRET}@"
-    for address, message in (
-        (f"{user}127.0.0.1:1/memory?connect_timeout=2", "cannot be read"),
-        (f"{user}127.0.0.1:1/memory?nonsense=1", "check it"),
-        (f"{SECRET}", "of no known form"),
-        (f"password={SECRET} {SECRET}", "check it"),
-        (dsn, "there is no PostgresStore"),
-        (make_conninfo(dsn, dbname="not_there"), "does not exist"),
-    ):
-        ran = run("--from-postgres-store", address, "--uri", dsn)
-        assert 1 == ran.exit_code, address
-        assert message in ran.stderr
-        assert SECRET not in ran.output
-        assert 1 == len(ran.stderr.splitlines())
-
-
-def test_a_role_without_rights_is_told(source: tuple[str, PostgresStore], dsn: str) -> None:
-    origin, theirs = source
-    theirs.put(ALICE, "city", {"text": "Lisbon"})
-    execute(origin, "DO $$ BEGIN CREATE ROLE import_nobody LOGIN; EXCEPTION WHEN"
-                    " duplicate_object THEN NULL; END $$")  # fmt: skip
-    poor = make_conninfo(origin, user="import_nobody")
-    ran = run("--from-postgres-store", poor, "--uri", dsn)
-    assert 1 == ran.exit_code
-    assert "may not read the PostgresStore" in ran.stderr
-    execute(origin, "GRANT SELECT ON store, store_vectors TO import_nobody")
-    assert 0 == run("--from-postgres-store", poor, "--uri", dsn).exit_code
-    execute(origin, "DROP OWNED BY import_nobody")
-
-
 def test_a_store_from_before_times_to_live_can_be_read(empty_dsn: str, dsn: str) -> None:
     execute(empty_dsn, "CREATE TABLE store (prefix text NOT NULL, key text NOT NULL, value jsonb"
                        " NOT NULL, created_at timestamptz, updated_at timestamptz,"
@@ -402,16 +354,3 @@ def test_large_values_come_in_small_pages(
     theirs.put(ALICE, "large", {"text": "word", "rest": [crc32(b"%d" % n) for n in range(5000)]})
     ran = run("--from-postgres-store", origin, "--uri", dsn)
     assert "Of 31 items 31 copied" in ran.stdout, ran.output
-
-
-def test_fields_are_read_only_where_they_are_plain_paths() -> None:
-    value = {"a": {"b": "text"}, "list": ["x"], "n": 3}
-    assert {"a.b": "text"} == texts_of_fields(value, {"a.b": None, "n": None})
-    for fields in (
-        {"$": None},
-        {"list[*].0": None},
-        {"{a,b}": None},
-        {"gone": None},
-        {"n.x": None},
-    ):
-        assert texts_of_fields(value, fields) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -227,6 +228,35 @@ async def test_the_model_remembers_recalls_and_forgets_by_tools(
     assert "empty" in (await run(calls("recall", query=" ")))["error"]
     # What recall returned is remembered already, so it is no turn even where tools' results are.
     assert {"Please.", "Done."} == set(turns(dsn))
+
+
+@dataclass
+class Context:
+    user_id: str
+
+
+@pytest.mark.parametrize("how", ["sync", "async", "sync in a loop"])
+async def test_the_context_of_a_run_tells_whose_memory_it_is(
+    store: PgHippocampusStore, how: str
+) -> None:
+    model = ScriptedChatModel(answers=[calls("recall", query="peanuts"), AIMessage("Done.")])
+    memory = HippocampusMiddleware(store, app="app", with_tools=True)
+    agent = agent_with(model, memory, context_schema=Context)
+    asked: Any = {"messages": [HumanMessage("Which food am I allergic to?")]}
+    thread: Any = {"configurable": {"thread_id": "t"}}
+    if how == "async":
+        state = await agent.ainvoke(asked, thread, context=Context("ann"))
+    elif how == "sync":
+        state = await asyncio.to_thread(agent.invoke, asked, thread, context=Context("ann"))
+    else:
+        state = agent.invoke(asked, thread, context=Context("ann"))
+    assert [1, 1] == [len(blocks(request)) for request in model.asked]
+    [told] = [message for message in state["messages"] if isinstance(message, ToolMessage)]
+    assert "Ann is allergic to peanuts." in str(told.content)
+    assert 0 == memory.failures
+    assert await store.engine.flush(60)
+    memories = await store.engine.list_memories(ANN, kinds=["episodic"])
+    assert {"Which food am I allergic to?", "Done."} == {one.text for one in memories}
 
 
 def test_the_tools_say_what_a_model_needs_and_no_more(store: PgHippocampusStore) -> None:

@@ -23,6 +23,7 @@ from shared_core import (
     Scope,
     open_memory,
 )
+from shared_core.storage.database import Database, Rows, Statement
 
 ANN = Scope("app", "ann")
 
@@ -237,17 +238,50 @@ async def test_a_newer_turn_moves_the_job_and_flush_does_not_wait_for_it(dsn: st
         assert [("completed", 1)] == jobs(dsn)
 
 
+async def test_a_thread_that_never_rests_is_worked_on_all_the_same(dsn: str) -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    async with open_memory(dsn, clock=lambda: now, worker=False) as memory:
+        for n in range(30):
+            await memory.append_events(ANN, "t", [told(f"e{n}", "tea")], later=True, delay_s=10)
+            now += timedelta(seconds=5)
+        [job] = await memory.jobs.list()
+        assert timedelta(seconds=100) == job.run_after - job.created_at
+
+
 async def test_turns_that_come_again_ask_for_no_work_that_was_done(dsn: str) -> None:
     async with open_memory(dsn) as memory:
         turn = told("e1", "I live in Lisbon.")
         assert {"e1"} == await memory.append_events(ANN, "t", [turn], later=True)
         assert await memory.flush(60)
-        assert set() == await memory.append_events(ANN, "t", [turn], later=True)
+        for unseen in (False, True):
+            again = await memory.append_events(ANN, "t", [turn], later=True, unseen=unseen)
+            assert set() == again
         assert [("completed", 1)] == jobs(dsn)
         many = [turn, *(told(f"m{n}", f"tea {n}") for n in range(30))]
         assert 30 == len(await memory.append_events(ANN, "t", many, later=True))
         await memory.forget_turns(ANN, "t", ["e1"])
-        assert set() == await memory.append_events(ANN, "t", [turn], later=True)
+        for unseen in (False, True):
+            again = await memory.append_events(ANN, "t", [turn], later=True, unseen=unseen)
+            assert set() == again
+
+
+async def test_turns_that_are_likely_unseen_take_one_round_trip(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trips: list[object] = []
+    run = Database.run
+
+    async def counted(self: Database, scope: str, *steps: Statement) -> list[Rows]:
+        trips.append(steps)
+        return await run(self, scope, *steps)
+
+    async with open_memory(dsn, worker=False) as memory:
+        monkeypatch.setattr(Database, "run", counted)
+        turns = [told(f"e{n}", f"tea {n}") for n in range(2)]
+        new = await memory.append_events(ANN, "t", turns, later=True, unseen=True)
+        assert {"e0", "e1"} == new
+        assert 1 == len(trips)
+    assert [("pending", 0)] == jobs(dsn)
 
 
 async def test_a_job_that_takes_longer_than_its_lease_is_done_once(dsn: str) -> None:

@@ -89,7 +89,6 @@ def wrong(answer: object) -> Embedder:
     [
         ([[math.nan, 1.0]], "NaN"),
         ([[math.inf, 1.0]], "infinite"),
-        ([[0.0, 0.0]], "zero vector"),
         ([[1.0], [2.0]], r"shape \(2, 1\) for 1 texts"),
         ([[1.0, 2.0], [1.0]], "unequal length"),
         ([], "shape"),

@@ -12,8 +12,9 @@ WHERE e.event_id IS NOT NULL OR t.event_id IS NOT NULL
 
 -- name: append_events
 -- Remembers the given turns, in order: those that are new are appended to the thread, those of its
--- session log are there already; given without a text, they are remembered as they were logged. Known and forgotten turns are passed over.
--- Returns the ids of the turns that are remembered now and were not before.
+-- session log are there already; given without a text, they are remembered as they were logged.
+-- Known and forgotten turns are passed over. Returns the ids of those that were new. job_id: of the
+-- job to ask for if any was new, or null.
 WITH given AS (
     SELECT * FROM unnest(
         %(event_ids)b::text[], %(authors)b::text[], %(roles)b::text[], %(texts)b::text[],
@@ -80,6 +81,14 @@ WITH given AS (
     INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
     SELECT %(tenant)s, memory_id, %(thread_id)s, event_id
     FROM kept WHERE memory_id IS NOT NULL
+), asked AS (
+    -- As enqueue_job does.
+    INSERT INTO consolidation_jobs AS j (tenant_id, job_id, thread_id, job_type, run_after, created_at)
+    SELECT %(tenant)s, %(job_id)s::uuid, %(thread_id)s, %(job_type)s::text,
+           %(run_after)s::timestamptz, %(now)s
+    WHERE %(job_id)s::uuid IS NOT NULL AND EXISTS (SELECT FROM kept)
+    ON CONFLICT (tenant_id, thread_id, job_type) WHERE status = 'pending'
+    DO UPDATE SET {newest_time}
 )
 SELECT event_id FROM kept
 

@@ -2,27 +2,16 @@
 
 -- name: enqueue_job
 -- Asks for work on a thread. A request that waits already moves to the new time: the newest counts.
--- Sent again after a lost answer, it finds the job that it made.
-INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, run_after, created_at,
-                                payload)
+-- But a thread that never rests waits ten times the delay at most. Sent again after a lost answer, it
+-- finds the job that it made.
+INSERT INTO consolidation_jobs AS j (tenant_id, job_id, thread_id, job_type, run_after, created_at,
+                                     payload)
 SELECT %(tenant)s, %(job_id)s, %(thread_id)s, %(job_type)s, %(run_after)s, %(now)s,
        %(payload)s::jsonb
 WHERE NOT EXISTS (SELECT FROM consolidation_jobs
                   WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s)
 ON CONFLICT (tenant_id, thread_id, job_type) WHERE status = 'pending'
-DO UPDATE SET run_after = excluded.run_after, payload = excluded.payload
-
--- name: enqueue_unread
--- As enqueue_job, if the thread holds turns that no run has read.
-INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, run_after, created_at,
-                                payload)
-SELECT tenant_id, %(job_id)s, thread_id, %(job_type)s, %(run_after)s, %(now)s, %(payload)s::jsonb
-FROM threads
-WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND last_memory_seq > consolidated_seq
-  AND NOT EXISTS (SELECT FROM consolidation_jobs
-                  WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s)
-ON CONFLICT (tenant_id, thread_id, job_type) WHERE status = 'pending'
-DO UPDATE SET run_after = excluded.run_after, payload = excluded.payload
+DO UPDATE SET {newest_time}, payload = excluded.payload
 
 -- name: open_thread
 -- Makes sure that a thread is there.

@@ -224,7 +224,7 @@ WITH living AS MATERIALIZED (
     SELECT m.memory_id, m.updated_at, m.term_count,
            CASE WHEN m.terms @@ %(any_term)s::tsquery THEN m.terms END AS terms
     FROM memories m
-    WHERE {one_tenant} AND {below} AND {living}
+    WHERE {one_tenant} AND {below} AND {living} AND {filter}
       AND (%(kinds)s::text[] IS NULL OR m.kind = ANY(%(kinds)s))
 ), corpus AS MATERIALIZED (
     SELECT count(*)::float8 AS size, greatest(avg(term_count), 1)::float8 AS mean_length

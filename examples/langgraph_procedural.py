@@ -1,0 +1,87 @@
+"""A LangGraph agent that improves its own prompt, and takes an improvement back.
+
+    pip install 'pg-hippocampus[langgraph]'
+    python examples/langgraph_procedural.py [URI]
+
+The prompt is an instruction in the memory: what the user says about how to answer becomes a new
+version of it, and every version stays. Without URI the memory is HIPPOCAMPUS_URI, or a private
+PostgreSQL that is started for you.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from langchain_core.messages import HumanMessage, SystemMessage
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from offline_models import model_for_langgraph
+
+from langgraph_store import (
+    PgHippocampusStore,
+    get_instruction,
+    instruction_history,
+    put_instruction,
+    rollback_instruction,
+)
+
+APP = "example_procedural"
+EVERYONE = "everyone"
+"""What holds for all users of the application belongs to a user of its own."""
+KEY = "system_prompt"
+FIRST = "You are an assistant. Answer in one sentence. Follow these rules:\n"
+MODEL = model_for_langgraph()
+
+
+def make_graph(store: PgHippocampusStore) -> CompiledStateGraph[MessagesState]:
+    """Return an agent whose prompt is the newest version of an instruction."""
+
+    def prompt() -> str:
+        instruction = get_instruction(store, APP, EVERYONE, KEY)
+        return str(instruction.value["content"]) if instruction else FIRST
+
+    def answer(state: MessagesState) -> MessagesState:
+        return {"messages": [MODEL.invoke([SystemMessage(prompt()), *state["messages"]])]}
+
+    def improve(state: MessagesState) -> dict[str, str]:
+        """Make what the user demands of every answer a rule of the prompt, the newest first."""
+        said = str(state["messages"][0].text)
+        if said.startswith(("Always", "Never")):
+            head, rules = prompt().split("\n", 1)
+            put_instruction(store, APP, EVERYONE, KEY, {"content": f"{head}\n- {said}\n{rules}"})
+        return {}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", answer)
+    builder.add_node("improve", improve)
+    builder.add_edge(START, "answer")
+    builder.add_edge("answer", "improve")
+    builder.add_edge("improve", END)
+    return builder.compile(store=store)
+
+
+def talk(graph: CompiledStateGraph[MessagesState], message: str) -> None:
+    """Say something and print the answer."""
+    state = graph.invoke({"messages": [HumanMessage(message)]})
+    print(f"user:      {message}\nassistant: {state['messages'][-1].text}")
+
+
+def main(uri: str | None) -> None:
+    """Teach the agent two rules, and take the second back."""
+    with PgHippocampusStore(uri) as store:
+        graph = make_graph(store)
+        talk(graph, "Always greet in Portuguese.")
+        talk(graph, "Which rule counts first?")
+        talk(graph, "Never use any punctuation.")
+        talk(graph, "Which rule counts now?")
+        print("--- the second rule is taken back")
+        rollback_instruction(store, APP, EVERYONE, KEY)
+        talk(graph, "And which rule counts in the end?")
+        print("--- every version is still there, newest first")
+        for instruction in instruction_history(store, APP, EVERYONE, KEY, limit=3):
+            rules = str(instruction.value["content"]).splitlines()[1:]
+            print(f"version {instruction.version}: {len(rules)} rules, first {rules[0]!r}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else None)

@@ -1,0 +1,60 @@
+"""One store, many callers: other event loops, threads, and sync calls where a loop is running."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from langgraph.store.base import BaseStore, PutOp
+
+from langgraph_store.conformance.samples import HERE
+from langgraph_store.conformance.suite import Suite
+
+
+class Serving(Suite):
+    """A graph runs sync nodes in threads and async ones on its loop, on the same store."""
+
+    async def test_a_sync_call_works_inside_a_running_loop(self, store: BaseStore) -> None:
+        store.put(HERE, "k", {"n": 1}, index=False)
+        item = await store.aget(HERE, "k")
+        assert item is not None and item == store.get(HERE, "k")
+
+    async def test_it_serves_a_second_event_loop(self, store: BaseStore) -> None:
+        await store.aput(HERE, "a", {"n": 1}, index=False)
+        other = asyncio.to_thread(lambda: asyncio.run(store.aput(HERE, "b", {"n": 2}, index=False)))
+        await other
+        assert len(await store.asearch(HERE)) == 2
+
+    async def test_threads_and_the_loop_use_it_at_once(self, store: BaseStore) -> None:
+        def one_by_one(name: str) -> None:
+            for n in range(20):
+                store.put(HERE, f"{name}{n}", {"n": n}, index=False)
+                assert store.get(HERE, f"{name}{n}") is not None
+
+        async def at_once(name: str) -> None:
+            await asyncio.gather(
+                *(store.aput(HERE, f"{name}{n}", {"n": n}, index=False) for n in range(20))
+            )
+
+        await asyncio.gather(
+            *(asyncio.to_thread(one_by_one, name) for name in "abc"), at_once("d"), at_once("e")
+        )
+        assert len(await store.asearch(HERE, limit=1000)) == 100
+
+    async def test_a_bad_call_leaves_those_made_with_it_alone(self, store: BaseStore) -> None:
+        """Stores may send together what is called in the same moment."""
+        calls: list[Any] = [
+            store.aput(HERE, str(n), {"n": n if n != 3 else object()}, index=False)
+            for n in range(6)
+        ]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert [isinstance(result, Exception) for result in results] == [n == 3 for n in range(6)]
+        assert len(await store.asearch(HERE)) == 5
+
+    async def test_many_writers_of_one_key_leave_one_item(self, store: BaseStore) -> None:
+        async def write(n: int) -> None:
+            keys = "abc" if n % 2 else "cba"
+            await store.abatch([PutOp(HERE, key, {"text": f"writer {n} {key}"}) for key in keys])
+
+        await asyncio.gather(*(write(n) for n in range(6)))
+        assert sorted(item.key for item in await store.asearch(HERE)) == ["a", "b", "c"]

@@ -1,0 +1,204 @@
+"""Between LangGraph's operations and items, and those of the core. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from langgraph.store.base import (
+    GetOp,
+    InvalidNamespaceError,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    get_text_at_path,
+    tokenize_path,
+    validate_op_namespace,
+)
+
+from langgraph_store.labels import from_label, from_labels, said_helpfully, to_labels
+from shared_core.domain import Namespace
+from shared_core.errors import InvalidInput
+from shared_core.item_ops import FindItems, ItemOp, ItemResult, ReadItem, Search, WriteItem
+from shared_core.item_ports import Item as StoredItem
+from shared_core.item_ports import NamespaceQuery
+from shared_core.jsontext import check_json
+from shared_core.namespaces import MEMORIES
+
+SECONDS_PER_MINUTE = 60.0
+
+Paths = Mapping[str, list[str]]
+
+
+class ScoredItem(SearchItem):
+    """A found item that says what its score is made of (shared_core.domain.Hit)."""
+
+    __slots__ = ("score_parts",)
+
+    def __init__(self, *, score_parts: Mapping[str, float], **fields: Any) -> None:
+        super().__init__(**fields)
+        self.score_parts = dict(score_parts)
+
+    def dict(self) -> dict[str, Any]:
+        """Return the item as JSON can hold it, with its score_parts."""
+        return {**super().dict(), "score_parts": self.score_parts}
+
+
+def field_paths(fields: object) -> Paths:
+    """Return LangGraph's field paths with their tokens. Raises InvalidInput for other things."""
+    if isinstance(fields, str) or not isinstance(fields, list | tuple):
+        raise InvalidInput(f"index must be False or a list of field paths, not {fields!r:.80}")
+    for path in fields:
+        if not isinstance(path, str) or not path:
+            raise InvalidInput(f"a field path is a text that is not empty, not {path!r:.80}")
+    return {path: [] if path == "$" else tokenize_path(path) for path in fields}
+
+
+def core_op(op: Op, fields: Paths | None, search: Search | None) -> ItemOp:
+    """Return what the core does for an operation.
+
+    fields: paths to embed where a put names none; None embeds what a value says in words.
+    search: None is "hybrid" in what both frameworks remember, "vector" elsewhere.
+    Raises InvalidInput, or InvalidNamespaceError, for what no store can do.
+    """
+    labels: object = getattr(op, "namespace", getattr(op, "namespace_prefix", ()))
+    if isinstance(labels, str) or not isinstance(labels, Sequence):
+        raise InvalidInput(f"a namespace is a tuple of labels, not {labels!r:.80}")
+    try:
+        validate_op_namespace(_with_tuples(op))
+    except InvalidNamespaceError as error:
+        raise said_helpfully(error) from None
+    if isinstance(op, GetOp):
+        return ReadItem(address=_address(op), refresh=op.refresh_ttl)
+    if isinstance(op, SearchOp):
+        prefix = from_labels(op.namespace_prefix)
+        return FindItems(
+            prefix=prefix,
+            query=op.query,
+            filter=op.filter or {},
+            limit=op.limit,
+            offset=op.offset,
+            refresh=op.refresh_ttl,
+            search=search or ("hybrid" if prefix[2:3] == (MEMORIES,) else "vector"),
+        )
+    if isinstance(op, ListNamespacesOp):
+        return _namespace_query(op)
+    if isinstance(op, PutOp):
+        return _write(op, fields)
+    raise InvalidInput(f"{type(op).__name__} is not an operation of a LangGraph store")
+
+
+def _address(op: GetOp | PutOp) -> tuple[Namespace, str]:
+    key: object = op.key
+    if not isinstance(key, str):
+        raise InvalidInput(f"the key of an item must be a string, not {key!r:.80}")
+    return from_labels(op.namespace), key
+
+
+def _write(op: PutOp, fields: Paths | None) -> WriteItem:
+    address = _address(op)
+    if op.value is None:
+        return WriteItem(address=address, value=None)
+    if not address[0]:
+        raise InvalidInput("an item needs a namespace of at least one label")
+    ttl: object = op.ttl
+    if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int | float)):
+        raise InvalidInput(f"the time to live of {op.key!r} is in minutes, not {ttl!r:.80}")
+    paths = fields if op.index is None else op.index
+    return WriteItem(
+        address=address,
+        value=op.value,
+        texts=None if paths is None else _texts(op, {} if paths is False else paths),
+        ttl_s=None if op.ttl is None else op.ttl * SECONDS_PER_MINUTE,
+    )
+
+
+def _texts(op: PutOp, paths: object) -> dict[str, str]:
+    tokens = paths if isinstance(paths, Mapping) else field_paths(paths)
+    try:
+        return {
+            f"{path}.{position}" if position else path: text
+            for path, parts in tokens.items()
+            for position, text in enumerate(get_text_at_path(op.value, parts))
+        }
+    except (TypeError, ValueError, RecursionError):
+        check_json(op.value, f"the value of {op.key!r} in {op.namespace}")
+        raise
+
+
+def _with_tuples(op: Op) -> Op:
+    """Return op with bare strings among its match conditions as one-label paths."""
+    if isinstance(op, ListNamespacesOp) and op.match_conditions:
+        conditions = tuple(
+            MatchCondition(condition.match_type, cast(Any, _path(condition)))
+            for condition in op.match_conditions
+        )
+        return op._replace(match_conditions=conditions)
+    return op
+
+
+def _path(condition: MatchCondition) -> tuple[str, ...]:
+    path: object = condition.path
+    return (path,) if isinstance(path, str) else tuple(condition.path)
+
+
+def _namespace_query(op: ListNamespacesOp) -> NamespaceQuery:
+    paths: dict[str, list[tuple[str, ...]]] = {"prefix": [], "suffix": []}
+    for condition in op.match_conditions or ():
+        labels = tuple(label if label == "*" else from_label(label) for label in _path(condition))
+        if condition.match_type not in paths:
+            raise InvalidInput(
+                f"a condition on {condition.match_type!r} is neither prefix nor suffix"
+            )
+        paths[condition.match_type].append(labels)
+    return NamespaceQuery(
+        prefixes=paths["prefix"],
+        suffixes=paths["suffix"],
+        max_depth=op.max_depth,
+        limit=op.limit,
+        offset=op.offset,
+    )
+
+
+def result_of(op: Op, result: ItemResult, *, score_parts: bool) -> Result:
+    """Return what LangGraph expects as the result of an operation."""
+    if isinstance(op, GetOp):
+        return _item(result) if isinstance(result, StoredItem) else None
+    if isinstance(op, SearchOp):
+        items = cast("list[StoredItem]", result)
+        return [_search_item(item, score_parts=score_parts) for item in items]
+    if isinstance(op, ListNamespacesOp):
+        return [to_labels(namespace) for namespace in cast("list[Namespace]", result)]
+    return None
+
+
+def _item(item: StoredItem) -> Item:
+    return Item(
+        value=dict(item.value),
+        key=item.key,
+        namespace=to_labels(item.namespace),
+        created_at=item.created_at,
+        updated_at=item.updated_at,
+    )
+
+
+def _search_item(item: StoredItem, *, score_parts: bool) -> SearchItem:
+    fields: dict[str, Any] = {
+        "namespace": to_labels(item.namespace),
+        "key": item.key,
+        "value": dict(item.value),
+        "created_at": item.created_at,
+        "updated_at": item.updated_at,
+        "score": item.score,
+    }
+    if not score_parts:
+        return SearchItem(**fields)
+    parts = dict(item.parts)
+    if item.similarity is not None:
+        parts["similarity"] = item.similarity
+    return ScoredItem(score_parts=parts, **fields)

@@ -1,0 +1,106 @@
+"""A store for LangGraph's servers: {"store": {"path": ".../langgraph_store/server.py:make_store"}}.
+
+Everything is read from the environment:
+
+HIPPOCAMPUS_URI, _HOME, _SCHEMA     as everywhere
+HIPPOCAMPUS_POOL_SIZE               connections at most, 16
+HIPPOCAMPUS_EMBEDDER                "use", "e5", "google:MODEL", or LangChain's "provider:model"
+HIPPOCAMPUS_INDEX_FIELDS            paths to embed, with commas; all that a value says
+HIPPOCAMPUS_SEARCH                  "vector", "hybrid" or "text"
+HIPPOCAMPUS_DEFAULT_TTL_MINUTES     for items put without a ttl
+HIPPOCAMPUS_SWEEP_INTERVAL_MINUTES  how often expired items are deleted
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from langgraph.store.base import TTLConfig
+
+from langgraph_store.store import PgHippocampusStore
+from shared_core import InvalidInput
+
+PREFIX = "HIPPOCAMPUS_"
+
+
+class _Shared:
+    """One store per environment and process, however many threads of a server ask for one."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock = threading.Lock()
+        self._stores: dict[tuple[tuple[str, str], ...], tuple[PgHippocampusStore, int]] = {}
+        self._pid = os.getpid()
+
+    def take(self, variables: tuple[tuple[str, str], ...]) -> PgHippocampusStore:
+        if self._pid != os.getpid():
+            self._forget()
+        with self._lock:
+            store, users = self._stores.get(variables) or (_store(dict(variables)), 0)
+            self._stores[variables] = store, users + 1
+            return store
+
+    async def give_back(self, variables: tuple[tuple[str, str], ...]) -> None:
+        with self._lock:
+            store, users = self._stores.pop(variables, (None, 0))
+            if store is not None and users > 1:
+                self._stores[variables] = store, users - 1
+                return
+        if store is not None:
+            await store.aclose()
+
+
+_shared = _Shared()
+
+
+@asynccontextmanager
+async def make_store() -> AsyncIterator[PgHippocampusStore]:
+    """Open the store that the environment names; it closes with the last who uses it.
+
+    Raises InvalidInput for a variable that cannot be understood.
+    """
+    found = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+    variables = tuple(sorted(found.items()))
+    store = _shared.take(variables)
+    try:
+        await store.asetup()
+        yield store
+    finally:
+        await _shared.give_back(variables)
+
+
+def _store(variables: Mapping[str, str]) -> PgHippocampusStore:
+    def named(name: str) -> str | None:
+        return variables.get(PREFIX + name) or None
+
+    def number(name: str) -> float | None:
+        text = named(name)
+        try:
+            return None if text is None else float(text)
+        except ValueError:
+            raise InvalidInput(f"{PREFIX}{name} must be a number, not {text!r}") from None
+
+    index: Any = {}
+    if embedder := named("EMBEDDER"):
+        index["embed"] = embedder
+    if fields := named("INDEX_FIELDS"):
+        index["fields"] = [field.strip() for field in fields.split(",")]
+    ttl: TTLConfig = {}
+    if (minutes := number("DEFAULT_TTL_MINUTES")) is not None:
+        ttl["default_ttl"] = minutes
+    if (interval := number("SWEEP_INTERVAL_MINUTES")) is not None:
+        ttl["sweep_interval_minutes"] = interval  # type: ignore[typeddict-item] # fractions too
+    pool_size = number("POOL_SIZE")
+    search: Any = named("SEARCH")
+    return PgHippocampusStore(
+        index=index or None,
+        ttl=ttl or None,
+        pool_size=None if pool_size is None else int(pool_size),
+        search=search,
+    )

@@ -1,0 +1,99 @@
+"""Deletes expired items now and then, from a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+
+from shared_core.errors import MemoryCoreError
+
+log = logging.getLogger("hippocampus")
+
+STOP_TIMEOUT_S = 10.0
+
+
+class Sweeper:
+    """Runs a sweep every so many seconds until it is stopped, or its store is gone.
+
+    sweep: a bound method; it is held weakly, so a store that nobody holds any more is not kept
+    alive. A forked child has no thread: start() makes one there.
+    """
+
+    def __init__(self, sweep: Callable[[], int]) -> None:
+        self._sweep = weakref.WeakMethod(sweep)
+        self._lock = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+        self._done: Future[None] = Future()
+        self._pid = os.getpid()
+
+    @property
+    def running(self) -> bool:
+        """Whether a thread of this process sweeps."""
+        thread = self._thread
+        return self._pid == os.getpid() and thread is not None and thread.is_alive()
+
+    def start(self, interval_s: float) -> Future[None]:
+        """Start to sweep, unless it runs; return a future that ends with it, and cancels it."""
+        if self._pid != os.getpid():
+            self._lock = threading.Lock()  # the parent may have held it while it forked
+        with self._lock:
+            if not self.running:
+                self._forget()
+                stopped, done = self._stopped, self._done
+                done.add_done_callback(lambda _: stopped.set())
+                self._thread = threading.Thread(
+                    target=_sweep_on,
+                    args=(self._sweep, interval_s, stopped, done),
+                    name="hippocampus-sweeper",
+                    daemon=True,
+                )
+                self._thread.start()
+            return self._done
+
+    def stop(self, timeout_s: float | None) -> bool:
+        """Stop, and wait for a sweep under way; return whether it has ended."""
+        thread = self._thread
+        if not self.running or thread is None:
+            return True
+        self._stopped.set()
+        if thread is not threading.current_thread():
+            thread.join(timeout_s)
+        return not thread.is_alive()
+
+    async def astop(self) -> None:
+        """Do as stop() without blocking the caller's loop."""
+        if self.running:
+            await asyncio.to_thread(self.stop, STOP_TIMEOUT_S)
+
+
+def _sweep_on(
+    sweep: weakref.WeakMethod[Callable[[], int]],
+    interval_s: float,
+    stopped: threading.Event,
+    done: Future[None],
+) -> None:
+    while not stopped.wait(interval_s):
+        method = sweep()
+        if method is None:
+            break
+        try:
+            if swept := method():
+                log.info("%d expired items were swept", swept)
+        except MemoryCoreError as error:
+            if not stopped.is_set():
+                log.error("expired items could not be swept, the next sweep tries again: %s", error)
+        except Exception:  # a thread nobody watches: say it, and go on
+            log.exception("a sweep of expired items failed, the next one tries again")
+        del method
+    with suppress(InvalidStateError):  # it was cancelled, which is what stopped the sweeper
+        done.set_result(None)

@@ -1,0 +1,99 @@
+"""What a put writes: its row, and the texts to embed for it, checked before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeAlias
+
+from shared_core.domain import JsonValue, MemoryId
+from shared_core.errors import InvalidInput
+from shared_core.ids import uuid7
+from shared_core.ingest import TEXT_FIELD
+from shared_core.item_ops import WriteItem
+from shared_core.item_ports import ItemAddress
+from shared_core.jsontext import to_json
+from shared_core.namespaces import check_label, clean_text
+from shared_core.ports import MemoryRow
+from shared_core.text import has_words, search_terms
+
+MAX_TTL_S = 100 * 366 * 86_400.0
+"""The longest time to live, 100 years; who wants more means for ever, and leaves it out."""
+
+CONTENT_FIELDS = ("content", "text", "memory")
+"""Where a value says in words what it is about; the first that holds text is the memory's text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A row to write and the texts to embed for it, by field. size: characters of its value."""
+
+    address: ItemAddress
+    row: MemoryRow
+    texts: Mapping[str, str]
+    size: int
+
+
+Drafts: TypeAlias = "dict[int, Draft | None]"
+"""What the writes of a batch write, by place; None deletes."""
+
+
+def draft(op: WriteItem, now: datetime) -> Draft:
+    """Return what a write with a value writes. Raises InvalidInput, naming the key."""
+    namespace, key = op.address
+    check_label(key, f"the key of an item in {namespace}")
+    if not isinstance(op.value, Mapping):
+        raise InvalidInput(f"the value of {key!r} must be a dict, not {type(op.value).__name__}")
+    _check_ttl(op.ttl_s, key)
+    size = len(to_json(op.value, f"the value of {key!r} in {namespace}"))
+    text = text_of(op.value)
+    texts = {TEXT_FIELD: text} if op.texts is None else op.texts
+    texts = {name: words for name, words in texts.items() if has_words(words)}
+    row = MemoryRow(
+        memory_id=MemoryId(uuid7()),
+        namespace=namespace,
+        key=key,
+        kind="item",
+        text=text,
+        value=op.value,
+        terms=search_terms(text) if texts else (),
+        occurred_at=now,
+        expires_at=now + timedelta(seconds=op.ttl_s) if op.ttl_s else None,
+        ttl_s=op.ttl_s,
+    )
+    return Draft(address=op.address, row=row, texts=texts, size=size)
+
+
+def _check_ttl(ttl_s: object, key: str) -> None:
+    if ttl_s is None:
+        return
+    if isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float) or not 0 < ttl_s <= MAX_TTL_S:
+        raise InvalidInput(
+            f"the time to live of {key!r} must be above 0 and at most 100 years, not {ttl_s!r} s"
+        )
+
+
+def text_of(value: Mapping[str, JsonValue]) -> str:
+    """Return what a value says in words: its content, text or memory field, else its own texts."""
+    for name in CONTENT_FIELDS:
+        words = value.get(name)
+        if isinstance(words, str) and words.strip():
+            return clean_text(words)
+    return clean_text("\n".join(_lines(value)))
+
+
+def _lines(value: Mapping[str, JsonValue]) -> list[str]:
+    """Return "path: text" for everything a value says, in order; a list's entries share a path."""
+    lines: list[str] = []
+    waiting: list[tuple[str, JsonValue]] = [("", value)]
+    while waiting:
+        path, part = waiting.pop()
+        if isinstance(part, Mapping):
+            below = [(f"{path}.{key}" if path else str(key), inner) for key, inner in part.items()]
+            waiting += reversed(below)
+        elif isinstance(part, Sequence) and not isinstance(part, str):
+            waiting += [(path, inner) for inner in reversed(part)]
+        elif part is not None and has_words(str(part)):
+            lines.append(f"{path}: {part!s}")
+    return lines

@@ -1,0 +1,116 @@
+"""The stores that ship with LangGraph, and ours, in one suite: who differs where, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import version
+
+import pytest
+from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
+from langgraph.store.postgres import PostgresStore
+
+from langgraph_store import PgHippocampusStore
+from langgraph_store.conformance import INDEX, StoreSuite
+
+known_versions = pytest.mark.skipif(
+    not version("langgraph-checkpoint").startswith("4.3.")
+    or not version("langgraph-checkpoint-postgres").startswith("3.2."),
+    reason="divergences are those of langgraph-checkpoint 4.3 and its PostgreSQL store 3.2",
+)
+
+# Why tests of the suite fail, where one reason is shared.
+KEEPS_OBJECTS = "keeps Python objects as they are, whatever they are"
+OLD_VECTORS = "vectors of an earlier put stay"
+AS_TEXT = "compares numbers as texts"
+ONE_FOR_ALL = "one bad operation undoes the whole batch"
+DOLLAR = "knows '$' in its configuration, not in the index of a put"
+TIES = "equal scores and times have no order"
+
+
+class TestPgHippocampusStore(StoreSuite):
+    @pytest.fixture
+    def store(self, dsn: str) -> Iterator[BaseStore]:
+        with PgHippocampusStore(dsn, index=INDEX) as store:
+            yield store
+
+
+@known_versions
+class TestInMemoryStore(StoreSuite):
+    unsupported = {"ttl": "not implemented", "operators": "BaseStore's six only"}
+    divergences = {
+        "test_a_bad_call_leaves_those_made_with_it_alone": KEEPS_OBJECTS,
+        "test_a_bad_operation_is_an_error[label]": "checked by the methods, not by batch",
+        "test_a_bad_operation_is_an_error[limit]": "a negative bound counts from the end",
+        "test_a_bad_operation_is_an_error[value]": KEEPS_OBJECTS,
+        "test_a_bad_operation_leaves_the_writes_of_others_alone[filter]": ONE_FOR_ALL,
+        "test_a_bad_operation_leaves_the_writes_of_others_alone[value]": KEEPS_OBJECTS,
+        "test_a_condition_may_be_one_bare_label": "reads a bare label as its letters",
+        "test_a_filter_finds_what_it_says[$gt missing]": "raises TypeError",
+        "test_a_filter_finds_what_it_says[$gt other type]": "raises TypeError",
+        "test_a_filter_finds_what_it_says[$gt text]": "compares numbers only",
+        "test_a_filter_finds_what_it_says[true is not one]": "True is 1 in Python",
+        "test_a_filter_that_makes_no_sense_is_an_error[$and of none]": "finds nothing",
+        "test_a_filter_that_makes_no_sense_is_an_error[unknown at the top]": "finds nothing",
+        "test_a_list_is_a_namespace_too": "a namespace must be hashable",
+        "test_a_list_that_shrinks_is_not_found_by_what_it_lost": OLD_VECTORS,
+        "test_a_listing_is_newest_first_and_has_no_score": "lists in the order of first puts",
+        "test_a_negative_bound_is_an_error": "counts from the end",
+        "test_a_value_belongs_to_the_store": "keeps and returns the caller's own dict",
+        "test_a_zero_vector_scores_no_nan": "divides by zero",
+        "test_an_empty_namespace_is_not_listed": "keeps the name of an empty namespace",
+        "test_an_item_put_again_without_index_is_not_found_by_its_old_text": OLD_VECTORS,
+        "test_an_update_keeps_the_birth_and_moves_the_time": "an update is born anew",
+        "test_null_is_a_value_and_a_missing_key_is_none": "a missing key equals null",
+        "test_pages_of_any_length_are_cut_from_one_order": (
+            "a batch with one text in several items raises ValueError"
+        ),
+        "test_paths_leave_out_what_they_do_not_name": "two equal texts raise ValueError",
+        "test_paths_name_what_is_embedded[whole]": DOLLAR,
+        "test_what_json_cannot_hold_is_refused": KEEPS_OBJECTS,
+    }
+
+    @pytest.fixture
+    def store(self) -> BaseStore:
+        return InMemoryStore(index=INDEX)
+
+
+@known_versions
+class TestPostgresStore(StoreSuite):
+    unsupported = {"operators": "BaseStore's six only"}
+    divergences = {
+        "test_a_bad_operation_leaves_the_writes_of_others_alone": ONE_FOR_ALL,
+        "test_a_batch_may_need_more_values_than_a_statement_binds": "binds every value on its own",
+        "test_a_condition_may_be_one_bare_label": "reads a bare label as its letters",
+        "test_a_filter_finds_what_it_says[$gt other type]": AS_TEXT,
+        "test_a_filter_finds_what_it_says[$gt]": AS_TEXT,
+        "test_a_filter_finds_what_it_says[$gte]": AS_TEXT,
+        "test_a_filter_finds_what_it_says[$lt]": AS_TEXT,
+        "test_a_filter_finds_what_it_says[$lte]": AS_TEXT,
+        "test_a_filter_finds_what_it_says[$ne missing]": "drops what has no such key",
+        "test_a_filter_finds_what_it_says[between]": AS_TEXT,
+        "test_a_filter_finds_what_it_says[nested operator]": "raises ValueError",
+        "test_a_filter_finds_what_it_says[nested]": "raises ValueError",
+        "test_a_filter_that_makes_no_sense_is_an_error[$and of none]": "finds nothing",
+        "test_a_filter_that_makes_no_sense_is_an_error[no number]": "finds nothing",
+        "test_a_filter_that_makes_no_sense_is_an_error[unknown at the top]": "finds nothing",
+        "test_a_list_is_a_namespace_too": "a namespace must be hashable",
+        "test_a_list_that_shrinks_is_not_found_by_what_it_lost": OLD_VECTORS,
+        "test_a_zero_vector_scores_no_nan": "the distance to a zero vector is NaN",
+        "test_an_item_put_again_without_index_is_not_found_by_its_old_text": OLD_VECTORS,
+        "test_nul_in_a_key_is_refused_or_kept": "raises an error of the driver",
+        "test_nul_in_a_value_does_not_lose_it": "raises an error of the driver",
+        "test_null_is_a_value_and_a_missing_key_is_none": "drops what has no such key",
+        "test_pages_hold_every_item_once": TIES,
+        "test_pages_of_any_length_are_cut_from_one_order": TIES,
+        "test_paths_name_what_is_embedded[whole]": DOLLAR,
+        "test_reading_gives_the_full_time_again": "a read rounds the time to live to whole minutes",
+    }
+
+    @pytest.fixture
+    def store(self, empty_dsn: str) -> Iterator[BaseStore]:
+        with PostgresStore.from_conn_string(
+            empty_dsn, index=INDEX, ttl={"omit_expired": True}
+        ) as store:
+            store.setup()
+            yield store

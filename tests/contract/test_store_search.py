@@ -1,0 +1,149 @@
+"""Search by meaning, by words and by both: what is found, how it scored, page after page."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from langgraph.store.base import PutOp
+
+from langgraph_store import PgHippocampusStore, memories_namespace
+from langgraph_store.operations import ScoredItem
+from shared_core import CapabilityMissing, Event, InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core.domain import SCORE_PARTS
+
+ALICE = Scope("app", "alice@example.com")
+SHARED = memories_namespace("app", "alice@example.com")
+HERE = ("search", "alice")
+
+
+@pytest.fixture
+async def store(memory: MemoryEngine) -> PgHippocampusStore:
+    return PgHippocampusStore(engine=memory, score_parts=True)
+
+
+async def fill(store: PgHippocampusStore, space: tuple[str, ...], count: int = 0) -> None:
+    words = ["parrot", "river", "engine", "violin", "harbour", "candle", "glacier", "market"]
+    texts = {
+        "code": "The access code of the archive is ZX-81.",
+        "tea": "She prefers green tea to coffee.",
+        "home": "He moved to Lisbon in May.",
+    } | {
+        f"n{n:03}": f"The {words[n % 8]} number {n} stands near {words[n % 7]}."
+        for n in range(count)
+    }
+    await store.abatch([PutOp(space, key, {"content": text, "n": n % 5})
+                        for n, (key, text) in enumerate(texts.items())])  # fmt: skip
+
+
+async def test_what_both_frameworks_remember_is_searched_as_recall_does(
+    store: PgHippocampusStore, memory: MemoryEngine
+) -> None:
+    await fill(store, SHARED, 30)
+    for query in ("ZX-81", "what does she drink?", "where does he live"):
+        hits = await memory.recall(ALICE, query, limit=5)
+        found = await store.asearch(SHARED, query=query, limit=5)
+        assert [hit.memory.key for hit in hits] == [item.key for item in found]
+        assert [hit.score for hit in hits] == pytest.approx([item.score for item in found])
+
+
+async def test_other_namespaces_are_searched_by_meaning(store: PgHippocampusStore) -> None:
+    await fill(store, HERE)
+    found = await store.asearch(HERE, query="green tea")
+    assert all(-1 <= (item.score or -2) <= 1 for item in found) and found[0].key == "tea"
+
+
+async def test_the_parts_of_a_score_come_with_the_item(store: PgHippocampusStore) -> None:
+    await fill(store, SHARED)
+    await fill(store, HERE)
+    item = (await store.asearch(SHARED, query="green tea"))[0]
+    assert isinstance(item, ScoredItem)
+    assert item.score == pytest.approx(sum(item.score_parts.get(part, 0) for part in SCORE_PARTS))
+    assert item.dict()["score_parts"] == item.score_parts
+    by_meaning = (await store.asearch(HERE, query="green tea"))[0]
+    assert isinstance(by_meaning, ScoredItem)
+    assert {"similarity": by_meaning.score} == by_meaning.score_parts
+    plain = PgHippocampusStore(engine=store.engine)
+    assert not hasattr((await plain.asearch(SHARED, query="green tea"))[0], "score_parts")
+
+
+@pytest.mark.parametrize("search", ["vector", "hybrid", "text"])
+@pytest.mark.parametrize("wanted", [{}, {"n": {"$in": [1, 3]}}], ids=["all", "filtered"])
+async def test_pages_of_any_length_are_one_total_order(
+    memory: MemoryEngine, search: Any, wanted: dict[str, Any]
+) -> None:
+    store = PgHippocampusStore(engine=memory, search=search)
+    await fill(store, HERE, 260)
+    everything = await store.asearch(
+        HERE, query="the parrot near the river", limit=1000, filter=wanted
+    )
+    keys = [item.key for item in everything]
+    assert len(keys) == len(set(keys)) and all(wanted == {} or item.value["n"] in (1, 3)
+                                               for item in everything)  # fmt: skip
+    if search != "text":
+        assert len(keys) == (263 if not wanted else 105)
+    for step in (7, 64, 150):
+        pages = []
+        for offset in range(0, len(keys) + step, step):
+            page = await store.asearch(
+                HERE, query="the parrot near the river", limit=step, offset=offset, filter=wanted
+            )
+            pages += [item.key for item in page]
+        assert keys == pages
+    scores = [item.score for item in everything if item.score is not None]
+    assert scores == sorted(scores, reverse=True)
+
+
+async def test_words_find_what_holds_them_and_nothing_else(memory: MemoryEngine) -> None:
+    store = PgHippocampusStore(engine=memory, search="text")
+    await fill(store, HERE, 20)
+    assert ["code"] == [item.key for item in await store.asearch(HERE, query="ZX-81")]
+    assert [] == await store.asearch(HERE, query="beverage")
+    with pytest.raises(CapabilityMissing, match="two labels"):
+        await store.asearch(HERE[:1], query="tea")
+
+
+async def test_a_prefix_of_one_label_is_searched_by_meaning(memory: MemoryEngine) -> None:
+    store = PgHippocampusStore(engine=memory, search="hybrid")
+    await fill(store, HERE)
+    assert "tea" == (await store.asearch(HERE[:1], query="green tea"))[0].key
+
+
+async def test_an_embedder_that_is_down_leaves_the_words(dsn: str) -> None:
+    down = False
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        if down:
+            raise OSError("down")
+        return [[1.0, float(len(text) % 7)] for text in texts]
+
+    async with open_memory(dsn, embedder=embed) as memory:
+        store = PgHippocampusStore(engine=memory)
+        await fill(store, SHARED)
+        down = True
+        assert "code" == (await store.asearch(SHARED, query="ZX-81"))[0].key
+
+
+async def test_turns_and_facts_of_agents_are_found_by_filter_and_question(
+    store: PgHippocampusStore, memory: MemoryEngine
+) -> None:
+    said = Event(event_id="e1", author="user", role="user", text="I moved to Lisbon.",
+                 occurred_at=datetime(2026, 3, 2, tzinfo=UTC))  # fmt: skip
+    await memory.append_events(ALICE, "s1", [said])
+    await memory.consolidate(ALICE, "s1")
+    facts = await store.asearch(SHARED, query="Lisbon", filter={"kind": "semantic"})
+    assert {"semantic"} == {item.value["kind"] for item in facts}
+    turns = await store.asearch(SHARED, query="Lisbon", filter={"kind": {"$ne": "semantic"}})
+    assert turns and {"semantic"}.isdisjoint(item.value["kind"] for item in turns)
+
+
+async def test_hybrid_hits_live_on_when_they_are_read(store: PgHippocampusStore) -> None:
+    await store.aput(SHARED, "k", {"content": "green tea"}, ttl=1)
+    await store.asearch(SHARED, query="tea")
+    assert (await store.aget(SHARED, "k")) is not None
+
+
+def test_a_way_to_search_that_is_unknown_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="magic"):
+        PgHippocampusStore("embedded", search="magic")  # type: ignore[arg-type]

@@ -1,0 +1,200 @@
+"""Times to live: in minutes with fractions, refreshed by reads, swept by hand or by themselves."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from langgraph.store.base import GetOp, PutOp
+
+from langgraph_store import PgHippocampusStore
+from shared_core import InvalidInput, StorageUnavailable, open_memory, run_sync
+
+HERE = ("ttl", "alice")
+BY_ITSELF: Any = {"default_ttl": 0.001, "sweep_interval_minutes": 0.002}
+
+
+@pytest.fixture
+def clock() -> list[datetime]:
+    """Time that passes only when told to: the first is now."""
+    return [datetime(2026, 3, 2, 8, 0, tzinfo=UTC)]
+
+
+@pytest.fixture
+def ours(dsn: str, clock: list[datetime]) -> Iterator[PgHippocampusStore]:
+    """Our store, whose time stands still."""
+    engine = open_memory(dsn, clock=lambda: clock[0])
+    yield PgHippocampusStore(engine=engine)
+    run_sync(engine.close())
+
+
+def rows(dsn: str) -> int:
+    with psycopg.connect(dsn) as superuser:
+        [count] = superuser.execute("SELECT count(*) FROM hippocampus.memories").fetchone() or [0]
+    return int(count)
+
+
+def soon(held: Callable[[], bool], seconds: float = 20) -> bool:
+    end = time.monotonic() + seconds
+    while not held() and time.monotonic() < end:
+        time.sleep(0.02)
+    return held()
+
+
+def sweepers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "hippocampus-sweeper"]
+
+
+@pytest.mark.parametrize("ttl", [0.001, 0.25, 1, 1.5, 60 * 24 * 365])
+def test_minutes_may_be_fractions(
+    ours: PgHippocampusStore, clock: list[datetime], ttl: float
+) -> None:
+    ours.put(HERE, "k", {"n": 1}, ttl=ttl, index=False)
+    clock[0] += timedelta(minutes=ttl * 0.9)
+    assert ours.get(HERE, "k") is not None
+    clock[0] += timedelta(minutes=ttl * 0.9)
+    assert ours.get(HERE, "k", refresh_ttl=False) is not None
+    clock[0] += timedelta(minutes=ttl * 0.2)
+    assert ours.get(HERE, "k") is None
+    assert ours.search(HERE) == ours.list_namespaces() == []
+
+
+@pytest.mark.parametrize(("on_read", "alive"), [(True, True), (False, False)])
+def test_refresh_on_read_is_the_default_of_reads(
+    ours: PgHippocampusStore, clock: list[datetime], on_read: bool, alive: bool
+) -> None:
+    ours.ttl_config = {"refresh_on_read": on_read, "default_ttl": 1}
+    for key in ("got", "found"):
+        ours.put((*HERE, key), key, {"n": 1}, index=False)
+    for _ in range(3):
+        clock[0] += timedelta(minutes=0.6)
+        ours.get((*HERE, "got"), "got")
+        ours.search((*HERE, "found"))
+    assert ["found", "got"] * alive == sorted(item.key for item in ours.search(HERE))
+
+
+def test_one_refreshing_read_of_a_batch_is_enough(
+    ours: PgHippocampusStore, clock: list[datetime]
+) -> None:
+    ours.put(HERE, "k", {"n": 1}, ttl=1, index=False)
+    clock[0] += timedelta(minutes=0.9)
+    ours.batch([GetOp(HERE, "k", False), GetOp(HERE, "k", True), GetOp(HERE, "k", False)])
+    clock[0] += timedelta(minutes=0.9)
+    assert ours.get(HERE, "k") is not None
+
+
+def test_expired_items_are_omitted_without_being_asked_to(
+    ours: PgHippocampusStore, clock: list[datetime], dsn: str
+) -> None:
+    for config in ({}, {"omit_expired": True}, {"omit_expired": False}):
+        ours.ttl_config = config  # type: ignore[assignment]
+        ours.put(HERE, "k", {"text": "tea"}, ttl=1)
+        clock[0] += timedelta(minutes=2)
+        assert ours.get(HERE, "k") is None
+        assert ours.search(HERE) == ours.search(HERE, query="tea") == []
+    assert rows(dsn) == 1
+
+
+def test_a_sweep_takes_all_there_is_however_much(
+    ours: PgHippocampusStore, clock: list[datetime], dsn: str
+) -> None:
+    spaces = [(f"app{n % 3}", f"user{n % 7}") for n in range(2500)]
+    ours.batch([PutOp(space, str(n), {"n": n}, False, 1) for n, space in enumerate(spaces)])
+    ours.put(HERE, "stays", {"n": 1}, index=False)
+    clock[0] += timedelta(minutes=2)
+    assert 2500 == ours.sweep_ttl()
+    assert (0, 1) == (ours.sweep_ttl(), rows(dsn))
+
+
+@pytest.mark.parametrize("interval", [0, -1, float("nan"), "5", True])
+def test_an_interval_that_makes_no_sense_is_refused(interval: Any) -> None:
+    with pytest.raises(InvalidInput, match="sweep_interval_minutes"):
+        PgHippocampusStore("embedded", ttl={"sweep_interval_minutes": interval})
+    with pytest.raises(InvalidInput, match="sweep_interval_minutes"):
+        PgHippocampusStore("embedded").start_ttl_sweeper(interval)
+
+
+def test_a_sweeper_starts_with_the_first_operation_and_stops_with_the_store(dsn: str) -> None:
+    before = len(sweepers())
+    with PgHippocampusStore(dsn, ttl=BY_ITSELF) as store:
+        assert before == len(sweepers())
+        store.put(HERE, "k", {"n": 1}, index=False)
+        assert before + 1 == len(sweepers())
+        assert soon(lambda: rows(dsn) == 0)
+    assert before == len(sweepers())
+
+
+async def test_it_stops_with_an_async_store_too(dsn: str) -> None:
+    before = len(sweepers())
+    async with PgHippocampusStore(dsn, ttl=BY_ITSELF) as store:
+        await store.aput(HERE, "k", {"n": 1}, index=False)
+        assert before + 1 == len(sweepers())
+    assert before == len(sweepers())
+
+
+def test_it_is_started_and_stopped_by_hand_as_the_reference(dsn: str) -> None:
+    with PgHippocampusStore(dsn) as store:
+        assert store.stop_ttl_sweeper()
+        store.put(HERE, "k", {"n": 1}, ttl=0.001, index=False)
+        future = store.start_ttl_sweeper(0.002)
+        assert future is store.start_ttl_sweeper(99)
+        assert soon(lambda: rows(dsn) == 0)
+        assert store.stop_ttl_sweeper(timeout=10) and future.result(timeout=5) is None
+        again = store.start_ttl_sweeper(99)
+        assert again.cancel() and soon(lambda: not store._sweeper.running)
+
+
+def test_one_that_was_stopped_by_hand_does_not_come_back_by_itself(dsn: str) -> None:
+    with PgHippocampusStore(dsn, ttl=BY_ITSELF) as store:
+        store.put(HERE, "k", {"n": 1}, index=False)
+        assert store.stop_ttl_sweeper(10)
+        store.put(HERE, "k", {"n": 1}, index=False)
+        assert not store._sweeper.running
+
+
+def test_a_store_that_nobody_holds_is_not_kept_alive(dsn: str) -> None:
+    store = PgHippocampusStore(dsn, ttl=BY_ITSELF)
+    store.put(HERE, "k", {"n": 1}, index=False)
+    engine, thread = store.engine, store._sweeper._thread
+    del store
+    gc.collect()
+    assert thread is not None and soon(lambda: not thread.is_alive())
+    run_sync(engine.close())
+
+
+def test_a_sweep_that_fails_is_logged_and_the_next_one_goes_on(
+    dsn: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PgHippocampusStore(dsn, ttl=BY_ITSELF) as store:
+        sweep, failures = store.engine.sweep_expired, iter([StorageUnavailable("away"), OSError()])
+
+        async def fails_first(*_: Any, limit: int) -> int:
+            for failure in failures:
+                raise failure
+            return await sweep(limit=limit)
+
+        monkeypatch.setattr(store.engine, "sweep_expired", fails_first)
+        with caplog.at_level(logging.ERROR, "hippocampus"):
+            store.put(HERE, "k", {"n": 1}, index=False)
+            assert soon(lambda: rows(dsn) == 0)
+    assert 2 == len(caplog.records) and "away" in caplog.text
+
+
+def test_a_forked_child_sweeps_with_a_thread_of_its_own(dsn: str) -> None:
+    with PgHippocampusStore(dsn, ttl=BY_ITSELF) as store:
+        store.put(HERE, "k", {"n": 1}, index=False)
+        child = os.fork()
+        if child == 0:
+            was_running = store._sweeper.running
+            store.put(HERE, "child", {"n": 1}, index=False)
+            os._exit(0 if not was_running and store._sweeper.running else 1)
+        assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert store._sweeper.running

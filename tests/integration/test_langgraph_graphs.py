@@ -1,0 +1,184 @@
+"""Real compiled graphs on the store: every way LangGraph hands it to nodes and tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import tool
+from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.config import get_store
+from langgraph.func import entrypoint, task
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedStore, ToolNode
+from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
+
+from langgraph_store import PgHippocampusStore, memories_namespace
+from shared_core import Scope, run_sync
+
+HERE = memories_namespace("graphs", "ana@example.com")
+SCOPE = Scope("graphs", "ana@example.com")
+
+
+@pytest.fixture
+def store(dsn: str) -> Iterator[PgHippocampusStore]:
+    with PgHippocampusStore(dsn) as store:
+        yield store
+
+
+class State(TypedDict, total=False):
+    said: str
+    known: list[str]
+
+
+def texts(found: Any) -> list[str]:
+    return [item.value["content"] for item in found]
+
+
+def remember(state: State, *, store: BaseStore) -> State:
+    store.put(HERE, state["said"], {"content": state["said"]})
+    return {}
+
+
+async def recall(state: State, *, store: BaseStore) -> State:
+    return {"known": texts(await store.asearch(HERE, query=state["said"], limit=2))}
+
+
+def build(*nodes: Any, state: Any = State, **options: Any) -> StateGraph[Any, Any]:
+    graph: Any = StateGraph(state, **options).add_sequence(list(nodes))
+    return graph.add_edge(START, nodes[0].__name__)  # type: ignore[no-any-return]
+
+
+async def test_sync_nodes_of_an_async_graph_run_in_threads_on_the_same_store(
+    store: PgHippocampusStore,
+) -> None:
+    graph = build(remember, recall).compile(store=store)
+    said = [f"{word} is what she drinks" for word in ("tea", "coffee", "milk", "water", "juice")]
+    await asyncio.gather(*(graph.ainvoke({"said": text}) for text in said))
+    known = (await graph.ainvoke({"said": "tea is what she drinks"}))["known"]
+    assert known[0] == "tea is what she drinks"
+    assert set(said) == {item.key for item in await store.asearch(HERE)}
+
+
+def test_a_sync_graph_may_hold_no_async_node_and_needs_none(store: PgHippocampusStore) -> None:
+    def find(state: State, *, store: BaseStore) -> State:
+        return {"known": texts(store.search(HERE, query=state["said"], limit=1))}
+
+    graph = build(remember, find).compile(store=store)
+    assert ["She likes tea."] == graph.invoke({"said": "She likes tea."})["known"]
+
+
+@dataclass
+class User:
+    user_id: str
+
+
+async def test_the_runtime_carries_the_store_and_whose_it_is(store: PgHippocampusStore) -> None:
+    async def note(state: State, runtime: Runtime[User]) -> State:
+        assert runtime.store is store
+        place = memories_namespace("graphs", runtime.context.user_id)
+        await runtime.store.aput(place, "k", {"content": state["said"]})
+        return {}
+
+    graph = build(note, context_schema=User).compile(store=store)
+    await graph.ainvoke({"said": "tea"}, context=User("ana@example.com"))
+    await graph.ainvoke({"said": "coffee"}, context=User("bob@example.com"))
+    assert ["tea"] == texts(await store.asearch(HERE))
+
+
+async def test_get_store_finds_it_in_sync_and_async_nodes(store: PgHippocampusStore) -> None:
+    def put(state: State) -> State:
+        get_store().put(HERE, "k", {"content": state["said"]})
+        return {}
+
+    async def get(state: State) -> State:
+        return {"known": texts(await get_store().asearch(HERE))}
+
+    graph = build(put, get).compile(store=store)
+    assert ["tea"] == (await graph.ainvoke({"said": "tea"}))["known"]
+
+
+@tool
+def keep(text: str, store: Annotated[Any, InjectedStore()], config: RunnableConfig) -> str:
+    """Keep a text about the user."""
+    store.put(
+        memories_namespace("graphs", config["configurable"]["user_id"]), text, {"content": text}
+    )
+    return "kept"
+
+
+@tool
+async def look(query: str, store: Annotated[Any, InjectedStore()]) -> str:
+    """Look for what is known."""
+    return "; ".join(texts(await store.asearch(HERE, query=query, limit=1)))
+
+
+def call(name: str, **arguments: str) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": name}])
+
+
+async def test_tools_get_the_store_injected(store: PgHippocampusStore) -> None:
+    async def model(state: MessagesState) -> dict[str, list[AnyMessage]]:
+        return {"messages": [call("keep" if len(state["messages"]) == 1 else "look",
+                                  **({"text": "She likes tea."} if len(state["messages"]) == 1
+                                     else {"query": "What does she like?"}))]}  # fmt: skip
+
+    graph: Any = StateGraph(MessagesState)
+    for name, node in {"m1": model, "t1": ToolNode([keep, look]), "m2": model,
+                       "t2": ToolNode([keep, look])}.items():  # fmt: skip
+        graph.add_node(name, node)
+    for edge in ((START, "m1"), ("m1", "t1"), ("t1", "m2"), ("m2", "t2")):
+        graph.add_edge(*edge)
+    compiled = graph.compile(store=store)
+    config = {"configurable": {"user_id": "ana@example.com"}}
+    answer = await compiled.ainvoke({"messages": [HumanMessage("hello")]}, config)
+    assert ["kept", "She likes tea."] == [
+        message.content for message in answer["messages"] if isinstance(message, ToolMessage)
+    ]
+
+
+async def test_an_entrypoint_and_its_tasks_have_it(store: PgHippocampusStore) -> None:
+    @task
+    async def note(text: str) -> None:
+        await get_store().aput(HERE, text, {"content": text})
+
+    @entrypoint(store=store)
+    async def workflow(said: list[str], *, store: BaseStore) -> list[str]:
+        await asyncio.gather(*(note(text) for text in said))
+        return sorted(texts(await store.asearch(HERE)))
+
+    assert ["coffee", "tea"] == await workflow.ainvoke(["tea", "coffee"])
+
+
+async def test_checkpoints_live_in_the_same_database(store: PgHippocampusStore) -> None:
+    async with AsyncPostgresSaver.from_conn_string(await store.engine.dsn()) as checkpoints:
+        await checkpoints.setup()
+        graph = build(remember, recall).compile(store=store, checkpointer=checkpoints)
+        config: Any = {"configurable": {"thread_id": "1"}}
+        await graph.ainvoke({"said": "She likes tea."}, config)
+        assert ["She likes tea."] == (await graph.aget_state(config)).values["known"]
+    assert ["She likes tea."] == texts(await store.asearch(HERE))
+
+
+def test_sync_checkpoints_too(store: PgHippocampusStore) -> None:
+    with PostgresSaver.from_conn_string(run_sync(store.engine.dsn())) as checkpoints:
+        checkpoints.setup()
+        graph = build(remember).compile(store=store, checkpointer=checkpoints)
+        config: Any = {"configurable": {"thread_id": "1"}}
+        for text in ("She likes tea.", "She likes milk."):
+            graph.invoke({"said": text}, config)
+        assert "She likes milk." == graph.get_state(config).values["said"]
+    assert 2 == len(store.search(HERE))
+
+
+async def test_what_a_graph_puts_an_agent_recalls(store: PgHippocampusStore) -> None:
+    await build(remember).compile(store=store).ainvoke({"said": "She keeps a parrot."})
+    [hit] = await store.engine.recall(SCOPE, "Which pet does she keep?")
+    assert "She keeps a parrot." == hit.memory.text

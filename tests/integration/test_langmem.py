@@ -1,0 +1,249 @@
+"""langmem's tools, managers and reflection run on our store, and on what an ADK agent wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+import psycopg
+import pytest
+from google.adk.memory.memory_entry import MemoryEntry
+from google.genai import types
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.graph import START, MessagesState, StateGraph
+from langmem import (
+    create_manage_memory_tool,
+    create_memory_store_manager,
+    create_search_memory_tool,
+)
+
+from adk_memory import OpenMemoryService
+from langgraph_store import DurableReflectionExecutor, PgHippocampusStore, memories_namespace
+from langgraph_store.executor import ReflectionFailed
+from shared_core import InvalidInput, NewMemory, Scope, open_memory, run_sync
+from tests.integration.scripted_chat import ScriptedChatModel, calls
+
+ANN = Scope("app", "ann")
+CONFIG: Any = {"configurable": {"thread_id": "t", "langgraph_user_id": "ann"}}
+TEMPLATE = ("app", "{langgraph_user_id}", "memories")
+MEMORIES = memories_namespace("app", "ann")
+
+
+@pytest.fixture
+def store(dsn: str) -> Iterator[PgHippocampusStore]:
+    with PgHippocampusStore(dsn) as open_store:
+        yield open_store
+
+
+def tell_adk(store: PgHippocampusStore) -> None:
+    """Let an ADK agent's memory service remember something of Ann."""
+    adk = OpenMemoryService(engine=store.engine)
+    said = types.Content(role="user", parts=[types.Part(text="Ann is allergic to peanuts.")])
+    entry = MemoryEntry(content=said, author="user")
+    run_sync(adk.add_memory(app_name="app", user_id="ann", memories=[entry]))
+    run_sync(
+        store.engine.remember(ANN, NewMemory(text="Ann is a vet.", kind="reflection", key="vet"))
+    )
+
+
+async def adk_finds(store: PgHippocampusStore, query: str) -> list[str]:
+    adk = OpenMemoryService(engine=store.engine)
+    found = await adk.search_memory(app_name="app", user_id="ann", query=query)
+    return [str(entry.content.parts[0].text) for entry in found.memories if entry.content.parts]
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_its_tools_manage_and_search_memories(store: PgHippocampusStore, how: str) -> None:
+    await asyncio.to_thread(tell_adk, store)
+    manage = create_manage_memory_tool(namespace=TEMPLATE, store=store)
+    search = create_search_memory_tool(namespace=TEMPLATE, store=store)
+
+    async def use(tool: Any, **arguments: Any) -> str:
+        if how == "async":
+            return str(await tool.ainvoke(arguments, CONFIG))
+        return str(await asyncio.to_thread(tool.invoke, arguments, CONFIG))
+
+    created = await use(manage, content="Ann plays the cello.", action="create")
+    key = created.split()[-1]
+    assert "peanuts" in await use(search, query="Which allergies?")
+    assert "cello" in await use(search, query="Which instrument?")
+    await use(manage, content="Ann plays the viola.", action="update", id=key)
+    item = await store.aget(MEMORIES, key)
+    assert item is not None and {"content": "Ann plays the viola."} == item.value
+    assert any("viola" in text for text in await adk_finds(store, "Which instrument?"))
+    await use(manage, action="delete", id=key)
+    assert await store.aget(MEMORIES, key) is None
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+async def test_its_manager_works_on_memories_that_adk_wrote(
+    store: PgHippocampusStore, how: str
+) -> None:
+    await asyncio.to_thread(tell_adk, store)
+    model = ScriptedChatModel(answers=[calls("Memory", content="Ann moved to Lisbon.")])
+    manager = create_memory_store_manager(model, namespace=TEMPLATE, store=store)
+    said = {"messages": [{"role": "user", "content": "I moved to Lisbon, peanuts and all."}]}
+    if how == "async":
+        await manager.ainvoke(said, CONFIG)
+    else:
+        await asyncio.to_thread(manager.invoke, said, CONFIG)
+    assert "Ann is allergic to peanuts." in str(model.asked)  # it read what ADK wrote
+    values = [item.value for item in await store.asearch(MEMORIES)]
+    assert {"kind": "Memory", "content": {"content": "Ann moved to Lisbon."}} in values
+    assert any("Lisbon" in text for text in await adk_finds(store, "Where does Ann live?"))
+
+
+def test_its_manager_in_a_graph_takes_the_store_of_the_graph(store: PgHippocampusStore) -> None:
+    model = ScriptedChatModel(answers=[calls("Memory", content="Ann moved to Lisbon.")])
+    manager = create_memory_store_manager(model, namespace=TEMPLATE)
+
+    def reflect(state: MessagesState) -> dict[str, Any]:
+        manager.invoke({"messages": state["messages"]})
+        return {}
+
+    builder = StateGraph(MessagesState).add_node("reflect", reflect).add_edge(START, "reflect")
+    builder.compile(store=store).invoke({"messages": [HumanMessage("I moved.")]}, CONFIG)
+    [item] = store.search(MEMORIES)
+    assert "Memory" == item.value["kind"]
+
+
+def test_messages_submitted_become_turns_and_facts(store: PgHippocampusStore) -> None:
+    with DurableReflectionExecutor(store, app="app") as executor:
+        said = [HumanMessage("I live in Lisbon.", id="1"), AIMessage("Noted.", id="2")]
+        first = executor.submit({"messages": said}, config=CONFIG, after_seconds=60)
+        more = [*said, HumanMessage("I like tea.", id="3")]
+        second = executor.submit({"messages": more}, config=CONFIG, after_seconds=60)
+        assert not first.done() and not second.done()
+        [job] = run_sync(store.engine.jobs.list())  # the newer one moved it
+        assert "pending" == job.status
+    assert first.done() and second.done()
+    assert 3 == second.result()["events"]
+    facts = {fact.statement for fact in run_sync(store.engine.facts(ANN))}
+    assert {"User lives in Lisbon.", "User likes tea."} == facts
+    found = executor.search(namespace=MEMORIES, query="Where is home?", limit=1)
+    assert "Lisbon" in found[0]["value"]["content"]
+
+
+def test_it_submits_from_a_node_without_a_config(store: PgHippocampusStore) -> None:
+    executor = DurableReflectionExecutor(store, app="app")
+    futures: list[Future[Any]] = []
+    found: list[dict[str, Any]] = []
+
+    def reflect(state: MessagesState) -> dict[str, Any]:
+        futures.append(executor.submit({"messages": state["messages"]}))
+        found.extend(executor.search())
+        return {}
+
+    builder = StateGraph(MessagesState).add_node("reflect", reflect).add_edge(START, "reflect")
+    builder.compile().invoke({"messages": [HumanMessage("I live in Lisbon.")]}, CONFIG)
+    assert 1 == futures[0].result(60)["events"]
+    assert ["I live in Lisbon."] == [item["value"]["content"] for item in found]
+    with pytest.raises(InvalidInput, match="whose"):
+        executor.submit({"messages": ["Hello."]}, config={"configurable": {"thread_id": "t"}})
+
+
+def test_a_reflector_of_langmem_is_called_with_the_newest_payload(
+    store: PgHippocampusStore,
+) -> None:
+    model = ScriptedChatModel(answers=[calls("Memory", content="Ann moved to Lisbon.")])
+    manager = create_memory_store_manager(model, namespace=TEMPLATE)
+    executor = DurableReflectionExecutor(store, app="app", reflector=manager)
+    old = executor.submit({"messages": ["I moved to Porto."]}, config=CONFIG, after_seconds=60)
+    new = executor.submit({"messages": ["I moved to Lisbon."]}, config=CONFIG, after_seconds=0.1)
+    [written] = new.result(60)
+    assert {"content": "Ann moved to Lisbon."} == written["value"]["content"]
+    assert old.cancelled()
+    with pytest.raises(CancelledError):
+        old.result()
+    assert "Lisbon" in str(model.asked) and "Porto" not in str(model.asked)
+    assert [] == run_sync(store.engine.jobs.list())
+    executor.shutdown()
+
+
+def test_a_reflection_that_fails_again_and_again_is_told(
+    store: PgHippocampusStore, dsn: str
+) -> None:
+    class Failing:
+        def invoke(self, input: Any, config: Any = None) -> None:
+            raise ValueError("out of tokens")
+
+    executor = DurableReflectionExecutor(store, app="app", reflector=Failing())
+    future = executor.submit({"messages": ["Hello."]}, config=CONFIG)
+    deadline = time.monotonic() + 60
+    while not future.done():  # as if the time between two tries had passed
+        assert time.monotonic() < deadline
+        with psycopg.connect(dsn, autocommit=True) as superuser:
+            superuser.execute(
+                "UPDATE hippocampus.consolidation_jobs SET attempts = 4, run_after = now()"
+                " WHERE status = 'pending' AND attempts > 0"
+            )
+        store.engine._worker.wake()
+        time.sleep(0.05)
+    with pytest.raises(ReflectionFailed, match="out of tokens"):
+        future.result()
+    [job] = run_sync(store.engine.jobs.list())
+    assert "failed" == job.status
+
+
+CRASHING = """
+import os, signal, sys
+from langchain_core.messages import HumanMessage
+from langgraph_store import DurableReflectionExecutor, PgHippocampusStore
+
+class Killed:
+    def invoke(self, input, config=None):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+store = PgHippocampusStore(sys.argv[1])
+executor = DurableReflectionExecutor(store, app="app", reflector=Killed())
+config = {"configurable": {"thread_id": "t", "langgraph_user_id": "ann"}}
+executor.submit({"messages": [HumanMessage("I moved.", id="1")]}, config=config).result()
+"""
+
+
+def test_a_reflection_of_a_killed_process_is_done_by_the_next(dsn: str) -> None:
+    killed = subprocess.run([sys.executable, "-c", CRASHING, dsn], check=False)
+    assert -signal.SIGKILL == killed.returncode
+    with psycopg.connect(dsn, autocommit=True) as superuser:
+        superuser.execute("UPDATE hippocampus.consolidation_jobs SET lease_until = now()")
+    seen: list[Any] = []
+
+    class Seeing:
+        def invoke(self, input: Any, config: Any = None) -> None:
+            seen.append((input, config["configurable"]["langgraph_user_id"]))
+
+    # A worker that does not know the reflector leaves it alone.
+    async def ordinary_worker() -> int:
+        async with open_memory(dsn) as other:
+            return (await other.jobs.serve(once=True)).done
+
+    assert 0 == run_sync(ordinary_worker())
+    with PgHippocampusStore(dsn) as store:
+        DurableReflectionExecutor(store, app="app", reflector=Seeing())
+        assert 1 == run_sync(store.engine.jobs.serve(once=True)).done
+    assert [({"messages": [HumanMessage("I moved.", id="1")]}, "ann")] == seen
+    with psycopg.connect(dsn) as superuser:
+        kept = "SELECT payload FROM hippocampus.consolidation_jobs"
+        assert [(None,)] == superuser.execute(kept).fetchall()
+
+
+def test_forgetting_a_user_forgets_what_waits_for_reflection(
+    store: PgHippocampusStore, dsn: str
+) -> None:
+    class Never:
+        def invoke(self, input: Any, config: Any = None) -> None:
+            raise AssertionError
+
+    executor = DurableReflectionExecutor(store, app="app", reflector=Never())
+    future = executor.submit({"messages": ["I moved."]}, config=CONFIG, after_seconds=60)
+    run_sync(store.engine.forget_scope(ANN))
+    assert {} == future.result(30)
+    with psycopg.connect(dsn) as superuser:
+        for table in ("consolidation_jobs", "threads"):
+            assert [] == superuser.execute(f"SELECT FROM hippocampus.{table}").fetchall()

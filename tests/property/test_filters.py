@@ -1,0 +1,181 @@
+"""Filters find what the same rules, written in plain Python, find."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from langgraph.store.base import PutOp
+
+from langgraph_store import PgHippocampusStore
+from shared_core import InvalidInput
+
+MISSING = object()
+
+
+def kind(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return type(value).__name__
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "text"
+    return "object" if isinstance(value, Mapping) else "list"
+
+
+def same(left: Any, right: Any) -> bool:
+    if left is MISSING or kind(left) != kind(right):
+        return False
+    if kind(left) == "number":
+        return Decimal(repr(left)) == Decimal(repr(right))
+    if kind(left) == "list":
+        return len(left) == len(right) and all(map(same, left, right))
+    if kind(left) == "object":
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    return bool(left == right)
+
+
+def ordered(value: Any, operator: str, operand: Any) -> bool:
+    if value is MISSING or kind(value) != kind(operand):
+        return False
+    if kind(value) == "number":
+        value, operand = Decimal(repr(value)), Decimal(repr(operand))
+    holds = {"$gt": value > operand, "$gte": value >= operand,
+             "$lt": value < operand, "$lte": value <= operand}  # fmt: skip
+    return bool(holds[operator])
+
+
+def contains(value: Any, operand: Any) -> bool:
+    if isinstance(value, list):
+        return any(same(part, operand) for part in value)
+    return isinstance(value, str) and isinstance(operand, str) and operand in value
+
+
+def one(value: Any, name: str, operand: Any) -> bool:
+    if name in ("$gt", "$gte", "$lt", "$lte"):
+        return ordered(value, name, operand)
+    return {
+        "$eq": lambda: same(value, operand),
+        "$ne": lambda: not same(value, operand),
+        "$in": lambda: any(same(value, part) for part in operand),
+        "$nin": lambda: not any(same(value, part) for part in operand),
+        "$exists": lambda: (value is not MISSING) is operand,
+        "$contains": lambda: contains(value, operand),
+        "$and": lambda: all(matches(value, part) for part in operand),
+        "$or": lambda: any(matches(value, part) for part in operand),
+        "$not": lambda: not matches(value, operand),
+    }[name]()
+
+
+def matches(value: Any, wanted: Mapping[str, Any]) -> bool:
+    for name, operand in wanted.items():
+        if name.startswith("$"):
+            held = one(value, name, operand)
+        else:
+            field = value.get(name, MISSING) if isinstance(value, Mapping) else MISSING
+            deeper = isinstance(operand, Mapping) and operand
+            held = matches(field, operand) if deeper else same(field, operand)
+        if not held:
+            return False
+    return True
+
+
+names = st.sampled_from(["a", "b", "a.b", "0", "é", "'; DROP", "%s", "a/b"])
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 3), st.sampled_from([0.5, 1.0, -2.5, 1e300, 10**30]),
+    st.sampled_from(["", "a", "b", "ab", "B", "é", "1", "ä", "%", "true", "null"]),
+)  # fmt: skip
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=5,
+)
+comparable = st.integers(-3, 3) | st.floats(-3, 3) | st.sampled_from(["", "a", "b", "B", "é"])
+simple = st.one_of(
+    st.fixed_dictionaries({}, optional={
+        "$eq": values, "$ne": values, "$gt": comparable, "$gte": comparable, "$lt": comparable,
+        "$lte": comparable, "$in": st.lists(values, max_size=3),
+        "$nin": st.lists(values, max_size=3), "$exists": st.booleans(), "$contains": scalars,
+    }),
+)  # fmt: skip
+nothing_of_it = st.dictionaries(names, simple.filter(bool) | scalars, min_size=1, max_size=2)
+
+
+def joined(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    several = st.lists(inner, min_size=1, max_size=3)
+    return st.one_of(
+        st.fixed_dictionaries({"$and": several}), st.fixed_dictionaries({"$or": several}),
+        st.fixed_dictionaries({"$not": inner}),
+        st.fixed_dictionaries({"$not": inner, "$or": several}),
+        st.dictionaries(names, inner, min_size=1, max_size=2),
+    )  # fmt: skip
+
+
+filters = st.recursive(nothing_of_it, joined, max_leaves=5)
+documents = st.lists(st.dictionaries(names, values, max_size=4), min_size=1, max_size=8)
+spaces = count()
+
+
+@settings(max_examples=250, suppress_health_check=list(HealthCheck))
+@given(held=documents, wanted=filters)
+def test_a_filter_finds_what_its_rules_say(
+    store: PgHippocampusStore, held: list[dict[str, Any]], wanted: dict[str, Any]
+) -> None:
+    here = ("filters", str(next(spaces)))
+    store.batch([PutOp(here, str(n), value, index=False) for n, value in enumerate(held)])
+    expected = {str(n) for n, value in enumerate(held) if matches(value, wanted)}
+    assert expected == {item.key for item in store.search(here, filter=wanted, limit=100)}
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(held=documents, wanted=filters)
+def test_not_finds_all_the_others(
+    store: PgHippocampusStore, held: list[dict[str, Any]], wanted: dict[str, Any]
+) -> None:
+    here = ("filters", str(next(spaces)))
+    store.batch([PutOp(here, str(n), value, index=False) for n, value in enumerate(held)])
+    found = [
+        {item.key for item in store.search(here, filter=each, limit=100)}
+        for each in (wanted, {"$not": wanted})
+    ]
+    assert not found[0] & found[1] and len(found[0] | found[1]) == len(held)
+
+
+WRONG: dict[str, Any] = {
+    "$regex": {"n": {"$regex": "x"}},
+    "$eq": {"$eq": 1},
+    "$gt": {"n": {"$gt": None}},
+    "$gte": {"n": {"$gte": True}},
+    "$lt": {"n": {"$lt": [1]}},
+    "$lte": {"a": {"b": {"$lte": {"c": 1}}}},
+    "$in": {"n": {"$in": "abc"}},
+    "$nin": {"n": {"$nin": 1}},
+    "$exists": {"n": {"$exists": 1}},
+    "$and": {"$and": []},
+    "$or": {"n": {"$or": {"$gt": 1}}},
+    "'n'": {"n": {"$not": 1}},
+    "mixes": {"n": {"$gt": 1, "m": 2}},
+    "mapping": {"$and": [3]},
+    "7": {7: 1},
+    "deep": {"$not": {}},
+    "1,000": {"$or": [{"n": n} for n in range(2000)]},
+    "JSON": {"n": {"$in": [float("nan")]}},
+}
+for _ in range(100):
+    WRONG["deep"] = {"$not": WRONG["deep"]}
+
+
+@pytest.mark.parametrize("word", WRONG)
+def test_a_filter_that_makes_no_sense_is_named(store: PgHippocampusStore, word: str) -> None:
+    with pytest.raises(InvalidInput, match=word.replace("$", r"\$")):
+        store.search(("filters",), filter=WRONG[word])
+
+
+def test_a_filter_that_is_no_mapping_is_an_error(store: PgHippocampusStore) -> None:
+    with pytest.raises(InvalidInput, match="mapping"):
+        store.search(("filters",), filter=[("n", 1)])  # type: ignore[arg-type]
