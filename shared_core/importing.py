@@ -228,8 +228,8 @@ class _Import:
             await self._target.stamp_items([draft.stamp for draft in written])
             self.report.copied += len(written)
         _stop_if_all_would_fail(list(errors.values()))
-        for place, error in errors.items():
-            self._fail(drafts[place].item, error)
+        for place, reason in errors.items():
+            self._fail(drafts[place].item, reason)
 
     def _fail(self, item: SourceItem, error: Exception) -> None:
         if _no_model(error):
