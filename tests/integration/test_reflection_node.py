@@ -181,7 +181,8 @@ def test_whose_memory_it_is(store: PgHippocampusStore) -> None:
         said: Annotated[list[AnyMessage], add]
 
     def remembered(user: str) -> int:
-        return len(run_sync(store.engine.list_memories(Scope("app", user))))
+        turns = store.engine.list_memories(Scope("app", user), kinds=["episodic"])
+        return len(run_sync(turns))
 
     def run(node: ReflectionNode, ids: dict[str, str], context: Any = None) -> None:
         builder = StateGraph(State, context_schema=dict)
