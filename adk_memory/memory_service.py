@@ -104,7 +104,7 @@ class OpenMemoryService(BaseMemoryService):
         schema: str | None = None,
         top_k: int = 10,
         max_chars: int = 8000,
-        min_relevance: float = 0.2,
+        min_relevance: float = 0.14,
         include_tool_results: bool = False,
         wait: bool = True,
         deadline_s: float = 10.0,

@@ -20,7 +20,7 @@ from benchmarks.quality import answerable, append_turns
 from shared_core import MemoryEngine, Scope, open_memory
 from shared_core.ranking import relevance
 
-FLOORS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
+FLOORS = (0.0, 0.1, 0.14, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 UNRELATED = (
     "What is the capital of Mongolia?",
     "How do I invert a binary tree in Rust?",

@@ -115,10 +115,9 @@ def test_langgraph_asks_in_another_process(played: Played) -> None:
     assert str(played.pid) not in pids
 
 
-def test_at_least_12_of_16_questions_are_answered_through_adk(played: Played) -> None:
-    english, chinese = played.answered("Google ADK")
-    assert 12 <= english + chinese, (english, chinese)
-    assert 5 <= min(english, chinese)
+def test_at_least_6_of_8_questions_are_answered_through_adk(played: Played) -> None:
+    assert 2 == len(played.answered("Google ADK"))
+    assert 6 <= min(played.answered("Google ADK")), played.answered("Google ADK")
 
 
 def test_questions_are_answered_through_langgraph_too(played: Played) -> None:

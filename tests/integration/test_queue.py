@@ -327,6 +327,9 @@ async def test_work_that_another_worker_took_over_is_ended(dsn: str) -> None:
         with psycopg.connect(dsn, autocommit=True) as superuser:
             superuser.execute("UPDATE hippocampus.consolidation_jobs SET worker_id = 'another'")
         await asyncio.wait_for(ended.wait(), 30)
+        with psycopg.connect(dsn) as superuser:
+            held = superuser.execute("SELECT worker_id, status FROM hippocampus.consolidation_jobs")
+            assert [("another", "running")] == held.fetchall()
 
 
 async def test_a_job_that_kills_every_worker_is_given_up(dsn: str) -> None:

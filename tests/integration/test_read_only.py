@@ -59,6 +59,7 @@ def test_reads_work_where_a_session_may_only_read(dsn: str, by: str) -> None:
             read_only = dsn
         with PgHippocampusStore(read_only) as reader:
             check(reader)
+            assert None is reader.get(HERE, "new")
 
 
 def test_a_read_only_memory_without_vectors_finds_nothing(dsn: str) -> None:

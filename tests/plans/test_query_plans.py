@@ -125,7 +125,8 @@ def test_a_search_touches_only_the_rows_of_its_tenant(
         )
         for table in ("memories", "embeddings")
     }
-    # recall reads the rows it returns once more for their columns, and counts the vectors first
+    # recall reads the rows it returns once more for their columns; vectors it counts in the index,
+    # scans, and looks up again for the turns before its candidates
     assert touched["memories"] <= 2 * PER_TENANT
     assert touched["embeddings"] <= (3 if name == "recall" else 1) * PER_TENANT
 
