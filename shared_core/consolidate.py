@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import Event, FactDraft, MemoryId, Scope, ThreadId
+from shared_core.domain import Event, MemoryId, Scope, ThreadId
 from shared_core.embedding import Embedding
 from shared_core.errors import Conflict
 from shared_core.facts import FactPlan, plan_facts, slots_to_read
@@ -17,7 +16,6 @@ from shared_core.ingest import TEXT_FIELD, memory_value
 from shared_core.item_ports import ItemAddress
 from shared_core.namespaces import memories_namespace
 from shared_core.ports import Clock, Extractor, MemoryRow, PlannedFact, RunPlan, Storage
-from shared_core.summary import summarise
 from shared_core.text import search_terms
 
 MAX_TRIES = 5
@@ -76,18 +74,12 @@ async def consolidate(
         if not numbered:
             return NOTHING_NEW
         events = [event for _, event in numbered]
-        drafts = await extractor.extract(events)
+        drafts = (await extractor.extract(events, ())).facts
         known = await storage.current_facts(scope, slots_to_read(drafts))
         said_at = {event.event_id: event.occurred_at for event in events}
         facts = plan_facts(drafts, known, said_at, lambda: MemoryId(uuid7()))
         thread = await storage.thread_events(scope, thread_id, SUMMARY_TURNS)
-        # A long thread takes a moment, and others wait for this loop.
-        summary = await asyncio.to_thread(
-            summarise,
-            thread,
-            max_characters=SUMMARY_CHARACTERS,
-            key_sentences=_telling(drafts, events),
-        )
+        summary, _ = await extractor.summarise(thread, "", SUMMARY_CHARACTERS)
         run = _Run(scope, thread_id, MemoryId(uuid7()), clock(), _expiries([*events, *thread]))
         memories = run.rows(facts, summary, thread)
         plan = RunPlan(
@@ -208,9 +200,3 @@ class _Run:
 def _expiries(thread: Sequence[Event]) -> dict[str, datetime]:
     """Return when turns expire, of those that do: what is drawn from them expires as well."""
     return {event.event_id: event.expires_at for event in thread if event.expires_at}
-
-
-def _telling(drafts: Sequence[FactDraft], events: Sequence[Event]) -> set[str]:
-    """Return the texts of the turns that held facts."""
-    telling = {draft.event_id for draft in drafts}
-    return {event.text for event in events if event.event_id in telling}

@@ -25,6 +25,11 @@ ThreadId = NewType("ThreadId", str)
 Role = Literal["user", "agent", "tool", "system"]
 MemoryKind = Literal["episodic", "semantic", "summary", "reflection", "item"]
 FactType = Literal["preference", "rule", "profile", "custom"]
+Privacy = Literal["private", "public"]
+InsightCategory = Literal["insight", "pattern", "summary"]
+
+USER = "user"
+"""The subject of what is said about the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,19 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Emotion:
+    """What a text expresses, not what its author may feel (Russell's circumplex model, 1980).
+
+    valence: -1 (unpleasant) to 1 (pleasant). arousal: 0 (calm) to 1 (excited). label: a word for
+    it in the language of the text, "" for none.
+    """
+
+    valence: float
+    arousal: float
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FactDraft:
     """What an extractor read out of a turn, before it is matched with what is known.
 
@@ -112,6 +130,10 @@ class FactDraft:
     otherwise several values live side by side.
     operation: "assert" states the fact, "retract" ends it (value "" ends every value of the slot).
     confidence: 0 to 1. pattern: id of the rule, or name of the prompt, that found it.
+    other_event_ids: further turns it was drawn from. subject: whom it is about; only a fact about
+    the same subject may end another. valid_from: when it began to hold, if the turn says so; else
+    when it was said. importance is 1 (trivial) to 10 (who the user is); emotion and privacy, if the
+    extractor can tell.
     """
 
     fact_type: FactType
@@ -124,6 +146,88 @@ class FactDraft:
     pattern: str
     language: Literal["en", "zh"]
     operation: Literal["assert", "retract"] = "assert"
+    other_event_ids: tuple[str, ...] = ()
+    subject: str = USER
+    valid_from: datetime | None = None
+    importance: float = 5.0
+    emotion: Emotion | None = None
+    privacy: Privacy | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementDraft:
+    """What several turns tell together, in one text that stands alone, pronouns resolved."""
+
+    text: str
+    event_ids: tuple[str, ...]
+    importance: float = 5.0
+    emotion: Emotion | None = None
+    privacy: Privacy | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsightDraft:
+    """What turns or memories let one conclude and nobody said.
+
+    event_ids: the turns it rests on, for one of a thread; memory_ids: the memories, for a
+    reflection across threads.
+    """
+
+    text: str
+    category: InsightCategory = "insight"
+    importance: float = 5.0
+    event_ids: tuple[str, ...] = ()
+    memory_ids: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TripleDraft:
+    """An edge of the knowledge graph: subject, relation (snake_case), object.
+
+    functional: the subject has one object at a time. confidence: 0 to 1.
+    """
+
+    subject: str
+    relation: str
+    object: str
+    event_id: str
+    functional: bool = False
+    confidence: float = 1.0
+    valid_from: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelUsage:
+    """What a language model was asked for: calls, tokens read, tokens written."""
+
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+    def __add__(self, other: ModelUsage) -> ModelUsage:
+        return ModelUsage(
+            calls=self.calls + other.calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extraction:
+    """All that was read out of some turns.
+
+    emotions and importance: of turns, by event id, where the extractor can tell. needs_model: ids
+    of the turns that say more than the extractor can read.
+    """
+
+    facts: Sequence[FactDraft] = ()
+    statements: Sequence[StatementDraft] = ()
+    insights: Sequence[InsightDraft] = ()
+    triples: Sequence[TripleDraft] = ()
+    emotions: Mapping[str, Emotion] = field(default_factory=dict)
+    importance: Mapping[str, float] = field(default_factory=dict)
+    needs_model: Sequence[str] = ()
+    usage: ModelUsage = ModelUsage()
 
 
 SCORE_PARTS = ("meaning", "words", "context", "question", "speaker", "kind")

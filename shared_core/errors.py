@@ -59,6 +59,17 @@ class ModelUnavailable(MemoryCoreError):
     """An embedder or a language model failed; the call may be retried."""
 
 
+class ModelQuotaExceeded(ModelUnavailable):
+    """A model takes no more for now: too many requests, or a quota is used up. Wait, then retry.
+
+    retry_after_s: after so many seconds, if the model said so.
+    """
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class ModelOutputInvalid(ModelUnavailable):
     """An embedder or a language model answered with something that cannot be used."""
 

@@ -10,12 +10,14 @@ from uuid import UUID
 
 from shared_core.domain import (
     Event,
+    Extraction,
     FactDraft,
     FactType,
     JsonValue,
     Memory,
     MemoryId,
     MemoryKind,
+    ModelUsage,
     Namespace,
     Role,
     Scope,
@@ -53,12 +55,27 @@ class Embedder(Protocol):
 
 
 class Extractor(Protocol):
-    """Reads durable facts out of turns. name is stored with every fact it found."""
+    """Reads what is worth keeping out of turns, and sums up.
+
+    name is stored with everything it found, and names the version of its rules or prompts. Raise
+    ModelUnavailable when a model fails: the turns then wait, and are read later.
+    """
 
     @property
     def name(self) -> str: ...
 
-    async def extract(self, events: Sequence[Event]) -> Sequence[FactDraft]: ...
+    async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
+        """Return what events say. context: turns before them, read already, to understand them."""
+        ...
+
+    async def summarise(
+        self, events: Sequence[Event], previous: str, max_characters: int
+    ) -> tuple[str, ModelUsage]:
+        """Return what a thread is about in one short text, in its language.
+
+        previous: the summary of what was said before events, "" if nothing was.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from shared_core import Event, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
-from shared_core.domain import FactDraft
+from shared_core.domain import Extraction
 from shared_core.extraction import RuleExtractor
 from shared_core.items import WriteItem
 from shared_core.storage.embedded import describe
@@ -52,8 +52,8 @@ async def test_a_fact_goes_with_the_last_of_its_turns(memory: MemoryEngine) -> N
 
 async def test_a_turn_forgotten_while_it_is_read_leaves_no_fact(dsn: str) -> None:
     class Interrupted(RuleExtractor):
-        async def extract(self, events: Sequence[Event]) -> list[FactDraft]:
-            drafts = await super().extract(events)
+        async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
+            drafts = await super().extract(events, context)
             if not forgotten:
                 forgotten.append(await memory.forget(ANN, await key_of(memory, "I live in Leeds.")))
             return drafts
