@@ -3,8 +3,9 @@
     pip install 'pg-hippocampus[langgraph]'
     python examples/langgraph_procedural.py [URI]
 
-The prompt is an instruction in the memory: what the user says about how to answer becomes a new
-version of it, and every version stays. Without URI the memory is HIPPOCAMPUS_URI, or a private
+The prompt is an item of the store, read and written by plain get and put. It lies in the namespace
+of instructions, so what the user says about how to answer becomes a new version of it, and every
+version stays. Without URI the memory is HIPPOCAMPUS_URI, or a private
 PostgreSQL that is started for you.
 """
 
@@ -15,42 +16,47 @@ import sys
 from langchain_core.messages import HumanMessage, SystemMessage
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.base import BaseStore
 from offline_models import model_for_langgraph
 
 from langgraph_store import (
     PgHippocampusStore,
-    get_instruction,
     instruction_history,
-    put_instruction,
+    instructions_namespace,
     rollback_instruction,
 )
 
 APP = "example_procedural"
 EVERYONE = "everyone"
 """What holds for all users of the application belongs to a user of its own."""
+PROMPTS = instructions_namespace(APP, EVERYONE)
 KEY = "system_prompt"
 FIRST = "You are an assistant. Answer in one sentence. Follow these rules:\n"
 MODEL = model_for_langgraph()
 
 
-def make_graph(store: PgHippocampusStore) -> CompiledStateGraph[MessagesState]:
+def prompt(store: BaseStore) -> str:
+    """Return what the prompt says now."""
+    item = store.get(PROMPTS, KEY)
+    return str(item.value["content"]) if item else FIRST
+
+
+def answer(state: MessagesState, *, store: BaseStore) -> MessagesState:
+    """Answer under the newest prompt."""
+    return {"messages": [MODEL.invoke([SystemMessage(prompt(store)), *state["messages"]])]}
+
+
+def improve(state: MessagesState, *, store: BaseStore) -> dict[str, str]:
+    """Make what the user demands of every answer a rule of the prompt, the newest first."""
+    said = str(state["messages"][0].text)
+    if said.startswith(("Always", "Never")):
+        head, rules = prompt(store).split("\n", 1)
+        store.put(PROMPTS, KEY, {"content": f"{head}\n- {said}\n{rules}"})
+    return {}
+
+
+def make_graph(store: BaseStore) -> CompiledStateGraph[MessagesState]:
     """Return an agent whose prompt is the newest version of an instruction."""
-
-    def prompt() -> str:
-        instruction = get_instruction(store, APP, EVERYONE, KEY)
-        return str(instruction.value["content"]) if instruction else FIRST
-
-    def answer(state: MessagesState) -> MessagesState:
-        return {"messages": [MODEL.invoke([SystemMessage(prompt()), *state["messages"]])]}
-
-    def improve(state: MessagesState) -> dict[str, str]:
-        """Make what the user demands of every answer a rule of the prompt, the newest first."""
-        said = str(state["messages"][0].text)
-        if said.startswith(("Always", "Never")):
-            head, rules = prompt().split("\n", 1)
-            put_instruction(store, APP, EVERYONE, KEY, {"content": f"{head}\n- {said}\n{rules}"})
-        return {}
-
     builder = StateGraph(MessagesState)
     builder.add_node("answer", answer)
     builder.add_node("improve", improve)

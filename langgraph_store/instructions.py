@@ -9,7 +9,7 @@ from langgraph_store.reflection import HasEngine
 from shared_core import Scope, run_sync
 from shared_core.domain import JsonValue
 from shared_core.instruction_ports import Instruction
-from shared_core.instructions import instructions_namespace as core_namespace
+from shared_core.namespaces import instructions_namespace as core_namespace
 from shared_core.namespaces import scope_path
 
 

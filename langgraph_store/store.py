@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from langgraph.store.base import (
+    NOT_PROVIDED,
     BaseStore,
     IndexConfig,
     InvalidNamespaceError,
+    NotProvided,
     Op,
     Result,
     TTLConfig,
@@ -29,6 +31,7 @@ from shared_core import BatchError, InvalidInput, MemoryEngine, open_memory, run
 from shared_core.errors import MemoryCoreError
 from shared_core.item_ops import ItemOp, Search
 from shared_core.items import one_error
+from shared_core.namespaces import instructions_scope
 
 SECONDS_PER_MINUTE = 60.0
 SWEEP_INTERVAL_MINUTES = 5.0
@@ -42,9 +45,10 @@ class PgHippocampusStore(BaseStore):
     """A LangGraph store whose memories an ADK agent reads too, and the other way round.
 
     Sync and async on the same object, from any thread and any event loop; connects at first use.
-    (app, user, "memories") holds what both frameworks remember of a user; every other namespace
-    is the store's own (docs/data-model.md). Every item can be found by meaning, by default
-    through a bundled multilingual model.
+    (app, user, "memories") holds what both frameworks remember of a user, (app, user,
+    "instructions") keeps every version of what is put there; every other namespace is the store's
+    own (docs/data-model.md). Every item can be found by meaning, by default through a bundled
+    multilingual model.
 
     uri, schema, pool_size: as in shared_core.open_memory. index: LangGraph's index configuration;
     its "embed" may also be "use" or "e5", and without "fields" an item is embedded by what its
@@ -131,6 +135,30 @@ class PgHippocampusStore(BaseStore):
         if errors:
             raise one_error(errors, results)
         return results
+
+    def put(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        value: Mapping[str, Any],
+        index: Literal[False] | list[str] | None = None,
+        *,
+        ttl: float | NotProvided | None = NOT_PROVIDED,
+    ) -> None:
+        """Write an item, as BaseStore says; in a namespace of instructions, make a new version."""
+        super().put(namespace, key, value, index, ttl=_ttl(namespace, ttl))
+
+    async def aput(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        value: Mapping[str, Any],
+        index: Literal[False] | list[str] | None = None,
+        *,
+        ttl: float | NotProvided | None = NOT_PROVIDED,
+    ) -> None:
+        """Do as put() from async code."""
+        await super().aput(namespace, key, value, index, ttl=_ttl(namespace, ttl))
 
     def setup(self) -> None:
         """Start or reach the database and bring its schema up to date; every call does it too."""
@@ -223,6 +251,13 @@ class PgHippocampusStore(BaseStore):
         await self.aclose()
 
 
+def _ttl(namespace: Sequence[str], ttl: float | NotProvided | None) -> float | NotProvided | None:
+    """Return the time to live of a put: the default one is not for instructions."""
+    if isinstance(ttl, NotProvided) and isinstance(namespace, Sequence):
+        return None if instructions_scope(namespace) else ttl
+    return ttl
+
+
 def _embedder(index: IndexConfig | None) -> object:
     embed = (index or {}).get("embed")
     if embed is None or embed in ("use", "e5") or str(embed).startswith("google:"):
@@ -263,4 +298,4 @@ def _helpful(method: Method) -> Method:
 
 
 for _name in ("get", "search", "put", "delete", "aget", "asearch", "aput", "adelete"):
-    setattr(PgHippocampusStore, _name, _helpful(getattr(BaseStore, _name)))
+    setattr(PgHippocampusStore, _name, _helpful(getattr(PgHippocampusStore, _name)))

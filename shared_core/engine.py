@@ -76,7 +76,7 @@ class MemoryEngine:
         self._worker = Worker(storage, clock, self._perform, in_background=worker)
         self.jobs = JobQueue(storage, self._worker, self.open)
         self.sessions = SessionLog(storage, self.open)
-        self.instructions = Instructions(storage, self.open)
+        self.instructions = Instructions(storage, embedding, clock, self.open)
 
     async def __aenter__(self) -> MemoryEngine:
         await self.open()

@@ -25,16 +25,6 @@ class Instruction:
 class InstructionStorage(Protocol):
     """Instructions with all their versions. Every method is one transaction and one round trip."""
 
-    async def add_instruction(
-        self, scope: Scope, key: str, value: Mapping[str, JsonValue], text: str
-    ) -> Instruction:
-        """Add a version, unless the newest says the same; return the newest."""
-        ...
-
-    async def restore_instruction(self, scope: Scope, key: str, version: int) -> Instruction | None:
-        """Add a version that says what an earlier one said; return the newest, None for none."""
-        ...
-
     async def instruction_versions(
         self, scope: Scope, key: str, limit: int
     ) -> Sequence[Instruction]:
@@ -48,5 +38,5 @@ class InstructionStorage(Protocol):
         ...
 
     async def drop_instruction(self, scope: Scope, key: str) -> int:
-        """Delete an instruction; return how many versions went."""
+        """Delete an instruction, its item included; return how many versions went."""
         ...

@@ -14,7 +14,7 @@ from shared_core.ingest import TEXT_FIELD
 from shared_core.item_ops import WriteItem
 from shared_core.item_ports import ItemAddress
 from shared_core.jsontext import to_json
-from shared_core.namespaces import check_label, clean_text
+from shared_core.namespaces import check_label, clean_text, instructions_scope
 from shared_core.ports import MemoryRow
 from shared_core.text import has_words, search_terms
 
@@ -45,7 +45,7 @@ def draft(op: WriteItem, now: datetime) -> Draft:
     check_label(key, f"the key of an item in {namespace}")
     if not isinstance(op.value, Mapping):
         raise InvalidInput(f"the value of {key!r} must be a dict, not {type(op.value).__name__}")
-    _check_ttl(op.ttl_s, key)
+    _check_ttl(op)
     size = len(to_json(op.value, f"the value of {key!r} in {namespace}"))
     text = text_of(op.value)
     texts = {TEXT_FIELD: text} if op.texts is None else op.texts
@@ -65,9 +65,16 @@ def draft(op: WriteItem, now: datetime) -> Draft:
     return Draft(address=op.address, row=row, texts=texts, size=size)
 
 
-def _check_ttl(ttl_s: object, key: str) -> None:
+def _check_ttl(op: WriteItem) -> None:
+    ttl_s: object = op.ttl_s
+    namespace, key = op.address
     if ttl_s is None:
         return
+    if instructions_scope(namespace):
+        raise InvalidInput(
+            f"the instruction {key!r} in {namespace} cannot have a time to live, its versions are"
+            " kept until it is deleted: put it without one, or in another namespace"
+        )
     if isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float) or not 0 < ttl_s <= MAX_TTL_S:
         raise InvalidInput(
             f"the time to live of {key!r} must be above 0 and at most 100 years, not {ttl_s!r} s"

@@ -20,6 +20,9 @@ from shared_core.errors import InvalidInput
 MEMORIES = "memories"
 """Third label of the namespace that holds what both frameworks remember of a scope."""
 
+INSTRUCTIONS = "instructions"
+"""Third label of the namespace in which every put of a scope makes a version."""
+
 ROOT = "/"
 """The path of the empty namespace: everything."""
 
@@ -90,6 +93,18 @@ def scope_path(scope: Scope) -> str:
 def memories_namespace(scope: Scope) -> Namespace:
     """Return the namespace that holds what both frameworks remember of a scope."""
     return (scope.app, scope.user, MEMORIES)
+
+
+def instructions_namespace(scope: Scope) -> Namespace:
+    """Return the namespace that holds the instructions of a scope."""
+    return (scope.app, scope.user, INSTRUCTIONS)
+
+
+def instructions_scope(namespace: Sequence[str]) -> Scope | None:
+    """Return whose instructions a namespace holds; None if it holds none."""
+    if len(namespace) == 3 and namespace[2] == INSTRUCTIONS:
+        return Scope(namespace[0], namespace[1])
+    return None
 
 
 def common_prefix(namespaces: Iterable[Sequence[str]]) -> Namespace:

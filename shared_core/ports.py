@@ -23,7 +23,7 @@ from shared_core.domain import (
     Scope,
     ThreadId,
 )
-from shared_core.instruction_ports import InstructionStorage
+from shared_core.instruction_ports import Instruction, InstructionStorage
 from shared_core.item_ports import ItemAddress, ItemStorage
 from shared_core.log_ports import JobStorage, NewJob, SessionStorage
 
@@ -359,12 +359,20 @@ class Storage(ItemStorage, SessionStorage, JobStorage, InstructionStorage, Proto
     ) -> None:
         """Write memories by namespace and key, replacing those that exist, vectors included.
 
-        forgotten: what to delete in the same transaction, as forget() does.
+        forgotten: what to delete in the same transaction, as forget() does. What is written in a
+        namespace of instructions becomes a version of it, unless the newest says the same.
         """
         ...
 
+    async def put_instruction(self, row: MemoryRow, vectors: VectorRows | None) -> Instruction:
+        """Write one instruction as put_memories() does, and return its newest version."""
+        ...
+
     async def forget(self, addresses: Sequence[ItemAddress]) -> int:
-        """Delete memories and what was drawn only from them; return how many rows went."""
+        """Delete memories and what was drawn only from them; return how many rows went.
+
+        An instruction goes with all its versions.
+        """
         ...
 
     async def fade(self, addresses: Sequence[ItemAddress]) -> None:

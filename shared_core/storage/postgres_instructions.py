@@ -1,66 +1,38 @@
-"""The instructions of PostgresStorage: versions that are added, read and dropped."""
+"""The instructions of PostgresStorage: the newest version is an item, the table has them all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from shared_core.domain import JsonValue, Scope
+from shared_core.domain import Scope
 from shared_core.instruction_ports import Instruction
-from shared_core.jsontext import to_json
-from shared_core.namespaces import scope_path
-from shared_core.ports import Clock
-from shared_core.storage.database import Database, Rows, Statement
+from shared_core.namespaces import instructions_namespace, instructions_scope, scope_path
+from shared_core.ports import MemoryRow, VectorRows
+from shared_core.storage.database import Rows, Statement
+from shared_core.storage.postgres_items import PostgresItems
 from shared_core.storage.rows import utc
 from shared_core.storage.sql_files import statement
 
 
-class PostgresInstructions:
+class PostgresInstructions(PostgresItems):
     """Instructions of one scope at a time."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
-
-    async def add_instruction(
-        self, scope: Scope, key: str, value: Mapping[str, JsonValue], text: str
-    ) -> Instruction:
-        tenant = scope_path(scope)
-        values = {
-            "tenant": tenant,
-            "tenants": [tenant],
-            "key": key,
-            "content": text,
-            "value": to_json(value, f"instruction {key!r}"),
-            "limit": 1,
-            "now": self._clock(),
-        }
-        names = ("lock_tenants", "add_instruction", "instruction_versions")
-        steps: list[Statement] = [(statement(name), values) for name in names]
-        *_, rows = await self._database.run(tenant, *steps)
+    async def put_instruction(self, row: MemoryRow, vectors: VectorRows | None) -> Instruction:
+        scope = instructions_scope(row.namespace)
+        if scope is None:
+            raise AssertionError(f"{row.namespace} holds no instructions")
+        *_, rows = await self._database.run(
+            scope_path(scope),
+            *self._put_steps([row]),
+            *self._vector_steps(vectors),
+            _versions_step(scope, row.key, 1),
+        )
         return _instructions(scope, rows)[0]
-
-    async def restore_instruction(self, scope: Scope, key: str, version: int) -> Instruction | None:
-        tenant = scope_path(scope)
-        values = {
-            "tenant": tenant,
-            "tenants": [tenant],
-            "key": key,
-            "version": version,
-            "limit": 1,
-            "now": self._clock(),
-        }
-        names = ("lock_tenants", "restore_instruction", "instruction_versions")
-        steps: list[Statement] = [(statement(name), values) for name in names]
-        *_, rows = await self._database.run(tenant, *steps)
-        newest = _instructions(scope, rows)
-        return newest[0] if newest else None
 
     async def instruction_versions(
         self, scope: Scope, key: str, limit: int
     ) -> Sequence[Instruction]:
-        values = {"tenant": scope_path(scope), "key": key, "limit": limit}
-        step = statement("instruction_versions"), values
-        [rows] = await self._database.run(scope_path(scope), step)
+        [rows] = await self._database.run(scope_path(scope), _versions_step(scope, key, limit))
         return _instructions(scope, rows)
 
     async def newest_instructions(
@@ -72,11 +44,14 @@ class PostgresInstructions:
         return _instructions(scope, rows)
 
     async def drop_instruction(self, scope: Scope, key: str) -> int:
-        values = {"tenant": scope_path(scope), "key": key}
-        [rows] = await self._database.run(
-            scope_path(scope), (statement("drop_instruction"), values)
-        )
-        return len(rows)
+        steps = self._forget_steps([(instructions_namespace(scope), key)])
+        _, versions, _ = await self._database.run(scope_path(scope), *steps)
+        return len(versions)
+
+
+def _versions_step(scope: Scope, key: str, limit: int) -> Statement:
+    values = {"tenant": scope_path(scope), "key": key, "limit": limit}
+    return statement("instruction_versions"), values
 
 
 def _instructions(scope: Scope, rows: Rows) -> list[Instruction]:

@@ -14,6 +14,7 @@ from shared_core.jsontext import to_json
 from shared_core.namespaces import (
     common_prefix,
     from_path,
+    instructions_scope,
     path_end,
     rest_of,
     scope_path,
@@ -119,17 +120,22 @@ class PostgresItems:
             "expires_at": [stamp.expires_at for stamp in stamps],
             "ttl_s": [stamp.ttl_s for stamp in stamps],
         }
+        steps: list[Statement] = [(statement("stamp_items"), values)]
+        if versioned := _versioned(addresses):
+            steps.append((statement("stamp_versions"), address_columns(versioned)))
         # Who stamps loads in bulk: plans made while the tables were small must not outlive that.
-        await self._database.run(
-            scope_of(addresses), (statement("stamp_items"), values), (statement("forget_plans"), {})
-        )
+        steps.append((statement("forget_plans"), {}))
+        await self._database.run(scope_of(addresses), *steps)
 
     def _forget_steps(self, addresses: Sequence[ItemAddress]) -> list[Statement]:
         there = [address for address in addresses if storable(address[1])]
         if not there:
             return []
         values = {**address_columns(there), "now": self._clock()}
-        return [(statement("lock_tenants"), values), (statement("forget"), values)]
+        steps: list[Statement] = [(statement("lock_tenants"), values)]
+        if versioned := _versioned(there):
+            steps.append((statement("drop_versions"), address_columns(versioned)))
+        return [*steps, (statement("forget"), values)]
 
     def _put_steps(self, rows: Sequence[MemoryRow]) -> list[Statement]:
         if not rows:
@@ -147,7 +153,16 @@ class PostgresItems:
             len(_ROW_COLUMNS),
         )  # fmt: skip
         values = dict(zip(_ROW_COLUMNS, columns, strict=True)) | {"now": self._clock()}
-        return [(statement("put_memories"), values), (statement("clear_derived"), values)]
+        steps: list[Statement] = [
+            (statement("put_memories"), values),
+            (statement("clear_derived"), values),
+        ]
+        if versioned := _versioned((row.namespace, row.key) for row in in_order):
+            named = address_columns(versioned)
+            # Who deletes an instruction at this moment must not leave its item without versions.
+            locked: Statement = (statement("lock_tenants"), named)
+            return [locked, *steps, (statement("add_versions"), named)]
+        return steps
 
     def _vector_steps(self, vectors: VectorRows | None) -> list[Statement]:
         if vectors is None or not vectors.addresses:
@@ -187,6 +202,10 @@ def address_columns(addresses: Iterable[ItemAddress]) -> dict[str, object]:
 def scope_of(addresses: Iterable[ItemAddress]) -> str:
     """Return the narrowest scope that holds all addresses: a tenant, or a path above several."""
     return tenant_of(common_prefix(namespace for namespace, _ in addresses))
+
+
+def _versioned(addresses: Iterable[ItemAddress]) -> list[ItemAddress]:
+    return [address for address in addresses if instructions_scope(address[0])]
 
 
 def _plain_start(labels: Sequence[str]) -> Namespace:

@@ -16,7 +16,9 @@ from langgraph_store import (
     rollback_instruction,
 )
 from shared_core import InvalidInput, MemoryEngine, NotFound, Scope
-from shared_core.instructions import as_item, instructions_scope
+from shared_core.item_ops import ReadItem
+from shared_core.item_ports import Item
+from shared_core.namespaces import instructions_scope
 
 ANN = Scope("app", "ann")
 
@@ -28,8 +30,9 @@ async def test_every_write_is_a_version_and_the_newest_counts(memory: MemoryEngi
     assert (1, 2) == (first.version, second.version)
     newest = await memory.instructions.read(ANN, "tone")
     assert newest == second and {"content": "Be brief.", "n": [1]} == newest.value
-    item = as_item(newest)
-    assert (("app", "ann", "instructions"), "tone") == (item.namespace, item.key)
+    [item] = await memory.run_item_ops([ReadItem(address=(("app", "ann", "instructions"), "tone"))])
+    assert isinstance(item, Item) and newest.value == item.value
+    assert (newest.created_at, newest.written_at) == (item.created_at, item.updated_at)
     assert newest.created_at == first.created_at < newest.written_at
     assert [2, 1] == [one.version for one in await memory.instructions.history(ANN, "tone")]
     assert [2] == [one.version for one in await memory.instructions.history(ANN, "tone", limit=1)]

@@ -1,29 +1,38 @@
--- Procedural memory: every version of an instruction is kept, the highest counts.
+-- Procedural memory. The newest version of an instruction is an item among memories; here all its
+-- versions are kept, that one included.
 
--- name: add_instruction
--- Adds a version of an instruction, unless the newest says the same; the tenant is locked. Returns
--- the newest.
-WITH newest AS (
-    SELECT version, metadata FROM instructions
-    WHERE tenant_id = %(tenant)s AND instruction_key = %(key)s
-    ORDER BY version DESC LIMIT 1
-)
+-- name: add_versions
+-- Adds what stands in items, named by key, as versions of them, unless the newest says the same to
+-- the letter (1 is not 1.0). The items are written and the tenants locked.
 INSERT INTO instructions (tenant_id, instruction_key, version, content, metadata, created_at)
-SELECT %(tenant)s, %(key)s, coalesce((SELECT version FROM newest), 0) + 1, %(content)s,
-       %(value)s::jsonb, %(now)s
-WHERE NOT EXISTS (SELECT FROM newest WHERE metadata = %(value)s::jsonb)
+SELECT m.tenant_id, m.key, coalesce(n.version, 0) + 1, m.text, m.value, m.updated_at
+FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
+     AS g(tenant_id, namespace, key)
+JOIN memories m USING (tenant_id, namespace, key)
+LEFT JOIN LATERAL (
+    SELECT version, metadata FROM instructions i
+    WHERE i.tenant_id = m.tenant_id AND i.instruction_key = m.key
+    ORDER BY version DESC LIMIT 1
+) n ON true
+WHERE n.metadata::text IS DISTINCT FROM m.value::text
 
--- name: restore_instruction
--- Adds a version that says what an earlier one said, unless the newest does; the tenant is locked.
-INSERT INTO instructions (tenant_id, instruction_key, version, content, metadata, created_at)
-SELECT o.tenant_id, o.instruction_key, n.version + 1, o.content, o.metadata, %(now)s
-FROM instructions o, LATERAL (
-    SELECT version, metadata FROM instructions
-    WHERE tenant_id = %(tenant)s AND instruction_key = %(key)s
-    ORDER BY version DESC LIMIT 1
-) n
-WHERE o.tenant_id = %(tenant)s AND o.instruction_key = %(key)s AND o.version = %(version)s
-  AND n.metadata IS DISTINCT FROM o.metadata
+-- name: stamp_versions
+-- Gives the newest versions the times that their items had elsewhere.
+UPDATE instructions i SET created_at = m.updated_at
+FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
+     AS g(tenant_id, namespace, key)
+JOIN memories m USING (tenant_id, namespace, key)
+WHERE i.tenant_id = m.tenant_id AND i.instruction_key = m.key
+  AND i.version = (SELECT max(version) FROM instructions n
+                   WHERE n.tenant_id = m.tenant_id AND n.instruction_key = m.key)
+
+-- name: drop_versions
+-- Deletes all versions of items, named by key.
+DELETE FROM instructions i
+USING unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
+      AS g(tenant_id, namespace, key)
+WHERE i.tenant_id = g.tenant_id AND i.instruction_key = g.key
+RETURNING 1
 
 -- name: instruction_versions
 -- Versions of an instruction, the newest first, with the moment of the first.
@@ -44,6 +53,3 @@ SELECT * FROM (
 ) newest
 ORDER BY created_at DESC, instruction_key
 LIMIT %(limit)s OFFSET %(offset)s
-
--- name: drop_instruction
-DELETE FROM instructions WHERE tenant_id = %(tenant)s AND instruction_key = %(key)s RETURNING 1
