@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 import psycopg
 from pgvector.psycopg.halfvec import register_halfvec_info
@@ -30,6 +31,10 @@ CONFLICT = "HC409"
 """Raised by the SQL function require(). psycopg takes what it does not know for operational."""
 ROLLED_BACK = ("40P01", "40001")
 """Deadlock and serialisation failure: the server undid the whole transaction; send it again."""
+PLANS_LAST = 500
+"""After so many rows were sent, and whenever their number has doubled, statements are planned anew.
+Planned on small tables, they would walk through all of a tenant for every row, until the server's
+autovacuum comes by."""
 REFUSED_VALUES = (
     psycopg.errors.CharacterNotInRepertoire,
     psycopg.errors.DatetimeFieldOverflow,
@@ -55,6 +60,8 @@ class Database:
         self._adapters = AdaptersMap(psycopg.adapters)
         self._pool = self._new_pool()
         self.prepared: Prepared | None = None
+        self._rows_sent = 0
+        self._plans_of: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 
     async def open(self) -> None:
         """Start the embedded server if there is one, migrate, and learn the types.
@@ -98,12 +105,14 @@ class Database:
         After a lost connection or a deadlock all of it is sent again; every statement is safe to
         repeat. Raises Conflict when require() refused, StorageUnavailable when nothing helped.
         """
+        self._rows_sent += _rows(steps)
         for last_try in [False] * (TRIES - 1) + [True]:
             connection: Connection | None = None
             try:
                 async with self._pool.connection() as connection:
                     async with connection.pipeline():
-                        await connection.execute(*self._bind(scope), prepare=True)
+                        for query, values in (*self._fresh_plans(connection), self._bind(scope)):
+                            await connection.execute(query, values, prepare=True)
                         cursors = [
                             await connection.execute(query, values, prepare=True, binary=True)
                             for query, values in steps
@@ -137,6 +146,13 @@ class Database:
                 if last_try or not (lost or error.sqlstate in ROLLED_BACK):
                     raise self._unavailable(error) from error
         raise AssertionError("unreachable")
+
+    def _fresh_plans(self, connection: Connection) -> list[Statement]:
+        """Return what makes a connection drop its plans, where the tables have outgrown them."""
+        now = (self._rows_sent // PLANS_LAST).bit_length()
+        then = self._plans_of.setdefault(connection, now)
+        self._plans_of[connection] = now
+        return [(statement("forget_plans"), {})] if then < now else []
 
     def _bind(self, scope: str) -> Statement:
         assert self.prepared is not None
@@ -188,6 +204,12 @@ class Database:
             f"the database at {redacted(self._settings.uri)!r} cannot be used: {reason}."
             " Check HIPPOCAMPUS_URI or the uri argument; 'hippocampus doctor' tells more"
         )
+
+
+def _rows(steps: Sequence[Statement]) -> int:
+    """Return how many rows travel with statements: the length of the longest column."""
+    columns = (column for _, values in steps for column in values.values())
+    return max((len(column) for column in columns if isinstance(column, list)), default=0)
 
 
 async def _finished(work: Coroutine[Any, Any, T]) -> T:

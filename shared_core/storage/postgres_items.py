@@ -123,8 +123,6 @@ class PostgresItems:
         steps: list[Statement] = [(statement("stamp_items"), values)]
         if versioned := _versioned(addresses):
             steps.append((statement("stamp_versions"), address_columns(versioned)))
-        # Who stamps loads in bulk: plans made while the tables were small must not outlive that.
-        steps.append((statement("forget_plans"), {}))
         await self._database.run(scope_of(addresses), *steps)
 
     def _forget_steps(self, addresses: Sequence[ItemAddress]) -> list[Statement]:

@@ -21,3 +21,7 @@ WHERE (model, dimensions) IS DISTINCT FROM (%(model)s, %(dimensions)s)
 INSERT INTO embedding_models (model, dimensions, created_at)
 VALUES (%(model)s, %(dimensions)s, %(now)s)
 ON CONFLICT DO NOTHING
+
+-- name: forget_plans
+-- Every statement of this connection is planned anew, by how large the tables are now.
+DISCARD PLANS

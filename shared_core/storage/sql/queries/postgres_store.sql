@@ -67,7 +67,3 @@ FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[],
             %(expires_at)b::timestamptz[], %(ttl_s)b::float8[])
      AS g(tenant_id, namespace, key, created_at, updated_at, expires_at, ttl_s)
 WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
-
--- name: forget_plans
--- Every statement of this connection is planned anew, by how large the tables are now.
-DISCARD PLANS
