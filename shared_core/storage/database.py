@@ -207,9 +207,11 @@ class Database:
 
 
 def _rows(steps: Sequence[Statement]) -> int:
-    """Return how many rows travel with statements: the length of the longest column."""
-    columns = (column for _, values in steps for column in values.values())
-    return max((len(column) for column in columns if isinstance(column, list)), default=0)
+    """Return how many items or events, by their keys or ids, statements name at most."""
+    return max(
+        (len(values.get(ids, ())) for _, values in steps for ids in ("keys", "event_ids")),
+        default=0,
+    )
 
 
 async def _finished(work: Coroutine[Any, Any, T]) -> T:
