@@ -85,25 +85,34 @@ def start_on_own_loop(function: Callable[[], None]) -> None:
     _bridge.start(function)
 
 
+def on_callers_own_loop() -> bool:
+    """Return whether run_sync() runs this coroutine on the calling thread, which waits for it.
+
+    Then nobody else is kept waiting where it blocks for a moment.
+    """
+    runner: _Runner | None = getattr(_own, "runner", None)
+    return runner is not None and runner.loop is asyncio.get_running_loop()
+
+
 class _Runner:
     """A thread's own loop; closed when the thread ends, and made anew after a fork."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self._loop = asyncio.new_event_loop()
+        self.loop = asyncio.new_event_loop()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        task = self._loop.create_task(coroutine)
+        task = self.loop.create_task(coroutine)
         try:
-            return self._loop.run_until_complete(task)
+            return self.loop.run_until_complete(task)
         finally:
             if not task.done():  # Ctrl-C: let the task undo what it began
                 task.cancel()
-                self._loop.run_until_complete(asyncio.wait([task]))
+                self.loop.run_until_complete(asyncio.wait([task]))
 
     def __del__(self) -> None:
         if self.pid == os.getpid():
-            self._loop.close()
+            self.loop.close()
 
 
 def _own_runner() -> _Runner:

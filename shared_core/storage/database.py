@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import psycopg
 from pgvector.psycopg.halfvec import register_halfvec_info
-from psycopg import AsyncConnection
 from psycopg.adapt import AdaptersMap
 from psycopg.types import TypeInfo
 
@@ -23,8 +22,9 @@ from shared_core.errors import (
 from shared_core.settings import Settings, redacted
 from shared_core.storage.embedded import EmbeddedPostgres
 from shared_core.storage.migrate import Prepared, prepare
-from shared_core.storage.pool import Connection, ConnectionPool
+from shared_core.storage.pool import ConnectionPool
 from shared_core.storage.sql_files import statement
+from shared_core.storage.wire import Connection, Rows, Statement
 
 TRIES = 5
 CONFLICT = "HC409"
@@ -45,8 +45,6 @@ REFUSED_VALUES = (
 """What the server says of a value that JSON or Python can hold and it cannot."""
 
 T = TypeVar("T")
-Rows = list[tuple[Any, ...]]
-Statement = tuple[bytes, Mapping[str, Any]]
 
 
 class Database:
@@ -100,8 +98,7 @@ class Database:
     async def run(self, scope: str, *steps: Statement) -> list[Rows]:
         """Run statements as one transaction inside a scope; return the rows of each.
 
-        All travel together and are answered together. In autocommit a pipeline is one implicit
-        transaction up to its end, so neither BEGIN nor COMMIT needs a message.
+        All travel together and are answered together.
         After a lost connection or a deadlock all of it is sent again; every statement is safe to
         repeat. Raises Conflict when require() refused, StorageUnavailable when nothing helped.
         """
@@ -110,14 +107,10 @@ class Database:
             connection: Connection | None = None
             try:
                 async with self._pool.connection() as connection:
-                    async with connection.pipeline():
-                        for query, values in (*self._fresh_plans(connection), self._bind(scope)):
-                            await connection.execute(query, values, prepare=True)
-                        cursors = [
-                            await connection.execute(query, values, prepare=True, binary=True)
-                            for query, values in steps
-                        ]
-                    return [await c.fetchall() if c.description else [] for c in cursors]
+                    fresh = self._fresh_plans(connection)
+                    first = [*fresh, self._bind(scope)]
+                    answers = await connection.exchange([*first, *steps])
+                    return answers[len(first) :]
             except psycopg.errors.ForeignKeyViolation as error:
                 if error.diag.constraint_name != "embeddings_model_fkey":
                     raise
@@ -172,7 +165,7 @@ class Database:
 
     async def _connect(self) -> Connection:
         try:
-            return await AsyncConnection.connect(
+            return await Connection.connect(
                 self.conninfo,
                 autocommit=True,
                 context=self._adapters,

@@ -9,8 +9,8 @@ import psycopg
 from psycopg import sql
 
 from shared_core.errors import SchemaOutOfDate, StorageUnavailable
-from shared_core.storage.pool import Connection
 from shared_core.storage.sql_files import Migration, migrations
+from shared_core.storage.wire import Connection
 
 APP_ROLE = "hippocampus_app"
 MIN_SERVER = 15

@@ -15,14 +15,11 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any, TypeAlias
 
-from psycopg import AsyncConnection
 from psycopg.pq import TransactionStatus
 
 from shared_core.errors import StorageUnavailable
-
-Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
+from shared_core.storage.wire import Connection
 
 _SURELY_ALIVE_S = 0.5
 """A connection used this recently is handed out without a look at its socket."""
@@ -139,7 +136,7 @@ class ConnectionPool:
     async def _give_back(self, connection: Connection) -> None:
         usable = (
             not connection.closed
-            and connection.info.transaction_status is TransactionStatus.IDLE
+            and connection.pgconn.transaction_status == TransactionStatus.IDLE
             and self._pid == os.getpid()
         )
         if not usable or self._closed:

@@ -25,7 +25,7 @@ from shared_core.ports import (
     StorageReport,
 )
 from shared_core.settings import Settings, redacted
-from shared_core.storage.database import Database, Statement, by_column
+from shared_core.storage.database import Database, by_column
 from shared_core.storage.filters import compile_filter
 from shared_core.storage.postgres_instructions import PostgresInstructions
 from shared_core.storage.postgres_items import address_columns
@@ -38,6 +38,7 @@ from shared_core.storage.rows import (
     utc,
 )
 from shared_core.storage.sql_files import statement
+from shared_core.storage.wire import Statement
 
 
 class PostgresStorage(PostgresSessions, PostgresJobs, PostgresInstructions):

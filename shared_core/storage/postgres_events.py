@@ -11,10 +11,11 @@ from shared_core.jsontext import to_json
 from shared_core.log_ports import NewJob
 from shared_core.namespaces import memories_namespace, path_end, rest_of, scope_path, storable
 from shared_core.ports import EventRow, MemoryQuery, VectorRows
-from shared_core.storage.database import Statement, by_column
+from shared_core.storage.database import by_column
 from shared_core.storage.postgres_items import PostgresItems, address_columns, scope_of
 from shared_core.storage.rows import memory_from_row, to_tsvector, utc
 from shared_core.storage.sql_files import statement
+from shared_core.storage.wire import Statement
 
 _EVENT_COLUMNS = (
     "event_ids", "authors", "roles", "texts", "metadata", "occurred_at", "importances",

@@ -8,10 +8,10 @@ from shared_core.domain import Scope
 from shared_core.instruction_ports import Instruction
 from shared_core.namespaces import instructions_namespace, instructions_scope, scope_path
 from shared_core.ports import MemoryRow, VectorRows
-from shared_core.storage.database import Rows, Statement
 from shared_core.storage.postgres_items import PostgresItems
 from shared_core.storage.rows import utc
 from shared_core.storage.sql_files import statement
+from shared_core.storage.wire import Rows, Statement
 
 
 class PostgresInstructions(PostgresItems):

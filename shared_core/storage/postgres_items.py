@@ -23,10 +23,11 @@ from shared_core.namespaces import (
     to_path,
 )
 from shared_core.ports import Clock, MemoryRow, VectorRows
-from shared_core.storage.database import Database, Statement, by_column
+from shared_core.storage.database import Database, by_column
 from shared_core.storage.filters import compile_filter
 from shared_core.storage.rows import item_from_row, to_tsvector
 from shared_core.storage.sql_files import statement
+from shared_core.storage.wire import Statement
 
 TENANT_DEPTH = 2
 UNLIMITED = 1_000_000_000

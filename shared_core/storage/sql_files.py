@@ -39,7 +39,6 @@ def named_pieces() -> tuple[Mapping[str, str], Mapping[str, str]]:
         for kind, name, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
             if name in found[kind]:
                 raise AssertionError(f"{name} stands twice in the query files")
-            # psycopg parses a statement of more than 4,096 bytes anew every time.
             found[kind][name] = _UNREAD.sub("", body).strip()
     return found["name"], found["fragment"]
 
