@@ -28,7 +28,7 @@ from shared_core.errors import (
     StorageUnavailable,
 )
 from shared_core.namespaces import memories_namespace
-from shared_core.ports import Fact
+from shared_core.run_ports import Fact
 from shared_core.sync_bridge import run_sync
 
 __version__ = "0.1.0"

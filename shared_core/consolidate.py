@@ -1,36 +1,56 @@
-"""Consolidation of one thread: its new turns become facts, the whole of it one short summary."""
+"""Consolidation of one thread: new turns become knowledge, the whole of it a short summary."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import Event, MemoryId, Scope, ThreadId
+from shared_core.domain import (
+    NO_USAGE,
+    Event,
+    Extraction,
+    JsonValue,
+    MemoryId,
+    ModelUsage,
+    Scope,
+    ThreadId,
+)
+from shared_core.drafts import Checked, checked
 from shared_core.embedding import Embedding
 from shared_core.errors import Conflict
-from shared_core.facts import FactPlan, plan_facts, slots_to_read
+from shared_core.facts import FactPlan, normalised, plan_facts, slots_to_read
 from shared_core.ids import uuid7
-from shared_core.ingest import TEXT_FIELD, memory_value
-from shared_core.item_ports import ItemAddress
-from shared_core.namespaces import memories_namespace
-from shared_core.ports import Clock, Extractor, MemoryRow, PlannedFact, RunPlan, Storage
-from shared_core.text import search_terms
+from shared_core.item_ports import VectorRows
+from shared_core.likeness import same_statement
+from shared_core.namespaces import summary_key
+from shared_core.ports import Clock, Extractor, Storage
+from shared_core.run_ports import Passage, Reading, ReadRequest, RunPlan
+from shared_core.run_rows import RunRows
+from shared_core.triples import EdgePlan, plan_edges
+
+FAST_REPLAY = "fast_replay"
+DEEP_REFLECTION = "deep_reflection"
+FULL_CONSOLIDATION = "full_consolidation"
 
 MAX_TRIES = 5
 WINDOW = 500
 """So many turns are read in one run; what is left is for the next."""
-SUMMARY_TURNS = 1000
-"""A summary tells of so many last turns."""
+OVERLAP = 8
+"""So many turns before a window are shown with it, so that "she" and "that" have a meaning."""
+REPLAY = 1000
+"""So many new turns are summed up in one run."""
 SUMMARY_CHARACTERS = 200
+BYTES_PER_TOKEN = 4
+"""A rough measure, for windows only: 0.75 tokens for a Chinese character, 1 for four letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
     """What consolidation did. events: how many new turns it read; 0 when there were none.
 
-    more: whether it stopped at WINDOW turns. run_id: of its last run.
+    statements and insights: what was written besides facts; edges: of the graph. usage: what a
+    model was asked for. more: whether turns are left for a next run. run_id: of its last run.
     """
 
     run_id: UUID | None
@@ -38,6 +58,10 @@ class RunReport:
     facts_opened: int
     facts_closed: int
     summary: str
+    statements: int = 0
+    insights: int = 0
+    edges: int = 0
+    usage: ModelUsage = NO_USAGE
     more: bool = False
 
     def __add__(self, later: RunReport) -> RunReport:
@@ -47,12 +71,28 @@ class RunReport:
             events=self.events + later.events,
             facts_opened=self.facts_opened + later.facts_opened,
             facts_closed=self.facts_closed + later.facts_closed,
+            statements=self.statements + later.statements,
+            insights=self.insights + later.insights,
+            edges=self.edges + later.edges,
+            usage=self.usage + later.usage,
             run_id=later.run_id or self.run_id,
             summary=later.summary or self.summary,
         )
 
 
 NOTHING_NEW = RunReport(run_id=None, events=0, facts_opened=0, facts_closed=0, summary="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formed:
+    """What the extractor made of a reading: of these turns, and of those to sum up."""
+
+    turns: Sequence[tuple[int, Event]]
+    drafts: Checked
+    replay: Sequence[tuple[int, Event]]
+    summary: str
+    usage: ModelUsage
+    more: bool
 
 
 async def consolidate(
@@ -62,43 +102,64 @@ async def consolidate(
     clock: Clock,
     scope: Scope,
     thread_id: ThreadId,
+    *,
+    kind: str = FULL_CONSOLIDATION,
+    instead_of: str | None = None,
 ) -> RunReport:
     """Read the next turns of a thread that no run has read yet, and apply what they say, whole.
 
+    kind: FAST_REPLAY sums up, DEEP_REFLECTION draws knowledge, FULL_CONSOLIDATION does both.
+    instead_of: the extractor that failed and that this one stands in for, noted in the run.
     A second run over the same turns changes nothing. If another run comes first, this one starts
     over from what that one left.
     """
+    request = ReadRequest(
+        turns=0 if kind == FAST_REPLAY else WINDOW + 1,
+        context=0 if kind == FAST_REPLAY else OVERLAP,
+        replay=0 if kind == DEEP_REFLECTION else REPLAY + 1,
+        reread=extractor.reread_turns,
+    )
     for tries_left in reversed(range(MAX_TRIES)):
         started_at = clock()
-        from_seq, numbered = await storage.events_to_consolidate(scope, thread_id, WINDOW)
-        if not numbered:
+        reading = await storage.read_thread(scope, thread_id, request)
+        formed = await _form(extractor, reading) if reading else None
+        if reading is None or formed is None:
             return NOTHING_NEW
-        events = [event for _, event in numbered]
-        drafts = (await extractor.extract(events, ())).facts
-        known = await storage.current_facts(scope, slots_to_read(drafts))
-        said_at = {event.event_id: event.occurred_at for event in events}
-        facts = plan_facts(drafts, known, said_at, lambda: MemoryId(uuid7()))
-        thread = await storage.thread_events(scope, thread_id, SUMMARY_TURNS)
-        summary, _ = await extractor.summarise(thread, "", SUMMARY_CHARACTERS)
-        run = _Run(scope, thread_id, MemoryId(uuid7()), clock(), _expiries([*events, *thread]))
-        memories = run.rows(facts, summary, thread)
+        drafts = formed.drafts.extraction
+        said_at = {event.event_id: event.occurred_at for _, event in formed.turns}
+        known, edges = await storage.known(
+            scope,
+            slots_to_read(drafts.facts),
+            sorted({normalised(triple.subject) for triple in drafts.triples}),
+        )
+        facts = plan_facts(drafts.facts, known, said_at, lambda: MemoryId(uuid7()))
+        graph = plan_edges(drafts.triples, edges, facts.opened, said_at, uuid7)
+        rows = RunRows(scope, thread_id, MemoryId(uuid7()), clock(), extractor.name)
+        rows.add_facts(facts, [event for _, event in formed.turns])
+        rows.add_drafts(drafts)
+        if formed.summary:
+            rows.add_summary(formed.summary, [event for _, event in formed.replay])
+        vectors = await _without_likes(storage, embedding, scope, rows)
         plan = RunPlan(
-            run_id=run.run_id,
+            run_id=rows.run_id,
+            kind=kind,
             scope=scope,
             thread_id=thread_id,
             extractor=extractor.name,
-            from_seq=from_seq,
-            to_seq=max(number for number, _ in numbered),
             started_at=started_at,
+            read=_passage(reading.read_mark, formed.turns),
+            summed=_passage(reading.replay_mark, formed.replay),
             close=list(facts.closed.items()),
             facts=facts.opened,
-            memories=memories,
-            sources=run.sources(facts),
-            summary_key=run.summary_key if summary else None,
-            told=[event.event_id for event in thread] if summary else (),
-            vectors=await embedding.rows(
-                [((row.namespace, row.key), TEXT_FIELD, row.text) for row in memories]
-            ),
+            memories=rows.memories,
+            sources=rows.sources,
+            summary_key=summary_key(thread_id) if formed.summary else None,
+            edges=graph.opened,
+            close_edges=list(graph.closed.items()),
+            annotations=rows.annotations,
+            drawn_from=rows.drawn_from,
+            vectors=vectors,
+            counts=_counts(formed, facts, graph, rows, instead_of),
         )
         try:
             await storage.apply_run(plan)
@@ -106,97 +167,100 @@ async def consolidate(
             if not tries_left:
                 raise
         else:
-            return _report(plan, len(events), summary)
+            return _report(plan, formed, rows)
     raise AssertionError("unreachable")
 
 
-def _report(plan: RunPlan, events: int, summary: str) -> RunReport:
-    return RunReport(
-        run_id=plan.run_id,
-        events=events,
-        facts_opened=len(plan.facts),
-        facts_closed=len(plan.close),
-        summary=summary,
-        more=events == WINDOW,
+async def _form(extractor: Extractor, reading: Reading) -> Formed | None:
+    """Let the extractor work, while no connection is held; None when there is nothing new."""
+    turns = _window(reading.turns, WINDOW, extractor.window_tokens)
+    replay = _window(reading.replay, REPLAY + extractor.reread_turns, extractor.window_tokens)
+    unsummed = bool(replay) and (replay[-1][0] > reading.replay_mark or not reading.summary)
+    if not turns and not unsummed:
+        return None
+    extraction = Extraction()
+    if turns:
+        extraction = await extractor.extract([event for _, event in turns], reading.context)
+    summary, usage = "", extraction.usage
+    if unsummed:
+        before = reading.summary if reading.summed > extractor.reread_turns else ""
+        said = [event for _, event in replay]
+        summary, asked = await extractor.summarise(said, before, SUMMARY_CHARACTERS)
+        usage += asked
+    news = bool(turns) or replay[-1][0] > reading.replay_mark
+    if not news and not summary:
+        return None
+    return Formed(
+        turns=turns,
+        drafts=checked(extraction, {event.event_id for _, event in turns}),
+        replay=replay if unsummed else (),
+        summary=summary.strip(),
+        usage=usage,
+        more=len(turns) < len(reading.turns) or (unsummed and len(replay) < len(reading.replay)),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Builds the rows of one run."""
-
-    scope: Scope
-    thread_id: ThreadId
-    run_id: UUID
-    now: datetime
-    expiries: Mapping[str, datetime]
-
-    def rows(self, facts: FactPlan, summary: str, thread: Sequence[Event]) -> list[MemoryRow]:
-        """Return the memories to write: one per new fact, and the summary if there is one."""
-        rows = [self.fact_row(fact) for fact in facts.opened]
-        if summary:
-            rows.append(self.summary_row(summary, thread[-1].occurred_at))
-        return rows
-
-    def fact_row(self, fact: PlannedFact) -> MemoryRow:
-        draft = fact.draft
-        return MemoryRow(
-            memory_id=fact.memory_id,
-            namespace=memories_namespace(self.scope),
-            key=str(fact.memory_id),
-            kind="semantic",
-            text=draft.statement,
-            value=memory_value(
-                "semantic",
-                draft.statement,
-                occurred_at=fact.valid_from,
-                thread_id=self.thread_id,
-                metadata={
-                    "fact_type": draft.fact_type,
-                    "slot": draft.slot,
-                    "value": draft.value,
-                    "confidence": draft.confidence,
-                    "pattern": draft.pattern,
-                },
-            ),
-            terms=search_terms(draft.statement),
-            occurred_at=fact.valid_from,
-            thread_id=self.thread_id,
-            run_id=self.run_id,
-            superseded_at=self.now if fact.valid_until else None,
-            expires_at=self.expiries.get(draft.event_id),
-        )
-
-    def summary_row(self, summary: str, occurred_at: datetime) -> MemoryRow:
-        return MemoryRow(
-            memory_id=MemoryId(uuid7()),
-            namespace=memories_namespace(self.scope),
-            key=self.summary_key,
-            kind="summary",
-            text=summary,
-            value=memory_value(
-                "summary", summary, occurred_at=occurred_at, thread_id=self.thread_id
-            ),
-            terms=search_terms(summary),
-            occurred_at=occurred_at,
-            thread_id=self.thread_id,
-            run_id=self.run_id,
-            expires_at=min(self.expiries.values(), default=None),
-        )
-
-    def sources(self, plan: FactPlan) -> list[tuple[ItemAddress, str]]:
-        """Return which fact was drawn from which turn."""
-        namespace = memories_namespace(self.scope)
-        drawn = [(str(fact.memory_id), fact.draft.event_id) for fact in plan.opened]
-        drawn += [(str(memory_id), event_id) for memory_id, event_id in plan.seen_again]
-        return [((namespace, key), event_id) for key, event_id in dict.fromkeys(drawn)]
-
-    @property
-    def summary_key(self) -> str:
-        """The key of the thread's one summary."""
-        return f"summary/{self.thread_id}"
+def _window(
+    turns: Sequence[tuple[int, Event]], most: int, tokens: int
+) -> Sequence[tuple[int, Event]]:
+    """Return the first of turns, as many as fit; one at least, whatever its size."""
+    room = tokens * BYTES_PER_TOKEN
+    for place, (_, event) in enumerate(turns[:most]):
+        room -= len(event.text.encode("utf-8", "surrogatepass"))
+        if room < 0 and place:
+            return turns[:place]
+    return turns[:most]
 
 
-def _expiries(thread: Sequence[Event]) -> dict[str, datetime]:
-    """Return when turns expire, of those that do: what is drawn from them expires as well."""
-    return {event.event_id: event.expires_at for event in thread if event.expires_at}
+def _passage(mark: int, turns: Sequence[tuple[int, Event]]) -> Passage | None:
+    return Passage(mark=mark, to=max(mark, turns[-1][0])) if turns else None
+
+
+async def _without_likes(
+    storage: Storage, embedding: Embedding, scope: Scope, rows: RunRows
+) -> VectorRows | None:
+    """Embed what the run would write; statements and insights that are known are not written."""
+    vectors = await embedding.rows(rows.texts())
+    free = vectors.only(rows.free_texts()) if vectors else None
+    if free is None or vectors is None:
+        return vectors
+    near = await storage.like_texts(scope, ("semantic", "reflection"), free)
+    texts = rows.free_texts()
+    rows.drop(
+        [address for address in texts if same_statement(texts[address], near.get(address, ()))]
+    )
+    return vectors.only({(row.namespace, row.key) for row in rows.memories})
+
+
+def _counts(
+    formed: Formed, facts: FactPlan, graph: EdgePlan, rows: RunRows, instead_of: str | None
+) -> dict[str, JsonValue]:
+    counts: dict[str, JsonValue] = {
+        "events": len(formed.turns),
+        "facts": len(facts.opened),
+        "closed": len(facts.closed),
+        "statements": rows.statements,
+        "insights": rows.insights,
+        "edges": len(graph.opened),
+        "rejected": formed.drafts.rejected,
+        "needs_model": len(formed.drafts.extraction.needs_model),
+        "model_calls": formed.usage.calls,
+        "input_tokens": formed.usage.input_tokens,
+        "output_tokens": formed.usage.output_tokens,
+    }
+    return counts | ({"instead_of": instead_of} if instead_of else {})
+
+
+def _report(plan: RunPlan, formed: Formed, rows: RunRows) -> RunReport:
+    return RunReport(
+        run_id=plan.run_id,
+        events=len(formed.turns),
+        facts_opened=len(plan.facts),
+        facts_closed=len(plan.close),
+        statements=rows.statements,
+        insights=rows.insights,
+        edges=len(plan.edges),
+        usage=formed.usage,
+        summary=formed.summary,
+        more=formed.more,
+    )

@@ -32,7 +32,7 @@ from shared_core.context_window import (
 )
 from shared_core.domain import Event, Hit
 from shared_core.errors import InvalidInput
-from shared_core.ports import Fact
+from shared_core.run_ports import Fact
 from shared_core.tokens import TokenCounter, count_tokens
 
 DEFAULT_SHARES: Final[Mapping[Section, float]] = MappingProxyType(

@@ -10,7 +10,7 @@ from shared_core.context_window import ContextItem, Section
 from shared_core.domain import Event, Hit
 from shared_core.moments import check_moment
 from shared_core.namespaces import clean_text
-from shared_core.ports import Fact
+from shared_core.run_ports import Fact
 
 Mark: TypeAlias = tuple[str, str]
 """By what duplicates know each other: an id, or words and whether they were said or are told."""

@@ -212,6 +212,9 @@ class ModelUsage:
         )
 
 
+NO_USAGE = ModelUsage()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
     """All that was read out of some turns.
@@ -227,7 +230,7 @@ class Extraction:
     emotions: Mapping[str, Emotion] = field(default_factory=dict)
     importance: Mapping[str, float] = field(default_factory=dict)
     needs_model: Sequence[str] = ()
-    usage: ModelUsage = ModelUsage()
+    usage: ModelUsage = NO_USAGE
 
 
 SCORE_PARTS = ("meaning", "words", "context", "question", "speaker", "kind")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shared_core.errors import EmbeddingMismatch, ModelUnavailable
-from shared_core.item_ports import ItemAddress
-from shared_core.ports import Embedder, Storage, VectorRows
+from shared_core.item_ports import ItemAddress, VectorRows
+from shared_core.ports import Embedder, Storage
 
 if TYPE_CHECKING:
     from shared_core.ports import Vectors

@@ -11,11 +11,10 @@ from types import TracebackType
 from uuid import UUID
 
 from shared_core import cleanup as cleaning
-from shared_core import consolidate as consolidation
 from shared_core import ingest, items, prompting
 from shared_core import recall as recalling
 from shared_core.cleanup import CleanupReport
-from shared_core.consolidate import RunReport
+from shared_core.consolidate import FULL_CONSOLIDATION, RunReport
 from shared_core.context import ContextAssembler
 from shared_core.context_window import ContextWindow
 from shared_core.domain import (
@@ -32,14 +31,17 @@ from shared_core.domain import (
 from shared_core.embedders import resolve_embedder
 from shared_core.embedding import Embedding
 from shared_core.extraction import RuleExtractor
+from shared_core.formation import Formation
 from shared_core.instructions import Instructions
 from shared_core.item_ports import ItemAddress, ItemStamp
 from shared_core.items import ItemOp, ItemResult
 from shared_core.jobs import JobQueue, check_delay
 from shared_core.log_ports import Job
 from shared_core.namespaces import check_label, memories_namespace, scope_path, storable
-from shared_core.ports import Clock, Extractor, Fact, Storage, StorageReport
+from shared_core.ports import Clock, Extractor, Storage, StorageReport
+from shared_core.reflect import ReflectionReport
 from shared_core.retention import POLICIES, RetentionPolicy
+from shared_core.run_ports import Fact, RunRecord
 from shared_core.sessions import SessionLog
 from shared_core.settings import load_settings
 from shared_core.storage import open_storage
@@ -69,7 +71,6 @@ class MemoryEngine:
     ) -> None:
         self._storage = storage
         self._embedding = embedding
-        self._extractor = extractor
         self._clock = clock
         self._opened_in = self._opening_in = 0
         self._opening = asyncio.Lock()
@@ -77,6 +78,7 @@ class MemoryEngine:
         self.jobs = JobQueue(storage, self._worker, self.open)
         self.sessions = SessionLog(storage, self.open)
         self.instructions = Instructions(storage, embedding, clock, self.open)
+        self._formation = Formation(storage, embedding, extractor, clock, self.open)
 
     async def __aenter__(self) -> MemoryEngine:
         await self.open()
@@ -158,25 +160,39 @@ class MemoryEngine:
         embedded = await ingest.embed_waiting(
             self._storage, self._embedding, job.scope, job.thread_id
         )
-        report = await self._consolidate_next(job.scope, job.thread_id)
+        report = await self._formation.consolidate_next(job.scope, job.thread_id)
         if report.more or embedded == ingest.EMBED_BATCH * ingest.EMBED_BATCHES:
             rest = self._worker.new_job(job.scope, job.thread_id)
             await self._storage.enqueue(job.scope, job.thread_id, rest)
         await self._storage.sweep_expired((job.scope.app, job.scope.user), SWEEP)
         return {"embedded": embedded, "events": report.events, "facts": report.facts_opened}
 
-    async def consolidate(self, scope: Scope, thread_id: str) -> RunReport:
-        """Draw facts and a summary out of the turns of a thread that were not read yet."""
-        report = await self._consolidate_next(scope, ThreadId(thread_id))
-        while report.more:
-            report += await self._consolidate_next(scope, ThreadId(thread_id))
-        return report
+    async def consolidate(
+        self, scope: Scope, thread_id: str, *, kind: str = FULL_CONSOLIDATION
+    ) -> RunReport:
+        """Draw facts and a summary out of the turns of a thread that were not read yet.
 
-    async def _consolidate_next(self, scope: Scope, thread_id: ThreadId) -> RunReport:
-        await self.open()
-        return await consolidation.consolidate(
-            self._storage, self._embedding, self._extractor, self._clock, scope, thread_id
-        )
+        kind: "fast_replay" for the summary alone, "deep_reflection" for all but the summary.
+        """
+        return await self._formation.consolidate(scope, ThreadId(thread_id), kind=kind)
+
+    async def reflect(self, scope: Scope, *, limit: int = 50) -> ReflectionReport:
+        """Draw patterns and insights out of the newest memories of a user, of all threads."""
+        return await self._formation.reflect(scope, limit)
+
+    async def runs(
+        self, scope: Scope, *, thread_id: str | None = None, limit: int = 50
+    ) -> Sequence[RunRecord]:
+        """Return what consolidation and reflection did, newest first."""
+        return await self._formation.list_runs(scope, thread_id, limit)
+
+    async def undo_run(self, scope: Scope, run_id: UUID | str) -> None:
+        """Restore what was before a run: facts, summary, sources, edges, and what was unread.
+
+        Raises NotFound for an unknown run, Conflict if later runs build on it, and names them.
+        What was forgotten since stays forgotten.
+        """
+        await self._formation.undo(scope, run_id)
 
     async def remember(
         self, scope: Scope, memories: str | NewMemory | Sequence[str | NewMemory]

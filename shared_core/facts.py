@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from shared_core.domain import FactDraft, MemoryId
-from shared_core.ports import KnownFact, PlannedFact
+from shared_core.run_ports import KnownFact, PlannedFact
 
 OPPOSITES = {"like": "dislike", "dislike": "like"}
 """Slots of which one value cannot be in both: to like it now is to dislike it no more."""

@@ -12,10 +12,9 @@ from shared_core.errors import InvalidInput
 from shared_core.ids import uuid7
 from shared_core.ingest import TEXT_FIELD
 from shared_core.item_ops import WriteItem
-from shared_core.item_ports import ItemAddress
+from shared_core.item_ports import ItemAddress, MemoryRow
 from shared_core.jsontext import to_json
 from shared_core.namespaces import check_label, clean_text, instructions_scope
-from shared_core.ports import MemoryRow
 from shared_core.text import has_words, search_terms
 
 MAX_TTL_S = 100 * 366 * 86_400.0

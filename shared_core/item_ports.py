@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeAlias
+from uuid import UUID
 
-from shared_core.domain import JsonValue, Namespace
+from shared_core.domain import JsonValue, MemoryId, MemoryKind, Namespace, ThreadId
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,6 +36,49 @@ class Item:
     similarity: float | None = None
     score: float | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRow:
+    """A memory to write by namespace and key."""
+
+    memory_id: MemoryId
+    namespace: Namespace
+    key: str
+    kind: MemoryKind
+    text: str
+    value: Mapping[str, JsonValue]
+    terms: Sequence[str]
+    occurred_at: datetime
+    author: str | None = None
+    importance: float = 5.0
+    expires_at: datetime | None = None
+    ttl_s: float | None = None
+    thread_id: ThreadId | None = None
+    run_id: UUID | None = None
+    superseded_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorRows:
+    """Vectors to write: row i of vectors is the field fields[i] of the memory at addresses[i]."""
+
+    model: str
+    addresses: Sequence[ItemAddress]
+    fields: Sequence[str]
+    vectors: Vectors
+
+    def only(self, wanted: Collection[ItemAddress]) -> VectorRows | None:
+        """Return the rows of some addresses, None if there are none."""
+        kept = [place for place, address in enumerate(self.addresses) if address in wanted]
+        if not kept:
+            return None
+        return VectorRows(
+            model=self.model,
+            addresses=[self.addresses[place] for place in kept],
+            fields=[self.fields[place] for place in kept],
+            vectors=self.vectors[kept],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,9 +18,9 @@ from shared_core.errors import (
 )
 from shared_core.item_drafts import Drafts, draft
 from shared_core.item_ops import FindItems, ItemOp, ItemResult, ReadItem, WriteItem
-from shared_core.item_ports import ItemAddress, NamespaceQuery
+from shared_core.item_ports import ItemAddress, NamespaceQuery, VectorRows
 from shared_core.item_search import find_items, page_bounds
-from shared_core.ports import Clock, Storage, VectorRows
+from shared_core.ports import Clock, Storage
 
 __all__ = [
     "FindItems",

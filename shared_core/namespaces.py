@@ -90,6 +90,11 @@ def scope_path(scope: Scope) -> str:
     return to_path((scope.app, scope.user))
 
 
+def summary_key(thread_id: str) -> str:
+    """Return the key of the one current summary of a thread."""
+    return f"summary/{thread_id}"
+
+
 def memories_namespace(scope: Scope) -> Namespace:
     """Return the namespace that holds what both frameworks remember of a scope."""
     return (scope.app, scope.user, MEMORIES)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 from uuid import UUID
 
 from shared_core.domain import (
     Event,
     Extraction,
-    FactDraft,
-    FactType,
+    InsightDraft,
     JsonValue,
     Memory,
     MemoryId,
@@ -24,8 +23,9 @@ from shared_core.domain import (
     ThreadId,
 )
 from shared_core.instruction_ports import Instruction, InstructionStorage
-from shared_core.item_ports import ItemAddress, ItemStorage
+from shared_core.item_ports import ItemAddress, ItemStorage, MemoryRow, VectorRows
 from shared_core.log_ports import JobStorage, NewJob, SessionStorage
+from shared_core.run_ports import Fact, RunStorage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,12 @@ class Extractor(Protocol):
 
     name is stored with everything it found, and names the version of its rules or prompts. Raise
     ModelUnavailable when a model fails: the turns then wait, and are read later.
+    window_tokens: about so much text is given to it at once. reread_turns: so many turns it wants
+    to see again when it sums up, for one that does not build on the summary before.
     """
+
+    window_tokens: int
+    reread_turns: int
 
     @property
     def name(self) -> str: ...
@@ -78,6 +83,20 @@ class Extractor(Protocol):
         ...
 
 
+@runtime_checkable
+class Reflector(Protocol):
+    """Draws conclusions out of memories of several threads. An extractor may be one as well."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def reflect(
+        self, memories: Sequence[Memory]
+    ) -> tuple[Sequence[InsightDraft], ModelUsage]:
+        """Return what memories let one conclude; memory_ids of each name what it rests on."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRow:
     """A turn to append. memory_id is None when the turn has no text to remember.
@@ -92,49 +111,6 @@ class EventRow:
     logged: bool
     value: Mapping[str, JsonValue]
     terms: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryRow:
-    """A memory to write by namespace and key."""
-
-    memory_id: MemoryId
-    namespace: Namespace
-    key: str
-    kind: MemoryKind
-    text: str
-    value: Mapping[str, JsonValue]
-    terms: Sequence[str]
-    occurred_at: datetime
-    author: str | None = None
-    importance: float = 5.0
-    expires_at: datetime | None = None
-    ttl_s: float | None = None
-    thread_id: ThreadId | None = None
-    run_id: UUID | None = None
-    superseded_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VectorRows:
-    """Vectors to write: row i of vectors is the field fields[i] of the memory at addresses[i]."""
-
-    model: str
-    addresses: Sequence[ItemAddress]
-    fields: Sequence[str]
-    vectors: Vectors
-
-    def only(self, wanted: Collection[ItemAddress]) -> VectorRows | None:
-        """Return the rows of some addresses, None if there are none."""
-        kept = [place for place, address in enumerate(self.addresses) if address in wanted]
-        if not kept:
-            return None
-        return VectorRows(
-            model=self.model,
-            addresses=[self.addresses[place] for place in kept],
-            fields=[self.fields[place] for place in kept],
-            vectors=self.vectors[kept],
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,69 +174,6 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownFact:
-    """A fact that is believed now."""
-
-    memory_id: MemoryId
-    fact_type: FactType
-    key: str
-    value: str
-    valid_from: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """A stored fact with both its times and where it came from."""
-
-    memory_id: MemoryId
-    fact_type: FactType
-    slot: str
-    value: str
-    statement: str
-    confidence: float
-    extractor: str
-    pattern: str
-    valid_from: datetime
-    valid_until: datetime | None
-    thread_id: ThreadId | None
-    source_event_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedFact:
-    """A fact to write; valid_until is set when a later turn of the same run already ended it."""
-
-    memory_id: MemoryId
-    draft: FactDraft
-    key: str
-    valid_from: datetime
-    valid_until: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlan:
-    """Everything one consolidation of one thread changes: applied whole or not at all.
-
-    sources: which fact was drawn from which turn. told: the turns the summary tells of.
-    """
-
-    run_id: UUID
-    scope: Scope
-    thread_id: ThreadId
-    extractor: str
-    from_seq: int
-    to_seq: int
-    started_at: datetime
-    close: Sequence[tuple[MemoryId, datetime]]
-    facts: Sequence[PlannedFact]
-    memories: Sequence[MemoryRow]
-    sources: Sequence[tuple[ItemAddress, str]]
-    summary_key: str | None
-    told: Sequence[str]
-    vectors: VectorRows | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StorageReport:
     """What is behind the storage, for `hippocampus doctor`."""
 
@@ -287,7 +200,7 @@ class MemoryQuery:
     offset: int
 
 
-class Storage(ItemStorage, SessionStorage, JobStorage, InstructionStorage, Protocol):
+class Storage(ItemStorage, SessionStorage, JobStorage, InstructionStorage, RunStorage, Protocol):
     """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.
 
     Raise StorageUnavailable when the database cannot be reached.
@@ -325,26 +238,10 @@ class Storage(ItemStorage, SessionStorage, JobStorage, InstructionStorage, Proto
         """Append the turns that are new, remember them, and return their ids; enqueue the job."""
         ...
 
-    async def events_to_consolidate(
-        self, scope: Scope, thread_id: ThreadId, limit: int
-    ) -> tuple[int, Sequence[tuple[int, Event]]]:
-        """Return the watermark of a thread and its first turns after it, each with its number."""
-        ...
-
-    async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
-        """Return the last of what is remembered of a thread, in the order it was said."""
-        ...
-
     async def thread_history(
         self, scope: Scope, thread_id: ThreadId, limit: int
     ) -> Sequence[Event]:
         """Return the last turns of a thread with words in them, remembered or logged, in order."""
-        ...
-
-    async def current_facts(self, scope: Scope, slots: Sequence[str]) -> Sequence[KnownFact]: ...
-
-    async def apply_run(self, plan: RunPlan) -> None:
-        """Apply a run whole. Conflict if another run of the thread or on a fact came first."""
         ...
 
     async def list_facts(self, scope: Scope, *, history: bool) -> Sequence[Fact]: ...

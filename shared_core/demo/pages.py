@@ -15,7 +15,7 @@ from rich.text import Text
 
 from shared_core.demo.script import Question, Script
 from shared_core.domain import Hit
-from shared_core.ports import Fact
+from shared_core.run_ports import Fact
 from shared_core.settings import Settings, redacted
 
 FIRST_HITS = 3

@@ -6,30 +6,26 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import psycopg
 from pgvector import HalfVector
 
 from shared_core.domain import MemoryId, Scope
-from shared_core.errors import Conflict, EmbeddingMismatch, InvalidInput, StorageReadOnly
-from shared_core.jsontext import to_json
-from shared_core.namespaces import ROOT, memories_namespace, path_end, rest_of, scope_path
+from shared_core.errors import EmbeddingMismatch, InvalidInput, StorageReadOnly
+from shared_core.namespaces import ROOT, path_end, rest_of, scope_path
 from shared_core.ports import (
     Candidate,
     Clock,
-    Fact,
-    KnownFact,
     Match,
-    RunPlan,
     SearchRequest,
     Spread,
     StorageReport,
 )
+from shared_core.run_ports import Fact
 from shared_core.settings import Settings, redacted
-from shared_core.storage.database import Database, by_column
+from shared_core.storage.database import Database
 from shared_core.storage.filters import compile_filter
 from shared_core.storage.postgres_instructions import PostgresInstructions
-from shared_core.storage.postgres_items import address_columns
 from shared_core.storage.postgres_jobs import PostgresJobs
+from shared_core.storage.postgres_runs import PostgresRuns
 from shared_core.storage.postgres_sessions import PostgresSessions
 from shared_core.storage.rows import (
     MEMORY_COLUMNS,
@@ -41,7 +37,7 @@ from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Statement
 
 
-class PostgresStorage(PostgresSessions, PostgresJobs, PostgresInstructions):
+class PostgresStorage(PostgresSessions, PostgresRuns, PostgresJobs, PostgresInstructions):
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
@@ -101,59 +97,6 @@ class PostgresStorage(PostgresSessions, PostgresJobs, PostgresInstructions):
                 f" embedder in use is {model!r} ({dimensions}): open the memory with the embedder"
                 f" that made them, or give another schema, e.g. open_memory(schema='other')"
             )
-
-    async def current_facts(self, scope: Scope, slots: Sequence[str]) -> Sequence[KnownFact]:
-        tenant = scope_path(scope)
-        values = {"tenant": tenant, "slots": list(slots)}
-        [rows] = await self._database.run(tenant, (statement("current_facts"), values))
-        return [
-            KnownFact(
-                memory_id=MemoryId(row[2]),
-                fact_type=row[0],
-                key=row[1],
-                value=row[3],
-                valid_from=utc(row[4]),
-            )
-            for row in rows
-        ]
-
-    async def apply_run(self, plan: RunPlan) -> None:
-        tenant = scope_path(plan.scope)
-        now = self._clock()
-        common = {"tenant": tenant, "thread_id": plan.thread_id, "now": now}
-        closed = [memory_id for memory_id, _ in plan.close]
-        sources = address_columns(address for address, _ in plan.sources)
-        drawn_from = sorted({event_id for _, event_id in plan.sources} | set(plan.told))
-        steps: list[Statement] = [
-            (statement("lock_tenants"), {"tenants": [tenant]}),
-            (statement("require_turns"), common | {"event_ids": drawn_from}),
-            (statement("move_watermark"), common | {"from_seq": plan.from_seq,
-                                                    "to_seq": plan.to_seq}),
-            (statement("close_facts"), common | {
-                "memory_ids": closed, "valid_until": [until for _, until in plan.close]}),
-            (statement("retire_memories"), common | {"memory_ids": closed}),
-            *self._put_steps(plan.memories),
-            *self._vector_steps(plan.vectors),
-            (statement("add_facts"), common | _fact_columns(plan)),
-            (statement("add_sources"), common | sources | {
-                "event_ids": [event_id for _, event_id in plan.sources]}),
-            (statement("add_summary_sources"), common | {
-                "namespace": rest_of(memories_namespace(plan.scope)),
-                "summary_key": plan.summary_key}),
-            (statement("renew_facts"), common | sources),
-            (statement("add_run"), common | {
-                "run_id": plan.run_id, "kind": "full_consolidation", "extractor": plan.extractor,
-                "from_seq": plan.from_seq, "to_seq": plan.to_seq, "started_at": plan.started_at,
-                "counts": to_json({"closed": len(plan.close), "facts": len(plan.facts),
-                                   "memories": len(plan.memories)})}),
-        ]  # fmt: skip
-        try:
-            await self._database.run(tenant, *steps)
-        except (Conflict, psycopg.errors.UniqueViolation) as error:
-            raise Conflict(
-                f"another run consolidated thread {plan.thread_id!r}, or changed a fact it"
-                " touches, at the same time: read again and repeat"
-            ) from error
 
     async def list_facts(self, scope: Scope, *, history: bool) -> Sequence[Fact]:
         tenant = scope_path(scope)
@@ -228,18 +171,3 @@ def _candidate(row: Sequence[Any]) -> Candidate:
 def _match(scores: Sequence[Any]) -> Match:
     similarity, bm25, coverage = scores
     return Match(similarity=similarity, bm25=float(bm25), coverage=float(coverage))
-
-
-def _fact_columns(plan: RunPlan) -> dict[str, object]:
-    columns = by_column(
-        [
-            (fact.memory_id, fact.draft.fact_type, fact.draft.slot, fact.key,
-             to_json(fact.draft.value), fact.draft.functional, float(fact.draft.confidence),
-             fact.draft.pattern, fact.valid_from, fact.valid_until)
-            for fact in plan.facts
-        ],
-        10,
-    )  # fmt: skip
-    names = ("memory_ids", "fact_types", "slots", "keys", "values", "functional",
-             "confidences", "patterns", "valid_from", "valid_until")  # fmt: skip
-    return {"extractor": plan.extractor, **dict(zip(names, columns, strict=True))}

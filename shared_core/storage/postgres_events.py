@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from shared_core.domain import Event, Memory, Scope, ThreadId
-from shared_core.item_ports import ItemAddress
+from shared_core.item_ports import ItemAddress, VectorRows
 from shared_core.jsontext import to_json
 from shared_core.log_ports import NewJob
 from shared_core.namespaces import memories_namespace, path_end, rest_of, scope_path, storable
-from shared_core.ports import EventRow, MemoryQuery, VectorRows
+from shared_core.ports import EventRow, MemoryQuery
 from shared_core.storage.database import by_column
 from shared_core.storage.postgres_items import PostgresItems, address_columns, scope_of
-from shared_core.storage.rows import memory_from_row, to_tsvector, utc
+from shared_core.storage.rows import event_from_row, memory_from_row, to_tsvector
 from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Statement
 
@@ -68,28 +67,13 @@ class PostgresEvents(PostgresItems):
         new, *_ = await self._database.run(tenant, *steps)
         return {row[0] for row in new}
 
-    async def events_to_consolidate(
-        self, scope: Scope, thread_id: ThreadId, limit: int
-    ) -> tuple[int, Sequence[tuple[int, Event]]]:
-        tenant = scope_path(scope)
-        values = self._turns(tenant, thread_id, limit)
-        [rows] = await self._database.run(tenant, (statement("events_to_consolidate"), values))
-        watermark = rows[0][0] if rows else 0
-        return watermark, [(row[1], _event(row[2:])) for row in rows if row[1] is not None]
-
-    async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
-        tenant = scope_path(scope)
-        values = self._turns(tenant, thread_id, limit)
-        [rows] = await self._database.run(tenant, (statement("thread_events"), values))
-        return [_event(row[1:]) for row in reversed(rows)]
-
     async def thread_history(
         self, scope: Scope, thread_id: ThreadId, limit: int
     ) -> Sequence[Event]:
         tenant = scope_path(scope)
         values = self._turns(tenant, thread_id, limit)
         [rows] = await self._database.run(tenant, (statement("thread_history"), values))
-        return [_event(row[1:]) for row in reversed(rows)]
+        return [event_from_row(row[1:]) for row in reversed(rows)]
 
     def _turns(self, tenant: str, thread_id: ThreadId, limit: int) -> dict[str, object]:
         return {"tenant": tenant, "thread_id": thread_id, "limit": limit, "now": self._clock()}
@@ -168,17 +152,3 @@ class PostgresEvents(PostgresItems):
         if thread_id is None:
             names.append("drop_profiles")
         return [(statement(name), values) for name in names]
-
-
-def _event(row: Sequence[Any]) -> Event:
-    event_id, author, role, text, occurred_at, metadata, importance, expires_at = row
-    return Event(
-        event_id=event_id,
-        author=author,
-        role=role,
-        text=text,
-        occurred_at=utc(occurred_at),
-        metadata=metadata,
-        importance=importance,
-        expires_at=expires_at and utc(expires_at),
-    )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from shared_core.domain import Scope
 from shared_core.instruction_ports import Instruction
+from shared_core.item_ports import MemoryRow, VectorRows
 from shared_core.namespaces import instructions_namespace, instructions_scope, scope_path
-from shared_core.ports import MemoryRow, VectorRows
 from shared_core.storage.postgres_items import PostgresItems
 from shared_core.storage.rows import utc
 from shared_core.storage.sql_files import statement

@@ -9,7 +9,15 @@ from uuid import UUID
 from pgvector import HalfVector
 
 from shared_core.domain import Namespace, Scope
-from shared_core.item_ports import Item, ItemAddress, ItemQuery, ItemStamp, NamespaceQuery
+from shared_core.item_ports import (
+    Item,
+    ItemAddress,
+    ItemQuery,
+    ItemStamp,
+    MemoryRow,
+    NamespaceQuery,
+    VectorRows,
+)
 from shared_core.jsontext import to_json
 from shared_core.namespaces import (
     common_prefix,
@@ -22,7 +30,7 @@ from shared_core.namespaces import (
     tenant_of,
     to_path,
 )
-from shared_core.ports import Clock, MemoryRow, VectorRows
+from shared_core.ports import Clock
 from shared_core.storage.database import Database, by_column
 from shared_core.storage.filters import compile_filter
 from shared_core.storage.rows import item_from_row, to_tsvector

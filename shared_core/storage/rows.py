@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from shared_core.domain import Memory, MemoryId, ThreadId
+from shared_core.domain import Event, Memory, MemoryId, ThreadId
 from shared_core.item_ports import Item
 from shared_core.namespaces import from_path
 
@@ -76,3 +76,18 @@ def item_from_row(row: Sequence[Any]) -> Item:
 def utc(moment: datetime) -> datetime:
     """Return the same moment in UTC; the driver speaks the time zone of the session."""
     return moment.astimezone(UTC)
+
+
+def event_from_row(row: Sequence[Any]) -> Event:
+    """Return the event in the columns of {event_columns} after the number."""
+    event_id, author, role, text, occurred_at, metadata, importance, expires_at = row
+    return Event(
+        event_id=event_id,
+        author=author,
+        role=role,
+        text=text,
+        occurred_at=utc(occurred_at),
+        metadata=metadata,
+        importance=importance,
+        expires_at=expires_at and utc(expires_at),
+    )

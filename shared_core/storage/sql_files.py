@@ -53,7 +53,11 @@ def statement(name: str, *, one_tenant: bool = True, filter_sql: str = "true") -
     bodies, fragments = named_pieces()
     scope = fragments["one_tenant" if one_tenant else "tenant_range"]
     pieces = {**fragments, "tenant_scope": scope, "filter": filter_sql}
-    return _SLOT.sub(lambda match: pieces[match[1]], bodies[name]).encode()
+    return _filled(bodies[name], pieces).encode()
+
+
+def _filled(body: str, pieces: Mapping[str, str]) -> str:
+    return _SLOT.sub(lambda match: _filled(pieces[match[1]], pieces), body)
 
 
 @cache

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shared_core.domain import FactDraft, MemoryId
 from shared_core.facts import FactPlan, fact_key, normalised, plan_facts, slots_to_read
-from shared_core.ports import KnownFact
+from shared_core.run_ports import KnownFact
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -13,7 +13,7 @@ from shared_core.context import ContextAssembler
 from shared_core.context_window import ContextWindow, Section
 from shared_core.domain import Event, Hit, Memory, MemoryId, Role
 from shared_core.errors import InvalidInput
-from shared_core.ports import Fact
+from shared_core.run_ports import Fact
 from shared_core.tokens import count_tokens
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

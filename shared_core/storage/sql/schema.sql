@@ -49,6 +49,7 @@ CREATE TABLE threads (
     session_started_at  timestamptz,
     session_updated_at  timestamptz,
     last_event_id       text COLLATE "C",
+    summarised_seq      bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, thread_id)
 ) WITH (fillfactor = 70);
 
@@ -129,6 +130,10 @@ CREATE TABLE memories (
     UNIQUE (tenant_id, namespace, key),
     CHECK (namespace ^@ '/')
 );
+-- The summaries of a thread: the current one and, superseded, those before it.
+CREATE INDEX summaries_of_thread ON memories (tenant_id, thread_id) WHERE kind = 'summary';
+-- What a run wrote.
+CREATE INDEX memories_of_run ON memories (tenant_id, run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX memories_expiry ON memories (tenant_id, expires_at) WHERE expires_at IS NOT NULL;
 
 -- The vectors of a memory, one per indexed field and model, in a table of their own: rewriting a
@@ -146,12 +151,14 @@ CREATE TABLE embeddings (
 ALTER TABLE embeddings ALTER COLUMN embedding SET STORAGE MAIN;
 CREATE INDEX embeddings_of_memory ON embeddings (tenant_id, memory_id);
 
--- The turns a memory was drawn from; an episodic memory has exactly one.
+-- The turns a memory was drawn from; an episodic memory has exactly one. needed: without this turn
+-- the memory must go, because its text may tell of it; else it goes with the last of its turns.
 CREATE TABLE memory_sources (
     tenant_id  text COLLATE "C" NOT NULL,
     memory_id  uuid NOT NULL,
     thread_id  text COLLATE "C" NOT NULL,
     event_id   text COLLATE "C" NOT NULL,
+    needed     boolean NOT NULL DEFAULT false,
     PRIMARY KEY (tenant_id, memory_id, thread_id, event_id),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
 );
@@ -214,6 +221,9 @@ CREATE TABLE edges (
     valid_until    timestamptz,
     recorded_at    timestamptz NOT NULL,
     superseded_at  timestamptz,
+    subject_key    text COLLATE "C" NOT NULL DEFAULT '',
+    object_key     text COLLATE "C" NOT NULL DEFAULT '',
+    run_id         uuid,
     PRIMARY KEY (tenant_id, edge_id),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE,
     CHECK (valid_until >= valid_from)
@@ -221,6 +231,9 @@ CREATE TABLE edges (
 CREATE INDEX edges_from_subject ON edges (tenant_id, subject, relation);
 CREATE INDEX edges_to_object ON edges (tenant_id, object, relation);
 CREATE INDEX edges_of_memory ON edges (tenant_id, memory_id);
+CREATE UNIQUE INDEX edges_current ON edges (tenant_id, subject_key, relation, object_key)
+    WHERE valid_until IS NULL AND superseded_at IS NULL;
+CREATE INDEX edges_of_run ON edges (tenant_id, run_id) WHERE run_id IS NOT NULL;
 
 SELECT protect('facts'), protect('edges');
 
@@ -297,9 +310,27 @@ CREATE TABLE runs (
     started_at   timestamptz NOT NULL,
     finished_at  timestamptz NOT NULL,
     undone_at    timestamptz,
+    summed_from_seq  bigint,
+    summed_to_seq    bigint,
     PRIMARY KEY (tenant_id, run_id)
 );
 CREATE INDEX runs_of_thread ON runs (tenant_id, thread_id, finished_at);
+
+-- What a run changed of what was there before it, and how that stood: ids, moments and numbers, no
+-- text of a user. target: a memory, or an edge.
+CREATE TABLE run_changes (
+    tenant_id  text COLLATE "C" NOT NULL,
+    run_id     uuid NOT NULL,
+    change     text COLLATE "C" NOT NULL
+               CHECK (change IN ('closed', 'retired', 'sourced', 'renewed', 'rated', 'summary',
+                                 'edge')),
+    target     uuid NOT NULL,
+    event_id   text COLLATE "C" NOT NULL DEFAULT '',
+    before     jsonb NOT NULL DEFAULT '{}',
+    PRIMARY KEY (tenant_id, run_id, change, target, event_id),
+    FOREIGN KEY (tenant_id, run_id) REFERENCES runs (tenant_id, run_id) ON DELETE CASCADE
+);
+CREATE INDEX run_changes_of_target ON run_changes (tenant_id, target);
 
 -- The stages of a run, in order, for whoever must explain it.
 CREATE TABLE pipeline_log (
@@ -327,4 +358,4 @@ CREATE TABLE erasures (
     PRIMARY KEY (tenant_id, erasure_id)
 );
 
-SELECT protect('consolidation_jobs'), protect('runs'), protect('pipeline_log'), protect('erasures');
+SELECT protect('consolidation_jobs'), protect('runs'), protect('run_changes'), protect('pipeline_log'), protect('erasures');

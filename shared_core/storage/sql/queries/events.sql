@@ -92,25 +92,6 @@ WITH given AS (
 )
 SELECT event_id FROM kept
 
--- name: events_to_consolidate
--- The watermark of a thread, and the first of what was remembered of it since.
-SELECT t.consolidated_seq, e.memory_seq, e.event_id, e.author, e.role, e.text, e.occurred_at,
-       e.metadata, e.importance, e.expires_at
-FROM threads t
-LEFT JOIN events e ON e.tenant_id = t.tenant_id AND e.thread_id = t.thread_id
-                  AND e.memory_seq > t.consolidated_seq
-                  AND (e.expires_at IS NULL OR e.expires_at > %(now)s)
-WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
-ORDER BY e.memory_seq LIMIT %(limit)s
-
--- name: thread_events
--- The last of what is remembered of a thread, newest first.
-SELECT seq, event_id, author, role, text, occurred_at, metadata, importance, expires_at
-FROM events
-WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND memory_seq IS NOT NULL
-  AND (expires_at IS NULL OR expires_at > %(now)s)
-ORDER BY seq DESC LIMIT %(limit)s
-
 -- name: thread_history
 -- The last turns of a thread that say something and were not forgotten, newest first.
 SELECT e.seq, e.event_id, e.author, e.role, e.text, e.occurred_at, e.metadata, e.importance,
@@ -122,15 +103,6 @@ WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.text <> ''
       SELECT FROM tombstones t WHERE t.tenant_id = e.tenant_id AND t.thread_id = e.thread_id
                                  AND t.event_id = e.event_id))
 ORDER BY e.seq DESC LIMIT %(limit)s
-
--- name: move_watermark
--- Moves the watermark from where the run began, or undoes the run if another one came first.
-WITH moved AS (
-    UPDATE threads SET consolidated_seq = %(to_seq)s
-    WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND consolidated_seq = %(from_seq)s
-    RETURNING 1
-)
-SELECT require(count(*) = 1, 'the thread was consolidated by another run') FROM moved
 
 -- name: require_turns
 -- Undoes the run if a turn it draws from was forgotten since the run read it.

@@ -55,34 +55,6 @@ FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[], %(fie
 JOIN memories m USING (tenant_id, namespace, key)
 ON CONFLICT DO NOTHING
 
--- name: add_sources
--- Turns that memories, named by namespace and key, were drawn from. One look-up by the whole key for
--- each: joined freely, a thread the planner knows nothing of is walked once per turn.
-INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
-SELECT m.tenant_id, m.memory_id, %(thread_id)s, e.event_id
-FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[], %(event_ids)b::text[])
-     AS g(tenant_id, namespace, key, event_id)
-CROSS JOIN LATERAL (
-    SELECT m.tenant_id, m.memory_id FROM memories m
-    WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
-    OFFSET 0) m
-CROSS JOIN LATERAL (
-    SELECT e.event_id FROM events e
-    WHERE e.tenant_id = m.tenant_id AND e.thread_id = %(thread_id)s AND e.event_id = g.event_id
-    OFFSET 0) e
-ON CONFLICT DO NOTHING
-
--- name: add_summary_sources
--- A summary tells of every turn of its thread: those that it has not named yet are added.
-INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
-SELECT m.tenant_id, m.memory_id, e.thread_id, e.event_id
-FROM memories m CROSS JOIN LATERAL (
-    SELECT e.thread_id, e.event_id FROM events e
-    WHERE e.tenant_id = m.tenant_id AND e.thread_id = %(thread_id)s AND e.memory_seq IS NOT NULL
-    OFFSET 0) e
-WHERE m.tenant_id = %(tenant)s AND m.namespace = %(namespace)s AND m.key = %(summary_key)s
-ON CONFLICT DO NOTHING
-
 -- name: resolve_ids
 -- The namespace and key behind memory ids, of those that exist.
 SELECT m.tenant_id || substr(m.namespace, 2), m.key FROM memories m
@@ -95,19 +67,25 @@ FROM (SELECT DISTINCT unnest(%(tenants)b::text[]) AS tenant ORDER BY 1) t
 
 -- fragment: forgetting
 -- Ends a statement whose CTEs hold the memories to delete (named) and the turns that go (said): a turn
--- leaves a tombstone, and with it go facts drawn from nothing else and every summary that told of it.
+-- leaves a tombstone, and with it go facts drawn from nothing else, what needed it, and the
+-- summaries of its thread that were replaced.
 -- A session log keeps its event, as one that is not remembered.
 derived AS (
     SELECT m.tenant_id, m.memory_id
     FROM said
     JOIN memory_sources s USING (tenant_id, thread_id, event_id)
     JOIN memories m USING (tenant_id, memory_id)
-    WHERE m.kind = 'summary'
+    WHERE s.needed
        OR m.kind <> 'episodic' AND NOT EXISTS (
             SELECT FROM memory_sources other
             WHERE other.tenant_id = m.tenant_id AND other.memory_id = m.memory_id
               AND NOT EXISTS (SELECT FROM said x WHERE x.tenant_id = other.tenant_id
                               AND x.thread_id = other.thread_id AND x.event_id = other.event_id))
+    UNION
+    SELECT m.tenant_id, m.memory_id
+    FROM (SELECT DISTINCT tenant_id, thread_id FROM said) t
+    JOIN memories m USING (tenant_id, thread_id)
+    WHERE m.kind = 'summary' AND m.superseded_at IS NOT NULL
 ), buried AS (
     INSERT INTO tombstones (tenant_id, thread_id, event_id, deleted_at)
     SELECT tenant_id, thread_id, event_id, %(now)s FROM said

@@ -1,0 +1,98 @@
+"""How memories form: consolidation of threads, reflection across them, the record, and the undo."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from shared_core.consolidate import FULL_CONSOLIDATION, RunReport, consolidate
+from shared_core.domain import Scope, ThreadId
+from shared_core.embedding import Embedding
+from shared_core.errors import InvalidInput
+from shared_core.extraction import RuleExtractor
+from shared_core.item_search import page_bounds
+from shared_core.ports import Reflector
+from shared_core.reflect import ReflectionReport, reflect
+from shared_core.rule_reflection import RuleReflector
+
+if TYPE_CHECKING:
+    from shared_core.ports import Clock, Extractor, Storage
+    from shared_core.run_ports import RunRecord
+
+
+class Formation:
+    """Runs, of one storage with one extractor. Every verb opens the memory first."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        embedding: Embedding,
+        extractor: Extractor,
+        clock: Clock,
+        open_memory: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._storage = storage
+        self._embedding = embedding
+        self._extractor = extractor
+        self._reflector = extractor if isinstance(extractor, Reflector) else RuleReflector()
+        self._clock = clock
+        self._open = open_memory
+
+    async def consolidate_next(
+        self,
+        scope: Scope,
+        thread_id: ThreadId,
+        *,
+        kind: str = FULL_CONSOLIDATION,
+        by_rules: bool = False,
+    ) -> RunReport:
+        """Do one run over the next turns. by_rules: in place of a model that keeps failing."""
+        await self._open()
+        extractor, instead_of = self._extractor, None
+        if by_rules:
+            extractor, instead_of = RuleExtractor(), self._extractor.name
+        return await consolidate(
+            self._storage,
+            self._embedding,
+            extractor,
+            self._clock,
+            scope,
+            thread_id,
+            kind=kind,
+            instead_of=instead_of,
+        )
+
+    async def consolidate(
+        self, scope: Scope, thread_id: ThreadId, *, kind: str = FULL_CONSOLIDATION
+    ) -> RunReport:
+        """Do runs until nothing of the thread is left."""
+        report = await self.consolidate_next(scope, thread_id, kind=kind)
+        while report.more:
+            report += await self.consolidate_next(scope, thread_id, kind=kind)
+        return report
+
+    async def reflect(self, scope: Scope, limit: int) -> ReflectionReport:
+        """Reflect on the newest memories of a user."""
+        await self._open()
+        return await reflect(
+            self._storage, self._embedding, self._reflector, self._clock, scope, limit
+        )
+
+    async def list_runs(
+        self, scope: Scope, thread_id: str | None, limit: int
+    ) -> Sequence[RunRecord]:
+        """Return what was done, newest first."""
+        limit, _ = page_bounds(limit, 0)
+        await self._open()
+        thread = None if thread_id is None else ThreadId(thread_id)
+        return await self._storage.list_runs(scope, thread, limit)
+
+    async def undo(self, scope: Scope, run_id: UUID | str) -> None:
+        """Restore what was before a run."""
+        try:
+            run = UUID(str(run_id))
+        except ValueError as error:
+            raise InvalidInput(f"run_id must be a UUID, not {run_id!r}") from error
+        await self._open()
+        await self._storage.undo_run(scope, run)

@@ -1,0 +1,241 @@
+"""What the core asks of a storage for runs: what one reads, what it changes, and to undo it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from shared_core.domain import (
+    Emotion,
+    Event,
+    FactDraft,
+    FactType,
+    JsonValue,
+    Memory,
+    MemoryId,
+    MemoryKind,
+    Scope,
+    ThreadId,
+    TripleDraft,
+)
+from shared_core.item_ports import ItemAddress, MemoryRow, VectorRows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadRequest:
+    """What a run wants of a thread. turns: so many unread ones; context: so many before them.
+
+    replay: so many turns that its summary does not tell of, and reread before those; 0 for none.
+    """
+
+    turns: int
+    context: int
+    replay: int
+    reread: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A thread as a run finds it. Turns come with their number, in the order of remembering.
+
+    read_mark, replay_mark: the numbers of the last turn that was extracted, and that was summed up.
+    summed: up to which number summary tells of the thread; 0 and "" when it is gone.
+    """
+
+    read_mark: int
+    turns: Sequence[tuple[int, Event]]
+    context: Sequence[Event]
+    replay_mark: int
+    replay: Sequence[tuple[int, Event]]
+    summed: int
+    summary: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFact:
+    """A fact that is believed now."""
+
+    memory_id: MemoryId
+    fact_type: FactType
+    key: str
+    value: str
+    valid_from: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A stored fact with both its times and where it came from."""
+
+    memory_id: MemoryId
+    fact_type: FactType
+    slot: str
+    value: str
+    statement: str
+    confidence: float
+    extractor: str
+    pattern: str
+    valid_from: datetime
+    valid_until: datetime | None
+    thread_id: ThreadId | None
+    source_event_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFact:
+    """A fact to write; valid_until is set when a later turn of the same run already ended it."""
+
+    memory_id: MemoryId
+    draft: FactDraft
+    key: str
+    valid_from: datetime
+    valid_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownEdge:
+    """An edge of the graph that is believed now."""
+
+    edge_id: UUID
+    subject: str
+    relation: str
+    object: str
+    valid_from: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedEdge:
+    """An edge to write. memory_id: of the fact it says again; None: it rests on its turn.
+
+    subject_key, object_key: both names as they are compared (facts.normalised).
+    """
+
+    edge_id: UUID
+    draft: TripleDraft
+    subject_key: str
+    object_key: str
+    memory_id: MemoryId | None
+    valid_from: datetime
+    valid_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LikeText:
+    """What is known and says nearly what a draft says. similarity: the cosine."""
+
+    memory_id: MemoryId
+    text: str
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A turn a memory was drawn from. needed: without it the memory must go."""
+
+    address: ItemAddress
+    event_id: str
+    needed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """What a run found out about a turn; only what the turn does not say itself is written."""
+
+    event_id: str
+    emotion: Emotion | None
+    importance: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """The turns of a thread a run went through: from the number after mark to the number to."""
+
+    mark: int
+    to: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """Everything one run changes: applied whole or not at all.
+
+    thread_id: None for a run across threads. read: what it extracted from; summed: what its summary
+    tells of, which stands under summary_key. inherited: memories that rest on all that others rest
+    on. drawn_from: turns and memories that must still be there. counts: for the record of the run.
+    """
+
+    run_id: UUID
+    kind: str
+    scope: Scope
+    thread_id: ThreadId | None
+    extractor: str
+    started_at: datetime
+    read: Passage | None = None
+    summed: Passage | None = None
+    close: Sequence[tuple[MemoryId, datetime]] = ()
+    facts: Sequence[PlannedFact] = ()
+    memories: Sequence[MemoryRow] = ()
+    sources: Sequence[Source] = ()
+    inherited: Sequence[tuple[ItemAddress, MemoryId]] = ()
+    summary_key: str | None = None
+    edges: Sequence[PlannedEdge] = ()
+    close_edges: Sequence[tuple[UUID, datetime]] = ()
+    annotations: Sequence[Annotation] = ()
+    drawn_from: Sequence[str] = ()
+    vectors: VectorRows | None = None
+    counts: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """A run as it was. counts: what it changed, and what a model was asked for."""
+
+    run_id: UUID
+    kind: str
+    thread_id: ThreadId | None
+    extractor: str
+    counts: Mapping[str, JsonValue]
+    started_at: datetime
+    finished_at: datetime
+    undone_at: datetime | None
+
+
+class RunStorage(Protocol):
+    """What runs read and change. Every method is one transaction and one round trip."""
+
+    async def read_thread(
+        self, scope: Scope, thread_id: ThreadId, request: ReadRequest
+    ) -> Reading | None:
+        """Return what is new of a thread since the last runs; None when there is no thread."""
+        ...
+
+    async def known(
+        self, scope: Scope, slots: Sequence[str], subjects: Sequence[str]
+    ) -> tuple[Sequence[KnownFact], Sequence[KnownEdge]]:
+        """Return what holds now: facts of some slots, edges from some subjects, by subject_key."""
+        ...
+
+    async def like_texts(
+        self, scope: Scope, kinds: Sequence[MemoryKind], vectors: VectorRows
+    ) -> Mapping[ItemAddress, Sequence[LikeText]]:
+        """Return what is nearest among what was drawn so far, for each address of vectors."""
+        ...
+
+    async def apply_run(self, plan: RunPlan) -> None:
+        """Apply a run whole. Conflict if another run of the thread or on a fact came first."""
+        ...
+
+    async def list_runs(
+        self, scope: Scope, thread_id: ThreadId | None, limit: int
+    ) -> Sequence[RunRecord]:
+        """Return runs, newest first; of one thread, or all."""
+        ...
+
+    async def undo_run(self, scope: Scope, run_id: UUID) -> None:
+        """Restore what was before a run. NotFound, or Conflict if a later run builds on it."""
+        ...
+
+    async def recent_memories(self, scope: Scope, limit: int) -> Sequence[Memory]:
+        """Return the newest living memories of a user that no reflection wrote, newest first."""
+        ...

@@ -1,0 +1,252 @@
+"""The rows a run writes: facts, statements, insights, a summary, and what each was drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from shared_core.domain import (
+    Emotion,
+    Event,
+    Extraction,
+    InsightDraft,
+    JsonValue,
+    MemoryId,
+    MemoryKind,
+    Privacy,
+    Scope,
+    ThreadId,
+)
+from shared_core.facts import FactPlan, normalised
+from shared_core.ids import uuid7
+from shared_core.ingest import TEXT_FIELD, memory_value
+from shared_core.item_ports import ItemAddress, MemoryRow
+from shared_core.namespaces import memories_namespace, summary_key
+from shared_core.run_ports import Annotation, PlannedFact, Source
+from shared_core.text import search_terms
+
+
+class RunRows:
+    """Collects the rows of one run. thread_id: None for a run across threads."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        thread_id: ThreadId | None,
+        run_id: UUID,
+        now: datetime,
+        extractor: str,
+    ) -> None:
+        self.run_id = run_id
+        self.memories: list[MemoryRow] = []
+        self.sources: list[Source] = []
+        self.annotations: list[Annotation] = []
+        self.drawn_from: list[str] = []
+        self._namespace = memories_namespace(scope)
+        self._thread_id = thread_id
+        self._now = now
+        self._extractor = extractor
+        self._turns: dict[str, Event] = {}
+        self._free: dict[ItemAddress, str] = {}
+        self._drawn: set[tuple[str, str]] = set()
+
+    @property
+    def statements(self) -> int:
+        """How many statements that stand alone are written."""
+        return sum(self._is_free(row) and row.kind == "semantic" for row in self.memories)
+
+    @property
+    def insights(self) -> int:
+        """How many insights are written."""
+        return sum(self._is_free(row) and row.kind == "reflection" for row in self.memories)
+
+    def texts(self) -> list[tuple[ItemAddress, str, str]]:
+        """Return what is to be embedded."""
+        return [((row.namespace, row.key), TEXT_FIELD, row.text) for row in self.memories]
+
+    def free_texts(self) -> Mapping[ItemAddress, str]:
+        """Return the texts that no key tells apart: statements and insights."""
+        return self._free
+
+    def drop(self, addresses: Collection[ItemAddress]) -> None:
+        """Write nothing at these addresses."""
+        self.memories = [row for row in self.memories if (row.namespace, row.key) not in addresses]
+        self.sources = [one for one in self.sources if one.address not in addresses]
+
+    def add_facts(self, plan: FactPlan, turns: Sequence[Event]) -> None:
+        """Add the facts of a plan, drawn from these turns."""
+        self._turns = {event.event_id: event for event in turns}
+        for fact in plan.opened:
+            self.memories.append(self._fact_row(fact))
+            joint = bool(fact.draft.other_event_ids)
+            for event_id in (fact.draft.event_id, *fact.draft.other_event_ids):
+                self._draw(str(fact.memory_id), event_id, needed=joint)
+        for memory_id, event_id in plan.seen_again:
+            self._draw(str(memory_id), event_id, needed=False)
+
+    def add_drafts(self, drafts: Extraction) -> None:
+        """Add statements, insights and what is known of the turns; add_facts comes first."""
+        said = {normalised(row.text) for row in self.memories}
+        for statement in drafts.statements:
+            if normalised(statement.text) in said:
+                continue
+            said.add(normalised(statement.text))
+            extra = _extra(statement.emotion, statement.privacy) | {"statement": True}
+            self._free_row("semantic", statement.text, statement.event_ids,
+                           statement.importance, extra)  # fmt: skip
+        for insight in drafts.insights:
+            if normalised(insight.text) in said:
+                continue
+            said.add(normalised(insight.text))
+            extra = {"category": insight.category}
+            self._free_row("reflection", insight.text, insight.event_ids,
+                           insight.importance, extra)  # fmt: skip
+        for event_id in dict.fromkeys([*drafts.importance, *drafts.emotions]):
+            note = Annotation(
+                event_id=event_id,
+                emotion=drafts.emotions.get(event_id),
+                importance=drafts.importance.get(event_id),
+            )
+            self.annotations.append(note)
+
+    def add_reflection(self, insight: InsightDraft, occurred_at: datetime) -> ItemAddress:
+        """Add an insight drawn from memories; return its address."""
+        extra: dict[str, JsonValue] = {"category": insight.category}
+        extra["memories"] = [str(memory_id) for memory_id in insight.memory_ids]
+        row = self._row("reflection", insight.text, occurred_at, insight.importance, extra)
+        self.memories.append(row)
+        self._free[row.namespace, row.key] = row.text
+        return row.namespace, row.key
+
+    def add_summary(self, summary: str, told: Sequence[Event]) -> None:
+        """Add the summary of the thread, which tells of these turns."""
+        occurred_at = told[-1].occurred_at
+        self.drawn_from += [event.event_id for event in told]
+        self.memories.append(
+            MemoryRow(
+                memory_id=MemoryId(uuid7()),
+                namespace=self._namespace,
+                key=summary_key(self._thread_id or ""),
+                kind="summary",
+                text=summary,
+                value=memory_value(
+                    "summary", summary, occurred_at=occurred_at, thread_id=self._thread_id
+                ),
+                terms=search_terms(summary),
+                occurred_at=occurred_at,
+                thread_id=self._thread_id,
+                run_id=self.run_id,
+                expires_at=_first_expiry(told),
+            )
+        )
+
+    def _fact_row(self, fact: PlannedFact) -> MemoryRow:
+        draft = fact.draft
+        extra: dict[str, JsonValue] = {
+            "fact_type": draft.fact_type,
+            "slot": draft.slot,
+            "value": draft.value,
+            "confidence": draft.confidence,
+            "pattern": draft.pattern,
+            **_extra(draft.emotion, draft.privacy),
+        }
+        return MemoryRow(
+            memory_id=fact.memory_id,
+            namespace=self._namespace,
+            key=str(fact.memory_id),
+            kind="semantic",
+            text=draft.statement,
+            value=memory_value(
+                "semantic",
+                draft.statement,
+                occurred_at=fact.valid_from,
+                thread_id=self._thread_id,
+                metadata=extra,
+            ),
+            terms=search_terms(draft.statement),
+            occurred_at=fact.valid_from,
+            importance=draft.importance,
+            thread_id=self._thread_id,
+            run_id=self.run_id,
+            superseded_at=self._now if fact.valid_until else None,
+            expires_at=self._first_expiry((draft.event_id, *draft.other_event_ids)),
+        )
+
+    def _free_row(
+        self,
+        kind: MemoryKind,
+        text: str,
+        event_ids: Sequence[str],
+        importance: float,
+        extra: Mapping[str, JsonValue],
+    ) -> None:
+        occurred_at = max(self._turns[event_id].occurred_at for event_id in event_ids)
+        expires_at = self._first_expiry(event_ids)
+        row = self._row(kind, text, occurred_at, importance, extra, expires_at)
+        self.memories.append(row)
+        self._free[row.namespace, row.key] = text
+        for event_id in event_ids:
+            self._draw(row.key, event_id, needed=True)
+
+    def _row(
+        self,
+        kind: MemoryKind,
+        text: str,
+        occurred_at: datetime,
+        importance: float,
+        extra: Mapping[str, JsonValue],
+        expires_at: datetime | None = None,
+    ) -> MemoryRow:
+        memory_id = MemoryId(uuid7())
+        metadata = {**extra, "extractor": self._extractor}
+        return MemoryRow(
+            memory_id=memory_id,
+            namespace=self._namespace,
+            key=str(memory_id),
+            kind=kind,
+            text=text,
+            value=memory_value(
+                kind,
+                text,
+                occurred_at=occurred_at,
+                thread_id=self._thread_id,
+                metadata=metadata,
+            ),
+            terms=search_terms(text),
+            occurred_at=occurred_at,
+            importance=importance,
+            thread_id=self._thread_id,
+            run_id=self.run_id,
+            expires_at=expires_at,
+        )
+
+    def _draw(self, key: str, event_id: str, *, needed: bool) -> None:
+        if (key, event_id) not in self._drawn:
+            self._drawn.add((key, event_id))
+            address = (self._namespace, key)
+            self.sources.append(Source(address=address, event_id=event_id, needed=needed))
+            self.drawn_from.append(event_id)
+
+    def _first_expiry(self, event_ids: Iterable[str]) -> datetime | None:
+        return _first_expiry([self._turns[event_id] for event_id in event_ids])
+
+    def _is_free(self, row: MemoryRow) -> bool:
+        return (row.namespace, row.key) in self._free
+
+
+def _first_expiry(turns: Iterable[Event]) -> datetime | None:
+    return min((turn.expires_at for turn in turns if turn.expires_at), default=None)
+
+
+def _extra(emotion: Emotion | None, privacy: Privacy | None) -> dict[str, JsonValue]:
+    extra: dict[str, JsonValue] = {}
+    if emotion:
+        extra["emotion"] = {
+            "valence": emotion.valence,
+            "arousal": emotion.arousal,
+            "label": emotion.label,
+        }
+    if privacy:
+        extra["privacy"] = privacy
+    return extra

@@ -1,0 +1,293 @@
+"""Runs on PostgreSQL: what one reads of a thread, and what it changes, whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from pgvector import HalfVector
+
+from shared_core.domain import Memory, MemoryId, MemoryKind, Scope, ThreadId
+from shared_core.errors import Conflict, NotFound
+from shared_core.ids import uuid7
+from shared_core.item_ports import ItemAddress, VectorRows
+from shared_core.jsontext import to_json
+from shared_core.namespaces import (
+    memories_namespace,
+    path_end,
+    rest_of,
+    scope_path,
+    summary_key,
+)
+from shared_core.run_ports import (
+    KnownEdge,
+    KnownFact,
+    LikeText,
+    PlannedEdge,
+    PlannedFact,
+    Reading,
+    ReadRequest,
+    RunPlan,
+    RunRecord,
+)
+from shared_core.storage.database import by_column
+from shared_core.storage.postgres_events import PostgresEvents
+from shared_core.storage.postgres_items import address_columns
+from shared_core.storage.rows import event_from_row, memory_from_row, utc
+from shared_core.storage.sql_files import statement
+from shared_core.storage.wire import Statement
+
+
+class PostgresRuns(PostgresEvents):
+    """Reads for runs, applies them, and undoes them."""
+
+    async def read_thread(
+        self, scope: Scope, thread_id: ThreadId, request: ReadRequest
+    ) -> Reading | None:
+        values = self._thread(scope, thread_id) | {
+            "turns": request.turns,
+            "context": request.context,
+            "replay": request.replay + request.reread if request.replay else 0,
+            "reread": request.reread,
+        }
+        names = ("read_marks", "unread_turns", "turns_before", "turns_to_sum_up")
+        marks, unread, before, replay = await self._database.run(
+            scope_path(scope), *[(statement(name), values) for name in names]
+        )
+        if not marks:
+            return None
+        read_mark, replay_mark, summed, summary = marks[0]
+        return Reading(
+            read_mark=read_mark,
+            turns=[(row[0], event_from_row(row[1:])) for row in unread],
+            context=[event_from_row(row[1:]) for row in reversed(before)],
+            replay_mark=replay_mark,
+            summed=summed,
+            replay=[(row[0], event_from_row(row[1:])) for row in replay],
+            summary=summary or "",
+        )
+
+    async def known(
+        self, scope: Scope, slots: Sequence[str], subjects: Sequence[str]
+    ) -> tuple[Sequence[KnownFact], Sequence[KnownEdge]]:
+        tenant = scope_path(scope)
+        facts, edges = await self._database.run(
+            tenant,
+            (statement("current_facts"), {"tenant": tenant, "slots": list(slots)}),
+            (statement("known_edges"), {"tenant": tenant, "subjects": list(subjects)}),
+        )
+        return [_known_fact(row) for row in facts], [
+            KnownEdge(edge_id=row[0], subject=row[1], relation=row[2], object=row[3],
+                      valid_from=utc(row[4]))
+            for row in edges
+        ]  # fmt: skip
+
+    async def like_texts(
+        self, scope: Scope, kinds: Sequence[MemoryKind], vectors: VectorRows
+    ) -> Mapping[ItemAddress, Sequence[LikeText]]:
+        path = rest_of(memories_namespace(scope))
+        values = {
+            "tenant": scope_path(scope),
+            "path": path,
+            "path_end": path_end(path),
+            "kinds": list(kinds),
+            "model": vectors.model,
+            "embeddings": [HalfVector(vector) for vector in vectors.vectors],
+            "now": self._clock(),
+        }
+        [rows] = await self._database.run(scope_path(scope), (statement("like_texts"), values))
+        found: dict[ItemAddress, list[LikeText]] = {}
+        for place, memory_id, text, similarity in rows:
+            near = LikeText(memory_id=MemoryId(memory_id), text=text, similarity=similarity)
+            found.setdefault(vectors.addresses[place - 1], []).append(near)
+        return found
+
+    async def apply_run(self, plan: RunPlan) -> None:
+        try:
+            await self._database.run(scope_path(plan.scope), *self._run_steps(plan))
+        except (Conflict, psycopg.errors.UniqueViolation) as error:
+            raise Conflict(
+                f"another run consolidated thread {plan.thread_id!r}, or changed a fact it"
+                " touches, at the same time: read again and repeat"
+            ) from error
+
+    def _run_steps(self, plan: RunPlan) -> list[Statement]:
+        tenant = scope_path(plan.scope)
+        common: dict[str, object] = {
+            "tenant": tenant,
+            "thread_id": plan.thread_id,
+            "run_id": plan.run_id,
+            "namespace": rest_of(memories_namespace(plan.scope)),
+            "summary_key": plan.summary_key,
+            "copy_id": uuid7(),
+            "now": self._clock(),
+            **_passages(plan),
+        }
+        closed = {
+            "memory_ids": [memory_id for memory_id, _ in plan.close],
+            "valid_until": [until for _, until in plan.close],
+        }
+        closed_edges = {
+            "edge_ids": [edge_id for edge_id, _ in plan.close_edges],
+            "edges_until": [until for _, until in plan.close_edges],
+        }
+        inherited = address_columns(address for address, _ in plan.inherited) | {
+            "inherited": [memory_id for _, memory_id in plan.inherited]
+        }
+        sources = address_columns(source.address for source in plan.sources)
+        record = {
+            "kind": plan.kind,
+            "extractor": plan.extractor,
+            "started_at": plan.started_at,
+            "counts": to_json(plan.counts),
+        }
+        steps: list[tuple[str, Mapping[str, object], bool]] = [
+            ("lock_tenants", {"tenants": [tenant]}, True),
+            ("require_turns", {"event_ids": sorted(set(plan.drawn_from))}, bool(plan.drawn_from)),
+            ("require_memories", inherited, bool(plan.inherited)),
+            ("move_marks", {}, plan.thread_id is not None),
+            ("add_run", record, True),
+            ("close_facts", closed, bool(plan.close)),
+            ("retire_memories", closed, bool(plan.close)),
+            ("close_edges", closed | closed_edges, bool(plan.close or plan.close_edges)),
+            ("keep_summary", {}, plan.summary_key is not None),
+        ]
+        later: list[tuple[str, Mapping[str, object], bool]] = [
+            ("add_facts", _fact_columns(plan.facts) | record, bool(plan.facts)),
+            ("add_edges", _edge_columns(plan.edges), bool(plan.edges)),
+            ("add_sources", sources | {
+                "event_ids": [source.event_id for source in plan.sources],
+                "needed": [source.needed for source in plan.sources]}, bool(plan.sources)),
+            ("inherit_sources", inherited, bool(plan.inherited)),
+            ("add_summary_sources", {}, plan.summary_key is not None),
+            ("renew_facts", sources, bool(plan.sources)),
+            ("rate_turns", {
+                "event_ids": [note.event_id for note in plan.annotations],
+                "importances": [note.importance for note in plan.annotations],
+                "emotions": [
+                    note.emotion and to_json({
+                        "valence": note.emotion.valence, "arousal": note.emotion.arousal,
+                        "label": note.emotion.label})
+                    for note in plan.annotations
+                ]}, bool(plan.annotations)),
+        ]  # fmt: skip
+        return [
+            *((statement(name), {**common, **values}) for name, values, wanted in steps if wanted),
+            *self._put_steps(plan.memories),
+            *self._vector_steps(plan.vectors),
+            *((statement(name), {**common, **values}) for name, values, wanted in later if wanted),
+        ]
+
+    async def list_runs(
+        self, scope: Scope, thread_id: ThreadId | None, limit: int
+    ) -> Sequence[RunRecord]:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "thread_id": thread_id, "limit": limit}
+        [rows] = await self._database.run(tenant, (statement("list_runs"), values))
+        return [
+            RunRecord(
+                run_id=row[0],
+                kind=row[1],
+                thread_id=row[2] and ThreadId(row[2]),
+                extractor=row[3],
+                counts=row[4],
+                started_at=utc(row[5]),
+                finished_at=utc(row[6]),
+                undone_at=row[7] and utc(row[7]),
+            )
+            for row in rows
+        ]
+
+    async def undo_run(self, scope: Scope, run_id: UUID) -> None:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "tenants": [tenant], "run_id": run_id, "now": self._clock()}
+        found, later = await self._database.run(
+            tenant, (statement("find_run"), values), (statement("later_runs"), values)
+        )
+        if not found:
+            raise NotFound(f"there is no run {run_id} in {scope}: engine.runs() lists them")
+        if found[0][0] is not None:
+            raise Conflict(f"run {run_id} was undone already, at {utc(found[0][0]).isoformat()}")
+        if later:
+            named = ", ".join(str(row[0]) for row in later[:5])
+            raise Conflict(
+                f"{len(later)} later runs build on run {run_id}: undo them first, in this order:"
+                f" {named}{', ...' if len(later) > 5 else ''}"
+            )
+        names = ("lock_tenants", "require_last", "begin_undo", "restore_summary",
+                 "restore_summary_vectors", "unwrite", "reopen", "move_marks_back")  # fmt: skip
+        await self._database.run(tenant, *[(statement(name), values) for name in names])
+
+    async def recent_memories(self, scope: Scope, limit: int) -> Sequence[Memory]:
+        path = rest_of(memories_namespace(scope))
+        values = {
+            "tenant": scope_path(scope),
+            "path": path,
+            "path_end": path_end(path),
+            "limit": limit,
+            "now": self._clock(),
+        }
+        [rows] = await self._database.run(scope_path(scope), (statement("recent_memories"), values))
+        return [memory_from_row(row) for row in rows]
+
+    def _thread(self, scope: Scope, thread_id: ThreadId) -> dict[str, object]:
+        return {
+            "tenant": scope_path(scope),
+            "thread_id": thread_id,
+            "namespace": rest_of(memories_namespace(scope)),
+            "summary_key": summary_key(thread_id),
+            "now": self._clock(),
+        }
+
+
+def _known_fact(row: Sequence[Any]) -> KnownFact:
+    return KnownFact(
+        memory_id=MemoryId(row[2]),
+        fact_type=row[0],
+        key=row[1],
+        value=row[3],
+        valid_from=utc(row[4]),
+    )
+
+
+def _passages(plan: RunPlan) -> dict[str, int | None]:
+    return {
+        "from_seq": plan.read.mark if plan.read else None,
+        "to_seq": plan.read.to if plan.read else None,
+        "summed_from": plan.summed.mark if plan.summed else None,
+        "summed_to": plan.summed.to if plan.summed else None,
+    }
+
+
+def _fact_columns(facts: Sequence[PlannedFact]) -> dict[str, object]:
+    columns = by_column(
+        [
+            (fact.memory_id, fact.draft.fact_type, fact.draft.slot, fact.key,
+             to_json(fact.draft.value), fact.draft.functional, float(fact.draft.confidence),
+             fact.draft.pattern, fact.valid_from, fact.valid_until)
+            for fact in facts
+        ],
+        10,
+    )  # fmt: skip
+    names = ("memory_ids", "fact_types", "slots", "keys", "values", "functional",
+             "confidences", "patterns", "valid_from", "valid_until")  # fmt: skip
+    return dict(zip(names, columns, strict=True))
+
+
+def _edge_columns(edges: Sequence[PlannedEdge]) -> dict[str, object]:
+    columns = by_column(
+        [
+            (edge.edge_id, edge.memory_id, edge.draft.event_id, edge.draft.subject,
+             edge.draft.relation, edge.draft.object, edge.subject_key, edge.object_key,
+             edge.draft.functional, float(edge.draft.confidence),
+             edge.valid_from, edge.valid_until)
+            for edge in edges
+        ],
+        12,
+    )  # fmt: skip
+    names = ("edge_ids", "memory_ids", "event_ids", "subjects", "relations", "objects",
+             "subject_keys", "object_keys", "functional", "confidences", "valid_from",
+             "valid_until")  # fmt: skip
+    return dict(zip(names, columns, strict=True))

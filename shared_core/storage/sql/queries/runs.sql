@@ -1,0 +1,443 @@
+-- Runs: what one reads of a thread and of what is known, what it changes, and how that is undone.
+
+-- fragment: event_columns
+e.memory_seq, e.event_id, e.author, e.role, e.text, e.occurred_at, e.metadata, e.importance,
+e.expires_at
+
+-- fragment: unexpired
+(e.expires_at IS NULL OR e.expires_at > %(now)s)
+
+-- fragment: summary_of_thread
+m.tenant_id = %(tenant)s AND m.namespace = %(namespace)s AND m.key = %(summary_key)s
+AND m.kind = 'summary'
+
+-- fragment: summed
+-- How far the summary of a thread goes; 0 when there is none any more.
+(SELECT CASE WHEN EXISTS (SELECT FROM memories m WHERE {summary_of_thread} AND {living})
+        THEN t.summarised_seq ELSE 0 END
+ FROM threads t WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s)
+
+-- name: read_marks
+SELECT t.consolidated_seq, t.summarised_seq, {summed},
+       (SELECT m.text FROM memories m WHERE {summary_of_thread} AND {living})
+FROM threads t WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
+
+-- name: unread_turns
+-- The first of what was remembered of a thread since it was last extracted from.
+SELECT {event_columns} FROM events e
+WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND {unexpired}
+  AND e.memory_seq > (SELECT consolidated_seq FROM threads
+                      WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s)
+ORDER BY e.memory_seq LIMIT %(turns)s
+
+-- name: turns_before
+-- The last of what was extracted from already, newest first.
+SELECT {event_columns} FROM events e
+WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND {unexpired}
+  AND e.memory_seq <= (SELECT consolidated_seq FROM threads
+                       WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s)
+ORDER BY e.memory_seq DESC LIMIT %(context)s
+
+-- name: turns_to_sum_up
+SELECT {event_columns} FROM events e
+WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND {unexpired}
+  AND e.memory_seq > {summed} - %(reread)s
+ORDER BY e.memory_seq LIMIT %(replay)s
+
+-- name: known_edges
+-- What is believed now of the given subjects.
+SELECT edge_id, subject, relation, object, valid_from FROM edges
+WHERE tenant_id = %(tenant)s AND subject_key = ANY(%(subjects)b::text[])
+  AND valid_until IS NULL AND superseded_at IS NULL
+
+-- name: like_texts
+-- The memories of some kinds that are nearest to each of some vectors.
+WITH known AS MATERIALIZED (
+    SELECT m.memory_id, m.text, e.embedding
+    FROM (SELECT m.memory_id, m.text FROM memories m
+          WHERE {one_tenant} AND {below} AND {living} AND m.kind = ANY(%(kinds)b::text[])
+          OFFSET 0) m
+    CROSS JOIN LATERAL (
+        SELECT e.embedding FROM embeddings e
+        WHERE e.tenant_id = %(tenant)s AND e.model = %(model)s AND e.memory_id = m.memory_id
+        LIMIT 1) e
+)
+SELECT g.position::int, k.memory_id, k.text, k.similarity
+FROM unnest(%(embeddings)b::halfvec[]) WITH ORDINALITY AS g(embedding, position)
+CROSS JOIN LATERAL (
+    SELECT k.memory_id, k.text, 1 - (k.embedding <=> g.embedding) AS similarity FROM known k
+    ORDER BY k.embedding <=> g.embedding LIMIT 3) k
+
+-- name: recent_memories
+SELECT {memory_columns} FROM memories m
+WHERE {one_tenant} AND {below} AND {living} AND m.kind <> 'reflection'
+ORDER BY m.occurred_at DESC, m.memory_id DESC
+LIMIT %(limit)s
+
+-- name: add_run
+INSERT INTO runs (tenant_id, run_id, kind, thread_id, extractor, from_seq, to_seq, summed_from_seq,
+                  summed_to_seq, counts, started_at, finished_at)
+VALUES (%(tenant)s, %(run_id)s, %(kind)s, %(thread_id)s, %(extractor)s, %(from_seq)s, %(to_seq)s,
+        %(summed_from)s, %(summed_to)s, %(counts)s::jsonb, %(started_at)s, %(now)s)
+
+-- name: move_marks
+-- Moves what a run read and summed up from where it began, or undoes it if another one came first.
+WITH moved AS (
+    UPDATE threads
+    SET consolidated_seq = coalesce(%(to_seq)s::bigint, consolidated_seq),
+        summarised_seq = coalesce(%(summed_to)s::bigint, summarised_seq)
+    WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s
+      AND consolidated_seq = coalesce(%(from_seq)s::bigint, consolidated_seq)
+      AND summarised_seq = coalesce(%(summed_from)s::bigint, summarised_seq)
+    RETURNING 1
+)
+SELECT require(count(*) = 1, 'the thread was consolidated by another run') FROM moved
+
+-- name: require_memories
+-- Undoes the run if a memory it draws from was forgotten since the run read it.
+SELECT require(count(*) = (SELECT count(DISTINCT d) FROM unnest(%(inherited)b::uuid[]) d),
+               'a memory was forgotten meanwhile')
+FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY(%(inherited)b::uuid[])
+
+-- name: close_facts
+-- Ends facts, or undoes the run if one of them was ended or forgotten since the run read it.
+WITH closed AS (
+    UPDATE facts f
+    SET valid_until = greatest(g.valid_until, f.valid_from), superseded_at = %(now)s
+    FROM unnest(%(memory_ids)b::uuid[], %(valid_until)b::timestamptz[])
+         AS g(memory_id, valid_until)
+    WHERE f.tenant_id = %(tenant)s AND f.memory_id = g.memory_id
+      AND f.valid_until IS NULL AND f.superseded_at IS NULL
+    RETURNING f.memory_id
+), noted AS (
+    INSERT INTO run_changes (tenant_id, run_id, change, target)
+    SELECT %(tenant)s, %(run_id)s, 'closed', memory_id FROM closed
+)
+SELECT require(count(*) = cardinality(%(memory_ids)b::uuid[]), 'a fact was changed by another run')
+FROM closed
+
+-- name: retire_memories
+-- Takes ended facts out of recall, and with them statements of the same turns that are no fact: they
+-- tell of what has ended.
+WITH told AS (
+    SELECT DISTINCT o.memory_id FROM memory_sources f
+    JOIN memory_sources o USING (tenant_id, thread_id, event_id)
+    WHERE f.tenant_id = %(tenant)s AND f.memory_id = ANY(%(memory_ids)b::uuid[]) AND o.needed
+      AND NOT EXISTS (SELECT FROM facts x
+                      WHERE x.tenant_id = o.tenant_id AND x.memory_id = o.memory_id)
+), retired AS (
+    UPDATE memories m SET superseded_at = %(now)s
+    WHERE m.tenant_id = %(tenant)s AND m.superseded_at IS NULL
+      AND (m.memory_id = ANY(%(memory_ids)b::uuid[])
+           OR m.kind = 'semantic' AND m.memory_id IN (SELECT memory_id FROM told))
+    RETURNING m.memory_id
+)
+INSERT INTO run_changes (tenant_id, run_id, change, target)
+SELECT %(tenant)s, %(run_id)s, 'retired', memory_id FROM retired
+
+-- name: close_edges
+-- Ends edges, and those that say again a fact that ends.
+WITH closed AS (
+    UPDATE edges e
+    SET valid_until = greatest(g.valid_until, e.valid_from), superseded_at = %(now)s
+    FROM (SELECT NULL::uuid AS memory_id, *
+          FROM unnest(%(edge_ids)b::uuid[], %(edges_until)b::timestamptz[])
+               AS g(edge_id, valid_until)
+          UNION ALL
+          SELECT g.memory_id, NULL, g.valid_until
+          FROM unnest(%(memory_ids)b::uuid[], %(valid_until)b::timestamptz[])
+               AS g(memory_id, valid_until)) g
+    WHERE e.tenant_id = %(tenant)s AND (e.edge_id = g.edge_id OR e.memory_id = g.memory_id)
+      AND e.valid_until IS NULL AND e.superseded_at IS NULL
+    RETURNING e.edge_id
+)
+INSERT INTO run_changes (tenant_id, run_id, change, target)
+SELECT %(tenant)s, %(run_id)s, 'edge', edge_id FROM closed
+
+-- name: keep_summary
+-- Before the summary of a thread is replaced: a copy of it stays, superseded, with its vectors; of
+-- the copies the last ten. The copy takes the place of the sources by its thread.
+WITH current AS (
+    SELECT m.* FROM memories m WHERE {summary_of_thread} AND {living}
+), copied AS (
+    INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms, term_count,
+                          author, importance, thread_id, run_id, occurred_at, created_at, updated_at,
+                          expires_at, superseded_at)
+    SELECT tenant_id, %(copy_id)s, namespace, key || '/' || %(copy_id)s::text, kind, text, value,
+           terms, term_count, author, importance, thread_id, run_id, occurred_at, created_at,
+           updated_at, expires_at, %(now)s
+    FROM current
+), vectors AS (
+    INSERT INTO embeddings (tenant_id, model, memory_id, field, embedding)
+    SELECT e.tenant_id, e.model, %(copy_id)s, e.field, e.embedding
+    FROM embeddings e JOIN current c USING (tenant_id, memory_id)
+), dropped AS (
+    DELETE FROM memories m
+    WHERE m.tenant_id = %(tenant)s AND m.memory_id IN (
+        SELECT memory_id FROM memories o
+        WHERE o.tenant_id = %(tenant)s AND o.thread_id = %(thread_id)s AND o.kind = 'summary'
+          AND o.superseded_at IS NOT NULL
+        ORDER BY o.superseded_at DESC, o.memory_id DESC OFFSET 9)
+)
+INSERT INTO run_changes (tenant_id, run_id, change, target, before)
+SELECT %(tenant)s, %(run_id)s, 'summary', memory_id, jsonb_build_object('copy', %(copy_id)s::uuid)
+FROM current
+
+-- name: add_edges
+INSERT INTO edges (tenant_id, edge_id, memory_id, run_id, subject, relation, object, subject_key,
+                   object_key, functional, confidence, valid_from, valid_until, recorded_at,
+                   superseded_at)
+SELECT %(tenant)s, g.edge_id, coalesce(g.memory_id, t.memory_id), %(run_id)s, g.subject, g.relation,
+       g.object, g.subject_key, g.object_key, g.functional, g.confidence, g.valid_from,
+       g.valid_until, %(now)s, CASE WHEN g.valid_until IS NULL THEN NULL ELSE %(now)s END
+FROM unnest(%(edge_ids)b::uuid[], %(memory_ids)b::uuid[], %(event_ids)b::text[],
+            %(subjects)b::text[], %(relations)b::text[], %(objects)b::text[],
+            %(subject_keys)b::text[], %(object_keys)b::text[], %(functional)b::bool[],
+            %(confidences)b::real[], %(valid_from)b::timestamptz[], %(valid_until)b::timestamptz[])
+     AS g(edge_id, memory_id, event_id, subject, relation, object, subject_key, object_key,
+          functional, confidence, valid_from, valid_until)
+LEFT JOIN LATERAL (
+    SELECT m.memory_id FROM memory_sources s JOIN memories m USING (tenant_id, memory_id)
+    WHERE s.tenant_id = %(tenant)s AND s.thread_id = %(thread_id)s AND s.event_id = g.event_id
+      AND m.kind = 'episodic'
+    LIMIT 1) t ON true
+WHERE g.memory_id IS NOT NULL OR t.memory_id IS NOT NULL
+
+-- name: add_sources
+-- Turns that memories, named by namespace and key, were drawn from; what was there before the run is
+-- noted. One look-up by the whole key for each: joined freely, a thread the planner knows nothing of
+-- is walked once per turn.
+WITH added AS (
+    INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id, needed)
+    SELECT m.tenant_id, m.memory_id, %(thread_id)s, e.event_id, g.needed
+    FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[],
+                %(event_ids)b::text[], %(needed)b::bool[])
+         AS g(tenant_id, namespace, key, event_id, needed)
+    CROSS JOIN LATERAL (
+        SELECT m.tenant_id, m.memory_id FROM memories m
+        WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
+        OFFSET 0) m
+    CROSS JOIN LATERAL (
+        SELECT e.event_id FROM events e
+        WHERE e.tenant_id = m.tenant_id AND e.thread_id = %(thread_id)s AND e.event_id = g.event_id
+        OFFSET 0) e
+    ON CONFLICT DO NOTHING
+    RETURNING memory_id, event_id
+)
+INSERT INTO run_changes (tenant_id, run_id, change, target, event_id)
+SELECT %(tenant)s, %(run_id)s, 'sourced', a.memory_id, a.event_id FROM added a
+CROSS JOIN LATERAL (
+    SELECT FROM memories m
+    WHERE m.tenant_id = %(tenant)s AND m.memory_id = a.memory_id
+      AND m.run_id IS DISTINCT FROM %(run_id)s
+    OFFSET 0) old
+
+-- name: inherit_sources
+-- A memory that was drawn from others rests on all that they rest on.
+INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id, needed)
+SELECT DISTINCT m.tenant_id, m.memory_id, s.thread_id, s.event_id, true
+FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[], %(inherited)b::uuid[])
+     AS g(tenant_id, namespace, key, source)
+JOIN memories m USING (tenant_id, namespace, key)
+JOIN memory_sources s ON s.tenant_id = m.tenant_id AND s.memory_id = g.source
+ON CONFLICT DO NOTHING
+
+-- name: add_summary_sources
+-- A summary tells of every turn it went through.
+INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id, needed)
+SELECT m.tenant_id, m.memory_id, e.thread_id, e.event_id, true
+FROM memories m CROSS JOIN LATERAL (
+    SELECT e.thread_id, e.event_id FROM events e
+    WHERE e.tenant_id = m.tenant_id AND e.thread_id = %(thread_id)s
+      AND e.memory_seq <= %(summed_to)s
+      AND e.memory_seq > coalesce((SELECT %(summed_from)s::bigint FROM run_changes c
+                                   WHERE c.tenant_id = %(tenant)s AND c.run_id = %(run_id)s
+                                     AND c.change = 'summary'), 0)
+    OFFSET 0) e
+WHERE {summary_of_thread}
+ON CONFLICT DO NOTHING
+
+-- name: renew_facts
+-- A fact that was said again expires with the last of the turns that say it, or never.
+WITH renewed AS (
+    UPDATE memories m SET expires_at = said.expires_at
+    FROM (SELECT m.memory_id, m.expires_at AS old
+          FROM unnest(%(namespaces)b::text[], %(keys)b::text[]) AS g(namespace, key)
+          JOIN memories m ON m.tenant_id = %(tenant)s AND m.namespace = g.namespace AND m.key = g.key
+          WHERE m.kind = 'semantic' AND m.expires_at IS NOT NULL
+          GROUP BY 1, 2) g
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN bool_and(e.expires_at IS NOT NULL) THEN max(e.expires_at) END AS expires_at
+        FROM memory_sources s
+        JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
+                     AND e.event_id = s.event_id
+        WHERE s.tenant_id = %(tenant)s AND s.memory_id = g.memory_id AND NOT s.needed
+        HAVING count(*) > 0
+    ) said
+    WHERE m.tenant_id = %(tenant)s AND m.memory_id = g.memory_id
+      AND m.expires_at IS DISTINCT FROM said.expires_at
+    RETURNING m.memory_id, m.run_id, g.old
+)
+INSERT INTO run_changes (tenant_id, run_id, change, target, before)
+SELECT %(tenant)s, %(run_id)s, 'renewed', memory_id, jsonb_build_object('expires_at', old)
+FROM renewed WHERE run_id IS DISTINCT FROM %(run_id)s
+
+-- name: rate_turns
+-- What a run found out about turns: importance where nobody gave one, emotion where none was noted.
+WITH given AS (
+    SELECT m.memory_id, m.importance AS old, g.importance, g.emotion
+    FROM unnest(%(event_ids)b::text[], %(importances)b::real[], %(emotions)s::jsonb[])
+         AS g(event_id, importance, emotion)
+    CROSS JOIN LATERAL (
+        SELECT m.memory_id, m.importance, m.value FROM memory_sources s
+        JOIN memories m USING (tenant_id, memory_id)
+        WHERE s.tenant_id = %(tenant)s AND s.thread_id = %(thread_id)s AND s.event_id = g.event_id
+          AND m.kind = 'episodic' AND m.value #> '{metadata,emotion}' IS NULL
+        LIMIT 1) m
+), rated AS (
+    UPDATE memories m
+    SET importance = CASE WHEN m.importance = 5 THEN coalesce(g.importance, 5) ELSE m.importance END,
+        value = CASE WHEN g.emotion IS NULL THEN m.value
+                ELSE m.value || jsonb_build_object('metadata',
+                     coalesce(m.value -> 'metadata', '{}') || jsonb_build_object('emotion', g.emotion))
+                END
+    FROM given g
+    WHERE m.tenant_id = %(tenant)s AND m.memory_id = g.memory_id
+    RETURNING m.memory_id, g.old, g.emotion IS NOT NULL AS has_emotion
+)
+INSERT INTO run_changes (tenant_id, run_id, change, target, before)
+SELECT %(tenant)s, %(run_id)s, 'rated', memory_id,
+       jsonb_build_object('importance', old, 'emotion', has_emotion)
+FROM rated
+
+-- name: list_runs
+SELECT run_id, kind, thread_id, extractor, counts, started_at, finished_at, undone_at FROM runs
+WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
+ORDER BY finished_at DESC, run_id DESC LIMIT %(limit)s
+
+-- name: find_run
+SELECT r.undone_at FROM runs r WHERE r.tenant_id = %(tenant)s AND r.run_id = %(run_id)s
+
+-- fragment: builders_on
+-- Live runs that came after a run and build on it: of its thread, or on what it wrote or changed.
+WITH run AS (
+    SELECT * FROM runs WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
+), touched AS (
+    SELECT target FROM run_changes
+    WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change <> 'rated'
+    UNION
+    SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
+    UNION
+    SELECT edge_id FROM edges WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
+)
+SELECT l.run_id FROM runs l CROSS JOIN run r
+WHERE l.tenant_id = %(tenant)s AND l.undone_at IS NULL
+  AND (l.finished_at, l.run_id) > (r.finished_at, r.run_id)
+  AND (l.thread_id = r.thread_id AND (l.to_seq > r.from_seq OR l.summed_to_seq > r.summed_from_seq)
+       OR EXISTS (SELECT FROM run_changes c JOIN touched t USING (target)
+                  WHERE c.tenant_id = %(tenant)s AND c.run_id = l.run_id AND c.change <> 'rated'))
+
+-- name: later_runs
+{builders_on}
+ORDER BY l.finished_at DESC, l.run_id DESC
+
+-- name: require_last
+SELECT require(count(*) = 0, 'a later run builds on this one') FROM ({builders_on}) b
+
+-- name: begin_undo
+-- Marks a run as undone, or refuses: it is gone, or undone, or a later run builds on it.
+WITH undone AS (
+    UPDATE runs SET undone_at = %(now)s
+    WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND undone_at IS NULL
+    RETURNING 1
+)
+SELECT require(count(*) = 1, 'the run is gone, or was undone') FROM undone
+
+-- name: restore_summary
+-- Puts back the summary a run replaced: its copy's text, times and vectors.
+WITH change AS (
+    SELECT target, (before ->> 'copy')::uuid AS copy_id FROM run_changes
+    WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change = 'summary'
+), copy AS (
+    SELECT m.*, c.target FROM change c
+    JOIN memories m ON m.tenant_id = %(tenant)s AND m.memory_id = c.copy_id
+), emptied AS (
+    DELETE FROM embeddings e USING copy c
+    WHERE e.tenant_id = %(tenant)s AND e.memory_id = c.target
+), restored AS (
+    UPDATE memories m
+    SET text = c.text, value = c.value, terms = c.terms, term_count = c.term_count,
+        author = c.author, importance = c.importance, run_id = c.run_id,
+        occurred_at = c.occurred_at, created_at = c.created_at, updated_at = c.updated_at,
+        expires_at = c.expires_at
+    FROM copy c WHERE m.tenant_id = %(tenant)s AND m.memory_id = c.target
+), unsourced AS (
+    DELETE FROM memory_sources s USING copy c, events e, runs r
+    WHERE s.tenant_id = %(tenant)s AND s.memory_id = c.target
+      AND e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id AND e.event_id = s.event_id
+      AND r.tenant_id = %(tenant)s AND r.run_id = %(run_id)s AND e.memory_seq > r.summed_from_seq
+)
+SELECT target FROM copy
+
+-- name: restore_summary_vectors
+-- The vectors of the copy go back to the summary, and the copy goes.
+WITH change AS (
+    SELECT target, (before ->> 'copy')::uuid AS copy_id FROM run_changes
+    WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change = 'summary'
+), moved AS (
+    INSERT INTO embeddings (tenant_id, model, memory_id, field, embedding)
+    SELECT e.tenant_id, e.model, c.target, e.field, e.embedding
+    FROM change c JOIN embeddings e ON e.tenant_id = %(tenant)s AND e.memory_id = c.copy_id
+)
+DELETE FROM memories m USING change c WHERE m.tenant_id = %(tenant)s AND m.memory_id = c.copy_id
+
+-- name: unwrite
+-- What a run wrote goes, with vectors, facts, sources and edges.
+WITH edges_gone AS (
+    DELETE FROM edges WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
+)
+DELETE FROM memories WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
+
+-- name: reopen
+-- What a run had ended holds again.
+WITH change AS (
+    SELECT change, target, event_id, before FROM run_changes
+    WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
+), facts_open AS (
+    UPDATE facts f SET valid_until = NULL, superseded_at = NULL FROM change c
+    WHERE c.change = 'closed' AND f.tenant_id = %(tenant)s AND f.memory_id = c.target
+), edges_open AS (
+    UPDATE edges e SET valid_until = NULL, superseded_at = NULL FROM change c
+    WHERE c.change = 'edge' AND e.tenant_id = %(tenant)s AND e.edge_id = c.target
+), unsourced AS (
+    DELETE FROM memory_sources s USING change c, runs r
+    WHERE c.change = 'sourced' AND s.tenant_id = %(tenant)s AND s.memory_id = c.target
+      AND s.event_id = c.event_id AND r.tenant_id = %(tenant)s AND r.run_id = %(run_id)s
+      AND s.thread_id = r.thread_id
+), back AS (
+    -- One row may be changed in several ways, and is updated once.
+    SELECT target, bool_or(change = 'retired') AS retired,
+           bool_or(change = 'renewed') AS renewed,
+           max((before ->> 'expires_at')::timestamptz) AS expires_at,
+           max((before ->> 'importance')::real) AS importance,
+           coalesce(bool_or((before ->> 'emotion')::bool), false) AS emotion
+    FROM change WHERE change IN ('retired', 'renewed', 'rated') GROUP BY target
+)
+UPDATE memories m
+SET superseded_at = CASE WHEN b.retired THEN NULL ELSE m.superseded_at END,
+    expires_at = CASE WHEN b.renewed THEN b.expires_at ELSE m.expires_at END,
+    importance = coalesce(b.importance, m.importance),
+    value = CASE WHEN b.emotion AND m.value -> 'metadata' = jsonb_build_object('emotion',
+                      m.value #> '{metadata,emotion}') THEN m.value - 'metadata'
+                 WHEN b.emotion THEN m.value #- '{metadata,emotion}' ELSE m.value END
+FROM back b WHERE m.tenant_id = %(tenant)s AND m.memory_id = b.target
+
+-- name: move_marks_back
+UPDATE threads t
+SET consolidated_seq = CASE WHEN t.consolidated_seq = r.to_seq THEN r.from_seq
+                       ELSE t.consolidated_seq END,
+    summarised_seq = CASE WHEN t.summarised_seq = r.summed_to_seq THEN r.summed_from_seq
+                     ELSE t.summarised_seq END
+FROM runs r
+WHERE r.tenant_id = %(tenant)s AND r.run_id = %(run_id)s
+  AND t.tenant_id = r.tenant_id AND t.thread_id = r.thread_id

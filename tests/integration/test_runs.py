@@ -1,0 +1,477 @@
+"""Runs: what an extractor read is applied whole, once, with its sources, and can be undone."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from shared_core import Conflict, Event, InvalidInput, MemoryEngine, NotFound, Scope, open_memory
+from shared_core.domain import (
+    Emotion,
+    Extraction,
+    FactDraft,
+    InsightDraft,
+    ModelUsage,
+    StatementDraft,
+    TripleDraft,
+)
+from shared_core.extraction import RuleExtractor
+
+ANN = Scope("app", "ann")
+START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+TABLES = ("memories", "facts", "edges", "embeddings", "memory_sources", "threads")
+
+
+def said(number: int, text: str, **more: Any) -> Event:
+    return Event(
+        event_id=f"e{number:05}",
+        author="user",
+        role="user",
+        text=text,
+        occurred_at=START + timedelta(minutes=number),
+        **more,
+    )
+
+
+class Scripted(RuleExtractor):
+    """A fake: reads by rules, and adds what the test wrote for a turn's id."""
+
+    name = "fake-v1"
+
+    def __init__(self, script: dict[str, Extraction]) -> None:
+        self.script = script
+        self.seen: list[tuple[list[str], list[str]]] = []
+
+    async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
+        self.seen.append(([one.event_id for one in events], [one.event_id for one in context]))
+        read = await super().extract(events, context)
+        mine = [self.script[one.event_id] for one in events if one.event_id in self.script]
+        return Extraction(
+            facts=[*read.facts, *(fact for one in mine for fact in one.facts)],
+            statements=[text for one in mine for text in one.statements],
+            insights=[text for one in mine for text in one.insights],
+            triples=[triple for one in mine for triple in one.triples],
+            emotions={key: feel for one in mine for key, feel in one.emotions.items()},
+            importance={key: rate for one in mine for key, rate in one.importance.items()},
+            usage=ModelUsage(calls=1, input_tokens=100, output_tokens=10),
+        )
+
+
+def fact(event_id: str, slot: str, value: str, **more: Any) -> FactDraft:
+    return FactDraft(**{
+        "fact_type": "profile", "slot": slot, "value": value,
+        "statement": f"User: {slot} is {value}.", "event_id": event_id, "functional": True,
+        "confidence": 0.9, "pattern": "fake", "language": "en", **more,
+    })  # fmt: skip
+
+
+def snapshot(dsn: str) -> dict[str, list[str]]:
+    """Return every row of what runs change, as text; when it was written aside."""
+    with psycopg.connect(dsn) as superuser:
+        return {
+            table: sorted(
+                str(row[0])
+                for row in superuser.execute(
+                    f"SELECT to_jsonb(t) - 'updated_at' FROM hippocampus.{table} t"
+                )
+            )
+            for table in TABLES
+        }
+
+
+async def living(memory: MemoryEngine, kind: Any) -> set[str]:
+    return {one.text for one in await memory.list_memories(ANN, kinds=[kind], limit=1000)}
+
+
+async def test_all_kinds_of_drafts_are_kept_with_their_turns(dsn: str) -> None:
+    script = {
+        "e00002": Extraction(
+            statements=[
+                StatementDraft(
+                    text="Cancan is Ann's daughter, is five and loves drawing.",
+                    event_ids=("e00001", "e00002"),
+                    importance=8,
+                    emotion=Emotion(valence=0.8, arousal=0.4, label="proud"),
+                )
+            ],
+            insights=[InsightDraft(text="Family comes first for Ann.", event_ids=("e00002",))],
+            triples=[
+                TripleDraft(subject="user", relation="daughter", object="Cancan", event_id="e00001")
+            ],
+            emotions={"e00002": Emotion(valence=0.9, arousal=0.5, label="joy")},
+            importance={"e00001": 8.0},
+        )
+    }
+    async with open_memory(dsn, extractor=Scripted(script)) as memory:
+        turns = [said(1, "My daughter Cancan is five."), said(2, "She loves drawing, how lovely!")]
+        await memory.append_events(ANN, "t", turns)
+        report = await memory.consolidate(ANN, "t")
+        assert (1, 1, 1) == (report.statements, report.insights, report.edges)
+        assert ModelUsage(calls=1, input_tokens=100, output_tokens=10) == report.usage
+        [run] = await memory.runs(ANN)
+        assert ("fake-v1", report.run_id) == (run.extractor, run.run_id)
+        assert {
+            "statements": 1,
+            "model_calls": 1,
+            "output_tokens": 10,
+        }.items() <= run.counts.items()
+        stored = {one.text: one for one in await memory.list_memories(ANN)}
+        statement = stored["Cancan is Ann's daughter, is five and loves drawing."]
+        assert ("e00001", "e00002") == statement.source_event_ids
+        assert 8 == statement.importance
+        metadata: Any = statement.value["metadata"]
+        assert {"valence": 0.8, "arousal": 0.4, "label": "proud"} == metadata["emotion"]
+        insight = stored["Family comes first for Ann."]
+        assert ("reflection", ("e00002",)) == (insight.kind, insight.source_event_ids)
+        assert 8 == stored["My daughter Cancan is five."].importance
+        turn: Any = stored["She loves drawing, how lovely!"].value["metadata"]
+        assert "joy" == turn["emotion"]["label"]
+        with psycopg.connect(dsn) as superuser:
+            [edge] = superuser.execute(
+                "SELECT subject, relation, object, run_id FROM hippocampus.edges"
+            ).fetchall()
+        assert ("user", "daughter", "Cancan", run.run_id) == edge
+
+
+async def test_drafts_of_no_turn_and_numbers_out_of_bounds_do_no_harm(dsn: str) -> None:
+    script = {
+        "e00001": Extraction(
+            facts=[
+                fact("e00001", "city", "Rome", confidence=7.0, importance=float("nan")),
+                fact("elsewhere", "city", "Oslo"),
+                fact("e00001", "empty", "  "),
+            ],
+            statements=[StatementDraft(text="Nobody said so.", event_ids=("elsewhere",)),
+                        StatementDraft(text="Nor this.", event_ids=())],
+            insights=[InsightDraft(text="Nothing.", event_ids=("e00001", "elsewhere"))],
+            triples=[TripleDraft(subject="a", relation="b", object="c", event_id="elsewhere")],
+            importance={"e00001": 99.0, "elsewhere": 3.0},
+        )
+    }  # fmt: skip
+    async with open_memory(dsn, extractor=Scripted(script)) as memory:
+        await memory.append_events(ANN, "t", [said(1, "Rome it is.")])
+        report = await memory.consolidate(ANN, "t")
+        [run] = await memory.runs(ANN)
+        assert 6 == run.counts["rejected"]
+        assert (1, 0, 0, 0) == (
+            report.facts_opened, report.statements, report.insights, report.edges)  # fmt: skip
+        [known] = await memory.facts(ANN)
+        assert ("Rome", 1.0) == (known.value, known.confidence)
+        assert {10.0, 5.0} == {one.importance for one in await memory.list_memories(ANN)}
+
+
+async def test_what_is_known_is_not_said_twice(dsn: str) -> None:
+    texts = [
+        "Ann's dog Bruno is afraid of thunder and hides under the bed.",
+        "Ann's dog Bruno is afraid of thunder, and hides under the bed!",
+        "Ann's dog Bruno is not afraid of thunder and hides under the bed.",
+        "安的狗叫布鲁诺，它害怕打雷，会躲到床底下。",
+        "安的狗叫布鲁诺，它害怕打雷，会躲到床底下",
+    ]
+    script = {
+        f"e{place:05}": Extraction(
+            statements=[StatementDraft(text=text, event_ids=(f"e{place:05}",))]
+        )
+        for place, text in enumerate(texts)
+    }
+    async with open_memory(dsn, extractor=Scripted(script)) as memory:
+        for place in range(len(texts)):
+            await memory.append_events(ANN, "t", [said(place, f"Turn {place} of the story.")])
+            await memory.consolidate(ANN, "t")
+        assert {texts[0], texts[2], texts[3]} == await living(memory, "semantic")
+
+
+async def test_a_statement_goes_when_what_it_tells_of_ends(dsn: str) -> None:
+    script = {
+        "e00001": Extraction(
+            facts=[fact("e00001", "employer", "Google")],
+            statements=[StatementDraft(text="Ann works at Google.", event_ids=("e00001",))],
+            triples=[TripleDraft(subject="user", relation="works_at", object="Google",
+                                 event_id="e00001", functional=True)],
+        ),
+        "e00002": Extraction(
+            facts=[fact("e00002", "employer", "Meta")],
+            triples=[TripleDraft(subject="User", relation="works_at", object="Meta",
+                                 event_id="e00002", functional=True)],
+        ),
+    }  # fmt: skip
+    async with open_memory(dsn, extractor=Scripted(script)) as memory:
+        for number, text in ((1, "Google pays me."), (2, "Meta pays me.")):
+            await memory.append_events(ANN, "t", [said(number, text)])
+            await memory.consolidate(ANN, "t")
+        assert {"User: employer is Meta."} == await living(memory, "semantic")
+        with psycopg.connect(dsn) as superuser:
+            edges = superuser.execute(
+                "SELECT object, valid_until FROM hippocampus.edges ORDER BY object"
+            ).fetchall()
+        assert [("Google", START + timedelta(minutes=2)), ("Meta", None)] == edges
+
+
+async def test_undoing_a_run_restores_the_exact_state_before(dsn: str) -> None:
+    script = {
+        "e00001": Extraction(
+            facts=[fact("e00001", "employer", "Google")],
+            statements=[StatementDraft(text="Ann works at Google.", event_ids=("e00001",))],
+            importance={"e00001": 7.0},
+        ),
+        "e00003": Extraction(
+            facts=[fact("e00003", "employer", "Meta")],
+            insights=[InsightDraft(text="Ann changes jobs.", event_ids=("e00003",))],
+            triples=[TripleDraft(subject="user", relation="works_at", object="Meta",
+                                 event_id="e00003", functional=True)],
+            importance={"e00003": 9.0},
+            emotions={"e00003": Emotion(valence=0.5, arousal=0.5)},
+        ),
+    }  # fmt: skip
+    async with open_memory(dsn, extractor=Scripted(script)) as memory:
+        first = [said(1, "I love tea. Google pays me."), said(2, "I live in Leeds.")]
+        await memory.append_events(ANN, "t", first)
+        before_first = snapshot(dsn)
+        one = await memory.consolidate(ANN, "t")
+        await memory.append_events(
+            ANN, "t", [said(3, "I love tea, and I live in York."), said(4, "Meta pays me.")]
+        )
+        before = snapshot(dsn)
+        two = await memory.consolidate(ANN, "t")
+        assert before != snapshot(dsn)
+        assert one.run_id and two.run_id
+        with pytest.raises(Conflict, match=f"undo them first, in this order: {two.run_id}"):
+            await memory.undo_run(ANN, one.run_id)
+        await memory.undo_run(ANN, two.run_id)
+        assert before == snapshot(dsn)
+        assert {"Ann works at Google."} <= await living(memory, "semantic")
+        with pytest.raises(Conflict, match="was undone already"):
+            await memory.undo_run(ANN, two.run_id)
+        again = await memory.consolidate(ANN, "t")  # what was undone can be read again
+        assert (2, two.facts_opened) == (again.events, again.facts_opened)
+        assert again.run_id
+        await memory.undo_run(ANN, again.run_id)
+        await memory.undo_run(ANN, one.run_id)
+        after = snapshot(dsn)
+        assert {name: after[name] for name in TABLES[1:3]} == {
+            name: before_first[name] for name in TABLES[1:3]
+        }
+        assert set() == await living(memory, "semantic") | await living(memory, "summary")
+
+
+async def test_undo_names_what_it_cannot_find(memory: MemoryEngine) -> None:
+    with pytest.raises(NotFound, match="there is no run"):
+        await memory.undo_run(ANN, "0197a000-0000-7000-8000-000000000000")
+    with pytest.raises(InvalidInput, match="run_id must be a UUID"):
+        await memory.undo_run(ANN, "last")
+
+
+async def test_what_was_forgotten_meanwhile_does_not_come_back_by_an_undo(dsn: str) -> None:
+    async with open_memory(dsn, extractor=Scripted({})) as memory:
+        await memory.append_events(ANN, "t", [said(1, "I live in Leeds.")])
+        await memory.consolidate(ANN, "t")
+        await memory.append_events(ANN, "t", [said(2, "I live in York.")])
+        second = await memory.consolidate(ANN, "t")
+        await memory.forget_turns(ANN, "t", ["e00001"])
+        assert second.run_id
+        await memory.undo_run(ANN, second.run_id)
+        texts = {one.text for one in await memory.list_memories(ANN)}
+        assert {"I live in York."} == texts
+        with psycopg.connect(dsn) as superuser:
+            rows = superuser.execute("SELECT text FROM hippocampus.memories").fetchall()
+        assert not [text for (text,) in rows if "Leeds" in text]
+
+
+async def test_a_forgotten_turn_takes_statements_and_old_summaries_with_it(dsn: str) -> None:
+    script = {
+        "e00002": Extraction(
+            statements=[StatementDraft(text="Ann met Ben in Leeds.",
+                                       event_ids=("e00001", "e00002"))],
+            insights=[InsightDraft(text="Leeds matters.", event_ids=("e00001", "e00002"))],
+        )
+    }  # fmt: skip
+    async with open_memory(dsn, extractor=Scripted(script)) as memory:
+        for number in range(1, 5):
+            text = f"I was in Leeds, chapter {number} of the story."
+            await memory.append_events(ANN, "t", [said(number, text)])
+            await memory.consolidate(ANN, "t")
+        await memory.forget_turns(ANN, "t", ["e00001"])
+        with psycopg.connect(dsn) as superuser:
+            kinds = superuser.execute("SELECT DISTINCT kind FROM hippocampus.memories").fetchall()
+        assert [("episodic",)] == kinds
+        report = await memory.consolidate(ANN, "t")  # the summary is written anew, without it
+        assert "Leeds" in report.summary
+        assert "chapter 1" not in report.summary
+        assert 0 == report.events
+
+
+async def test_phases_have_marks_of_their_own(dsn: str) -> None:
+    async with open_memory(dsn, extractor=Scripted({})) as memory:
+        await memory.append_events(ANN, "t", [said(1, "I live in Leeds.")])
+        replay = await memory.consolidate(ANN, "t", kind="fast_replay")
+        assert (0, 0, "I live in Leeds.") == (replay.events, replay.facts_opened, replay.summary)
+        assert [] == await memory.facts(ANN)
+        deep = await memory.consolidate(ANN, "t", kind="deep_reflection")
+        assert (1, 1, "") == (deep.events, deep.facts_opened, deep.summary)
+        assert {"I live in Leeds."} == await living(memory, "summary")
+        nothing = await memory.consolidate(ANN, "t")
+        assert None is nothing.run_id
+
+
+async def test_long_threads_are_read_in_windows_that_overlap(dsn: str) -> None:
+    extractor = Scripted({})
+    extractor.window_tokens = 30
+    async with open_memory(dsn, extractor=extractor) as memory:
+        turns = [said(number, f"Turn {number}: I was in town number {number}.") for number in
+                 range(20)]  # fmt: skip
+        await memory.append_events(ANN, "t", turns)
+        report = await memory.consolidate(ANN, "t", kind="deep_reflection")
+        assert 20 == report.events
+        read = [event_id for events, _ in extractor.seen for event_id in events]
+        assert [turn.event_id for turn in turns] == read
+        for (events, _), (_, context) in zip(extractor.seen, extractor.seen[1:], strict=False):
+            assert events[-1] == context[-1]
+
+
+async def test_a_model_builds_on_the_summary_before(dsn: str) -> None:
+    class Rolling(Scripted):
+        reread_turns = 0
+
+        async def summarise(
+            self, events: Sequence[Event], previous: str, max_characters: int
+        ) -> tuple[str, ModelUsage]:
+            asked.append(([one.event_id for one in events], previous))
+            return f"{previous}|{len(events)}", ModelUsage(calls=1)
+
+    asked: list[tuple[list[str], str]] = []
+    async with open_memory(dsn, extractor=Rolling({})) as memory:
+        for number in (1, 2, 3):
+            await memory.append_events(ANN, "t", [said(number, f"Turn number {number}.")])
+            report = await memory.consolidate(ANN, "t")
+        assert "|1|1|1" == report.summary
+        assert [(["e00001"], ""), (["e00002"], "|1"), (["e00003"], "|1|1")] == asked
+        [summary] = await memory.list_memories(ANN, kinds=["summary"])
+        assert ("e00001", "e00002", "e00003") == summary.source_event_ids
+
+
+async def test_ten_thousand_turns_and_one_of_a_megabyte(dsn: str) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        many = [said(number, f"Note {number}: I was here.") for number in range(10_000)]
+        for start in range(0, len(many), 2_000):
+            await memory.append_events(ANN, "long", many[start : start + 2_000], later=True)
+        await memory.append_events(ANN, "long", [said(10_001, "word " * 200_000)], later=True)
+        await memory.append_events(ANN, "long", [said(10_002, "I live in Leeds.")], later=True)
+        report = await memory.consolidate(ANN, "long")
+        assert (10_002, 1) == (report.events, report.facts_opened)
+        again = await memory.consolidate(ANN, "long")
+        assert 0 == again.events
+
+
+async def test_reflection_across_threads(memory: MemoryEngine) -> None:
+    assert 0 == (await memory.reflect(ANN)).reflections_generated
+    for number in range(3):
+        await memory.append_events(ANN, f"t{number}", [said(number, "I love green tea.")])
+        await memory.consolidate(ANN, f"t{number}")
+    report = await memory.reflect(ANN, limit=50)
+    [pattern] = report.reflections
+    assert ("Again and again: User likes green tea.", "pattern") == (
+        pattern.content, pattern.category)  # fmt: skip
+    assert 0 == (await memory.reflect(ANN)).reflections_generated
+    [hit] = await memory.recall(ANN, "tea", kinds=["reflection"])
+    assert ("e00000", "e00001", "e00002") == hit.memory.source_event_ids
+    await memory.forget_turns(ANN, "t1", ["e00001"])
+    assert set() == await living(memory, "reflection")
+    with pytest.raises(InvalidInput, match="limit must be a whole number from 1 to 500"):
+        await memory.reflect(ANN, limit=0)
+
+
+async def test_a_reflection_can_be_undone(memory: MemoryEngine, dsn: str) -> None:
+    for number in range(3):
+        await memory.append_events(ANN, f"t{number}", [said(number, "I love green tea.")])
+        await memory.consolidate(ANN, f"t{number}")
+    before = snapshot(dsn)
+    report = await memory.reflect(ANN)
+    assert report.run_id
+    await memory.undo_run(ANN, report.run_id)
+    assert before == snapshot(dsn)
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from shared_core import Scope, open_memory
+from shared_core.extraction import RuleExtractor
+from shared_core.storage.database import Database
+
+dsn, step = sys.argv[1], sys.argv[2]
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+class Dying(RuleExtractor):
+    async def extract(self, events, context):
+        if step == "extract":
+            die()
+        return await super().extract(events, context)
+
+    async def summarise(self, events, previous, max_characters):
+        if step == "summarise":
+            die()
+        return await super().summarise(events, previous, max_characters)
+
+run = Database.run
+async def dying_run(self, scope, *steps):
+    applies = any(b"INSERT INTO runs" in text for text, _ in steps)
+    if applies and step == "before":
+        die()
+    if applies and step == "within":
+        # The server has the whole transaction, and waits at its end.
+        steps = (*steps, (b"SELECT pg_sleep(60)", {}))
+        asyncio.get_running_loop().call_later(1.0, die)
+    answer = await run(self, scope, *steps)
+    if applies and step == "after":
+        die()
+    return answer
+Database.run = dying_run
+
+async def main():
+    async with open_memory(dsn, extractor=Dying(), worker=False) as memory:
+        await memory.consolidate(Scope("app", "ann"), "t")
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("step", ["extract", "summarise", "before", "within", "after"])
+async def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(dsn: str, step: str) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        turns = [said(1, "I live in Leeds."), said(2, "I love green tea.")]
+        await memory.append_events(ANN, "t", turns)
+        killed = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-c", KILLED, dsn, step], timeout=100
+        )
+        assert -signal.SIGKILL == killed.returncode
+        report = await memory.consolidate(ANN, "t")
+        assert (0 if step == "after" else 2) == report.events
+        facts = sorted(one.statement for one in await memory.facts(ANN, history=True))
+        assert ["User likes green tea.", "User lives in Leeds."] == facts
+        assert 1 == len(await living(memory, "summary"))
+        assert 1 == len(await memory.runs(ANN))
+
+
+async def test_two_at_once_neither_double_nor_lose(dsn: str) -> None:
+    async with open_memory(dsn) as one, open_memory(dsn) as other:
+        turns = [said(number, f"I love tea number {number}.") for number in range(40)]
+        await one.append_events(ANN, "t", turns)
+        await one.append_events(ANN, "u", [replace(turn, author="ann") for turn in turns])
+        await asyncio.gather(
+            *(memory.consolidate(ANN, thread) for memory in (one, other) for thread in ("t", "u"))
+        )
+        facts = [fact.value for fact in await one.facts(ANN, history=True)]
+        assert sorted(f"tea number {number}" for number in range(40)) == sorted(facts)
+        sources = {fact.value: fact.source_event_ids for fact in await one.facts(ANN)}
+        assert ("e00007", "e00007") == sources["tea number 7"]  # of either thread
+        assert 2 == len(await one.list_memories(ANN, kinds=["summary"]))
