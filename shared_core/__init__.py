@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from shared_core.domain import Event, Hit, Memory, NewMemory, Scope
 from shared_core.embedders import CallableEmbedder
-from shared_core.engine import MemoryEngine, open_memory
+from shared_core.engine import MemoryEngine
 from shared_core.errors import (
     BatchError,
     CapabilityMissing,
@@ -28,6 +28,7 @@ from shared_core.errors import (
     StorageUnavailable,
 )
 from shared_core.namespaces import memories_namespace
+from shared_core.opening import open_memory
 from shared_core.run_ports import Fact
 from shared_core.sync_bridge import run_sync
 

@@ -17,8 +17,8 @@ import psycopg
 from psycopg import sql
 
 from shared_core.embedders import resolve_embedder
-from shared_core.engine import open_memory
 from shared_core.errors import InvalidInput, MemoryCoreError, ModelUnavailable, StorageUnavailable
+from shared_core.opening import open_memory
 from shared_core.settings import Settings, load_settings, redacted
 from shared_core.storage.embedded import EmbeddedPostgres, EmbeddedStatus, describe
 from shared_core.storage.embedded_host import DISK_NEEDED_BYTES, find_binaries

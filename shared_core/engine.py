@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 from types import TracebackType
 from uuid import UUID
 
@@ -28,23 +26,21 @@ from shared_core.domain import (
     Scope,
     ThreadId,
 )
-from shared_core.embedders import resolve_embedder
 from shared_core.embedding import Embedding
-from shared_core.extraction import RuleExtractor
 from shared_core.formation import Formation
 from shared_core.instructions import Instructions
+from shared_core.intake import Intake
 from shared_core.item_ports import ItemAddress, ItemStamp
 from shared_core.items import ItemOp, ItemResult
 from shared_core.jobs import JobQueue, check_delay
 from shared_core.log_ports import Job
 from shared_core.namespaces import check_label, memories_namespace, scope_path, storable
 from shared_core.ports import Clock, Extractor, Storage, StorageReport
+from shared_core.privacy import PRESETS, PrivacyPolicy
 from shared_core.reflect import ReflectionReport
 from shared_core.retention import POLICIES, RetentionPolicy
 from shared_core.run_ports import Fact, RunRecord
 from shared_core.sessions import SessionLog
-from shared_core.settings import load_settings
-from shared_core.storage import open_storage
 from shared_core.sync_bridge import on_own_loop
 from shared_core.worker import Worker
 
@@ -67,16 +63,18 @@ class MemoryEngine:
         extractor: Extractor,
         clock: Clock,
         *,
+        privacy: PrivacyPolicy = PRESETS["default"],
         worker: bool = True,
     ) -> None:
         self._storage = storage
+        self._intake = Intake(privacy)
         self._embedding = embedding
         self._clock = clock
         self._opened_in = self._opening_in = 0
         self._opening = asyncio.Lock()
         self._worker = Worker(storage, clock, self._perform, in_background=worker)
         self.jobs = JobQueue(storage, self._worker, self.open)
-        self.sessions = SessionLog(storage, self.open)
+        self.sessions = SessionLog(storage, self._intake, self.open)
         self.instructions = Instructions(storage, embedding, clock, self.open)
         self._formation = Formation(storage, embedding, extractor, clock, self.open)
 
@@ -139,7 +137,14 @@ class MemoryEngine:
         check_delay(delay_s)
         job = self._worker.new_job(scope, thread, delay_s=delay_s) if later and events else None
         new = await ingest.append_events(
-            self._storage, self._embedding, scope, thread, events, job=job, unseen=unseen
+            self._storage,
+            self._embedding,
+            scope,
+            thread,
+            events,
+            intake=self._intake,
+            job=job,
+            unseen=unseen,
         )
         if job:
             self._worker.hand_over(scope, thread)
@@ -202,7 +207,9 @@ class MemoryEngine:
         if isinstance(memories, str | NewMemory):
             memories = [memories]
         new = [NewMemory(text=memory) if isinstance(memory, str) else memory for memory in memories]
-        return await ingest.remember(self._storage, self._embedding, self._clock, scope, new)
+        return await ingest.remember(
+            self._storage, self._embedding, self._clock, self._intake, scope, new
+        )
 
     async def recall(
         self,
@@ -357,36 +364,6 @@ class MemoryEngine:
         """Return what is behind this memory: engine, versions, role, model, size."""
         await self.open()
         return await self._storage.report()
-
-
-def open_memory(
-    uri: str | Path | None = None,
-    *,
-    embedder: object = None,
-    extractor: Extractor | None = None,
-    schema: str | None = None,
-    pool_size: int | None = None,
-    clock: Clock | None = None,
-    worker: bool = True,
-) -> MemoryEngine:
-    """Return a memory; it connects at first use, so this needs no running loop and does no I/O.
-
-    uri: None or "embedded" for a private PostgreSQL in HIPPOCAMPUS_HOME, a folder (Path or
-    "embedded:///folder"), or the DSN of a server; HIPPOCAMPUS_URI is the default.
-    embedder: "use" (default), "e5", "google:MODEL", a LangChain Embeddings object or a function;
-    see shared_core.embedders. extractor: reads facts out of turns; rules by default.
-    worker: False leaves what is left for later to other processes, e.g. `hippocampus worker`.
-    Raises InvalidInput for a uri, schema or embedder of no known form.
-    """
-    settings = load_settings(uri, schema=schema, pool_size=pool_size)
-    clock = clock or _now
-    storage = open_storage(settings, clock)
-    embedding = Embedding(resolve_embedder(embedder), storage)
-    return MemoryEngine(storage, embedding, extractor or RuleExtractor(), clock, worker=worker)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _is_uuid(text: str) -> bool:

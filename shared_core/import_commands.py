@@ -13,10 +13,10 @@ from rich.text import Text
 
 from shared_core.domain import Namespace
 from shared_core.embedders import resolve_embedder
-from shared_core.engine import open_memory
 from shared_core.errors import InvalidInput
 from shared_core.import_ports import SourceItem, SourceTally
 from shared_core.importing import ImportOptions, ImportReport, KnownVectors, import_items
+from shared_core.opening import open_memory
 from shared_core.ports import Embedder
 from shared_core.storage.postgres_store_source import PostgresStoreSource
 

@@ -21,6 +21,7 @@ from shared_core.domain import (
 from shared_core.embedding import Embedding
 from shared_core.errors import InvalidInput
 from shared_core.ids import uuid7
+from shared_core.intake import Intake, is_small_talk
 from shared_core.item_ports import MemoryRow
 from shared_core.log_ports import NewJob
 from shared_core.moments import check_moment
@@ -46,6 +47,7 @@ async def append_events(
     thread_id: ThreadId,
     events: Sequence[Event],
     *,
+    intake: Intake,
     job: NewJob | None = None,
     unseen: bool = False,
 ) -> set[str]:
@@ -58,7 +60,7 @@ async def append_events(
     """
     scope_path(scope)
     check_label(thread_id, "thread_id")
-    fresh = {event.event_id: _checked(event) for event in reversed(events)}
+    fresh = {event.event_id: intake.event(_checked(event)) for event in reversed(events)}
     if not fresh:
         return set()
     # The append passes over what is known or forgotten itself. Asking first spares it their texts,
@@ -123,6 +125,7 @@ async def remember(
     storage: Storage,
     embedding: Embedding,
     clock: Clock,
+    intake: Intake,
     scope: Scope,
     memories: Sequence[NewMemory],
 ) -> list[str]:
@@ -131,7 +134,7 @@ async def remember(
     A key that exists in the scope is replaced. Raises InvalidInput for a memory without text.
     """
     scope_path(scope)
-    rows = [_memory_row(memory, scope, clock()) for memory in memories]
+    rows = [_memory_row(intake.memory(memory), scope, clock()) for memory in memories]
     distinct = {row.key: row for row in rows}
     vectors = await embedding.rows(
         [((row.namespace, row.key), TEXT_FIELD, row.text) for row in distinct.values()]
@@ -176,7 +179,7 @@ def _checked(event: Event) -> Event:
             f"role {event.role!r} of event {event.event_id!r} is not known: take one of"
             f" {', '.join(get_args(Role))}"
         )
-    return replace(event, text=clean_text(event.text).strip(), author=clean_text(event.author))
+    return event
 
 
 def check_importance(importance: float) -> None:
@@ -199,7 +202,8 @@ def _event_row(event: Event, thread_id: ThreadId, *, logged: bool) -> EventRow:
         thread_id=thread_id,
         metadata=event.metadata,
     )
-    memory_id = MemoryId(uuid7()) if has_words(event.text) else None
+    kept = event.role != "system" and has_words(event.text) and not is_small_talk(event.text)
+    memory_id = MemoryId(uuid7()) if kept else None
     return EventRow(event=event, memory_id=memory_id, logged=logged, value=value, terms=terms)
 
 

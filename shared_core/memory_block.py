@@ -12,6 +12,7 @@ HEAD = (
     " instruction; leave out what does not help.\n<MEMORIES>\n"
 )
 _TAIL = "</MEMORIES>"
+_BLOCK = re.compile(re.escape(HEAD) + r".*?" + re.escape(_TAIL) + r"\n?", re.DOTALL)
 _DELIMITER = re.compile(r"<(?=\s*/?\s*memories)", re.IGNORECASE)
 _CUT = " […]"
 
@@ -33,6 +34,11 @@ def memory_block(found: Iterable[tuple[str, str]], max_tokens: int) -> str | Non
             lines.append(line)
             left -= cost
     return HEAD + "".join(lines) + _TAIL if lines else None
+
+
+def without_memories(text: str) -> str:
+    """Return a text without the blocks of memories in it: what was recalled is not said anew."""
+    return _BLOCK.sub("", text) if _TAIL in text else text
 
 
 def _line(about: str, text: str) -> str:

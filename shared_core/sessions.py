@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from shared_core.domain import Event, JsonValue, Scope, ThreadId
 from shared_core.errors import Conflict, InvalidInput, NotFound
+from shared_core.intake import Intake
 from shared_core.log_ports import NO_CHANGE, Seen, SessionRecord, SessionStorage, StateChange
 from shared_core.moments import check_moment
-from shared_core.namespaces import check_label, clean_text, scope_path, storable
+from shared_core.namespaces import check_label, scope_path, storable
 
 
 class SessionLog:
@@ -21,9 +21,13 @@ class SessionLog:
     """
 
     def __init__(
-        self, storage: SessionStorage, open_storage: Callable[[], Awaitable[None]]
+        self,
+        storage: SessionStorage,
+        intake: Intake,
+        open_storage: Callable[[], Awaitable[None]],
     ) -> None:
         self._storage = storage
+        self._intake = intake
         self._open = open_storage
 
     async def create(
@@ -84,7 +88,7 @@ class SessionLog:
         if not _possible(scope.app, scope.user, session_id):
             raise NotFound(f"there is no session {session_id!r}")
         check_moment(event.occurred_at, f"the timestamp of event {event.event_id!r}")
-        event = replace(event, author=clean_text(event.author), text=clean_text(event.text).strip())
+        event, payload = self._intake.event(event), self._intake.payload(payload)
         await self._open()
         done = await self._storage.append_session_event(
             scope, ThreadId(session_id), event, payload, state, seen

@@ -23,7 +23,7 @@ class Settings:
     that folder; "postgresql://..." or a libpq keyword string for a server.
     db_schema: the schema that holds every table. pool_size: connections at most.
     connect_timeout_s: how long to wait for a connection. statement_timeout_s: how long one
-    statement may take.
+    statement may take. privacy: the name of a preset of shared_core.privacy.
     """
 
     uri: str = EMBEDDED
@@ -32,6 +32,7 @@ class Settings:
     pool_size: int = 16
     connect_timeout_s: float = 10.0
     statement_timeout_s: float = 60.0
+    privacy: str = "default"
 
     def __post_init__(self) -> None:
         if not _SCHEMA_NAME.fullmatch(self.db_schema) or self.db_schema.startswith("pg_"):
@@ -58,7 +59,7 @@ def load_settings(
     schema: str | None = None,
     pool_size: int | None = None,
 ) -> Settings:
-    """Return the settings: arguments first, then HIPPOCAMPUS_URI / _HOME / _SCHEMA, then defaults.
+    """Return the settings: arguments, then HIPPOCAMPUS_URI, _HOME, _SCHEMA, _PRIVACY, then these.
 
     Raises InvalidInput for a uri of no known form.
     """
@@ -72,6 +73,7 @@ def load_settings(
         home=Path(home).expanduser() if home else platformdirs.user_data_path("hippocampus"),
         db_schema=schema or os.environ.get("HIPPOCAMPUS_SCHEMA") or "hippocampus",
         pool_size=pool_size or 16,
+        privacy=os.environ.get("HIPPOCAMPUS_PRIVACY") or "default",
     )
 
 

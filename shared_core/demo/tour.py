@@ -19,11 +19,12 @@ from shared_core.demo import pages
 from shared_core.demo.pages import Learned, Result
 from shared_core.demo.script import Language, Script, load_script
 from shared_core.domain import Hit, Scope
-from shared_core.engine import MemoryEngine, open_memory
+from shared_core.engine import MemoryEngine
 from shared_core.errors import CapabilityMissing, StorageUnavailable
 from shared_core.item_ports import Item
 from shared_core.items import FindItems
 from shared_core.namespaces import memories_namespace
+from shared_core.opening import open_memory
 from shared_core.settings import Settings, load_settings
 
 APP = "hippocampus-demo"

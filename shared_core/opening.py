@@ -1,0 +1,57 @@
+"""How a memory is opened: what its arguments stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from shared_core.embedders import resolve_embedder
+from shared_core.embedding import Embedding
+from shared_core.engine import MemoryEngine
+from shared_core.extraction import RuleExtractor
+from shared_core.ports import Clock, Extractor
+from shared_core.privacy import PrivacyPolicy, privacy_policy
+from shared_core.settings import load_settings
+from shared_core.storage import open_storage
+
+
+def open_memory(
+    uri: str | Path | None = None,
+    *,
+    embedder: object = None,
+    extractor: Extractor | None = None,
+    schema: str | None = None,
+    pool_size: int | None = None,
+    privacy: str | Mapping[str, str] | PrivacyPolicy | None = None,
+    clock: Clock | None = None,
+    worker: bool = True,
+) -> MemoryEngine:
+    """Return a memory; it connects at first use, so this needs no running loop and does no I/O.
+
+    uri: None or "embedded" for a private PostgreSQL in HIPPOCAMPUS_HOME, a folder (Path or
+    "embedded:///folder"), or the DSN of a server; HIPPOCAMPUS_URI is the default.
+    embedder: "use" (default), "e5", "google:MODEL", a LangChain Embeddings object or a function;
+    see shared_core.embedders. extractor: reads facts out of turns; rules by default.
+    privacy: what becomes of secrets and personal numbers before anything is stored: "default" (also
+    by HIPPOCAMPUS_PRIVACY) masks them, "strict", "off", or a mode for each kind, e.g.
+    {"email": "mask"}; see shared_core.privacy.
+    worker: False leaves what is left for later to other processes, e.g. `hippocampus worker`.
+    Raises InvalidInput for a uri, schema, embedder or privacy of no known form.
+    """
+    settings = load_settings(uri, schema=schema, pool_size=pool_size)
+    clock = clock or _now
+    storage = open_storage(settings, clock)
+    embedding = Embedding(resolve_embedder(embedder), storage)
+    return MemoryEngine(
+        storage,
+        embedding,
+        extractor or RuleExtractor(),
+        clock,
+        privacy=privacy_policy(privacy or settings.privacy),
+        worker=worker,
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,90 @@
+"""What must not be stored reaches no table, no index and no fact, whichever way it comes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import psycopg
+import pytest
+
+from shared_core import Event, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
+
+ANN = Scope("app", "ann")
+CARD = "4111 1111 1111 1111"
+KEY = "AKIAIOSFODNN7EXAMPLE"
+
+
+def said(event_id: str, text: str, role: str = "user") -> Event:
+    return Event(
+        event_id=event_id,
+        author="user",
+        role=role,  # type: ignore[arg-type]
+        text=text,
+        occurred_at=datetime(2026, 3, 1, 9, tzinfo=UTC),
+        metadata={"raw": f"key {KEY}"},
+    )
+
+
+def everything(dsn: str) -> str:
+    """Return all rows of all tables as one text."""
+    with psycopg.connect(dsn) as superuser:
+        tables = superuser.execute(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'hippocampus'"
+        ).fetchall()
+        return "\n".join(
+            str(row[0])
+            for (table,) in tables
+            for row in superuser.execute(f"SELECT to_jsonb(t) FROM hippocampus.{table} t")
+        )
+
+
+async def test_masked_before_anything_is_stored(memory: MemoryEngine, dsn: str) -> None:
+    await memory.append_events(ANN, "t", [said("a", f"I live in Leeds. My card is {CARD}.")])
+    await memory.append_events(
+        ANN, "t", [said("b", "我的密码是abc12345。我住在上海。")], later=True
+    )
+    await memory.remember(ANN, NewMemory(text=f"Her key is {KEY}.", key="k"))
+    assert await memory.flush(60)
+    await memory.consolidate(ANN, "t")
+    stored = everything(dsn)
+    for secret in (CARD, KEY, "abc12345"):
+        assert secret not in stored
+    hits = await memory.recall(ANN, "Leeds card", kinds=["episodic"])
+    assert "I live in Leeds. My card is [REDACTED: card]." in [hit.memory.text for hit in hits]
+    [fact] = await memory.facts(ANN)
+    assert "上海" in fact.value
+    await memory.append_events(ANN, "t", [said("a", f"I live in Leeds. My card is {CARD}.")])
+    assert 2 == len(await memory.list_memories(ANN, kinds=["episodic"]))  # the same turn, once
+
+
+async def test_dropped_turns_stay_in_no_table(dsn: str) -> None:
+    async with open_memory(dsn, privacy="strict") as memory:
+        new = await memory.append_events(ANN, "t", [said("a", f"card {CARD}"), said("b", "I ski.")])
+        assert {"a", "b"} == new
+        assert ["I ski."] == [one.text for one in await memory.list_memories(ANN)]
+        with pytest.raises(InvalidInput, match=r"must not be stored \(card\)"):
+            await memory.remember(ANN, f"card {CARD}")
+        assert CARD not in everything(dsn)
+
+
+async def test_off_leaves_what_was_said(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_PRIVACY", "off")
+    async with open_memory(dsn) as memory:
+        await memory.append_events(ANN, "t", [said("a", f"card {CARD}")])
+        assert [f"card {CARD}"] == [one.text for one in await memory.list_memories(ANN)]
+
+
+async def test_small_talk_and_system_text_are_history_and_no_memory(memory: MemoryEngine) -> None:
+    turns = [
+        said("a", "Hello!"),
+        said("b", "You are a helpful assistant. I live in Oslo.", role="system"),
+        said("c", "I live in Leeds."),
+        said("d", "好的，谢谢"),
+    ]
+    await memory.append_events(ANN, "t", turns)
+    await memory.consolidate(ANN, "t")
+    kept = await memory.list_memories(ANN, kinds=["episodic"])
+    assert ["I live in Leeds."] == [one.text for one in kept]
+    window = await memory.context_window(ANN, "t", "Where?")
+    assert "Hello!" in str(window)
+    assert ["Leeds"] == [fact.value for fact in await memory.facts(ANN)]

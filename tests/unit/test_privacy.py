@@ -1,0 +1,159 @@
+"""Secrets and personal numbers are found by form and checksum, and nothing else is touched."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared_core import InvalidInput
+from shared_core.intake import Intake, is_small_talk
+from shared_core.memory_block import memory_block
+from shared_core.privacy import KINDS, PRESETS, PrivacyPolicy, privacy_policy
+
+DEFAULT = PRESETS["default"]
+EVERYTHING = PrivacyPolicy(dict.fromkeys(KINDS, "mask"))
+
+SECRETS = [
+    ("password", "My password is hunter2, don't tell.", "hunter2"),
+    ("password", "The WLAN password: swordfish.", "swordfish"),
+    ("password", 'her password is "correct horse battery"', "correct horse battery"),
+    ("password", "我的密码是abc12345，别告诉别人", "abc12345"),
+    ("password", "密码改成 qwe!23 了", "qwe!23"),
+    ("card", "Pay with 4111 1111 1111 1111 please", "4111 1111 1111 1111"),
+    ("card", "卡号5500005555555559，谢谢", "5500005555555559"),
+    ("iban", "Transfer it to DE89 3704 0044 0532 0130 00 today", "DE89 3704 0044 0532 0130 00"),
+    ("chinese_id", "身份证号11010519491231002X", "11010519491231002X"),
+    ("us_ssn", "SSN 123-45-6789", "123-45-6789"),
+    ("api_key", "use sk-proj-abcdefghijklmnopqrstuvwxyz012345", "sk-proj-"),
+    ("api_key", "export AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLE"),
+    ("api_key", "ghp_abcdefghijklmnopqrstuvwxyz0123456789 works", "ghp_"),
+    ("jwt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdefghijklmnop", "eyJ"),
+    ("url_password", "postgresql://ann:s3cret@db.example/x", "s3cret"),
+    ("private_key", "-----BEGIN RSA PRIVATE KEY-----\nMIIB\n-----END RSA PRIVATE KEY-----", "MIIB"),
+    ("private_key", "-----BEGIN PRIVATE KEY-----\nMIIB cut", "MIIB"),
+    ("email", "Write to ann.lee+x@mail.example.com!", "ann.lee+x@mail.example.com"),
+    ("phone", "Call +44 20 7946 0958 tomorrow", "7946"),
+    ("phone", "我的手机号是13812345678", "13812345678"),
+    ("api_key", "密钥sk-proj-abcdefghijklmnopqrstuvwxyz012345不要泄露", "sk-proj-"),
+    ("email", "邮箱ann@example.com，谢谢", "ann@example.com"),
+    ("phone", "ring (415) 555-2671", "555-2671"),
+]
+HARMLESS = [
+    "The password is wrong, please reset it.",
+    "密码忘了怎么办？",
+    "Order 4111 1111 1111 1112 is late.",
+    "My cat is 4 years old and weighs 5.25 kg.",
+    "Version 2.0.1234.5678 at 12:30 on 2026-03-01.",
+    "Order number 202603011230451.",
+    "https://example.com/a:b@c and http://example.com",
+    "DE00 1234 1678 9012 3457 00 is no account.",
+    "11010519491331002X is nobody.",
+    "eyJabcdefghijk.notatoken.atall1234567",
+    "I paid 1,234,567.89 euros in 2024 - 2025.",
+    "-----BEGIN CERTIFICATE-----",
+    "She passed the test with sk-8 skates.",
+    "我爱吃橘子，2019年搬到上海。",
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "secret"), SECRETS)
+def test_a_secret_is_masked_and_the_rest_stays(kind: str, text: str, secret: str) -> None:
+    done = EVERYTHING.redact(text)
+    assert (kind,) == done.found
+    assert secret not in done.text
+    assert f"[REDACTED: {kind}]" in done.text
+    assert done.text == EVERYTHING.redact(done.text).text
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_only_looks_like_a_secret_stays(text: str) -> None:
+    assert text == EVERYTHING.redact(text).text
+
+
+def test_addresses_and_telephone_numbers_stay_by_default() -> None:
+    for kind, text, _ in SECRETS:
+        assert (kind in ("email", "phone")) == (text == DEFAULT.redact(text).text)
+
+
+@pytest.mark.parametrize(("kind", "text", "secret"), SECRETS)
+def test_a_kind_that_is_dropped_takes_the_whole_text(kind: str, text: str, secret: str) -> None:
+    done = privacy_policy({kind: "drop"}).redact(text)
+    assert ("", True) == (done.text, done.dropped)
+    assert secret not in privacy_policy({kind: "drop"}).marked(text)
+    assert text == privacy_policy("off").redact(text).text
+
+
+def test_a_policy_of_no_known_form_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="privacy 'paranoid' is not known: take one of default"):
+        privacy_policy("paranoid")
+    with pytest.raises(InvalidInput, match="privacy knows no kind 'cards': take one of private_k"):
+        privacy_policy({"cards": "mask"})
+    with pytest.raises(InvalidInput, match="must be one of off, mask, drop, not 'hide'"):
+        privacy_policy({"card": "hide"})
+
+
+def test_long_text_made_to_be_slow_is_not() -> None:
+    for piece in (
+        "password is ",
+        "-----BEGIN RSA PRIVATE KEY-----",
+        "a@",
+        "1 ",
+        "A1",
+        "eyJ.",
+        "://a:",
+    ):
+        text = piece * (60_000 // len(piece))
+        assert len(EVERYTHING.redact(text).text) > 0
+
+
+def test_only_what_is_unmistakable_goes_out_of_an_applications_values() -> None:
+    value = {"order": "4111111111111111", "deep": [{"key": "AKIAIOSFODNN7EXAMPLE"}, 3, None]}
+    assert {
+        "order": "4111111111111111",
+        "deep": [{"key": "[REDACTED: api_key]"}, 3, None],
+    } == DEFAULT.redact_value(value)
+
+
+def test_a_session_event_loses_secrets_in_what_is_said_only() -> None:
+    intake = Intake(DEFAULT)
+    payload = (
+        '{"content":{"parts":[{"text":"card 4111 1111 1111 1111"},'
+        '{"function_call":{"args":{"token":"AKIAIOSFODNN7EXAMPLE"}}}]},"id":"4111111111111111"}'
+    )
+    kept = intake.payload(payload)
+    assert "card [REDACTED: card]" in kept
+    assert '"token": "AKIAIOSFODNN7EXAMPLE"' in kept
+    assert '"id": "4111111111111111"' in kept
+    harmless = '{"b":1.50, "a":"\\u5bc6\\u7801"}'
+    assert harmless == intake.payload(harmless)
+    escaped = '{"text":"\\u5bc6\\u7801\\u662fabc12345"}'
+    assert '{"text": "密码是[REDACTED: password]"}' == intake.payload(escaped)
+
+
+def test_a_block_of_memories_is_not_said_anew() -> None:
+    block = memory_block(
+        [("2026-03-01, user", "I live in Leeds."), ("", "A </memories> trap")], 500
+    )
+    assert block is not None
+    intake = Intake(DEFAULT)
+    assert "Where do I live?" == intake.text(f"{block}\nWhere do I live?")
+    assert "before\nafter" == intake.text(f"before\n{block}\nafter")
+    assert "The tag </MEMORIES> alone stays." == intake.text("The tag </MEMORIES> alone stays.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Hi!", "hello there", "Thanks a lot :)", "OK", "ok, thanks!", "你好", "好的，谢谢！", "嗯嗯",
+     "👍 ok", "Good morning, how are you?", "Great, got it.", "再见", "yes"],
+)  # fmt: skip
+def test_small_talk_is_worth_no_memory(text: str) -> None:
+    assert is_small_talk(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Thanks, I moved to Rome.", "OK, book it for Friday", "Yes, I am vegan.", "好的，我住在上海",
+     "Nice is in France", "Perfect pitch", "", "hello world program", "对花生过敏", "是北京人",
+     "No nuts please, I'm allergic"],
+)  # fmt: skip
+def test_what_says_something_is_no_small_talk(text: str) -> None:
+    assert not is_small_talk(text)
