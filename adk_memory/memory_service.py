@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -24,9 +24,17 @@ from adk_memory.events import (
     to_memory_entry,
     to_new_memory,
 )
-from adk_memory.options import IngestOptions
+from adk_memory.options import IngestOptions, ServiceOptions
 from adk_memory.uri import ENGINE_OPTIONS, named_memory
-from shared_core import Hit, InvalidInput, MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core import (
+    ExtractionStrategy,
+    Hit,
+    InvalidInput,
+    MemoryEngine,
+    Scope,
+    StorageUnavailable,
+    open_memory,
+)
 from shared_core.context_window import ContextWindow
 from shared_core.ranking import collapsed, fitting, relevance
 from shared_core.retention import RetentionPolicy
@@ -43,34 +51,6 @@ def _check_list(given: object, name: str) -> None:
     """Raise TypeError for one thing where several are expected."""
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise TypeError(f"{name} must be a list, not {type(given).__name__}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Options:
-    """What the constructor and the URI may set; OpenMemoryService says what each is for."""
-
-    top_k: int
-    max_chars: int
-    min_relevance: float
-    include_tool_results: bool
-    wait: bool
-    deadline_s: float
-    fail_open: bool
-
-    def __post_init__(self) -> None:
-        for name, count in (("top_k", self.top_k), ("max_chars", self.max_chars)):
-            if not isinstance(count, int) or count < 1:
-                raise InvalidInput(f"{name} must be a whole number from 1, not {count!r}")
-        for name, number in (
-            ("min_relevance", self.min_relevance),
-            ("deadline_s", self.deadline_s),
-        ):
-            if not isinstance(number, int | float):
-                raise InvalidInput(f"{name} must be a number, not {number!r}")
-        if not 0 <= self.min_relevance <= 1:
-            raise InvalidInput(f"min_relevance must be between 0 and 1, not {self.min_relevance}")
-        if self.deadline_s <= 0:
-            raise InvalidInput(f"deadline_s must be above 0, not {self.deadline_s}")
 
 
 class OpenMemoryService(BaseMemoryService):
@@ -92,6 +72,8 @@ class OpenMemoryService(BaseMemoryService):
     because the database is away or the deadline passed, returns nothing, logs why and counts it in
     `failed_searches`; with False it raises StorageUnavailable. Ingestion always raises.
     engine: a MemoryEngine to share instead; then close() leaves it open.
+    strategy: when turns that were left to the queue are worked on, by default as the engine says;
+    add_session_to_memory() ends a session.
     agents_dir: accepted and not used; `adk web` passes it.
     """
 
@@ -110,10 +92,11 @@ class OpenMemoryService(BaseMemoryService):
         deadline_s: float = 10.0,
         fail_open: bool = True,
         engine: MemoryEngine | None = None,
+        strategy: ExtractionStrategy | None = None,
         agents_dir: str | None = None,
     ) -> None:
         address, given = named_memory(uri if uri is not None else dsn, engine)
-        options = _Options(
+        options = ServiceOptions(
             top_k=top_k,
             max_chars=max_chars,
             min_relevance=min_relevance,
@@ -122,15 +105,16 @@ class OpenMemoryService(BaseMemoryService):
             deadline_s=deadline_s,
             fail_open=fail_open,
         )
-        names = {field.name for field in fields(_Options)}
+        names = {field.name for field in fields(ServiceOptions)}
         own: dict[str, Any] = {name: value for name, value in given.items() if name in names}
         self._options = replace(options, **own)
         self._owns_engine = engine is None
         if engine is None:
             of_engine: dict[str, Any] = {"embedder": embedder, "schema": schema}
             of_engine |= {name: value for name, value in given.items() if name in ENGINE_OPTIONS}
-            engine = open_memory(address, **of_engine)
+            engine = open_memory(address, strategy=strategy, **of_engine)
         self._engine = engine
+        self._strategy = strategy
         self.failed_searches = 0
 
     @property
@@ -148,7 +132,8 @@ class OpenMemoryService(BaseMemoryService):
         if not isinstance(session, Session):
             raise TypeError(f"session must be a Session of ADK, not {type(session).__name__}")
         scope = Scope(session.app_name, session.user_id)
-        await self._ingest(scope, session.id, list(session.events), IngestOptions())
+        events = list(session.events)
+        await self._ingest(scope, session.id, events, IngestOptions(), session_end=True)
 
     async def add_events_to_memory(
         self,
@@ -355,7 +340,13 @@ class OpenMemoryService(BaseMemoryService):
             return None
 
     async def _ingest(
-        self, scope: Scope, session_id: str, events: Sequence[Event], options: IngestOptions
+        self,
+        scope: Scope,
+        session_id: str,
+        events: Sequence[Event],
+        options: IngestOptions,
+        *,
+        session_end: bool = False,
     ) -> None:
         if void := rewound_ids(events):
             await self._engine.forget_turns(scope, session_id, void)
@@ -375,7 +366,14 @@ class OpenMemoryService(BaseMemoryService):
         if not said:
             return
         wait = self._options.wait if options.wait is None else options.wait
-        await self._engine.append_events(scope, session_id, said, later=not wait)
+        await self._engine.append_events(
+            scope,
+            session_id,
+            said,
+            later=not wait,
+            session_end=session_end,
+            strategy=self._strategy,
+        )
         if wait:
             await self._engine.consolidate(scope, session_id)
         invocation_cache.clear()

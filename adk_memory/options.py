@@ -1,4 +1,4 @@
-"""What callers may say in ADK's custom_metadata: ttl, kind, tags, importance, wait. Pure."""
+"""What callers may say: in ADK's custom_metadata, and of a memory service as a whole. Pure."""
 
 from __future__ import annotations
 
@@ -61,6 +61,34 @@ class IngestOptions:
     def expires_at(self, now: datetime) -> datetime | None:
         """Return when something remembered now is gone; None for never."""
         return now + self.ttl if self.ttl else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceOptions:
+    """What the constructor and the URI of OpenMemoryService may set; it says what each is for."""
+
+    top_k: int
+    max_chars: int
+    min_relevance: float
+    include_tool_results: bool
+    wait: bool
+    deadline_s: float
+    fail_open: bool
+
+    def __post_init__(self) -> None:
+        for name, count in (("top_k", self.top_k), ("max_chars", self.max_chars)):
+            if not isinstance(count, int) or count < 1:
+                raise InvalidInput(f"{name} must be a whole number from 1, not {count!r}")
+        for name, number in (
+            ("min_relevance", self.min_relevance),
+            ("deadline_s", self.deadline_s),
+        ):
+            if not isinstance(number, int | float):
+                raise InvalidInput(f"{name} must be a number, not {number!r}")
+        if not 0 <= self.min_relevance <= 1:
+            raise InvalidInput(f"min_relevance must be between 0 and 1, not {self.min_relevance}")
+        if self.deadline_s <= 0:
+            raise InvalidInput(f"deadline_s must be above 0, not {self.deadline_s}")
 
 
 def _ttl(given: object) -> timedelta | None:

@@ -129,10 +129,14 @@ class PgSessionService(BaseSessionService):
         return ListSessionsResponse(sessions=[_session(record) for record in records])
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete a session, and with delete_memories what was remembered of it."""
-        await self._engine.sessions.delete(
-            Scope(app_name, user_id), session_id.strip(), forget=self._delete_memories
-        )
+        """Delete a session, and with delete_memories what was remembered of it.
+
+        Without, turns of it that wait to be worked on are worked on now.
+        """
+        scope, session_id = Scope(app_name, user_id), session_id.strip()
+        await self._engine.sessions.delete(scope, session_id, forget=self._delete_memories)
+        if not self._delete_memories:
+            await self._engine.end_session(scope, session_id)
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, object]:
         """Return the state all sessions of a user share, its keys without "user:"."""

@@ -22,9 +22,8 @@ from langgraph_store.turn_feed import TurnFeed
 from langgraph_store.whose import Part, Whose, current_config
 from shared_core import MemoryCoreError, Scope, run_sync
 from shared_core.domain import JsonValue
-from shared_core.log_ports import Job
+from shared_core.job_ports import Job, JobRecord, JobStatus, JobType
 from shared_core.sync_bridge import start_on_own_loop
-from shared_core.worker import CONSOLIDATE, REFLECT
 
 SHORTEST_LOOK_S = 0.02
 LONGEST_LOOK_S = 1.0
@@ -71,11 +70,12 @@ class DurableReflectionExecutor:
         self._store = store
         self._engine = store.engine
         self._whose = Whose(app, user_id)
-        self._job_type = CONSOLIDATE if reflector is None else REFLECT
+        self._job_type = JobType.FULL_CONSOLIDATION if reflector is None else JobType.CALLBACK
         self._lock = threading.Lock()
         self._futures: dict[Future[Any], _Thread] = {}
         self._watchers: set[asyncio.Task[None]] = set()
         self._returned: dict[_Thread, Any] = {}
+        self._raised: dict[_Thread, Exception] = {}
         self._graph = None if reflector is None else _graph(reflector, store)
         if reflector is not None:
             self._engine.jobs.learn(self._reflect)
@@ -172,15 +172,21 @@ class DurableReflectionExecutor:
         await feed.append(*thread, messages_of(payload, "messages"))
 
     async def _reflect(self, job: Job) -> Mapping[str, JsonValue]:
-        assert self._graph is not None
+        assert self._graph is not None and job.thread_id is not None
         payload: dict[str, Any] = dict(job.payload or {})
         configurable = payload.pop("configurable", {})
         if "messages" in payload:
             payload["messages"] = messages_from_dict(payload["messages"])
         config: RunnableConfig = {"configurable": configurable}
         # In a thread: a reflector may block, as langmem's do.
-        returned = await asyncio.to_thread(self._graph.invoke, payload, config)
-        self._returned[(job.scope, job.thread_id)] = returned
+        thread = (job.scope, job.thread_id)
+        try:
+            returned = await asyncio.to_thread(self._graph.invoke, payload, config)
+        except Exception as error:
+            # The queue keeps no words of it: they may be the user's. Who waits here is told.
+            self._raised[thread] = error
+            raise
+        self._returned[thread] = returned
         return {"returned": len(returned) if isinstance(returned, list) else 1}
 
     def _watch(self, future: Future[Any]) -> None:
@@ -198,7 +204,7 @@ class DurableReflectionExecutor:
                 ours = [job for job in jobs if job.job_type == self._job_type]
                 if not any(job.status in ("pending", "running") for job in ours):
                     if future.set_running_or_notify_cancel():
-                        _end(future, ours[0] if ours else None, self._returned.get(thread))
+                        self._end(future, ours[0] if ours else None, thread)
                     return
                 await asyncio.sleep(wait_s)
                 wait_s = min(1.5 * wait_s, LONGEST_LOOK_S)
@@ -210,20 +216,24 @@ class DurableReflectionExecutor:
                 self._futures.pop(future, None)
                 if thread not in self._futures.values():
                     self._returned.pop(thread, None)
+                    self._raised.pop(thread, None)
+
+    def _end(self, future: Future[Any], job: JobRecord | None, thread: _Thread) -> None:
+        if job is not None and job.status is JobStatus.FAILED:
+            raised = self._raised.get(thread)
+            failure = ReflectionFailed(f"given up: {raised or job.error}")
+            failure.__cause__ = raised
+            future.set_exception(failure)
+            return
+        returned = self._returned.get(thread)
+        stored = dict(job.result) if job is not None else {}
+        future.set_result(returned if returned is not None else stored)
 
     def _namespace(self, namespace: str | tuple[str, ...] | None) -> tuple[str, ...]:
         if namespace is None:
             scope = self._whose.scope(current_config())
             return memories_namespace(scope.app, scope.user)
         return (namespace,) if isinstance(namespace, str) else namespace
-
-
-def _end(future: Future[Any], job: Any, returned: Any) -> None:
-    if job is not None and job.status == "failed":
-        future.set_exception(ReflectionFailed(f"given up: {job.error}"))
-    else:
-        stored = dict(job.result) if job is not None else {}
-        future.set_result(returned if returned is not None else stored)
 
 
 def _graph(reflector: Reflector, store: BaseStore) -> Any:

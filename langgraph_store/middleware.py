@@ -23,7 +23,7 @@ from langgraph_store.reflection import HasEngine
 from langgraph_store.tools import memory_tools
 from langgraph_store.turn_feed import TurnFeed
 from langgraph_store.whose import Part, Whose, current_config
-from shared_core import Hit, InvalidInput, Scope, run_sync
+from shared_core import ExtractionStrategy, Hit, InvalidInput, Scope, run_sync
 from shared_core.memory_block import memory_block
 
 _log = logging.getLogger("hippocampus")
@@ -50,7 +50,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     app, user_id, thread_id: as in create_reflection_node. ingest, recall: switch either half off.
     max_tokens: of what is recalled, the frame included. deadline_s: of a search; then the model
     answers without. place: a message before the user's, which leaves the prompt before it to the
-    provider's cache, or the end of the system message. delay_s, tool_results: of what is
+    provider's cache, or the end of the system message. delay_s, strategy, tool_results: of what is
     remembered. with_tools: also give the agent remember, recall and forget.
     """
 
@@ -66,7 +66,8 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         max_tokens: int = 1000,
         deadline_s: float = 2.0,
         place: Literal["message", "system"] = "message",
-        delay_s: float = 0.0,
+        delay_s: float | None = None,
+        strategy: ExtractionStrategy | None = None,
         tool_results: bool = False,
         with_tools: bool = False,
     ) -> None:
@@ -77,7 +78,13 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         super().__init__()
         self._engine = store.engine
         self._whose = Whose(app, user_id, thread_id)
-        self._feed = TurnFeed(store.engine, self._whose, delay_s=delay_s, tool_results=tool_results)
+        self._feed = TurnFeed(
+            store.engine,
+            self._whose,
+            delay_s=delay_s,
+            tool_results=tool_results,
+            strategy=strategy,
+        )
         self._ingests = ingest
         self._recalls = recall
         self._max_tokens = max_tokens

@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 from langgraph_store.messages import messages_of
 from langgraph_store.turn_feed import TurnFeed
 from langgraph_store.whose import Part, Whose, current_config
-from shared_core import MemoryEngine, run_sync
+from shared_core import ExtractionStrategy, MemoryEngine, run_sync
 
 
 class HasEngine(Protocol):
@@ -72,7 +72,9 @@ def create_reflection_node(
     user_id: Part | None = None,
     thread_id: Part | None = None,
     messages_key: str = "messages",
-    delay_s: float = 0.0,
+    delay_s: float | None = None,
+    strategy: ExtractionStrategy | None = None,
+    session_end: bool = False,
     tool_results: bool = False,
     name: str = "reflect",
 ) -> ReflectionNode:
@@ -82,8 +84,9 @@ def create_reflection_node(
 
     It stores the turns and a job in one transaction and returns {} at once: words find them from
     then on. A worker in this process, or `hippocampus worker`, embeds them and draws facts and a
-    summary from them, when the thread was quiet for delay_s. A turn counts once, however often the
-    node sees it.
+    summary from them, when the strategy says: by default the memory's. delay_s: only its delay is
+    another. session_end: the node stands where sessions end, and they are worked on at once. A turn
+    counts once, however often the node sees it.
 
     app, user_id, thread_id: ids, or functions of the run's config and context that return them;
     left out, see Whose. tool_results: remember what tools returned as well.
@@ -95,5 +98,7 @@ def create_reflection_node(
         Whose(app, user_id, thread_id),
         delay_s=delay_s,
         tool_results=tool_results,
+        strategy=strategy,
+        session_end=session_end,
     )
     return ReflectionNode(feed, messages_key=messages_key, name=name)

@@ -16,7 +16,7 @@ from langgraph.runtime import Runtime
 from langgraph_store.messages import turns_of
 from langgraph_store.whose import Whose
 from shared_core import InvalidInput, MemoryEngine, Scope
-from shared_core.jobs import check_delay
+from shared_core.strategy import ExtractionStrategy, check_delay
 
 log = logging.getLogger("hippocampus")
 
@@ -39,14 +39,19 @@ class TurnFeed:
         engine: MemoryEngine,
         whose: Whose,
         *,
-        delay_s: float = 0.0,
+        delay_s: float | None = None,
         tool_results: bool = False,
+        strategy: ExtractionStrategy | None = None,
+        session_end: bool = False,
     ) -> None:
-        check_delay(delay_s)
+        if delay_s is not None:
+            check_delay(delay_s)
         self.failures = 0
         self._engine = engine
         self._whose = whose
         self._delay_s = delay_s
+        self._strategy = strategy
+        self._session_end = session_end
         self._tool_results = tool_results
         self._handed_over: OrderedDict[tuple[Scope, str], frozenset[str]] = OrderedDict()
         self._lock = threading.Lock()
@@ -83,9 +88,18 @@ class TurnFeed:
             tool_results=self._tool_results,
         )
         if not turns:
+            if self._session_end:
+                await self._engine.end_session(scope, thread_id, strategy=self._strategy)
             return
         await self._engine.append_events(
-            scope, thread_id, turns, later=True, delay_s=self._delay_s, unseen=True
+            scope,
+            thread_id,
+            turns,
+            later=True,
+            delay_s=self._delay_s,
+            unseen=True,
+            session_end=self._session_end,
+            strategy=self._strategy,
         )
         known = known | {turn.event_id for turn in turns}
         if len(known) > 2 * len(messages) + SPARE_IDS:

@@ -10,6 +10,7 @@ async with open_memory() as memory:
 
 from __future__ import annotations
 
+from shared_core.consolidation_worker import MemoryConsolidationWorker
 from shared_core.domain import Event, Hit, Memory, NewMemory, Scope
 from shared_core.embedders import CallableEmbedder
 from shared_core.engine import MemoryEngine
@@ -21,15 +22,18 @@ from shared_core.errors import (
     InvalidInput,
     MemoryCoreError,
     ModelOutputInvalid,
+    ModelQuotaExceeded,
     ModelUnavailable,
     NotFound,
     SchemaOutOfDate,
     StorageReadOnly,
     StorageUnavailable,
 )
+from shared_core.job_ports import JobRecord, JobStatus, JobType
 from shared_core.namespaces import memories_namespace
 from shared_core.opening import open_memory
 from shared_core.run_ports import Fact
+from shared_core.strategy import ExtractionStrategy
 from shared_core.sync_bridge import run_sync
 
 __version__ = "0.1.0"
@@ -41,13 +45,19 @@ __all__ = [
     "Conflict",
     "EmbeddingMismatch",
     "Event",
+    "ExtractionStrategy",
     "Fact",
     "Hit",
     "InvalidInput",
+    "JobRecord",
+    "JobStatus",
+    "JobType",
     "Memory",
+    "MemoryConsolidationWorker",
     "MemoryCoreError",
     "MemoryEngine",
     "ModelOutputInvalid",
+    "ModelQuotaExceeded",
     "ModelUnavailable",
     "NewMemory",
     "NotFound",

@@ -16,7 +16,15 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from shared_core import Hit, MemoryCoreError, Scope, __version__, open_memory
+from shared_core import (
+    Hit,
+    InvalidInput,
+    JobStatus,
+    MemoryCoreError,
+    Scope,
+    __version__,
+    open_memory,
+)
 from shared_core.domain import SCORE_PARTS
 from shared_core.settings import redacted
 
@@ -243,19 +251,48 @@ def jobs(
     schema: Schema = None,
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    status: Annotated[
+        JobStatus | None, typer.Option(help="Only those. [default: open or given up]")
+    ] = None,
+    app_name: Annotated[
+        str | None, typer.Option("--app", help="Only those of an application.")
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Only those of a user of --app.")] = None,
+    retry: Annotated[
+        str | None,
+        typer.Option(help="Put back a job that was given up, or 'all' of them, --limit at most."),
+    ] = None,
+    cancel: Annotated[str | None, typer.Option(help="Cancel a job that waits or runs.")] = None,
 ) -> None:
-    """Show the jobs that run, wait, or were given up."""
-    from shared_core.queue_commands import jobs_json, jobs_table, utc_now
+    """Show the jobs that run, wait, or were given up; put some back, or cancel one.
+
+    A job is named by its id, or by how that ends.
+    """
+    from shared_core import queue_commands as queue
+
+    if user is not None and app_name is None:
+        raise InvalidInput("--user needs --app: a user is one of an application")
+    scope = None if app_name is None or user is None else Scope(app_name, user)
 
     async def run() -> None:
         async with open_memory(uri, schema=schema, worker=False) as memory:
-            found = await memory.jobs.list(limit=limit)
+            if retry is not None or cancel is not None:
+                typer.echo(await queue.change(memory, retry, cancel, scope, app_name, limit))
+                return
+            found = await memory.jobs.list(
+                scope, app=app_name, statuses=None if status is None else [status], limit=limit
+            )
+            stats = await memory.jobs.stats()
         if as_json:
-            typer.echo(json.dumps(jobs_json(found, utc_now()), ensure_ascii=False, indent=2))
+            shown = queue.jobs_json(found, queue.utc_now())
+            typer.echo(json.dumps(shown, ensure_ascii=False, indent=2))
         elif found:
-            _console().print(jobs_table(found, utc_now()))
-        else:
+            _console().print(queue.jobs_table(found, queue.utc_now()))
+            _console().print(f"In all: {queue.stats_line(stats)}.")
+        elif status is None and app_name is None:
             typer.echo("Nothing waits, and nothing failed.")
+        else:
+            typer.echo("There is no such job.")
 
     asyncio.run(run())
 

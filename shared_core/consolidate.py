@@ -22,16 +22,13 @@ from shared_core.errors import Conflict
 from shared_core.facts import FactPlan, normalised, plan_facts, slots_to_read
 from shared_core.ids import uuid7
 from shared_core.item_ports import VectorRows
+from shared_core.job_ports import JobType, ReflectionDue
 from shared_core.likeness import same_statement
 from shared_core.namespaces import summary_key
 from shared_core.ports import Clock, Extractor, Storage
 from shared_core.run_ports import Passage, Reading, ReadRequest, RunPlan
 from shared_core.run_rows import RunRows
 from shared_core.triples import EdgePlan, plan_edges
-
-FAST_REPLAY = "fast_replay"
-DEEP_REFLECTION = "deep_reflection"
-FULL_CONSOLIDATION = "full_consolidation"
 
 MAX_TRIES = 5
 WINDOW = 500
@@ -103,20 +100,22 @@ async def consolidate(
     scope: Scope,
     thread_id: ThreadId,
     *,
-    kind: str = FULL_CONSOLIDATION,
+    job_type: JobType = JobType.FULL_CONSOLIDATION,
     instead_of: str | None = None,
+    reflection: ReflectionDue | None = None,
 ) -> RunReport:
     """Read the next turns of a thread that no run has read yet, and apply what they say, whole.
 
-    kind: FAST_REPLAY sums up, DEEP_REFLECTION draws knowledge, FULL_CONSOLIDATION does both.
-    instead_of: the extractor that failed and that this one stands in for, noted in the run.
+    job_type: FAST_REPLAY sums up, DEEP_REFLECTION draws knowledge, FULL_CONSOLIDATION does both.
+    reflection: as in RunPlan. instead_of: the extractor that failed and that this one stands in
+    for, noted in the run.
     A second run over the same turns changes nothing. If another run comes first, this one starts
     over from what that one left.
     """
     request = ReadRequest(
-        turns=0 if kind == FAST_REPLAY else WINDOW + 1,
-        context=0 if kind == FAST_REPLAY else OVERLAP,
-        replay=0 if kind == DEEP_REFLECTION else REPLAY + 1,
+        turns=0 if job_type is JobType.FAST_REPLAY else WINDOW + 1,
+        context=0 if job_type is JobType.FAST_REPLAY else OVERLAP,
+        replay=0 if job_type is JobType.DEEP_REFLECTION else REPLAY + 1,
         reread=extractor.reread_turns,
     )
     for tries_left in reversed(range(MAX_TRIES)):
@@ -142,7 +141,7 @@ async def consolidate(
         vectors = await _without_likes(storage, embedding, scope, rows)
         plan = RunPlan(
             run_id=rows.run_id,
-            kind=kind,
+            kind=job_type,
             scope=scope,
             thread_id=thread_id,
             extractor=extractor.name,
@@ -160,6 +159,7 @@ async def consolidate(
             drawn_from=rows.drawn_from,
             vectors=vectors,
             counts=_counts(formed, facts, graph, rows, instead_of),
+            reflection=reflection if formed.turns else None,
         )
         try:
             await storage.apply_run(plan)

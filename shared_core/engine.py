@@ -12,13 +12,13 @@ from shared_core import cleanup as cleaning
 from shared_core import ingest, items, prompting
 from shared_core import recall as recalling
 from shared_core.cleanup import CleanupReport
-from shared_core.consolidate import FULL_CONSOLIDATION, RunReport
+from shared_core.consolidate import RunReport
+from shared_core.consolidation_jobs import ConsolidationJobs
 from shared_core.context import ContextAssembler
 from shared_core.context_window import ContextWindow
 from shared_core.domain import (
     Event,
     Hit,
-    JsonValue,
     Memory,
     MemoryKind,
     Namespace,
@@ -28,24 +28,23 @@ from shared_core.domain import (
 )
 from shared_core.embedding import Embedding
 from shared_core.formation import Formation
+from shared_core.ids import is_uuid
 from shared_core.instructions import Instructions
 from shared_core.intake import Intake
 from shared_core.item_ports import ItemAddress, ItemStamp
 from shared_core.items import ItemOp, ItemResult
-from shared_core.jobs import JobQueue, check_delay
-from shared_core.log_ports import Job
+from shared_core.job_ports import JobType
+from shared_core.jobs import JobQueue, job_for_turns
 from shared_core.namespaces import check_label, memories_namespace, scope_path, storable
 from shared_core.ports import Clock, Extractor, Storage, StorageReport
 from shared_core.privacy import PRESETS, PrivacyPolicy
 from shared_core.reflect import ReflectionReport
 from shared_core.retention import POLICIES, RetentionPolicy
 from shared_core.run_ports import Fact, RunRecord
-from shared_core.sessions import SessionLog
+from shared_core.sessions import SessionLog, possible
+from shared_core.strategy import ExtractionStrategy
 from shared_core.sync_bridge import on_own_loop
-from shared_core.worker import Worker
-
-SWEEP = 1000
-"""So many expired memories of a user are deleted along the way."""
+from shared_core.worker import DRAIN_S, Worker
 
 
 class MemoryEngine:
@@ -65,18 +64,23 @@ class MemoryEngine:
         *,
         privacy: PrivacyPolicy = PRESETS["default"],
         worker: bool = True,
+        strategy: ExtractionStrategy | None = None,
     ) -> None:
         self._storage = storage
         self._intake = Intake(privacy)
         self._embedding = embedding
         self._clock = clock
+        self._strategy = strategy or ExtractionStrategy()
         self._opened_in = self._opening_in = 0
         self._opening = asyncio.Lock()
-        self._worker = Worker(storage, clock, self._perform, in_background=worker)
-        self.jobs = JobQueue(storage, self._worker, self.open)
+        self._formation = Formation(
+            storage, embedding, extractor, clock, self.open, self._strategy.reflection_interval
+        )
+        performers = ConsolidationJobs(storage, embedding, self._formation, clock).performers()
+        self._worker = Worker(storage, clock, performers, in_background=worker)
+        self.jobs = JobQueue(storage, clock, self._worker, self.open)
         self.sessions = SessionLog(storage, self._intake, self.open)
         self.instructions = Instructions(storage, embedding, clock, self.open)
-        self._formation = Formation(storage, embedding, extractor, clock, self.open)
 
     async def __aenter__(self) -> MemoryEngine:
         await self.open()
@@ -105,13 +109,14 @@ class MemoryEngine:
                 await self._storage.open()
                 self._opened_in = os.getpid()
 
-    async def close(self) -> None:
+    async def close(self, *, drain_s: float = DRAIN_S) -> None:
         """Close all connections; an embedded server stops when its last user has left.
 
-        What is queued stays queued, and the next worker does it; flush() first to see it done.
+        A job in work is finished if that takes no longer than drain_s; else it goes back. What is
+        queued stays queued, and the next worker does it; flush() first to see it done.
         """
         if self._opened_in == os.getpid():
-            await self._worker.stop()
+            await self._worker.stop(drain_s)
             self._opened_in = 0
             await self._storage.close()
 
@@ -122,20 +127,24 @@ class MemoryEngine:
         events: Sequence[Event],
         *,
         later: bool = False,
-        delay_s: float = 0.0,
+        delay_s: float | None = None,
         unseen: bool = False,
+        session_end: bool = False,
+        strategy: ExtractionStrategy | None = None,
     ) -> set[str]:
         """Append turns to a thread and remember each that has text; return the ids that were new.
 
         Idempotent on (scope, thread, event id). The next recall finds what was new; a turn that
         was forgotten stays forgotten. later: return after two round trips to the database, one if
         a few turns are likely unseen; words find the turns at once, and a job in the queue embeds
-        and consolidates them, not before delay_s; newer turns of the thread move it.
+        and consolidates them, when the strategy (by default the memory's) says. delay_s: instead
+        of the strategy's. session_end: they end a session, as end_session() does.
         """
         await self.open()
         thread = ThreadId(thread_id)
-        check_delay(delay_s)
-        job = self._worker.new_job(scope, thread, delay_s=delay_s) if later and events else None
+        by = strategy or self._strategy
+        job = job_for_turns(by, self._clock, delay_s=delay_s, session_end=session_end)
+        asked = job if later and events else None
         new = await ingest.append_events(
             self._storage,
             self._embedding,
@@ -143,14 +152,34 @@ class MemoryEngine:
             thread,
             events,
             intake=self._intake,
-            job=job,
+            job=asked,
             unseen=unseen,
         )
-        if job:
+        if asked:
             self._worker.hand_over(scope, thread)
         else:
             self._worker.resume()
+        if later and session_end and not new:
+            await self.end_session(scope, thread_id, strategy=strategy)
         return new
+
+    async def end_session(
+        self, scope: Scope, thread_id: str, *, strategy: ExtractionStrategy | None = None
+    ) -> bool:
+        """Have the unread turns of a thread worked on now; return whether there were any.
+
+        Nothing happens if the strategy has on_session_end=False.
+        """
+        strategy = strategy or self._strategy
+        if not strategy.on_session_end or not possible(scope.app, scope.user, thread_id):
+            return False
+        await self.open()
+        thread = ThreadId(thread_id)
+        job = job_for_turns(strategy, self._clock, delay_s=0, session_end=True)
+        unread = await self._storage.end_session(scope, thread, job)
+        if unread:
+            self._worker.hand_over(scope, thread)
+        return unread
 
     async def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until all that was left for later is done; False if time ran out or it failed.
@@ -161,25 +190,17 @@ class MemoryEngine:
         await self.open()
         return await self._worker.flush(timeout_s)
 
-    async def _perform(self, job: Job) -> dict[str, JsonValue]:
-        embedded = await ingest.embed_waiting(
-            self._storage, self._embedding, job.scope, job.thread_id
-        )
-        report = await self._formation.consolidate_next(job.scope, job.thread_id)
-        if report.more or embedded == ingest.EMBED_BATCH * ingest.EMBED_BATCHES:
-            rest = self._worker.new_job(job.scope, job.thread_id)
-            await self._storage.enqueue(job.scope, job.thread_id, rest)
-        await self._storage.sweep_expired((job.scope.app, job.scope.user), SWEEP)
-        return {"embedded": embedded, "events": report.events, "facts": report.facts_opened}
-
     async def consolidate(
-        self, scope: Scope, thread_id: str, *, kind: str = FULL_CONSOLIDATION
+        self, scope: Scope, thread_id: str, *, job_type: JobType = JobType.FULL_CONSOLIDATION
     ) -> RunReport:
         """Draw facts and a summary out of the turns of a thread that were not read yet.
 
-        kind: "fast_replay" for the summary alone, "deep_reflection" for all but the summary.
+        job_type: FAST_REPLAY for the summary alone, DEEP_REFLECTION for all but the summary.
         """
-        return await self._formation.consolidate(scope, ThreadId(thread_id), kind=kind)
+        report = await self._formation.consolidate(scope, ThreadId(thread_id), job_type=job_type)
+        if report.run_id and self._strategy.reflection_interval:
+            self._worker.wake()
+        return report
 
     async def reflect(self, scope: Scope, *, limit: int = 50) -> ReflectionReport:
         """Draw patterns and insights out of the newest memories of a user, of all threads."""
@@ -244,7 +265,7 @@ class MemoryEngine:
         await self.open()
         scope_path(scope)
         named = [keys] if isinstance(keys, str) else list(keys)
-        ids = [UUID(key) for key in named if _is_uuid(key)]
+        ids = [UUID(key) for key in named if is_uuid(key)]
         addresses: list[ItemAddress] = [(memories_namespace(scope), key) for key in named]
         addresses += await self._storage.resolve_ids(scope, ids) if ids else []
         return await self._storage.forget(list(dict.fromkeys(addresses))) if addresses else 0
@@ -364,11 +385,3 @@ class MemoryEngine:
         """Return what is behind this memory: engine, versions, role, model, size."""
         await self.open()
         return await self._storage.report()
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        UUID(text)
-    except ValueError:
-        return False
-    return True

@@ -6,12 +6,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from shared_core.consolidate import FULL_CONSOLIDATION, RunReport, consolidate
+from shared_core.consolidate import RunReport, consolidate
 from shared_core.domain import Scope, ThreadId
 from shared_core.embedding import Embedding
 from shared_core.errors import InvalidInput
 from shared_core.extraction import RuleExtractor
+from shared_core.ids import uuid7
 from shared_core.item_search import page_bounds
+from shared_core.job_ports import JobType, ReflectionDue
 from shared_core.ports import Reflector
 from shared_core.reflect import ReflectionReport, reflect
 from shared_core.rule_reflection import RuleReflector
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class Formation:
-    """Runs, of one storage with one extractor. Every verb opens the memory first."""
+    """Runs, of one storage with one extractor. Every verb opens the memory first.
+
+    reflect_every: every so many extractions ask for a reflection over the user; None for none.
+    """
 
     def __init__(
         self,
@@ -31,6 +36,7 @@ class Formation:
         extractor: Extractor,
         clock: Clock,
         open_memory: Callable[[], Awaitable[None]],
+        reflect_every: int | None,
     ) -> None:
         self._storage = storage
         self._embedding = embedding
@@ -38,13 +44,19 @@ class Formation:
         self._reflector = extractor if isinstance(extractor, Reflector) else RuleReflector()
         self._clock = clock
         self._open = open_memory
+        self._reflect_every = reflect_every
+
+    @property
+    def by_model(self) -> bool:
+        """Whether the extractor is more than the rules, which take its place when it fails."""
+        return not isinstance(self._extractor, RuleExtractor)
 
     async def consolidate_next(
         self,
         scope: Scope,
         thread_id: ThreadId,
         *,
-        kind: str = FULL_CONSOLIDATION,
+        job_type: JobType = JobType.FULL_CONSOLIDATION,
         by_rules: bool = False,
     ) -> RunReport:
         """Do one run over the next turns. by_rules: in place of a model that keeps failing."""
@@ -59,18 +71,24 @@ class Formation:
             self._clock,
             scope,
             thread_id,
-            kind=kind,
+            job_type=job_type,
             instead_of=instead_of,
+            reflection=self._reflection_due(job_type),
         )
 
     async def consolidate(
-        self, scope: Scope, thread_id: ThreadId, *, kind: str = FULL_CONSOLIDATION
+        self, scope: Scope, thread_id: ThreadId, *, job_type: JobType = JobType.FULL_CONSOLIDATION
     ) -> RunReport:
         """Do runs until nothing of the thread is left."""
-        report = await self.consolidate_next(scope, thread_id, kind=kind)
+        report = await self.consolidate_next(scope, thread_id, job_type=job_type)
         while report.more:
-            report += await self.consolidate_next(scope, thread_id, kind=kind)
+            report += await self.consolidate_next(scope, thread_id, job_type=job_type)
         return report
+
+    def _reflection_due(self, job_type: JobType) -> ReflectionDue | None:
+        if self._reflect_every is None or job_type is JobType.FAST_REPLAY:
+            return None
+        return ReflectionDue(job_id=uuid7(), interval=self._reflect_every)
 
     async def reflect(self, scope: Scope, limit: int) -> ReflectionReport:
         """Reflect on the newest memories of a user."""

@@ -28,3 +28,12 @@ def uuid7() -> UUID:
         | 2 << 62
         | random_bits
     )
+
+
+def is_uuid(text: str) -> bool:
+    """Return whether a text names a UUID."""
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True

@@ -23,7 +23,7 @@ from shared_core.errors import InvalidInput
 from shared_core.ids import uuid7
 from shared_core.intake import Intake, is_small_talk
 from shared_core.item_ports import MemoryRow
-from shared_core.log_ports import NewJob
+from shared_core.job_ports import NewJob
 from shared_core.moments import check_moment
 from shared_core.namespaces import check_label, clean_text, memories_namespace, scope_path
 from shared_core.ports import Clock, EventRow, Storage

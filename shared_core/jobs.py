@@ -1,33 +1,55 @@
-"""The queue as its callers see it: work for a caller's own code, a worker that does all, a look."""
+"""The queue as its callers see it: work asked for, done now, watched, tried again, or cancelled."""
 
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import timedelta
+from uuid import UUID, uuid4
 
+from shared_core.consolidation_jobs import OF_A_THREAD
 from shared_core.domain import JsonValue, Scope, ThreadId
-from shared_core.errors import InvalidInput
-from shared_core.log_ports import JobRecord, JobStorage
+from shared_core.errors import Conflict, InvalidInput, NotFound
+from shared_core.ids import uuid7
+from shared_core.job_ports import (
+    OPEN_OR_FAILED,
+    JobFilter,
+    JobPriority,
+    JobRecord,
+    JobStats,
+    JobStatus,
+    JobStorage,
+    JobType,
+    NewJob,
+)
+from shared_core.job_runner import Perform
 from shared_core.namespaces import check_label, scope_path
-from shared_core.worker import REFLECT, Perform, Tally, Worker
+from shared_core.ports import Clock
+from shared_core.strategy import ExtractionStrategy, check_delay
+from shared_core.worker import Tally, Worker
 
-MAX_DELAY_S = 366 * 86_400.0
+SHORTEST_LOOK_S = 0.02
+LONGEST_LOOK_S = 1.0
 
 
 class JobQueue:
     """Durable work on threads: what was left for later, of all processes on one database."""
 
     def __init__(
-        self, storage: JobStorage, worker: Worker, open_memory: Callable[[], Awaitable[None]]
+        self,
+        storage: JobStorage,
+        clock: Clock,
+        worker: Worker,
+        open_memory: Callable[[], Awaitable[None]],
     ) -> None:
         self._storage = storage
+        self._clock = clock
         self._worker = worker
         self._open = open_memory
 
-    def learn(self, perform: Perform) -> None:
-        """Do reflections of this memory so, in this process. Jobs of others that wait count too."""
-        self._worker.learn(REFLECT, perform)
+    def learn(self, perform: Perform, job_type: JobType = JobType.CALLBACK) -> None:
+        """Do jobs of a type so, in this process. Jobs of others that wait count too."""
+        self._worker.learn(job_type, perform)
 
     async def ask(
         self,
@@ -37,16 +59,63 @@ class JobQueue:
         *,
         delay_s: float = 0.0,
     ) -> None:
-        """Ask for a reflection on a thread; the newest payload of a thread that waits counts."""
-        check_delay(delay_s)
+        """Ask for a callback on a thread; the newest payload of a thread that waits counts."""
+        job = self._new(JobType.CALLBACK, JobPriority.TURN, delay_s=delay_s, payload=payload)
+        await self._enqueue(scope, thread_id, job)
+
+    async def request(
+        self,
+        scope: Scope,
+        thread_id: str | None = None,
+        job_type: JobType = JobType.FULL_CONSOLIDATION,
+        *,
+        delay_s: float = 0.0,
+    ) -> None:
+        """Ask by hand for work, which goes before all that was asked for otherwise.
+
+        A reflection is about a user: it has no thread, everything else has one. A job that failed
+        keeps its time; run() does not wait for it.
+        """
+        job_type = _known(job_type)
+        if (thread_id is None) != (job_type is JobType.REFLECTION):
+            raise InvalidInput(f"{job_type} needs {'a' if thread_id is None else 'no'} thread_id")
+        if job_type is JobType.CALLBACK:
+            raise InvalidInput("a callback needs its payload: ask for it with ask()")
+        await self._enqueue(scope, thread_id, self._new(job_type, JobPriority.MANUAL, delay_s))
+
+    async def run(
+        self, scope: Scope, thread_id: str, job_type: JobType = JobType.FULL_CONSOLIDATION
+    ) -> JobRecord:
+        """Do work on a thread here and now, as a worker does it, and return what came of it.
+
+        Another job of the thread that runs is waited for. A try that fails is not repeated: the
+        record is failed and tells why. Raises NotFound for a thread that is not there.
+        """
+        job_type = _known(job_type)
+        if job_type not in OF_A_THREAD:
+            raise InvalidInput(f"take one of {', '.join(OF_A_THREAD)}, not {job_type}")
         scope_path(scope)
         thread = ThreadId(check_label(thread_id, "thread_id"))
         await self._open()
-        job = self._worker.new_job(
-            scope, thread, delay_s=delay_s, job_type=REFLECT, payload=payload
-        )
-        await self._storage.enqueue(scope, thread, job)
-        self._worker.hand_over(scope, thread)
+        new, worker_id = self._new(job_type, JobPriority.MANUAL), uuid4().hex
+        wait_s = SHORTEST_LOOK_S
+        while True:
+            try:
+                job = await self._storage.start_job(
+                    scope, thread, new, worker_id, self._worker.lease_s
+                )
+                break
+            except Conflict:
+                await asyncio.sleep(wait_s)
+                wait_s = min(1.5 * wait_s, LONGEST_LOOK_S)
+        if job is None:
+            raise NotFound(f"there is no thread {thread_id!r} of {scope}")
+        await self._worker.run_now(job, worker_id, tries=1)
+        wanted = JobFilter(app=scope.app, user=scope.user, job_id=new.job_id, statuses=[*JobStatus])
+        found = await self._storage.list_jobs(wanted)
+        if not found:
+            raise NotFound(f"thread {thread_id!r} of {scope} was forgotten meanwhile")
+        return found[0]
 
     async def serve(
         self, stop: asyncio.Event | None = None, *, once: bool = False, poll_s: float = 1.0
@@ -56,16 +125,103 @@ class JobQueue:
         return await self._worker.serve(stop or asyncio.Event(), once=once, poll_s=poll_s)
 
     async def list(
-        self, scope: Scope | None = None, *, thread_id: str | None = None, limit: int = 1000
+        self,
+        scope: Scope | None = None,
+        *,
+        app: str | None = None,
+        thread_id: str | None = None,
+        statuses: Collection[JobStatus] | None = None,
+        limit: int = 1000,
     ) -> Sequence[JobRecord]:
-        """Return jobs that are open or were given up, newest first; of a thread, its last too."""
+        """Return jobs, newest first: those that are open or were given up; of a thread, all.
+
+        app: of all users of an application. statuses: of these alone.
+        """
+        if statuses is None:
+            statuses = OPEN_OR_FAILED if thread_id is None else [*JobStatus]
         await self._open()
-        thread = None if thread_id is None else ThreadId(thread_id)
-        return await self._storage.list_jobs(scope, thread, limit)
+        return await self._storage.list_jobs(
+            JobFilter(
+                app=scope.app if scope else app,
+                user=scope.user if scope else None,
+                thread_id=None if thread_id is None else ThreadId(thread_id),
+                statuses=statuses,
+                limit=limit,
+            )
+        )
+
+    async def stats(self) -> JobStats:
+        """Return how full the queue of all scopes is."""
+        await self._open()
+        return await self._storage.job_stats()
+
+    async def retry(self, job_ids: Sequence[UUID]) -> int:
+        """Put back jobs that were given up, as new ones due now; return how many."""
+        await self._open()
+        put_back = await self._storage.retry_jobs(job_ids)
+        self._worker.wake()
+        return put_back
+
+    async def cancel(self, job_ids: Sequence[UUID]) -> int:
+        """Cancel jobs that wait or run; return how many.
+
+        A worker ends its work on one at its next heartbeat, a third of its lease later at most;
+        what it has stored until then stays.
+        """
+        await self._open()
+        return await self._storage.cancel_jobs(job_ids)
+
+    async def _enqueue(self, scope: Scope, thread_id: str | None, job: NewJob) -> None:
+        scope_path(scope)
+        thread = None if thread_id is None else ThreadId(check_label(thread_id, "thread_id"))
+        await self._open()
+        await self._storage.enqueue(scope, thread, job)
+        if thread is None:
+            self._worker.wake()
+        else:
+            self._worker.hand_over(scope, thread)
+
+    def _new(
+        self,
+        job_type: JobType,
+        priority: JobPriority,
+        delay_s: float = 0.0,
+        payload: Mapping[str, JsonValue] | None = None,
+    ) -> NewJob:
+        check_delay(delay_s)
+        return NewJob(
+            job_id=uuid7(),
+            job_type=job_type,
+            run_after=self._clock() + timedelta(seconds=delay_s),
+            payload=payload,
+            priority=priority,
+        )
 
 
-def check_delay(delay_s: float) -> None:
-    """Raise InvalidInput for anything but a number of seconds from 0 to a year."""
-    valid = isinstance(delay_s, int | float) and math.isfinite(delay_s)
-    if not valid or not 0 <= delay_s <= MAX_DELAY_S:
-        raise InvalidInput(f"delay_s must be from 0 to a year of seconds, not {delay_s!r}")
+def job_for_turns(
+    strategy: ExtractionStrategy, clock: Clock, *, delay_s: float | None, session_end: bool
+) -> NewJob:
+    """Return the job that new turns ask for. delay_s: instead of the strategy's.
+
+    session_end: the turns are the last of their session.
+    """
+    ends = session_end and strategy.on_session_end
+    delay_s = strategy.delay_s if delay_s is None else delay_s
+    check_delay(delay_s)
+    return NewJob(
+        job_id=uuid7(),
+        job_type=JobType.FULL_CONSOLIDATION,
+        run_after=clock() + timedelta(seconds=0 if ends else delay_s),
+        priority=JobPriority.SESSION_END if ends else JobPriority.TURN,
+        event_count=strategy.event_count,
+        token_threshold=strategy.token_threshold,
+    )
+
+
+def _known(job_type: str) -> JobType:
+    try:
+        return JobType(job_type)
+    except ValueError:
+        raise InvalidInput(
+            f"job_type {job_type!r} is not known: take one of {', '.join(JobType)}"
+        ) from None

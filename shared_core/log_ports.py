@@ -1,4 +1,4 @@
-"""What the core asks of a storage for session logs and for the queue; ports.Storage joins them."""
+"""What the core asks of a storage for session logs; ports.Storage joins it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
-from uuid import UUID
 
 from shared_core.domain import Event, JsonValue, Scope, ThreadId
 
@@ -95,94 +94,4 @@ class SessionStorage(Protocol):
 
     async def close_session(self, scope: Scope, thread_id: ThreadId, *, forget: bool) -> None:
         """End a log; with forget, erase what is remembered of the thread as well."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewJob:
-    """Work to do on a thread, not before run_after. payload: what it needs beside the turns."""
-
-    job_id: UUID
-    job_type: str
-    run_after: datetime
-    payload: Mapping[str, JsonValue] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A job that this worker has taken. attempts counts this one."""
-
-    job_id: UUID
-    scope: Scope
-    thread_id: ThreadId
-    job_type: str
-    attempts: int
-    payload: Mapping[str, JsonValue] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRecord:
-    """A job as it stands. run_after: when it is due; lease_until: while a worker has it."""
-
-    job_id: UUID
-    scope: Scope
-    thread_id: ThreadId
-    job_type: str
-    status: str
-    attempts: int
-    created_at: datetime
-    run_after: datetime
-    lease_until: datetime | None
-    error: str | None
-    result: Mapping[str, JsonValue]
-
-
-class JobStorage(Protocol):
-    """The queue: at most one waiting job per thread and type."""
-
-    async def enqueue(self, scope: Scope, thread_id: ThreadId, job: NewJob) -> None:
-        """Ask for a job; one that waits already moves to the new time and payload."""
-        ...
-
-    async def claim_job(
-        self, worker_id: str, lease_s: float, job_types: Sequence[str]
-    ) -> Job | None:
-        """Take the most urgent job that is due, or whose lease ended; None when there is none."""
-        ...
-
-    async def extend_job(self, job: Job, worker_id: str, lease_s: float) -> bool:
-        """Lease a job for longer; False if it is not this worker's any more."""
-        ...
-
-    async def release_jobs(self, worker_id: str) -> None:
-        """Put back what a worker has taken and will not finish."""
-        ...
-
-    async def complete_job(
-        self, job: Job, worker_id: str, result: Mapping[str, JsonValue]
-    ) -> None: ...
-
-    async def return_job(
-        self, job: Job, worker_id: str, error: str, retry_at: datetime | None
-    ) -> None:
-        """Put a job back, to be tried again at retry_at; None gives it up."""
-        ...
-
-    async def next_job_at(self, job_types: Sequence[str]) -> datetime | None:
-        """Return when the next job is due or a lease ends; None when nothing is open."""
-        ...
-
-    async def open_jobs(
-        self, threads: Sequence[tuple[Scope, ThreadId]], job_types: Sequence[str]
-    ) -> int:
-        """Return how many jobs of the threads wait or run; what waits for its time is due now.
-
-        A job that failed keeps waiting for its next try.
-        """
-        ...
-
-    async def list_jobs(
-        self, scope: Scope | None, thread_id: ThreadId | None, limit: int
-    ) -> Sequence[JobRecord]:
-        """Return jobs, of all scopes for None: of a thread all, else those open or given up."""
         ...

@@ -14,6 +14,7 @@ from shared_core.ports import Clock, Extractor
 from shared_core.privacy import PrivacyPolicy, privacy_policy
 from shared_core.settings import load_settings
 from shared_core.storage import open_storage
+from shared_core.strategy import ExtractionStrategy
 
 
 def open_memory(
@@ -26,6 +27,7 @@ def open_memory(
     privacy: str | Mapping[str, str] | PrivacyPolicy | None = None,
     clock: Clock | None = None,
     worker: bool = True,
+    strategy: ExtractionStrategy | None = None,
 ) -> MemoryEngine:
     """Return a memory; it connects at first use, so this needs no running loop and does no I/O.
 
@@ -37,6 +39,7 @@ def open_memory(
     by HIPPOCAMPUS_PRIVACY) masks them, "strict", "off", or a mode for each kind, e.g.
     {"email": "mask"}; see shared_core.privacy.
     worker: False leaves what is left for later to other processes, e.g. `hippocampus worker`.
+    strategy: when that is done; by default at once.
     Raises InvalidInput for a uri, schema, embedder or privacy of no known form.
     """
     settings = load_settings(uri, schema=schema, pool_size=pool_size)
@@ -50,6 +53,7 @@ def open_memory(
         clock,
         privacy=privacy_policy(privacy or settings.privacy),
         worker=worker,
+        strategy=strategy,
     )
 
 

@@ -24,7 +24,8 @@ from shared_core.domain import (
 )
 from shared_core.instruction_ports import Instruction, InstructionStorage
 from shared_core.item_ports import ItemAddress, ItemStorage, MemoryRow, VectorRows
-from shared_core.log_ports import JobStorage, NewJob, SessionStorage
+from shared_core.job_ports import JobStorage, NewJob
+from shared_core.log_ports import SessionStorage
 from shared_core.run_ports import Fact, RunStorage
 
 if TYPE_CHECKING:

@@ -9,17 +9,22 @@ import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from rich import box
 from rich.table import Table
 
-from shared_core.domain import JsonValue
+from shared_core.domain import JsonValue, Scope
 from shared_core.engine import MemoryEngine
-from shared_core.log_ports import JobRecord
+from shared_core.errors import InvalidInput
+from shared_core.job_ports import JobRecord, JobStats, JobStatus
 
 log = logging.getLogger("hippocampus")
 
-ORDER = ("running", "pending", "failed")
+ORDER = ("running", "pending", "failed", "completed", "cancelled")
+SHOWN_OF_ID = 6
+"""So many last characters of an id are shown; the first ones are of its time."""
+MOST_JOBS = 100_000
 
 
 async def work(memory: MemoryEngine, *, once: bool, poll_s: float) -> int:
@@ -55,6 +60,46 @@ async def work(memory: MemoryEngine, *, once: bool, poll_s: float) -> int:
                 loop.remove_signal_handler(number)
 
 
+async def change(
+    memory: MemoryEngine,
+    retry: str | None,
+    cancel: str | None,
+    scope: Scope | None,
+    app: str | None,
+    limit: int,
+) -> str:
+    """Put jobs back or cancel one, and return what was done, in a line.
+
+    retry, cancel: how the id of a job ends; or "all" that were given up, limit at most.
+    Raises InvalidInput for a name that means no job, or more than one.
+    """
+    if retry is not None and cancel is not None:
+        raise InvalidInput("give either --retry or --cancel")
+    failed = [JobStatus.FAILED]
+    if cancel is not None:
+        cancelled = await memory.jobs.cancel(
+            await _named(memory, cancel, [JobStatus.PENDING, JobStatus.RUNNING])
+        )
+        return f"{cancelled} cancelled"
+    if retry == "all":
+        found = await memory.jobs.list(scope, app=app, statuses=failed, limit=limit)
+        ids = [job.job_id for job in found]
+    else:
+        ids = await _named(memory, retry or "", failed)
+    return f"{await memory.jobs.retry(ids)} put back"
+
+
+async def _named(memory: MemoryEngine, name: str, statuses: Sequence[JobStatus]) -> list[UUID]:
+    wanted = name.strip().lower()
+    candidates = await memory.jobs.list(statuses=statuses, limit=MOST_JOBS)
+    found = [job.job_id for job in candidates if wanted and str(job.job_id).endswith(wanted)]
+    if len(found) != 1:
+        states = " or ".join(statuses)
+        reason = f"names {len(found)} jobs: give more of it" if found else f"names no {states} job"
+        raise InvalidInput(f"{name!r} {reason}; 'hippocampus jobs' shows them")
+    return found
+
+
 def jobs_json(jobs: Sequence[JobRecord], now: datetime) -> list[dict[str, JsonValue]]:
     """Return jobs as JSON values, by state, the oldest first."""
     return [
@@ -64,10 +109,13 @@ def jobs_json(jobs: Sequence[JobRecord], now: datetime) -> list[dict[str, JsonVa
             "user": job.scope.user,
             "thread": job.thread_id,
             "type": job.job_type,
+            "priority": job.priority,
             "attempts": job.attempts,
             "age_s": round((now - job.created_at).total_seconds(), 3),
             "run_after": job.run_after.isoformat(),
-            "lease_until": job.lease_until.isoformat() if job.lease_until else None,
+            "lease_until": _iso(job.lease_until),
+            "started_at": _iso(job.started_at),
+            "completed_at": _iso(job.completed_at),
             "error": job.error,
             "job_id": str(job.job_id),
         }
@@ -78,22 +126,38 @@ def jobs_json(jobs: Sequence[JobRecord], now: datetime) -> list[dict[str, JsonVa
 def jobs_table(jobs: Sequence[JobRecord], now: datetime) -> Table:
     """Return jobs as a table, by state, the oldest first."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in ("state", "age", "due", "tries", "app", "user", "thread", "error"):
+    for name in ("state", "job", "age", "due", "tries", "app", "user", "thread", "error"):
         table.add_column(name, overflow="fold")
     for job in _in_order(jobs):
         wait = job.run_after - now
         due = "" if job.status != "pending" else f"in {_span(wait)}" if wait > _NOW else "now"
         table.add_row(
             job.status,
+            str(job.job_id)[-SHOWN_OF_ID:],
             _span(now - job.created_at),
             due,
             str(job.attempts),
             job.scope.app,
             job.scope.user,
-            job.thread_id,
+            job.thread_id or f"({job.job_type})",
             job.error or "",
         )
     return table
+
+
+def stats_line(stats: JobStats) -> str:
+    """Return how full the queue is, in a line."""
+    waits = ""
+    if stats.oldest_due_s is not None:
+        waits = f", the oldest for {_span(timedelta(seconds=stats.oldest_due_s))}"
+    return (
+        f"{stats.pending} pending ({stats.due} due{waits}),"
+        f" {stats.running} running, {stats.failed} given up"
+    )
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None
 
 
 _NOW = timedelta(0)

@@ -18,12 +18,12 @@ from shared_core.drafts import checked_insights
 from shared_core.embedding import Embedding
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.ids import uuid7
+from shared_core.job_ports import JobType
 from shared_core.likeness import same_statement
 from shared_core.ports import Clock, Reflector, Storage
 from shared_core.run_ports import RunPlan
 from shared_core.run_rows import RunRows
 
-REFLECTION = "reflection"
 MAX_TRIES = 3
 MAX_MEMORIES = 500
 
@@ -87,7 +87,7 @@ async def reflect(
             return ReflectionReport(reflections=(), usage=usage)
         plan = RunPlan(
             run_id=rows.run_id,
-            kind=REFLECTION,
+            kind=JobType.REFLECTION,
             scope=scope,
             thread_id=None,
             extractor=reflector.name,

@@ -22,6 +22,7 @@ from shared_core.domain import (
     TripleDraft,
 )
 from shared_core.item_ports import ItemAddress, MemoryRow, VectorRows
+from shared_core.job_ports import JobType, ReflectionDue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,11 +163,12 @@ class RunPlan:
 
     thread_id: None for a run across threads. read: what it extracted from; summed: what its summary
     tells of, which stands under summary_key. inherited: memories that rest on all that others rest
-    on. drawn_from: turns and memories that must still be there. counts: for the record of the run.
+    on. drawn_from: turns that must still be there. counts: for the record of the run. reflection:
+    counts this extraction, and asks for a reflection with every so many.
     """
 
     run_id: UUID
-    kind: str
+    kind: JobType
     scope: Scope
     thread_id: ThreadId | None
     extractor: str
@@ -185,6 +187,7 @@ class RunPlan:
     drawn_from: Sequence[str] = ()
     vectors: VectorRows | None = None
     counts: Mapping[str, JsonValue] = field(default_factory=dict)
+    reflection: ReflectionDue | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,7 +54,7 @@ class SessionLog:
 
         after: only events of that moment or later. limit: at most so many.
         """
-        if not _possible(scope.app, scope.user, session_id):
+        if not possible(scope.app, scope.user, session_id):
             return None
         await self._open()
         return await self._storage.load_session(
@@ -63,7 +63,7 @@ class SessionLog:
 
     async def list(self, app: str, user: str | None = None) -> Sequence[SessionRecord]:
         """Return the logs of a user, or of all, without events; the newest change comes last."""
-        if not _possible(app, "-" if user is None else user):
+        if not possible(app, "-" if user is None else user):
             return []
         await self._open()
         return await self._storage.list_sessions(app, user)
@@ -85,7 +85,7 @@ class SessionLog:
         writer has not seen, or another event of this id.
         """
         check_label(event.event_id, "event_id")
-        if not _possible(scope.app, scope.user, session_id):
+        if not possible(scope.app, scope.user, session_id):
             raise NotFound(f"there is no session {session_id!r}")
         check_moment(event.occurred_at, f"the timestamp of event {event.event_id!r}")
         event, payload = self._intake.event(event), self._intake.payload(payload)
@@ -105,18 +105,18 @@ class SessionLog:
 
     async def delete(self, scope: Scope, session_id: str, *, forget: bool = False) -> None:
         """End a log; with forget, what was remembered of it goes too. An unknown id: nothing."""
-        if _possible(scope.app, scope.user, session_id):
+        if possible(scope.app, scope.user, session_id):
             await self._open()
             await self._storage.close_session(scope, ThreadId(session_id), forget=forget)
 
     async def user_state(self, scope: Scope) -> Mapping[str, JsonValue]:
         """Return the state that all sessions of a user share."""
-        if not _possible(scope.app, scope.user):
+        if not possible(scope.app, scope.user):
             return {}
         await self._open()
         return await self._storage.user_state(scope)
 
 
-def _possible(*labels: str) -> bool:
+def possible(*labels: str) -> bool:
     """Return whether something can be stored under such labels."""
     return all(isinstance(label, str) and label and storable(label) for label in labels)

@@ -6,36 +6,30 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Literal
+from datetime import datetime
 from uuid import uuid4
 
-from shared_core.domain import JsonValue, Scope, ThreadId
-from shared_core.errors import MemoryCoreError, StorageUnavailable
-from shared_core.ids import uuid7
-from shared_core.log_ports import Job, JobStorage, NewJob
+from shared_core.domain import Scope, ThreadId
+from shared_core.errors import StorageUnavailable
+from shared_core.hearing import Hearing
+from shared_core.job_failures import MAX_ATTEMPTS, OUTAGE, wait_s
+from shared_core.job_ports import Job, JobStorage, JobType
+from shared_core.job_runner import JobRunner, Outcome, Perform
 from shared_core.ports import Clock
 from shared_core.sync_bridge import on_own_loop, start_on_own_loop
 
 log = logging.getLogger("hippocampus")
 
-CONSOLIDATE = "full_consolidation"
-REFLECT = "deep_reflection"
-"""Work that a caller's own code does: taken only by processes that know the code."""
-
-MAX_ATTEMPTS = 5
 LEASE_S = 300.0
 """A job whose worker was silent for so long is taken by another."""
-HEARTBEATS_PER_LEASE = 3
+DRAIN_S = 5.0
+"""How long a worker that is stopped may take to finish the job in work."""
 MOST_THREADS = 10_000
 """So many threads are kept in mind for flush()."""
 LONGEST_SLEEP_S = 30.0
 _POLL_S = 0.02
-
-Perform = Callable[[Job], Awaitable[Mapping[str, JsonValue]]]
-_Outcome = Literal["done", "failed", "lost"]
 
 
 @dataclass(slots=True)
@@ -58,40 +52,33 @@ class Worker:
         self,
         storage: JobStorage,
         clock: Clock,
-        perform: Perform,
+        performers: Mapping[JobType, Perform],
         *,
         in_background: bool = True,
         lease_s: float = LEASE_S,
     ) -> None:
         self._storage = storage
         self._clock = clock
-        self._performers: dict[str, Perform] = {CONSOLIDATE: perform}
+        self._performers = dict(performers)
+        self._runner = JobRunner(storage, clock, self._performers)
         self._in_background = in_background
         self._lease_s = lease_s
         self._name = uuid4().hex
         self._pid = 0
         self._task: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
-        self._resumed = self._working = False
+        self._resumed = self._working = self._draining = False
+        self._served: Scope | None = None
         self._handed_over: dict[tuple[Scope, ThreadId], None] = {}
-        self._given_up: set[tuple[Scope, ThreadId]] = set()
+        self._given_up: set[tuple[Scope, ThreadId | None]] = set()
 
-    def learn(self, job_type: str, perform: Perform) -> None:
+    def learn(self, job_type: JobType, perform: Perform) -> None:
         """Take jobs of another type from now on, and do them so."""
         self._performers[job_type] = perform
 
-    def new_job(
-        self,
-        scope: Scope,
-        thread_id: ThreadId,
-        *,
-        delay_s: float = 0.0,
-        job_type: str = CONSOLIDATE,
-        payload: Mapping[str, JsonValue] | None = None,
-    ) -> NewJob:
-        """Return a job for a thread, not due before delay_s; hand_over() after it is stored."""
-        run_after = self._clock() + timedelta(seconds=delay_s)
-        return NewJob(job_id=uuid7(), job_type=job_type, run_after=run_after, payload=payload)
+    def knows(self, job_type: JobType) -> bool:
+        """Return whether this worker can do jobs of a type."""
+        return job_type in self._performers
 
     def hand_over(self, scope: Scope, thread_id: ThreadId) -> None:
         """Remember that there is a job for a thread, for flush(), and begin to work."""
@@ -128,7 +115,7 @@ class Worker:
             if not waiting or not await self._storage.open_jobs(waiting, types):
                 for thread in waiting:
                     self._handed_over.pop(thread, None)
-                due = await self._storage.next_job_at(types)
+                due = await self._storage.next_job_at(self._runner.types())
                 rests = due is None or due > self._clock()
                 if not self._in_background or (rests and not self._working):
                     break
@@ -140,38 +127,66 @@ class Worker:
         self._given_up.clear()
         return not given_up
 
+    async def run_now(self, job: Job, worker_id: str, *, tries: int) -> Outcome:
+        """Do a job that is stored as taken by worker_id, here and now."""
+        outcome = await self._runner.run(job, worker_id, self._lease_s, tries=tries)
+        self.wake()  # what it asked for in turn
+        return outcome
+
+    @property
+    def lease_s(self) -> float:
+        """How long a job is leased for."""
+        return self._lease_s
+
     async def serve(self, stop: asyncio.Event, *, once: bool, poll_s: float = 1.0) -> Tally:
         """Do what is due, for any process, until stop is set; once: until nothing is due.
 
-        A job in work when stop is set is finished first. A database that cannot be reached is
-        waited for; with once, StorageUnavailable is raised.
+        A job in work when stop is set is finished first. Between jobs it listens for hints of new
+        ones and looks rarely; where no hints arrive, every poll_s. A database that cannot be
+        reached is waited for; with once, StorageUnavailable is raised.
         """
         self._forget_parent()
+        if once:
+            return await self._serve(stop, None, poll_s)
+        hearing = Hearing(self._storage, self._clock)
+        stopping = asyncio.create_task(stop.wait())
+        stopping.add_done_callback(lambda _: hearing.interrupt())
+        listening = asyncio.create_task(hearing.listen())
+        try:
+            return await self._serve(stop, hearing, poll_s)
+        finally:
+            stopping.cancel()
+            listening.cancel()
+            await asyncio.wait([stopping, listening])
+
+    async def _serve(self, stop: asyncio.Event, hearing: Hearing | None, poll_s: float) -> Tally:
         tally = Tally()
         failures = 0
         while not stop.is_set():
-            wait_s = poll_s
+            rest_s = poll_s
             try:
                 outcome = await self._do_next()
                 if outcome is not None:
-                    tally.done += outcome == "done"
-                    tally.failed += outcome == "failed"
+                    tally.done += outcome is Outcome.DONE
+                    tally.failed += outcome not in (Outcome.DONE, Outcome.LOST)
                     continue
                 failures = 0
+                if hearing and hearing.arrives:
+                    rest_s = self._until(await self._next_at(), poll_s, at_most=LONGEST_SLEEP_S)
             except StorageUnavailable as error:
-                if once:
+                if hearing is None:
                     raise
                 failures += 1
-                wait_s = min(2.0**failures, LONGEST_SLEEP_S)
+                rest_s = wait_s(OUTAGE, failures)
                 log.warning("the worker cannot reach its queue (%d): %s", failures, error)
-            if once:
+            if hearing is None:
                 break
-            await _rest(stop, wait_s)
+            await hearing.rest(rest_s)
         return tally
 
-    async def stop(self) -> None:
-        """Finish nothing more; a job in work goes back to the queue."""
-        await on_own_loop(self._stop())
+    async def stop(self, drain_s: float = DRAIN_S) -> None:
+        """Finish the job in work within drain_s, else give it back to the queue, and begin none."""
+        await on_own_loop(self._stop(drain_s))
 
     def _start(self) -> None:
         self._forget_parent()
@@ -179,15 +194,22 @@ class Worker:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._work())
 
-    async def _stop(self) -> None:
+    async def _stop(self, drain_s: float) -> None:
         task, self._task = self._task, None
-        if task is not None and self._pid == os.getpid():
+        if task is None or self._pid != os.getpid():
+            return
+        self._draining = True
+        self._woken.set()
+        try:
+            await asyncio.wait([task], timeout=drain_s)
             task.cancel()
             await asyncio.wait([task])
-            try:  # the answer to a claim may have been under way
-                await self._storage.release_jobs(self._name)
-            except StorageUnavailable as error:
-                log.warning("jobs in work cannot be given back: %s", error)
+            # The answer to a claim may have been under way.
+            await self._storage.release_jobs(self._name)
+        except StorageUnavailable as error:
+            log.warning("jobs in work cannot be given back: %s", error)
+        finally:
+            self._draining = False
 
     def _forget_parent(self) -> None:
         """Begin anew in a forked child: it has no task, and handed over nothing."""
@@ -199,13 +221,13 @@ class Worker:
 
     async def _work(self) -> None:
         failures = 0
-        while True:
+        while not self._draining:
             self._woken.clear()
             try:
                 if await self._do_next() is not None:
                     failures = 0
                     continue
-                due = await self._storage.next_job_at(list(self._performers))
+                due = await self._next_at()
                 failures = 0
             except StorageUnavailable as error:
                 failures += 1
@@ -218,70 +240,39 @@ class Worker:
                 continue
             if due is None:
                 return
-            wait_s = (due - self._clock()).total_seconds()
-            await _rest(self._woken, min(max(wait_s, _POLL_S), LONGEST_SLEEP_S))
+            await _rest(self._woken, self._until(due, _POLL_S, at_most=LONGEST_SLEEP_S))
 
-    async def _do_next(self) -> _Outcome | None:
+    async def _next_at(self) -> datetime | None:
+        """Return when there is something to do again, as things stand; None for never."""
+        due = await self._storage.next_job_at(self._runner.types())
+        moments = [moment for moment in (due, self._runner.resumes_at()) if moment is not None]
+        return min(moments, default=None)
+
+    def _until(self, due: datetime | None, past_s: float, *, at_most: float) -> float:
+        """Return the seconds to a moment; past_s for one that is over and whose job another has."""
+        if due is None:
+            return at_most
+        left = (due - self._clock()).total_seconds()
+        return min(left if left > 0 else past_s, at_most)
+
+    async def _do_next(self) -> Outcome | None:
         """Do the most urgent job that is due; None when there is none."""
         self._working = True
         try:
-            job = await self._storage.claim_job(self._name, self._lease_s, list(self._performers))
-            return None if job is None else await self._do(job)
+            job = await self._storage.claim_job(
+                self._name, self._lease_s, self._runner.types(), self._served
+            )
+            if job is None:
+                return None
+            self._served = job.scope
+            outcome = await self._runner.run(job, self._name, self._lease_s)
         finally:
             self._working = False
-
-    async def _do(self, job: Job) -> _Outcome:
-        begun = time.monotonic()
-        if job.attempts > MAX_ATTEMPTS:
-            await self._put_back(job, "its worker died or fell silent every time")
-            return "failed"
-        work = asyncio.ensure_future(self._performers[job.job_type](job))
-        beat = asyncio.create_task(self._keep(job, work))
-        try:
-            result = await work
-        except asyncio.CancelledError:
-            if beat.done() and not beat.cancelled():
-                return "lost"
-            work.cancel()
-            await self._storage.return_job(job, self._name, "interrupted", self._clock())
-            raise
-        except MemoryCoreError as error:
-            await self._put_back(job, f"{type(error).__name__}: {error}")
-            return "failed"
-        except Exception as error:  # what a caller's extractor raises ends no worker
-            log.debug("job %s", job.job_id, exc_info=True)
-            await self._put_back(job, f"{type(error).__name__}: {error}")
-            return "failed"
-        finally:
-            beat.cancel()
-        await self._storage.complete_job(job, self._name, result)
-        self._given_up.discard((job.scope, job.thread_id))
-        log.info("job %s done in %.2f s: %s", job.job_id, time.monotonic() - begun, _counts(result))
-        return "done"
-
-    async def _keep(self, job: Job, work: asyncio.Future[Mapping[str, JsonValue]]) -> None:
-        """Extend the lease of a job while it is worked on; end the work if another has it."""
-        while True:
-            await asyncio.sleep(self._lease_s / HEARTBEATS_PER_LEASE)
-            try:
-                if await self._storage.extend_job(job, self._name, self._lease_s):
-                    continue
-            except StorageUnavailable as error:
-                log.warning("the lease of job %s cannot be extended: %s", job.job_id, error)
-                continue
-            log.warning("job %s was taken by another worker, or is gone", job.job_id)
-            work.cancel()
-            return
-
-    async def _put_back(self, job: Job, reason: str) -> None:
-        """Let a job be tried again, later each time, and give it up at last."""
-        retry_at = None
-        if job.attempts < MAX_ATTEMPTS:
-            retry_at = self._clock() + timedelta(seconds=2**job.attempts)
-        else:
+        if outcome is Outcome.DONE:
+            self._given_up.discard((job.scope, job.thread_id))
+        elif outcome is Outcome.GIVEN_UP:
             self._given_up.add((job.scope, job.thread_id))
-        log.error("job %s failed %d times: %s", job.job_id, job.attempts, reason)
-        await self._storage.return_job(job, self._name, reason, retry_at)
+        return outcome
 
 
 async def _rest(event: asyncio.Event, seconds: float) -> None:
@@ -291,8 +282,3 @@ async def _rest(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
     except TimeoutError:
         pass
-
-
-def _counts(result: Mapping[str, JsonValue]) -> str:
-    numbers = {name: value for name, value in result.items() if isinstance(value, int)}
-    return ", ".join(f"{value} {name}" for name, value in numbers.items()) or "nothing to count"

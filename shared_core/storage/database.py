@@ -95,6 +95,15 @@ class Database:
         if self._embedded:
             await asyncio.to_thread(self._embedded.release)
 
+    @property
+    def schema(self) -> str:
+        """The schema that holds the tables."""
+        return self._settings.db_schema
+
+    async def listening_connection(self) -> Connection:
+        """Return a connection beside the pool, for LISTEN; the caller closes it."""
+        return await self._connect()
+
     async def run(self, scope: str, *steps: Statement) -> list[Rows]:
         """Run statements as one transaction inside a scope; return the rows of each.
 

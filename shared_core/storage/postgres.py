@@ -24,7 +24,6 @@ from shared_core.settings import Settings, redacted
 from shared_core.storage.database import Database
 from shared_core.storage.filters import compile_filter
 from shared_core.storage.postgres_instructions import PostgresInstructions
-from shared_core.storage.postgres_jobs import PostgresJobs
 from shared_core.storage.postgres_runs import PostgresRuns
 from shared_core.storage.postgres_sessions import PostgresSessions
 from shared_core.storage.rows import (
@@ -37,7 +36,7 @@ from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Statement
 
 
-class PostgresStorage(PostgresSessions, PostgresRuns, PostgresJobs, PostgresInstructions):
+class PostgresStorage(PostgresSessions, PostgresRuns, PostgresInstructions):
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from shared_core.domain import Event, Memory, Scope, ThreadId
 from shared_core.item_ports import ItemAddress, VectorRows
+from shared_core.job_ports import NewJob
 from shared_core.jsontext import to_json
-from shared_core.log_ports import NewJob
 from shared_core.namespaces import memories_namespace, path_end, rest_of, scope_path, storable
 from shared_core.ports import EventRow, MemoryQuery
 from shared_core.storage.database import by_column
 from shared_core.storage.postgres_items import PostgresItems, address_columns, scope_of
+from shared_core.storage.postgres_jobs import enqueue_step
 from shared_core.storage.rows import event_from_row, memory_from_row, to_tsvector
 from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Statement
@@ -41,7 +42,7 @@ class PostgresEvents(PostgresItems):
         vectors: VectorRows | None,
         job: NewJob | None = None,
     ) -> set[str]:
-        tenant = scope_path(scope)
+        tenant, now = scope_path(scope), self._clock()
         columns = by_column(
             [
                 (row.event.event_id, row.event.author, row.event.role,
@@ -57,13 +58,12 @@ class PostgresEvents(PostgresItems):
             "tenant": tenant,
             "thread_id": thread_id,
             "namespace": rest_of(memories_namespace(scope)),
-            "job_id": job and job.job_id,
-            "job_type": job and job.job_type,
-            "run_after": job and job.run_after,
-            "now": self._clock(),
+            "now": now,
         }
         steps: list[Statement] = [(statement("append_events"), values)]
         steps += self._vector_steps(vectors)
+        if job:
+            steps.append(enqueue_step(scope, thread_id, job, now, changed_at=now))
         new, *_ = await self._database.run(tenant, *steps)
         return {row[0] for row in new}
 

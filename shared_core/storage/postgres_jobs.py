@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import psycopg
 
 from shared_core.domain import JsonValue, Scope, ThreadId
+from shared_core.errors import Conflict
+from shared_core.job_ports import (
+    Job,
+    JobFilter,
+    JobRecord,
+    JobStats,
+    JobStatus,
+    JobType,
+    NewJob,
+    ReflectionDue,
+)
 from shared_core.jsontext import to_json
-from shared_core.log_ports import Job, JobRecord, NewJob
-from shared_core.namespaces import ROOT, clean_text, from_path, path_end, scope_path
+from shared_core.namespaces import ROOT, clean_text, from_path, path_end, scope_path, to_path
 from shared_core.ports import Clock
 from shared_core.storage.database import Database
+from shared_core.storage.job_hints import job_hints
 from shared_core.storage.rows import utc
 from shared_core.storage.sql_files import statement
+from shared_core.storage.wire import Rows, Statement
+
+BYTES_PER_TOKEN = 4
+"""An estimate: a token is about four letters of English, or one character of Chinese."""
+CLAIMS = 5
+"""So many times a claim is repeated that met another one of the same thread."""
 
 
 class PostgresJobs:
@@ -25,23 +43,48 @@ class PostgresJobs:
         self._database = database
         self._clock = clock
 
-    async def enqueue(self, scope: Scope, thread_id: ThreadId, job: NewJob) -> None:
-        tenant = scope_path(scope)
+    async def enqueue(self, scope: Scope, thread_id: ThreadId | None, job: NewJob) -> None:
+        asking = enqueue_step(scope, thread_id, job, self._clock())
+        steps = [asking] if thread_id is None else [(statement("open_thread"), asking[1]), asking]
+        await self._database.run(scope_path(scope), *steps)
+
+    async def end_session(self, scope: Scope, thread_id: ThreadId, job: NewJob) -> bool:
+        step = enqueue_step(scope, thread_id, job, self._clock(), if_unread=True)
+        [rows] = await self._database.run(scope_path(scope), step)
+        return bool(rows[0][0])
+
+    async def start_job(
+        self, scope: Scope, thread_id: ThreadId, job: NewJob, worker_id: str, lease_s: float
+    ) -> Job | None:
+        now = self._clock()
         values = {
-            "tenant": tenant,
+            "tenant": scope_path(scope),
             "thread_id": thread_id,
             "job_id": job.job_id,
-            "job_type": job.job_type,
-            "run_after": job.run_after,
-            "payload": None if job.payload is None else to_json(job.payload, "a job's payload"),
-            "now": self._clock(),
+            "job_type": str(job.job_type),
+            "priority": int(job.priority),
+            "now": now,
+            "worker_id": worker_id,
+            "lease_until": now + timedelta(seconds=lease_s),
         }
-        await self._database.run(
-            tenant, (statement("open_thread"), values), (statement("enqueue_job"), values)
+        try:
+            steps = [(statement(name), values) for name in ("yield_job", "start_job")]
+            _, rows = await self._database.run(scope_path(scope), *steps)
+        except psycopg.errors.UniqueViolation as error:
+            raise Conflict(f"another job of thread {thread_id!r} runs") from error
+        if not rows:
+            return None
+        return Job(
+            job_id=job.job_id,
+            scope=scope,
+            thread_id=thread_id,
+            job_type=job.job_type,
+            attempts=1,
+            payload=job.payload,
         )
 
     async def claim_job(
-        self, worker_id: str, lease_s: float, job_types: Sequence[str]
+        self, worker_id: str, lease_s: float, job_types: Sequence[str], after_tenant: Scope | None
     ) -> Job | None:
         now = self._clock()
         values = {
@@ -49,16 +92,17 @@ class PostgresJobs:
             "now": now,
             "lease_until": now + timedelta(seconds=lease_s),
             "job_types": list(job_types),
+            "after_tenant": scope_path(after_tenant) if after_tenant else "",
         }
-        [rows] = await self._database.run(ROOT, (statement("claim_job"), values))
+        rows = await self._repeated(ROOT, (statement("claim_job"), values))
         if not rows:
             return None
         tenant, job_id, thread_id, job_type, attempts, payload = rows[0]
         return Job(
             job_id=job_id,
             scope=Scope(*from_path(tenant)),
-            thread_id=ThreadId(thread_id),
-            job_type=job_type,
+            thread_id=thread_id,
+            job_type=JobType(job_type),
             attempts=attempts,
             payload=payload,
         )
@@ -74,27 +118,32 @@ class PostgresJobs:
         await self._database.run(scope_path(job.scope), (statement("complete_job"), values))
 
     async def return_job(
-        self, job: Job, worker_id: str, error: str, retry_at: datetime | None
+        self,
+        job: Job,
+        worker_id: str,
+        error: str,
+        retry_at: datetime | None,
+        *,
+        counted: bool = True,
     ) -> None:
-        values = self._ours(job, worker_id) | {"error": clean_text(error), "retry_at": retry_at}
-        step = statement("return_job"), values
-        try:
-            await self._database.run(scope_path(job.scope), step)
-        except psycopg.errors.UniqueViolation:  # a newer request came in this very moment
-            await self._database.run(scope_path(job.scope), step)
+        values = self._ours(job, worker_id) | {
+            "error": clean_text(error),
+            "retry_at": retry_at,
+            "uncounted": 0 if counted else 1,
+        }
+        await self._repeated(scope_path(job.scope), (statement("return_job"), values))
 
     async def release_jobs(self, worker_id: str) -> None:
         values = {"worker_id": worker_id, "now": self._clock()}
-        step = statement("release_jobs"), values
-        try:
-            await self._database.run(ROOT, step)
-        except psycopg.errors.UniqueViolation:
-            await self._database.run(ROOT, step)
+        await self._repeated(ROOT, (statement("release_jobs"), values))
 
     async def next_job_at(self, job_types: Sequence[str]) -> datetime | None:
         values = {"job_types": list(job_types)}
         [rows] = await self._database.run(ROOT, (statement("next_job_at"), values))
         return utc(rows[0][0]) if rows[0][0] else None
+
+    def job_hints(self) -> AsyncIterator[datetime | None]:
+        return job_hints(self._database)
 
     async def open_jobs(
         self, threads: Sequence[tuple[Scope, ThreadId]], job_types: Sequence[str]
@@ -110,19 +159,61 @@ class PostgresJobs:
         )
         return int(rows[0][0])
 
-    async def list_jobs(
-        self, scope: Scope | None, thread_id: ThreadId | None, limit: int
-    ) -> Sequence[JobRecord]:
-        tenant = ROOT if scope is None else scope_path(scope)
+    async def list_jobs(self, wanted: JobFilter) -> Sequence[JobRecord]:
+        labels = [label for label in (wanted.app, wanted.user) if label is not None]
+        tenant = to_path(labels)
         values = {
             "tenant": tenant,
             "tenant_end": path_end(tenant),
-            "thread_id": thread_id,
-            "limit": limit,
+            "thread_id": wanted.thread_id,
+            "job_id": wanted.job_id,
+            "statuses": [str(status) for status in wanted.statuses],
+            "limit": wanted.limit,
         }
-        step = statement("list_jobs", one_tenant=scope is not None), values
+        step = statement("list_jobs", one_tenant=len(labels) == 2), values
         [rows] = await self._database.run(tenant, step)
         return [_record(row) for row in rows]
+
+    async def retry_jobs(self, job_ids: Sequence[UUID]) -> int:
+        values = {"job_ids": list(job_ids), "now": self._clock()}
+        return len(await self._repeated(ROOT, (statement("retry_jobs"), values)))
+
+    async def cancel_jobs(self, job_ids: Sequence[UUID]) -> int:
+        values = {"job_ids": list(job_ids), "now": self._clock()}
+        return len(await self._repeated(ROOT, (statement("cancel_jobs"), values)))
+
+    async def job_stats(self) -> JobStats:
+        values = {"now": self._clock()}
+        [rows] = await self._database.run(ROOT, (statement("job_stats"), values))
+        pending, due, running, failed, oldest_due_s = rows[0]
+        return JobStats(
+            pending=pending,
+            due=due,
+            running=running,
+            failed=failed,
+            oldest_due_s=oldest_due_s,
+        )
+
+    def _extraction_step(self, scope: Scope, due: ReflectionDue) -> Statement:
+        """Return what counts an extraction of a user, inside the transaction that applies it."""
+        return statement("count_extraction"), {
+            "tenant": scope_path(scope),
+            "job_id": due.job_id,
+            "interval": due.interval,
+            "now": self._clock(),
+        }
+
+    async def _repeated(self, scope: str, step: Statement) -> Rows:
+        """Run a statement again when another transaction came first to the same thread."""
+        for last_try in [False] * (CLAIMS - 1) + [True]:
+            try:
+                [rows] = await self._database.run(scope, step)
+            except psycopg.errors.UniqueViolation as error:
+                if last_try:
+                    raise Conflict("other workers came first again and again") from error
+            else:
+                return rows
+        raise AssertionError("unreachable")
 
     def _ours(self, job: Job, worker_id: str) -> dict[str, object]:
         return {
@@ -133,17 +224,50 @@ class PostgresJobs:
         }
 
 
+def enqueue_step(
+    scope: Scope,
+    thread_id: ThreadId | None,
+    job: NewJob,
+    now: datetime,
+    *,
+    if_unread: bool = False,
+    changed_at: datetime | None = None,
+) -> Statement:
+    """Return what asks for a job. if_unread: only if the thread has turns that no run has read.
+
+    changed_at: only if it changed at this very moment as well, by the same transaction.
+    """
+    tokens = job.token_threshold
+    return statement("enqueue_job"), {
+        "tenant": scope_path(scope),
+        "thread_id": thread_id,
+        "job_id": job.job_id,
+        "job_type": str(job.job_type),
+        "priority": int(job.priority),
+        "run_after": job.run_after,
+        "payload": None if job.payload is None else to_json(job.payload, "a job's payload"),
+        "event_count": job.event_count,
+        "bytes": None if tokens is None else BYTES_PER_TOKEN * tokens,
+        "if_unread": if_unread or changed_at is not None,
+        "changed_at": changed_at,
+        "now": now,
+    }
+
+
 def _record(row: Sequence[Any]) -> JobRecord:
     return JobRecord(
         scope=Scope(*from_path(row[0])),
         job_id=row[1],
-        thread_id=ThreadId(row[2]),
-        job_type=row[3],
-        status=row[4],
-        attempts=row[5],
-        created_at=utc(row[6]),
-        run_after=utc(row[7]),
-        lease_until=row[8] and utc(row[8]),
-        error=row[9],
-        result=row[10],
+        thread_id=row[2],
+        job_type=JobType(row[3]),
+        status=JobStatus(row[4]),
+        priority=row[5],
+        attempts=row[6],
+        created_at=utc(row[7]),
+        run_after=utc(row[8]),
+        lease_until=row[9] and utc(row[9]),
+        started_at=row[10] and utc(row[10]),
+        completed_at=row[11] and utc(row[11]),
+        error=row[12],
+        result=row[13],
     )

@@ -35,12 +35,13 @@ from shared_core.run_ports import (
 from shared_core.storage.database import by_column
 from shared_core.storage.postgres_events import PostgresEvents
 from shared_core.storage.postgres_items import address_columns
+from shared_core.storage.postgres_jobs import PostgresJobs
 from shared_core.storage.rows import event_from_row, memory_from_row, utc
 from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Statement
 
 
-class PostgresRuns(PostgresEvents):
+class PostgresRuns(PostgresEvents, PostgresJobs):
     """Reads for runs, applies them, and undoes them."""
 
     async def read_thread(
@@ -138,7 +139,7 @@ class PostgresRuns(PostgresEvents):
         }
         sources = address_columns(source.address for source in plan.sources)
         record = {
-            "kind": plan.kind,
+            "kind": str(plan.kind),
             "extractor": plan.extractor,
             "started_at": plan.started_at,
             "counts": to_json(plan.counts),
@@ -178,6 +179,7 @@ class PostgresRuns(PostgresEvents):
             *self._put_steps(plan.memories),
             *self._vector_steps(plan.vectors),
             *((statement(name), {**common, **values}) for name, values, wanted in later if wanted),
+            *([self._extraction_step(plan.scope, plan.reflection)] if plan.reflection else []),
         ]
 
     async def list_runs(

@@ -37,6 +37,7 @@ FILL = {
     " VALUES (%s, 'user', 'u', 1, '', '', now())",
     "consolidation_jobs": "(job_id, thread_id, job_type, run_after, created_at)"
     f" VALUES (%s, {ONE}, 't', 'fast_replay', now(), now())",
+    "extraction_counts": "(extractions) VALUES (%s, 1)",
     "runs": f"(run_id, kind, extractor, started_at, finished_at) VALUES (%s, {ONE}, 'k', 'x',"
     " now(), now())",
     "pipeline_log": "(run_id, step, stage, started_at, duration_s)"

@@ -13,6 +13,8 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from shared_core import InvalidInput, SchemaOutOfDate, Scope, StorageUnavailable, open_memory
+from shared_core.domain import JsonValue
+from shared_core.job_ports import Job
 from shared_core.storage.sql_files import migrations, schema_sql
 
 CATALOGUE = {
@@ -228,3 +230,41 @@ async def test_migrations_run_in_a_database_that_others_use(dsn: str) -> None:
         await asyncio.gather(*(memory.remember(Scope("a", str(n)), "hello") for n in range(5)))
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT count(*) FROM public.events").fetchone() == (0,)
+
+
+async def test_jobs_of_an_older_library_go_on(empty_dsn: str) -> None:
+    """A caller's own code had another name, and two jobs of one thread could run at once."""
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION vector; CREATE SCHEMA hippocampus")
+        connection.execute("SET search_path TO hippocampus, public")
+        connection.execute(
+            "CREATE TABLE schema_migrations (version integer PRIMARY KEY, name text NOT NULL,"
+            " checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
+        )
+        for step in migrations()[:7]:
+            with connection.transaction():
+                connection.execute(step.sql.encode())
+            connection.execute(
+                "INSERT INTO schema_migrations VALUES (%s, %s, %s)",
+                [step.version, step.name, step.checksum],
+            )
+        connection.execute(
+            "INSERT INTO threads (tenant_id, thread_id, created_at, updated_at)"
+            " VALUES ('/app/ann/', 't', now(), now());"
+            " INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, status,"
+            " run_after, lease_until, created_at, started_at, payload) SELECT '/app/ann/',"
+            " gen_random_uuid(), 't', kind, status, now(), now(), now(), now(), payload"
+            " FROM (VALUES ('deep_reflection', 'pending', '{\"n\": 1}'::jsonb),"
+            " ('full_consolidation', 'running', NULL), ('full_consolidation', 'running', NULL))"
+            " AS v(kind, status, payload)"
+        )
+    seen: list[object] = []
+
+    async def perform(job: Job) -> dict[str, JsonValue]:
+        seen.append(job.payload)
+        return {}
+
+    async with open_memory(empty_dsn, worker=False) as memory:
+        memory.jobs.learn(perform)
+        assert 2 == (await memory.jobs.serve(once=True)).done
+    assert [{"n": 1}] == seen

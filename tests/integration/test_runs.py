@@ -14,7 +14,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from shared_core import Conflict, Event, InvalidInput, MemoryEngine, NotFound, Scope, open_memory
+from shared_core import (
+    Conflict,
+    Event,
+    InvalidInput,
+    JobType,
+    MemoryEngine,
+    NotFound,
+    Scope,
+    open_memory,
+)
 from shared_core.domain import (
     Emotion,
     Extraction,
@@ -312,10 +321,10 @@ async def test_a_forgotten_turn_takes_statements_and_old_summaries_with_it(dsn: 
 async def test_phases_have_marks_of_their_own(dsn: str) -> None:
     async with open_memory(dsn, extractor=Scripted({})) as memory:
         await memory.append_events(ANN, "t", [said(1, "I live in Leeds.")])
-        replay = await memory.consolidate(ANN, "t", kind="fast_replay")
+        replay = await memory.consolidate(ANN, "t", job_type=JobType.FAST_REPLAY)
         assert (0, 0, "I live in Leeds.") == (replay.events, replay.facts_opened, replay.summary)
         assert [] == await memory.facts(ANN)
-        deep = await memory.consolidate(ANN, "t", kind="deep_reflection")
+        deep = await memory.consolidate(ANN, "t", job_type=JobType.DEEP_REFLECTION)
         assert (1, 1, "") == (deep.events, deep.facts_opened, deep.summary)
         assert {"I live in Leeds."} == await living(memory, "summary")
         nothing = await memory.consolidate(ANN, "t")
@@ -329,7 +338,7 @@ async def test_long_threads_are_read_in_windows_that_overlap(dsn: str) -> None:
         turns = [said(number, f"Turn {number}: I was in town number {number}.") for number in
                  range(20)]  # fmt: skip
         await memory.append_events(ANN, "t", turns)
-        report = await memory.consolidate(ANN, "t", kind="deep_reflection")
+        report = await memory.consolidate(ANN, "t", job_type=JobType.DEEP_REFLECTION)
         assert 20 == report.events
         read = [event_id for events, _ in extractor.seen for event_id in events]
         assert [turn.event_id for turn in turns] == read

@@ -145,3 +145,33 @@ async def test_jobs_are_shown_by_state_with_age_tries_and_error(dsn: str) -> Non
     assert ("failed", "given-up", 5) == (failed["state"], failed["thread"], failed["attempts"])
     assert failed["age_s"] > 10_000
     assert Scope(failed["app"], failed["user"]) == ANN
+
+
+async def test_jobs_are_chosen_put_back_and_cancelled(dsn: str) -> None:
+    await hand_over(dsn, ["one", "two"])
+    with psycopg.connect(dsn, autocommit=True) as superuser:
+        superuser.execute(
+            "UPDATE hippocampus.consolidation_jobs SET status = 'failed', attempts = 5,"
+            " error = 'ValueError at mine.py:7'"
+        )
+    await hand_over(dsn, ["quiet"], delay_s=600)
+
+    def ids(*options: str) -> dict[str, str]:
+        return {job["thread"]: job["job_id"] for job in json.loads(shown(dsn, "--json", *options))}
+
+    failed = ids("--status", "failed")
+    assert {"one", "two"} == set(failed)
+    assert {"one", "two", "quiet"} == set(ids("--app", "app", "--user", "ann"))
+    assert {} == ids("--app", "app", "--user", "bob") == ids("--app", "other")
+    assert "1 pending (0 due), 0 running, 2 given up" in shown(dsn)
+    assert failed["one"][-6:] in shown(dsn)
+    assert "1 put back\n" == shown(dsn, "--retry", failed["one"])
+    assert "0 put back\n" == shown(dsn, "--retry", "all", "--app", "other")
+    assert "1 put back\n" == shown(dsn, "--retry", "all")
+    assert {"one", "two", "quiet"} == set(ids("--status", "pending"))
+    assert "1 cancelled\n" == shown(dsn, "--cancel", ids()["quiet"][-12:])
+    assert {"one", "two"} == set(ids())
+    for wrong in (["--retry", "nothing"], ["--cancel", "-"], ["--user", "ann"]):
+        command = [*COMMAND, "jobs", "--uri", dsn, *wrong]
+        refused = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert 1 == refused.returncode and refused.stderr.startswith("Error: ")

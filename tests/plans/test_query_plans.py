@@ -173,3 +173,43 @@ def test_the_nearest_are_exact_even_beside_an_approximate_index(
     ).fetchall()
     filled.execute("DROP INDEX tempting")
     assert [row[0] for row in exact] == found
+
+
+def test_a_claim_touches_few_of_many_jobs(filled: psycopg.Connection[Any]) -> None:
+    """One tenant has thousands that are due, sixty have one that is not."""
+    values = {
+        "worker_id": "w",
+        "now": "2100-01-01",
+        "lease_until": "2100-01-02",
+        "job_types": ["full_consolidation"],
+        "after_tenant": "/app/u7/",
+    }
+    with filled.transaction(force_rollback=True):
+        filled.execute(
+            "INSERT INTO threads (tenant_id, thread_id, created_at, updated_at)"
+            " SELECT '/app/u' || t || '/', n::text, now(), now()"
+            " FROM generate_series(1, 60) t, generate_series(1, 5000) n WHERE n = 1 OR t = 3;"
+            " INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, run_after,"
+            " created_at) SELECT tenant_id, gen_random_uuid(), thread_id, 'full_consolidation',"
+            " CASE tenant_id WHEN '/app/u3/' THEN now() ELSE '2200-01-01' END, now() FROM threads;"
+            " ANALYZE consolidation_jobs"
+        )
+        filled.execute(BIND, ["/"])
+        query = b"EXPLAIN (ANALYZE, FORMAT JSON) " + statement("claim_job")
+        row = filled.execute(query, values).fetchone()
+        [taken] = filled.execute(
+            "SELECT tenant_id FROM consolidation_jobs WHERE status = 'running'"
+        ).fetchall()
+    assert row is not None
+    scans = [
+        node
+        for node in nodes(row[0][0]["Plan"])
+        if "consolidation_jobs" == node.get("Relation Name") and "Scan" in node["Node Type"]
+    ]
+    assert "Seq Scan" not in {node["Node Type"] for node in scans}
+    touched = sum(
+        (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+        for node in scans
+    )
+    assert touched <= 4 * TENANTS
+    assert ("/app/u3/",) == taken

@@ -36,6 +36,7 @@ CREATE UNIQUE INDEX embedding_models_one_active ON embedding_models (active) WHE
 -- last_memory_seq what is remembered, in the order it was; consolidated_seq, the watermark of
 -- extraction, is a mark on that line. The session columns are null for a thread that only memory
 -- knows. version counts the events of the session log: a writer that has not seen them all is told.
+-- unread_bytes: of what was remembered since the watermark; a quarter of it estimates tokens.
 CREATE TABLE threads (
     tenant_id           text COLLATE "C" NOT NULL,
     thread_id           text COLLATE "C" NOT NULL,
@@ -49,6 +50,7 @@ CREATE TABLE threads (
     session_started_at  timestamptz,
     session_updated_at  timestamptz,
     last_event_id       text COLLATE "C",
+    unread_bytes        bigint NOT NULL DEFAULT 0,
     summarised_seq      bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, thread_id)
 ) WITH (fillfactor = 70);
@@ -267,12 +269,12 @@ SELECT protect('instructions'), protect('profiles');
 
 -- The work of turning events into knowledge: the queue, its runs, their log, and erasure receipts.
 
+-- A reflection is about a user, and has no thread; a callback is a caller's own code.
 CREATE TABLE consolidation_jobs (
     tenant_id     text COLLATE "C" NOT NULL,
     job_id        uuid NOT NULL,
-    thread_id     text COLLATE "C" NOT NULL,
-    job_type      text NOT NULL
-                  CHECK (job_type IN ('fast_replay', 'deep_reflection', 'full_consolidation')),
+    thread_id     text COLLATE "C",
+    job_type      text NOT NULL,
     status        text NOT NULL DEFAULT 'pending'
                   CHECK (status IN ('pending', 'running', 'completed', 'failed', 'cancelled')),
     priority      smallint NOT NULL DEFAULT 0,
@@ -287,15 +289,34 @@ CREATE TABLE consolidation_jobs (
     completed_at  timestamptz,
     payload       jsonb,
     PRIMARY KEY (tenant_id, job_id),
-    FOREIGN KEY (tenant_id, thread_id) REFERENCES threads (tenant_id, thread_id) ON DELETE CASCADE
+    FOREIGN KEY (tenant_id, thread_id) REFERENCES threads (tenant_id, thread_id) ON DELETE CASCADE,
+    CONSTRAINT consolidation_jobs_job_type_check CHECK (job_type IN (
+        'fast_replay', 'deep_reflection', 'full_consolidation', 'reflection', 'callback')),
+    CONSTRAINT consolidation_jobs_thread_check
+        CHECK ((thread_id IS NULL) = (job_type = 'reflection'))
 );
--- At most one waiting job per thread and type: the newest request joins it.
+-- At most one waiting job per thread and type, the newest request joins it; at most one that runs
+-- per thread. What has no thread counts as one.
 CREATE UNIQUE INDEX consolidation_jobs_waiting ON consolidation_jobs (tenant_id, thread_id, job_type)
+    NULLS NOT DISTINCT WHERE status = 'pending';
+CREATE UNIQUE INDEX consolidation_jobs_running ON consolidation_jobs (tenant_id, thread_id)
+    NULLS NOT DISTINCT WHERE status = 'running';
+-- The tenants in turn, and each one's oldest job; and what is due next of all.
+CREATE INDEX consolidation_jobs_turns ON consolidation_jobs (priority DESC, tenant_id, run_after)
     WHERE status = 'pending';
-CREATE INDEX consolidation_jobs_due ON consolidation_jobs (priority DESC, run_after)
-    WHERE status = 'pending';
+CREATE INDEX consolidation_jobs_due ON consolidation_jobs (run_after) WHERE status = 'pending';
 CREATE INDEX consolidation_jobs_leased ON consolidation_jobs (lease_until)
     WHERE status = 'running';
+CREATE INDEX consolidation_jobs_failed ON consolidation_jobs (tenant_id) WHERE status = 'failed';
+CREATE INDEX consolidation_jobs_of_thread
+    ON consolidation_jobs (tenant_id, coalesce(thread_id, ''));
+
+-- How many extractions the threads of a user had: every so many ask for a reflection.
+CREATE TABLE extraction_counts (
+    tenant_id    text COLLATE "C" NOT NULL,
+    extractions  bigint NOT NULL,
+    PRIMARY KEY (tenant_id)
+);
 
 -- One row per run that derived something; every derived row names its run.
 CREATE TABLE runs (
@@ -358,4 +379,5 @@ CREATE TABLE erasures (
     PRIMARY KEY (tenant_id, erasure_id)
 );
 
-SELECT protect('consolidation_jobs'), protect('runs'), protect('run_changes'), protect('pipeline_log'), protect('erasures');
+SELECT protect('consolidation_jobs'), protect('extraction_counts'), protect('runs'),
+       protect('run_changes'), protect('pipeline_log'), protect('erasures');

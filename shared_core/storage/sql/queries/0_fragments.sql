@@ -21,7 +21,3 @@ m.tenant_id >= %(tenant)s AND m.tenant_id < %(tenant_end)s
 
 -- fragment: below
 m.namespace >= %(path)s AND m.namespace < %(path_end)s
-
--- fragment: newest_time
-run_after = least(excluded.run_after,
-                  j.created_at + 10 * (excluded.run_after - excluded.created_at))

@@ -13,8 +13,7 @@ WHERE e.event_id IS NOT NULL OR t.event_id IS NOT NULL
 -- name: append_events
 -- Remembers the given turns, in order: those that are new are appended to the thread, those of its
 -- session log are there already; given without a text, they are remembered as they were logged.
--- Known and forgotten turns are passed over. Returns the ids of those that were new. job_id: of the
--- job to ask for if any was new, or null.
+-- Known and forgotten turns are passed over. Returns the ids of those that were new.
 WITH given AS (
     SELECT * FROM unnest(
         %(event_ids)b::text[], %(authors)b::text[], %(roles)b::text[], %(texts)b::text[],
@@ -24,7 +23,9 @@ WITH given AS (
     ) WITH ORDINALITY AS g(event_id, author, role, text, metadata, occurred_at, importance,
                            expires_at, memory_id, value, terms, term_count, position)
 ), fresh AS (
-    SELECT g.*, e.event_id IS NOT NULL AS logged FROM given g
+    SELECT g.*, e.event_id IS NOT NULL AS logged,
+           octet_length(coalesce(g.text, e.text)) AS bytes
+    FROM given g
     LEFT JOIN events e ON e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s
                       AND e.event_id = g.event_id
     WHERE CASE WHEN e.event_id IS NULL THEN g.text IS NOT NULL
@@ -33,14 +34,15 @@ WITH given AS (
                       AND t.thread_id = %(thread_id)s AND t.event_id = g.event_id)
 ), thread AS (
     -- Reserves the numbers; the row lock puts concurrent writers of one thread in line.
-    INSERT INTO threads AS t (tenant_id, thread_id, last_seq, last_memory_seq, created_at,
-                              updated_at)
-    SELECT %(tenant)s, %(thread_id)s, count(*) FILTER (WHERE NOT logged), count(*), %(now)s,
-           %(now)s
+    INSERT INTO threads AS t (tenant_id, thread_id, last_seq, last_memory_seq, unread_bytes,
+                              created_at, updated_at)
+    SELECT %(tenant)s, %(thread_id)s, count(*) FILTER (WHERE NOT logged), count(*),
+           coalesce(sum(bytes), 0), %(now)s, %(now)s
     FROM fresh
     ON CONFLICT (tenant_id, thread_id) DO UPDATE
     SET last_seq = t.last_seq + excluded.last_seq,
         last_memory_seq = t.last_memory_seq + excluded.last_memory_seq,
+        unread_bytes = t.unread_bytes + excluded.unread_bytes,
         updated_at = excluded.updated_at
     WHERE excluded.last_memory_seq > 0
     RETURNING t.last_seq, t.last_memory_seq
@@ -81,14 +83,6 @@ WITH given AS (
     INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
     SELECT %(tenant)s, memory_id, %(thread_id)s, event_id
     FROM kept WHERE memory_id IS NOT NULL
-), asked AS (
-    -- As enqueue_job does.
-    INSERT INTO consolidation_jobs AS j (tenant_id, job_id, thread_id, job_type, run_after, created_at)
-    SELECT %(tenant)s, %(job_id)s::uuid, %(thread_id)s, %(job_type)s::text,
-           %(run_after)s::timestamptz, %(now)s
-    WHERE %(job_id)s::uuid IS NOT NULL AND EXISTS (SELECT FROM kept)
-    ON CONFLICT (tenant_id, thread_id, job_type) WHERE status = 'pending'
-    DO UPDATE SET {newest_time}
 )
 SELECT event_id FROM kept
 

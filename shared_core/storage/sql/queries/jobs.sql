@@ -1,17 +1,60 @@
 -- The queue. Times are given, so a clock decides and not the server.
 
 -- name: enqueue_job
--- Asks for work on a thread. A request that waits already moves to the new time: the newest counts.
--- But a thread that never rests waits ten times the delay at most. Sent again after a lost answer, it
--- finds the job that it made.
-INSERT INTO consolidation_jobs AS j (tenant_id, job_id, thread_id, job_type, run_after, created_at,
-                                     payload)
-SELECT %(tenant)s, %(job_id)s, %(thread_id)s, %(job_type)s, %(run_after)s, %(now)s,
-       %(payload)s::jsonb
-WHERE NOT EXISTS (SELECT FROM consolidation_jobs
-                  WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s)
-ON CONFLICT (tenant_id, thread_id, job_type) WHERE status = 'pending'
-DO UPDATE SET {newest_time}, payload = excluded.payload
+-- Asks for work on a thread, or on a user when it is null; if_unread: only if the thread has unread
+-- turns, and changed_at is null or the moment of its last change. A request that waits already moves to
+-- the new time: the newest counts. But a thread that never rests waits ten times the delay at most,
+-- one with event_count unread turns, or so many bytes of them, not at all, unless a worker is reading
+-- it, and one whose last try failed until its next one. Sent again after a lost answer, it finds the job that it made.
+WITH waiting AS (
+    SELECT run_after FROM consolidation_jobs
+    WHERE tenant_id = %(tenant)s AND coalesce(thread_id, '') = coalesce(%(thread_id)s::text, '')
+      AND job_type = %(job_type)s::text AND status = 'pending'
+), thread AS (
+    SELECT unread_bytes, last_memory_seq - consolidated_seq AS unread, updated_at FROM threads
+    WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s
+), asked AS (
+    INSERT INTO consolidation_jobs AS j (tenant_id, job_id, thread_id, job_type, priority, run_after,
+                                         created_at, payload)
+    SELECT %(tenant)s, %(job_id)s, %(thread_id)s, %(job_type)s, %(priority)s,
+           CASE WHEN EXISTS (SELECT FROM thread WHERE unread >= %(event_count)s::bigint
+                                                   OR unread_bytes >= %(bytes)s::bigint)
+                     AND NOT EXISTS (SELECT FROM consolidation_jobs
+                                     WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s
+                                       AND status = 'running')
+                THEN %(now)s ELSE %(run_after)s::timestamptz END,
+           %(now)s, %(payload)s::jsonb
+    WHERE NOT EXISTS (SELECT FROM consolidation_jobs
+                      WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s)
+      AND (NOT %(if_unread)s OR EXISTS (
+          SELECT FROM thread
+          WHERE unread > 0 AND updated_at = coalesce(%(changed_at)s::timestamptz, updated_at)))
+    ON CONFLICT (tenant_id, thread_id, job_type) WHERE status = 'pending'
+    DO UPDATE SET payload = excluded.payload, priority = greatest(j.priority, excluded.priority),
+        run_after = CASE WHEN j.error IS NOT NULL THEN j.run_after
+                    ELSE least(excluded.run_after,
+                               j.created_at + 10 * (excluded.run_after - excluded.created_at)) END
+    RETURNING run_after
+)
+SELECT (SELECT count(*) FROM asked), {hint}
+
+-- name: count_extraction
+-- Counts an extraction of a user, and asks for a reflection with every so many.
+WITH counted AS (
+    INSERT INTO extraction_counts AS c (tenant_id, extractions) VALUES (%(tenant)s, 1)
+    ON CONFLICT (tenant_id) DO UPDATE SET extractions = c.extractions + 1
+    RETURNING extractions
+), waiting AS (
+    SELECT run_after FROM consolidation_jobs
+    WHERE tenant_id = %(tenant)s AND coalesce(thread_id, '') = '' AND status = 'pending'
+), asked AS (
+    INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, run_after, created_at)
+    SELECT %(tenant)s, %(job_id)s, NULL, 'reflection', %(now)s, %(now)s
+    FROM counted WHERE extractions %% %(interval)s = 0
+    ON CONFLICT (tenant_id, thread_id, job_type) WHERE status = 'pending' DO NOTHING
+    RETURNING run_after
+)
+SELECT {hint}
 
 -- name: open_thread
 -- Makes sure that a thread is there.
@@ -19,22 +62,77 @@ INSERT INTO threads (tenant_id, thread_id, last_seq, last_memory_seq, created_at
 VALUES (%(tenant)s, %(thread_id)s, 0, 0, %(now)s, %(now)s)
 ON CONFLICT (tenant_id, thread_id) DO NOTHING
 
+-- name: yield_job
+-- Puts back the job of a thread whose worker was silent for its whole lease.
+UPDATE consolidation_jobs j
+SET status = CASE WHEN {waits} THEN 'cancelled' ELSE 'pending' END, lease_until = NULL
+WHERE j.tenant_id = %(tenant)s AND j.thread_id = %(thread_id)s AND j.status = 'running'
+  AND j.lease_until <= %(now)s
+
+-- name: start_job
+-- Stores a job as one that its worker has taken already, if the thread exists.
+INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, status, priority, attempts,
+                                run_after, worker_id, lease_until, created_at, started_at)
+SELECT tenant_id, %(job_id)s, thread_id, %(job_type)s, 'running', %(priority)s, 1, %(now)s,
+       %(worker_id)s, %(lease_until)s, %(now)s, %(now)s
+FROM threads WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s
+ON CONFLICT (tenant_id, job_id) DO UPDATE SET lease_until = excluded.lease_until
+RETURNING job_id
+
 -- name: claim_job
--- Takes the most urgent job that is due, or whose worker was silent for its whole lease. A worker
--- does one at a time: one that is its own already was taken by a claim whose answer was lost.
-WITH due AS (
+-- Takes a job whose worker was silent for its whole lease, or else the most urgent one that is due. A
+-- worker does one at a time: one that is its own already was taken by a claim whose answer was lost.
+-- At equal priority the tenants take turns. turns steps from one tenant with waiting jobs to the next,
+-- a probe of the index each: lap 0 goes through those after the tenant that was served last, lap 1
+-- through the rest, and a row due never begins the next priority. Nothing is sorted, so it stops at
+-- the first job it can lock. A job of a thread of which one runs is passed over.
+WITH RECURSIVE turns(priority, lap, tenant_id, run_after) AS (
+    SELECT 32767::smallint, 0, %(after_tenant)s::text COLLATE "C", 'infinity'::timestamptz
+    UNION ALL
+    SELECT next.* FROM turns t CROSS JOIN LATERAL (
+        (SELECT j.priority, t.lap, j.tenant_id, j.run_after FROM consolidation_jobs j
+         WHERE j.status = 'pending' AND j.priority = t.priority AND j.tenant_id > t.tenant_id
+           AND (t.lap = 0 OR j.tenant_id <= %(after_tenant)s)
+         ORDER BY j.tenant_id, j.run_after LIMIT 1)
+        UNION ALL
+        (SELECT j.priority, 1, j.tenant_id, j.run_after FROM consolidation_jobs j
+         WHERE t.lap = 0 AND j.status = 'pending' AND j.priority = t.priority
+           AND j.tenant_id <= %(after_tenant)s
+         ORDER BY j.tenant_id, j.run_after LIMIT 1)
+        UNION ALL
+        (SELECT j.priority, 0, %(after_tenant)s::text COLLATE "C", 'infinity'::timestamptz
+         FROM consolidation_jobs j
+         WHERE j.status = 'pending' AND j.priority < t.priority
+         ORDER BY j.priority DESC LIMIT 1)
+        LIMIT 1
+    ) next
+), silent AS (
     SELECT tenant_id, job_id FROM consolidation_jobs
-    WHERE (status = 'pending' AND run_after <= %(now)s
-           OR status = 'running' AND (lease_until <= %(now)s OR worker_id = %(worker_id)s))
+    WHERE status = 'running' AND (lease_until <= %(now)s OR worker_id = %(worker_id)s)
       AND job_type = ANY(%(job_types)b::text[])
-    ORDER BY priority DESC, run_after, job_id
+    ORDER BY lease_until
     LIMIT 1
     FOR UPDATE SKIP LOCKED
+), due AS (
+    SELECT oldest.* FROM turns t CROSS JOIN LATERAL (
+        SELECT j.tenant_id, j.job_id FROM consolidation_jobs j
+        WHERE j.status = 'pending' AND j.priority = t.priority AND j.tenant_id = t.tenant_id
+          AND j.run_after <= %(now)s AND j.job_type = ANY(%(job_types)b::text[])
+          AND NOT {thread_busy}
+        ORDER BY j.run_after
+        LIMIT 1
+        FOR UPDATE SKIP LOCKED
+    ) oldest
+    WHERE t.run_after <= %(now)s
+    LIMIT 1
+), taken AS (
+    SELECT * FROM silent UNION ALL SELECT * FROM due LIMIT 1
 )
 UPDATE consolidation_jobs j
 SET status = 'running', worker_id = %(worker_id)s, lease_until = %(lease_until)s,
-    attempts = j.attempts + 1, started_at = %(now)s
-FROM due WHERE j.tenant_id = due.tenant_id AND j.job_id = due.job_id
+    attempts = j.attempts + (j.status = 'pending' OR j.worker_id <> %(worker_id)s)::int,
+    started_at = %(now)s
+FROM taken WHERE j.tenant_id = taken.tenant_id AND j.job_id = taken.job_id
 RETURNING j.tenant_id, j.job_id, j.thread_id, j.job_type, j.attempts, j.payload
 
 -- name: extend_job
@@ -56,22 +154,23 @@ WITH done AS (
     RETURNING thread_id, job_type
 )
 DELETE FROM consolidation_jobs j USING done d
-WHERE j.tenant_id = %(tenant)s AND j.thread_id = d.thread_id AND j.job_type = d.job_type
+WHERE j.tenant_id = %(tenant)s AND coalesce(j.thread_id, '') = coalesce(d.thread_id, '')
+  AND j.job_type = d.job_type
   AND j.status IN ('completed', 'failed', 'cancelled') AND j.job_id <> %(job_id)s
 
 -- name: return_job
 -- Puts a job back to be tried again, unless a newer request waits for the same work, or gives it up;
--- of those given up the last is kept.
+-- of those given up the last is kept. uncounted: 1 if this was no try of the job, else 0.
 WITH gone AS (
     DELETE FROM consolidation_jobs f USING consolidation_jobs j
     WHERE j.tenant_id = %(tenant)s AND j.job_id = %(job_id)s AND f.tenant_id = j.tenant_id
-      AND f.thread_id = j.thread_id AND f.job_type = j.job_type
+      AND coalesce(f.thread_id, '') = coalesce(j.thread_id, '') AND f.job_type = j.job_type
       AND f.status IN ('failed', 'cancelled')
 )
 UPDATE consolidation_jobs j
 SET status = CASE WHEN %(retry_at)s::timestamptz IS NULL THEN 'failed'
                   WHEN {waits} THEN 'cancelled' ELSE 'pending' END,
-    run_after = coalesce(%(retry_at)s, j.run_after), error = %(error)s, lease_until = NULL,
+    attempts = j.attempts - %(uncounted)s, run_after = coalesce(%(retry_at)s, j.run_after), error = %(error)s, lease_until = NULL,
     completed_at = CASE WHEN %(retry_at)s::timestamptz IS NULL THEN %(now)s END
 WHERE j.tenant_id = %(tenant)s AND j.job_id = %(job_id)s AND j.status = 'running'
   AND j.worker_id = %(worker_id)s
@@ -85,13 +184,20 @@ WHERE j.status = 'running' AND j.worker_id = %(worker_id)s
 
 -- fragment: waits
 EXISTS (SELECT FROM consolidation_jobs w
-        WHERE w.tenant_id = j.tenant_id AND w.thread_id = j.thread_id
+        WHERE w.tenant_id = j.tenant_id AND coalesce(w.thread_id, '') = coalesce(j.thread_id, '')
           AND w.job_type = j.job_type AND w.status = 'pending')
+
+-- fragment: thread_busy
+EXISTS (SELECT FROM consolidation_jobs r
+        WHERE r.tenant_id = j.tenant_id AND coalesce(r.thread_id, '') = coalesce(j.thread_id, '')
+          AND r.status = 'running')
 
 -- name: next_job_at
 -- When the next job is due, or a lease ends; null when nothing is open. Each half has its index.
-SELECT least((SELECT min(run_after) FROM consolidation_jobs
-              WHERE status = 'pending' AND job_type = ANY(%(job_types)b::text[])),
+SELECT least((SELECT j.run_after FROM consolidation_jobs j
+              WHERE j.status = 'pending' AND j.job_type = ANY(%(job_types)b::text[])
+                AND NOT {thread_busy}
+              ORDER BY j.run_after LIMIT 1),
              (SELECT min(lease_until) FROM consolidation_jobs
               WHERE status = 'running' AND job_type = ANY(%(job_types)b::text[])))
 
@@ -100,7 +206,7 @@ SELECT least((SELECT min(run_after) FROM consolidation_jobs
 UPDATE consolidation_jobs j SET run_after = %(now)s
 FROM unnest(%(tenants)b::text[], %(thread_ids)b::text[]) AS g(tenant_id, thread_id)
 WHERE j.tenant_id = g.tenant_id AND j.thread_id = g.thread_id AND j.status = 'pending'
-  AND j.job_type = ANY(%(job_types)b::text[]) AND j.attempts = 0 AND j.run_after > %(now)s
+  AND j.job_type = ANY(%(job_types)b::text[]) AND j.error IS NULL AND j.run_after > %(now)s
 
 -- name: open_jobs
 -- How many jobs of some threads wait or run.
@@ -112,13 +218,48 @@ SELECT (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, t
      + (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, thread_id)
         WHERE j.status = 'running' AND j.job_type = ANY(%(job_types)b::text[]))
 
+-- fragment: hint
+-- Tells who listens when a job is due that is new, or due earlier than before.
+(SELECT count(pg_notify('hippocampus',
+                        current_schema() || ' ' || extract(epoch FROM a.run_after))::text)
+ FROM asked a LEFT JOIN waiting w ON true
+ WHERE w.run_after IS NULL OR a.run_after < w.run_after)
+
 -- name: list_jobs
--- Jobs, the newest first: of a thread all, else those that are open or were given up.
-SELECT tenant_id, job_id, thread_id, job_type, status, attempts, created_at, run_after, lease_until,
-       error, result
+-- Jobs by what is asked of them, the newest first; a null asks nothing.
+SELECT tenant_id, job_id, thread_id, job_type, status, priority, attempts, created_at, run_after,
+       lease_until, started_at, completed_at, error, result
 FROM consolidation_jobs m
-WHERE {tenant_scope}
-  AND CASE WHEN %(thread_id)s::text IS NULL THEN status IN ('pending', 'running', 'failed')
-           ELSE thread_id = %(thread_id)s END
+WHERE {tenant_scope} AND status = ANY(%(statuses)b::text[])
+  AND (%(thread_id)s::text IS NULL OR coalesce(thread_id, '') = %(thread_id)s)
+  AND (%(job_id)s::uuid IS NULL OR job_id = %(job_id)s)
 ORDER BY created_at DESC, job_id DESC
 LIMIT %(limit)s
+
+-- name: retry_jobs
+-- Puts back what was given up, as if it were new, unless a newer request waits for the same work.
+UPDATE consolidation_jobs j
+SET status = CASE WHEN {waits} THEN 'cancelled' ELSE 'pending' END, attempts = 0,
+    run_after = %(now)s, error = NULL, completed_at = NULL
+WHERE j.status = 'failed' AND j.job_id = ANY(%(job_ids)b::uuid[])
+RETURNING 1
+
+-- name: cancel_jobs
+-- A worker that has one loses it: its next heartbeat finds nothing to extend.
+UPDATE consolidation_jobs
+SET status = 'cancelled', lease_until = NULL, payload = NULL, completed_at = %(now)s
+WHERE status IN ('pending', 'running') AND job_id = ANY(%(job_ids)b::uuid[])
+RETURNING 1
+
+-- name: hint_worker
+-- A hint for one worker, to see whether hints arrive.
+SELECT pg_notify('hippocampus', %(worker)s)
+
+-- name: job_stats
+-- How full the queue is. Each part has its index.
+SELECT (SELECT count(*) FROM consolidation_jobs WHERE status = 'pending'),
+       (SELECT count(*) FROM consolidation_jobs WHERE status = 'pending' AND run_after <= %(now)s),
+       (SELECT count(*) FROM consolidation_jobs WHERE status = 'running'),
+       (SELECT count(*) FROM consolidation_jobs WHERE status = 'failed'),
+       (SELECT extract(epoch FROM %(now)s - min(run_after))::float8 FROM consolidation_jobs
+        WHERE status = 'pending' AND run_after <= %(now)s)

@@ -82,9 +82,13 @@ VALUES (%(tenant)s, %(run_id)s, %(kind)s, %(thread_id)s, %(extractor)s, %(from_s
 
 -- name: move_marks
 -- Moves what a run read and summed up from where it began, or undoes it if another one came first.
+-- What is left unread keeps its share of the bytes.
 WITH moved AS (
     UPDATE threads
     SET consolidated_seq = coalesce(%(to_seq)s::bigint, consolidated_seq),
+        unread_bytes = CASE WHEN %(to_seq)s::bigint IS NULL THEN unread_bytes
+            ELSE unread_bytes * greatest(0, last_memory_seq - %(to_seq)s::bigint)
+                 / greatest(1, last_memory_seq - consolidated_seq) END,
         summarised_seq = coalesce(%(summed_to)s::bigint, summarised_seq)
     WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s
       AND consolidated_seq = coalesce(%(from_seq)s::bigint, consolidated_seq)

@@ -140,6 +140,8 @@ WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(t
 -- name: drop_profiles
 WITH procedures AS (
     DELETE FROM instructions WHERE tenant_id = %(tenant)s
+), counted AS (
+    DELETE FROM extraction_counts WHERE tenant_id = %(tenant)s
 )
 DELETE FROM profiles WHERE tenant_id = %(tenant)s
 

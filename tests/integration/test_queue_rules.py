@@ -1,0 +1,465 @@
+"""The rules of the queue: fair turns, one job per thread, quota apart from poison, and triggers."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from shared_core import (
+    ExtractionStrategy,
+    InvalidInput,
+    JobStatus,
+    JobType,
+    MemoryConsolidationWorker,
+    ModelQuotaExceeded,
+    NotFound,
+    Scope,
+    StorageUnavailable,
+    open_memory,
+)
+from shared_core.domain import JsonValue
+from shared_core.job_ports import Job
+from tests.integration.test_queue import ANN, jobs, statements, told, until_done
+
+LATER = ExtractionStrategy(delay_s=600, event_count=None, token_threshold=None)
+
+
+def embed(texts: Sequence[str]) -> list[list[float]]:
+    return [[1.0, 2.0] for _ in texts]
+
+
+def execute(dsn: str, query: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as superuser:
+        cursor = superuser.execute(query)
+        return cursor.fetchall() if cursor.description else []
+
+
+def listening(dsn: str) -> list[tuple[Any, ...]]:
+    return execute(
+        dsn,
+        "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+        " AND datname = current_database()",
+    )
+
+
+async def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+def done_order(seen: list[tuple[str, str]]) -> Callable[[Job], Awaitable[dict[str, JsonValue]]]:
+    async def perform(job: Job) -> dict[str, JsonValue]:
+        seen.append((job.scope.user, job.thread_id or ""))
+        return {}
+
+    return perform
+
+
+async def test_a_tenant_with_many_jobs_does_not_keep_others_waiting(dsn: str) -> None:
+    seen: list[tuple[str, str]] = []
+    async with open_memory(dsn, worker=False) as memory:
+        memory.jobs.learn(done_order(seen))
+        for n in range(20):
+            await memory.jobs.ask(Scope("app", "big"), f"t{n:02}", {})
+        for user in ("ann", "zoe"):
+            for n in range(2):
+                await memory.jobs.ask(Scope("app", user), f"t{n}", {})
+        assert 24 == (await memory.jobs.serve(once=True)).done
+    assert ["ann", "big", "zoe", "ann", "big", "zoe"] == [user for user, _ in seen[:6]]
+    assert [f"t{n:02}" for n in range(20)] == [thread for user, thread in seen if "big" == user]
+
+
+async def test_what_is_asked_for_by_hand_goes_first_and_a_session_end_next(dsn: str) -> None:
+    seen: list[tuple[str, str]] = []
+    async with open_memory(dsn, worker=False) as memory:
+        turn = told("e1", "tea")
+        await memory.append_events(ANN, "turn", [turn], later=True)
+        await memory.append_events(ANN, "end", [turn], later=True, session_end=True)
+        await memory.append_events(Scope("app", "zoe"), "hand", [turn], later=True)
+        await memory.jobs.request(Scope("app", "zoe"), "hand")
+        memory.jobs.learn(done_order(seen), JobType.FULL_CONSOLIDATION)
+        await memory.jobs.serve(once=True)
+    assert ["hand", "end", "turn"] == [thread for _, thread in seen]
+
+
+async def test_two_jobs_of_one_thread_never_run_at_once(dsn: str) -> None:
+    running: list[str] = []
+    most = 0
+
+    async def perform(job: Job) -> dict[str, JsonValue]:
+        nonlocal most
+        running.append(job.job_type)
+        most = max(most, len(running))
+        await asyncio.sleep(0.3)
+        running.remove(job.job_type)
+        return {}
+
+    async with open_memory(dsn, worker=False) as one, open_memory(dsn, worker=False) as other:
+        await one.append_events(ANN, "t", [told("e1", "tea")], later=True)
+        for job_type in (JobType.FAST_REPLAY, JobType.DEEP_REFLECTION):
+            await one.jobs.request(ANN, "t", job_type)
+        stop = asyncio.Event()
+        for memory in (one, other):
+            for job_type in JobType:
+                memory.jobs.learn(perform, job_type)
+        serving = [
+            asyncio.create_task(memory.jobs.serve(stop, poll_s=0.02)) for memory in (one, other)
+        ]
+        await until_done(dsn)
+        stop.set()
+        assert 3 == sum([(await tally).done for tally in serving])
+    assert 1 == most
+
+
+class Refusing:
+    """An embedder that answers so many times with an error."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+
+    async def __call__(self, texts: Sequence[str]) -> list[list[float]]:
+        if self.errors:
+            raise self.errors.pop(0)
+        return embed(texts)
+
+
+@pytest.mark.parametrize(
+    "error", [ModelQuotaExceeded("no more for now", retry_after_s=1), StorageUnavailable("away")]
+)
+async def test_what_is_not_the_fault_of_a_job_counts_as_no_try(dsn: str, error: Exception) -> None:
+    now = datetime.now(UTC)
+    model = Refusing(*[error] * 7)
+    async with open_memory(dsn, embedder=model, clock=lambda: now, worker=False) as memory:
+        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+        for _ in range(7):
+            tally = await memory.jobs.serve(once=True)
+            assert (0, 1) == (tally.done, tally.failed)
+            [job] = await memory.jobs.list()
+            assert (JobStatus.PENDING, 0) == (job.status, job.attempts)
+            assert type(error).__name__ in (job.error or "")
+            assert job.run_after > now
+            now = job.run_after + timedelta(seconds=1)
+        assert 1 == (await memory.jobs.serve(once=True)).done
+    assert [("completed", 1)] == jobs(dsn)
+
+
+async def test_a_model_that_takes_no_more_is_left_alone_and_other_work_goes_on(dsn: str) -> None:
+    now = datetime.now(UTC)
+    seen: list[tuple[str, str]] = []
+    model = Refusing(ModelQuotaExceeded("no more", retry_after_s=100))
+    async with open_memory(dsn, embedder=model, clock=lambda: now, worker=False) as memory:
+        memory.jobs.learn(done_order(seen))
+        for thread in ("t1", "t2"):
+            await memory.append_events(ANN, thread, [told("e1", "I live in Lisbon.")], later=True)
+        await memory.jobs.ask(ANN, "zz", {})
+        tally = await memory.jobs.serve(once=True)
+        assert (1, 1) == (tally.done, tally.failed)
+        assert [("ann", "zz")] == seen
+        waiting = {job.attempts for job in await memory.jobs.list()}
+        assert {0} == waiting
+        now += timedelta(seconds=111)
+        assert 2 == (await memory.jobs.serve(once=True)).done
+
+
+async def test_poison_is_tried_later_each_time_and_given_up(dsn: str) -> None:
+    now = datetime.now(UTC)
+
+    async def perform(job: Job) -> dict[str, JsonValue]:
+        raise ValueError("cannot read 'I live in Lisbon.'")
+
+    waits: list[float] = []
+    async with open_memory(dsn, clock=lambda: now, worker=False) as memory:
+        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+        memory.jobs.learn(perform, JobType.FULL_CONSOLIDATION)
+        for attempt in range(1, 6):
+            await memory.jobs.serve(once=True)
+            [job] = await memory.jobs.list()
+            assert attempt == job.attempts
+            waits.append((job.run_after - now).total_seconds())
+            now = job.run_after
+        assert JobStatus.FAILED is job.status
+        assert "ValueError at test_queue_rules.py" in (job.error or "")
+        assert "Lisbon" not in (job.error or "")
+        assert sorted(waits[:4]) == waits[:4] and 2 <= waits[0] <= 3 and waits[3] >= 16
+        stats = await memory.jobs.stats()
+        assert (0, 0, 1) == (stats.pending, stats.running, stats.failed)
+        assert 1 == await memory.jobs.retry([job.job_id])
+        [job] = await memory.jobs.list()
+        assert (JobStatus.PENDING, 0, None) == (job.status, job.attempts, job.error)
+
+
+async def test_a_new_turn_does_not_hurry_a_job_that_failed(dsn: str) -> None:
+    model = Refusing(ModelQuotaExceeded("no more", retry_after_s=500))
+    async with open_memory(dsn, embedder=model, worker=False) as memory:
+        await memory.append_events(ANN, "t", [told("e1", "tea")], later=True)
+        await memory.jobs.serve(once=True)
+        [before] = await memory.jobs.list()
+        await memory.append_events(ANN, "t", [told("e2", "tea")], later=True)
+        [after] = await memory.jobs.list()
+        assert before.run_after == after.run_after
+
+
+@pytest.mark.parametrize(
+    ("strategy", "texts"),
+    [
+        (ExtractionStrategy(delay_s=600, event_count=4, token_threshold=None), ["tea"] * 4),
+        (ExtractionStrategy(delay_s=600, event_count=None, token_threshold=100), ["x" * 120] * 4),
+        (
+            ExtractionStrategy(delay_s=600, event_count=None, token_threshold=100),
+            ["我住在里斯本，喜欢喝茶。" * 3] * 4,
+        ),
+    ],
+)
+async def test_enough_turns_or_tokens_are_worked_on_at_once(
+    dsn: str, strategy: ExtractionStrategy, texts: list[str]
+) -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    async with open_memory(
+        dsn, embedder=embed, clock=lambda: now, worker=False, strategy=strategy
+    ) as memory:
+        for lap in range(2):
+            for n, text in enumerate(texts):
+                [*before] = await memory.jobs.list()
+                assert all(job.run_after > now for job in before)
+                now += timedelta(seconds=1)
+                await memory.append_events(ANN, "t", [told(f"{lap}-{n}", text)], later=True)
+            [job] = await memory.jobs.list()
+            assert job.run_after <= now
+            assert 1 == (await memory.jobs.serve(once=True)).done  # and counts anew
+
+
+async def test_the_end_of_a_session_is_worked_on_at_once(dsn: str) -> None:
+    async with open_memory(dsn, embedder=embed, worker=False, strategy=LATER) as memory:
+        turn = told("e1", "I live in Lisbon.")
+        assert not await memory.end_session(ANN, "t")
+        await memory.append_events(ANN, "t", [turn], later=True)
+        assert 0 == (await memory.jobs.serve(once=True)).done
+        deaf = ExtractionStrategy(delay_s=600, on_session_end=False)
+        await memory.append_events(ANN, "t", [turn], later=True, session_end=True, strategy=deaf)
+        assert 0 == (await memory.jobs.serve(once=True)).done
+        await memory.append_events(ANN, "t", [turn], later=True, session_end=True)  # known already
+        assert 1 == (await memory.jobs.serve(once=True)).done
+        assert not await memory.end_session(ANN, "t")
+        await memory.append_events(
+            ANN, "t", [told("e2", "I like tea.")], later=True, session_end=True
+        )
+        assert 1 == (await memory.jobs.serve(once=True)).done
+        assert {"User lives in Lisbon.", "User likes tea."} == await statements(memory)
+
+
+async def test_every_so_many_extractions_ask_for_one_reflection(dsn: str) -> None:
+    """Of all threads and processes together, each counted once."""
+    script = (
+        "import asyncio, sys\n"
+        "from shared_core import ExtractionStrategy, JobType, Scope, open_memory\n"
+        "from tests.integration.test_queue import told\n"
+        "async def reflect(job):\n"
+        "    assert job.thread_id is None\n"
+        "    print('reflected', flush=True)\n"
+        "    return {}\n"
+        "async def main():\n"
+        "    rule = ExtractionStrategy(reflection_interval=4)\n"
+        "    async with open_memory(sys.argv[1], embedder=lambda t: [[1.0]] * len(t),\n"
+        "                           strategy=rule) as memory:\n"
+        "        memory.jobs.learn(reflect, JobType.REFLECTION)\n"
+        "        for n in range(6):\n"
+        "            turn = told('e', f'I live in Lisbon, {n}.')\n"
+        "            thread = f'{sys.argv[2]}{n}'\n"
+        "            await memory.append_events(Scope('app', 'ann'), thread, [turn], later=True)\n"
+        "            assert await memory.flush(100)\n"
+        "asyncio.run(main())\n"
+    )
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, dsn, name], stdout=subprocess.PIPE, text=True
+        )
+        for name in "ab"
+    ]
+    told_by = [(await asyncio.to_thread(process.communicate))[0] for process in both]
+    await until_done(dsn)
+    assert 3 == "".join(told_by).count("reflected")
+    assert [(12,)] == execute(dsn, "SELECT extractions FROM hippocampus.extraction_counts")
+    async with open_memory(dsn, embedder=lambda texts: [[1.0]] * len(texts)) as memory:
+        await memory.forget_scope(ANN)
+    assert [] == execute(dsn, "SELECT FROM hippocampus.extraction_counts")
+
+
+async def test_consolidating_by_hand_returns_the_job(dsn: str) -> None:
+    async with open_memory(dsn, embedder=embed, worker=False, strategy=LATER) as memory:
+        worker = MemoryConsolidationWorker(memory, ANN)
+        with pytest.raises(NotFound, match="nowhere"):
+            await worker.consolidate("nowhere")
+        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+        replay = await worker.consolidate("t", JobType.FAST_REPLAY)
+        assert JobStatus.COMPLETED is replay.status
+        assert set() == await statements(memory)
+        assert 1 == len(await memory.list_memories(ANN, kinds=["summary"]))
+        deep = await worker.consolidate("t", JobType.DEEP_REFLECTION)
+        assert (JobType.DEEP_REFLECTION, 1) == (deep.job_type, deep.result["facts"])
+        assert {"User lives in Lisbon."} == await statements(memory)
+        full = await worker.consolidate("t")
+        assert "No events to consolidate" == full.result["message"]
+        assert full.started_at and full.completed_at and full.started_at <= full.completed_at
+        assert full.error is None
+        for refused in (JobType.CALLBACK, JobType.REFLECTION, "nap"):
+            with pytest.raises(InvalidInput, match="full_consolidation"):
+                await worker.consolidate("t", refused)  # type: ignore[arg-type]
+
+
+async def test_consolidating_by_hand_waits_for_the_job_in_work_and_tells_a_failure(
+    dsn: str,
+) -> None:
+    model = Refusing(RuntimeError("broken"))
+    async with open_memory(dsn, embedder=model, worker=False) as memory:
+        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+        execute(
+            dsn,
+            "UPDATE hippocampus.consolidation_jobs SET status = 'running', worker_id = 'x',"
+            " lease_until = now() + interval '600 s'",
+        )
+        asked = asyncio.create_task(MemoryConsolidationWorker(memory, ANN).consolidate("t"))
+        await asyncio.sleep(0.3)
+        assert not asked.done()
+        execute(dsn, "UPDATE hippocampus.consolidation_jobs SET lease_until = now()")
+        record = await asked
+        assert JobStatus.FAILED is record.status
+        assert record.error
+        assert JobStatus.COMPLETED is (await memory.jobs.run(ANN, "t")).status
+
+
+async def test_a_job_in_work_is_finished_when_the_memory_closes(dsn: str) -> None:
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def slow(texts: list[str]) -> list[list[float]]:
+        loop.call_soon_threadsafe(begun.set)
+        await asyncio.sleep(0.5)
+        return embed(texts)
+
+    memory = open_memory(dsn, embedder=slow)
+    for thread in ("t1", "t2"):
+        await memory.append_events(ANN, thread, [told("e1", "I live in Lisbon.")], later=True)
+    await begun.wait()
+    await memory.close(drain_s=60)
+    assert ["completed", "pending"] == sorted(status for status, _ in jobs(dsn))
+
+
+async def test_a_cancelled_job_is_not_done_and_one_in_work_ends(dsn: str) -> None:
+    ended = asyncio.Event()
+
+    async def perform(job: Job) -> dict[str, JsonValue]:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+        return {}
+
+    async with open_memory(dsn, worker=False, strategy=LATER) as memory:
+        await memory.append_events(ANN, "t", [told("e1", "tea")], later=True)
+        [waiting] = await memory.jobs.list()
+        assert 1 == await memory.jobs.cancel([waiting.job_id])
+        assert [] == await memory.jobs.list()
+        memory._worker._lease_s = 0.3
+        memory.jobs.learn(perform)
+        await memory.jobs.ask(ANN, "t", {})
+        stop = asyncio.Event()
+        serving = asyncio.create_task(memory.jobs.serve(stop, poll_s=0.02))
+        await until(lambda: "running" in {status for status, _ in jobs(dsn)})
+        [running] = await memory.jobs.list()
+        assert 1 == await memory.jobs.cancel([running.job_id])
+        await asyncio.wait_for(ended.wait(), 30)
+        stop.set()
+        assert 0 == (await serving).done
+
+
+HINTED = """
+import asyncio, sys
+from shared_core import open_memory, worker
+
+worker.LONGEST_SLEEP_S = 600
+
+async def main():
+    memory = open_memory(sys.argv[1], embedder=lambda texts: [[1.0, 2.0]] * len(texts))
+    async with memory:
+        print("open", flush=True)
+        await memory.jobs.serve(asyncio.Event(), poll_s=600)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_worker_that_rests_hears_of_jobs_of_other_processes(dsn: str) -> None:
+    """It looks by itself every ten minutes only, and is killed in the end."""
+    worker = subprocess.Popen([sys.executable, "-c", HINTED, dsn], stdout=subprocess.PIPE)
+    assert worker.stdout is not None
+    await asyncio.to_thread(worker.stdout.readline)
+    try:
+        await until(lambda: listening(dsn))
+        async with open_memory(dsn, embedder=embed, worker=False) as memory:
+            for n, delay_s in enumerate((0, 1, 0)):
+                turn = told(f"e{n}", "I live in Lisbon.")
+                await memory.append_events(ANN, f"t{n}", [turn], later=True, delay_s=delay_s)
+                await until_done(dsn)
+    finally:
+        worker.kill()
+        await asyncio.to_thread(worker.communicate)
+
+
+async def test_a_worker_without_hints_looks_often_and_says_so_once(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("shared_core.storage.job_hints.PROOF_S", 0.1)
+    monkeypatch.setattr("shared_core.hearing.RELISTEN_S", 0.1)
+    # As a transaction pooler: it takes LISTEN, and what is sent to another channel never comes.
+    monkeypatch.setattr("shared_core.storage.job_hints.LISTEN", "LISTEN elsewhere")
+    async with open_memory(dsn, embedder=embed, worker=False) as memory:
+        stop = asyncio.Event()
+        serving = asyncio.create_task(memory.jobs.serve(stop, poll_s=0.05))
+        await asyncio.sleep(1)
+        await memory.append_events(ANN, "t", [told("e1", "tea")], later=True)
+        await until_done(dsn)
+        stop.set()
+        await serving
+    assert 1 == len([record for record in caplog.records if "no hints" in record.message])
+
+
+async def test_hints_come_back_after_the_listening_connection_was_lost(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared_core.hearing.RELISTEN_S", 0.05)
+    async with open_memory(dsn, embedder=embed, worker=False) as memory:
+        stop = asyncio.Event()
+        serving = asyncio.create_task(memory.jobs.serve(stop, poll_s=0.2))
+        for n in range(2):
+            await until(lambda: listening(dsn))
+            await memory.append_events(ANN, f"t{n}", [told("e1", "tea")], later=True)
+            await until_done(dsn)
+            execute(dsn, f"SELECT pg_terminate_backend({listening(dsn)[0][0]})")
+            await asyncio.sleep(0.2)
+        stop.set()
+        assert 2 == (await serving).done
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"delay_s": -1},
+        {"event_count": 0},
+        {"token_threshold": 1.5},
+        {"reflection_interval": True},
+        {"on_session_end": "yes"},
+    ],
+)
+def test_a_strategy_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        ExtractionStrategy(**wrong)
