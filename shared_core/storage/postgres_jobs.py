@@ -94,7 +94,8 @@ class PostgresJobs:
             "job_types": list(job_types),
             "after_tenant": scope_path(after_tenant) if after_tenant else "",
         }
-        rows = await self._repeated(ROOT, (statement("claim_job"), values))
+        in_order: Statement = (statement("take_in_order"), {})
+        rows = await self._repeated(ROOT, in_order, (statement("claim_job"), values))
         if not rows:
             return None
         tenant, job_id, thread_id, job_type, attempts, payload = rows[0]
@@ -203,11 +204,14 @@ class PostgresJobs:
             "now": self._clock(),
         }
 
-    async def _repeated(self, scope: str, step: Statement) -> Rows:
-        """Run a statement again when another transaction came first to the same thread."""
+    async def _repeated(self, scope: str, *steps: Statement) -> Rows:
+        """Return the rows of the last of some statements; sent again when another worker was first.
+
+        They meet where both would wait, or run, for the same thread.
+        """
         for last_try in [False] * (CLAIMS - 1) + [True]:
             try:
-                [rows] = await self._database.run(scope, step)
+                *_, rows = await self._database.run(scope, *steps)
             except psycopg.errors.UniqueViolation as error:
                 if last_try:
                     raise Conflict("other workers came first again and again") from error

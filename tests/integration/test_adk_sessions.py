@@ -116,7 +116,7 @@ async def test_queued_ingestion_takes_two_round_trips_and_no_embedding(
         events = [said(text) for text in TOLD]
         await service.add_events_to_memory(**WHO, events=events, session_id="s1")
         ingested = [steps for steps in sent if b"consolidation_jobs c" not in steps[0][0]]
-        assert 2 == len([steps for steps in ingested if b"FOR UPDATE SKIP" not in steps[0][0]])
+        assert 2 == len([steps for steps in ingested if b"FOR UPDATE SKIP" not in steps[-1][0]])
         assert [] == embedded
         assert await service.flush(30)
         assert TOLD in embedded

@@ -195,6 +195,7 @@ def test_a_claim_touches_few_of_many_jobs(filled: psycopg.Connection[Any]) -> No
             " ANALYZE consolidation_jobs"
         )
         filled.execute(BIND, ["/"])
+        filled.execute(statement("take_in_order"))
         query = b"EXPLAIN (ANALYZE, FORMAT JSON) " + statement("claim_job")
         row = filled.execute(query, values).fetchone()
         [taken] = filled.execute(
