@@ -20,7 +20,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from shared_core.errors import InvalidInput, MemoryCoreError, ModelOutputInvalid, ModelUnavailable
+from shared_core.errors import (
+    InvalidInput,
+    MemoryCoreError,
+    ModelOutputInvalid,
+    ModelQuotaExceeded,
+    ModelUnavailable,
+)
 from shared_core.namespaces import clean_text
 from shared_core.ports import Embedder
 from shared_core.sync_bridge import on_own_loop
@@ -33,6 +39,8 @@ if TYPE_CHECKING:
 MODEL_ATTRIBUTES = ("model", "model_name", "model_id", "deployment")
 """Where LangChain's embeddings keep the name of their model."""
 
+TOO_MANY_REQUESTS = 429
+"""The HTTP status by which every service says so, and every client passes on."""
 GOOGLE_BATCH = 100
 """Texts the Gemini API takes in one request."""
 
@@ -177,9 +185,9 @@ class CallableEmbedder:
         except MemoryCoreError:
             raise
         except Exception as error:  # a stranger's code: anything may come out
-            raise ModelUnavailable(
-                f"embedder {self.model!r} failed on {len(cut)} texts: {error!r}"
-            ) from error
+            status = getattr(error, "status_code", None) or getattr(error, "code", None)
+            kind = ModelQuotaExceeded if status == TOO_MANY_REQUESTS else ModelUnavailable
+            raise kind(f"embedder {self.model!r} failed on {len(cut)} texts: {error!r}") from error
         return checked(answer, len(cut), self.model)
 
 

@@ -52,7 +52,8 @@ def reason(error: BaseException) -> str:
     cause = error.__cause__ or error.__context__
     while cause is not None:
         if not isinstance(cause, MemoryCoreError) and str(cause):
-            told = told.replace(str(cause), type(cause).__name__)
+            for said in (repr(cause), str(cause)):
+                told = told.replace(said, type(cause).__name__)
         cause = cause.__cause__ or cause.__context__
     told = " ".join(told.split())
     if len(told) > LONGEST_REASON:

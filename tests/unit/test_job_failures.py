@@ -1,0 +1,48 @@
+"""What may be told of a failed job, and how long it waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared_core import (
+    CallableEmbedder,
+    ModelOutputInvalid,
+    ModelQuotaExceeded,
+    ModelUnavailable,
+)
+from shared_core.job_failures import LONGEST_PAUSE_S, OUTAGE, POISON, pause_s, reason, wait_s
+
+SAID = "I live in Lisbon,\nat 'home'. 我喜欢茶"
+
+
+def test_a_reason_keeps_our_words_and_no_others() -> None:
+    assert "ModelOutputInvalid: no JSON" == reason(ModelOutputInvalid("no JSON"))
+    assert "ValueError" == reason(ValueError(SAID))
+    assert 400 > len(reason(ModelUnavailable("x" * 10_000)))
+
+
+@pytest.mark.parametrize(("status", "kind"), [(429, ModelQuotaExceeded), (500, ModelUnavailable)])
+async def test_an_embedder_that_fails_is_quoted_by_its_type(
+    status: int, kind: type[Exception]
+) -> None:
+    class Refused(Exception):
+        status_code = status
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        raise Refused(f"cannot take {texts[0]}")
+
+    with pytest.raises(ModelUnavailable) as raised:
+        await CallableEmbedder(embed, model="tiny").embed_passages([SAID])
+    assert type(raised.value) is kind
+    told = reason(raised.value)
+    assert "Refused" in told and "tiny" in told
+    assert "Lisbon" not in told and "茶" not in told
+
+
+def test_waits_grow_and_end_somewhere() -> None:
+    for strategy, longest in ((POISON, 600), (OUTAGE, 300)):
+        waits = [wait_s(strategy, attempt) for attempt in (1, 3, 6, 50)]
+        assert sorted(waits) == waits and longest == waits[-1]
+    assert 30 <= pause_s(ModelQuotaExceeded("", retry_after_s=30), 9) <= 33
+    assert pause_s(ModelQuotaExceeded("", retry_after_s=1e9), 1) <= 1.1 * LONGEST_PAUSE_S
+    assert pause_s(ModelQuotaExceeded(""), 1) <= 10
