@@ -297,6 +297,29 @@ def jobs(
     asyncio.run(run())
 
 
+@app.command()
+def index(
+    uri: Uri = None,
+    schema: Schema = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List large tenants, and build nothing.")
+    ] = False,
+) -> None:
+    """Build the approximate indexes that large tenants have earned; drop those of small ones.
+
+    Everybody reads and writes meanwhile. Run it as the owner of the tables. A worker does the same
+    once an hour. HIPPOCAMPUS_ANN_THRESHOLD says how many vectors are many. Exit code 1 if another
+    process is at it.
+    """
+    from shared_core.index_commands import build_indexes, show_plan
+
+    memory = open_memory(uri, schema=schema, worker=False)
+    if dry_run:
+        asyncio.run(show_plan(memory, _console()))
+        return
+    raise typer.Exit(asyncio.run(build_indexes(memory, _console())))
+
+
 @app.command("import")
 def import_(
     from_postgres_store: Annotated[

@@ -29,6 +29,7 @@ from shared_core.domain import (
 from shared_core.embedding import Embedding
 from shared_core.formation import Formation
 from shared_core.ids import is_uuid
+from shared_core.indexes import Indexes
 from shared_core.instructions import Instructions
 from shared_core.intake import Intake
 from shared_core.item_ports import ItemAddress, ItemStamp
@@ -79,6 +80,7 @@ class MemoryEngine:
         performers = ConsolidationJobs(storage, embedding, self._formation, clock).performers()
         self._worker = Worker(storage, clock, performers, in_background=worker)
         self.jobs = JobQueue(storage, clock, self._worker, self.open)
+        self.indexes = Indexes(storage, self.open, in_background=worker)
         self.sessions = SessionLog(storage, self._intake, self.open)
         self.instructions = Instructions(storage, embedding, clock, self.open)
 
@@ -117,6 +119,7 @@ class MemoryEngine:
         """
         if self._opened_in == os.getpid():
             await self._worker.stop(drain_s)
+            await self.indexes.stop()
             self._opened_in = 0
             await self._storage.close()
 
@@ -360,6 +363,7 @@ class MemoryEngine:
     async def run_item_ops(self, ops: Sequence[ItemOp]) -> list[ItemResult]:
         """Run a batch of key-value operations; see shared_core.items."""
         await self.open()
+        self.indexes.nudge()
         return await items.run_item_ops(self._storage, self._embedding, self._clock, ops)
 
     async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None:

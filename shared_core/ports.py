@@ -22,6 +22,7 @@ from shared_core.domain import (
     Scope,
     ThreadId,
 )
+from shared_core.index_ports import IndexStorage
 from shared_core.instruction_ports import Instruction, InstructionStorage
 from shared_core.item_ports import ItemAddress, ItemStorage, MemoryRow, VectorRows
 from shared_core.job_ports import JobStorage, NewJob
@@ -201,7 +202,15 @@ class MemoryQuery:
     offset: int
 
 
-class Storage(ItemStorage, SessionStorage, JobStorage, InstructionStorage, RunStorage, Protocol):
+class Storage(
+    ItemStorage,
+    SessionStorage,
+    JobStorage,
+    InstructionStorage,
+    RunStorage,
+    IndexStorage,
+    Protocol,
+):
     """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.
 
     Raise StorageUnavailable when the database cannot be reached.

@@ -48,6 +48,7 @@ async def work(memory: MemoryEngine, *, once: bool, poll_s: float) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, asked_to_stop)
         log.info("worker %d waits for jobs", os.getpid())
+        keeping = None if once else asyncio.create_task(memory.indexes.keep(stop))
         try:
             with suppress(asyncio.CancelledError):
                 tally = await working
@@ -56,6 +57,9 @@ async def work(memory: MemoryEngine, *, once: bool, poll_s: float) -> int:
             log.warning("worker ends: the job in work went back to the queue")
             return 1
         finally:
+            if keeping:
+                keeping.cancel()
+                await asyncio.wait([keeping])
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
 

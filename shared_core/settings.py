@@ -12,6 +12,8 @@ import platformdirs
 from shared_core.errors import InvalidInput
 
 EMBEDDED = "embedded"
+ANN_THRESHOLD = 20_000
+"""Up to so many vectors, reading all of a tenant is fast, and complete."""
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
@@ -23,7 +25,9 @@ class Settings:
     that folder; "postgresql://..." or a libpq keyword string for a server.
     db_schema: the schema that holds every table. pool_size: connections at most.
     connect_timeout_s: how long to wait for a connection. statement_timeout_s: how long one
-    statement may take. privacy: the name of a preset of shared_core.privacy.
+    statement may take. privacy: the name of a preset of shared_core.privacy. ann_threshold: a
+    tenant with more vectors than this is searched by an approximate index as soon as it has one;
+    None: every search is exact.
     """
 
     uri: str = EMBEDDED
@@ -33,6 +37,7 @@ class Settings:
     connect_timeout_s: float = 10.0
     statement_timeout_s: float = 60.0
     privacy: str = "default"
+    ann_threshold: int | None = ANN_THRESHOLD
 
     def __post_init__(self) -> None:
         if not _SCHEMA_NAME.fullmatch(self.db_schema) or self.db_schema.startswith("pg_"):
@@ -61,7 +66,8 @@ def load_settings(
 ) -> Settings:
     """Return the settings: arguments, then HIPPOCAMPUS_URI, _HOME, _SCHEMA, _PRIVACY, then these.
 
-    Raises InvalidInput for a uri of no known form.
+    HIPPOCAMPUS_ANN_THRESHOLD: a number of vectors, or "off". Raises InvalidInput for a uri or a
+    threshold of no known form.
     """
     home = os.environ.get("HIPPOCAMPUS_HOME")
     chosen = str(uri if uri is not None else os.environ.get("HIPPOCAMPUS_URI") or EMBEDDED)
@@ -74,6 +80,7 @@ def load_settings(
         db_schema=schema or os.environ.get("HIPPOCAMPUS_SCHEMA") or "hippocampus",
         pool_size=pool_size or 16,
         privacy=os.environ.get("HIPPOCAMPUS_PRIVACY") or "default",
+        ann_threshold=_ann_threshold(os.environ.get("HIPPOCAMPUS_ANN_THRESHOLD", "")),
     )
 
 
@@ -81,6 +88,17 @@ def redacted(uri: str) -> str:
     """Return uri without its password, fit for messages and logs."""
     uri = re.sub(r"(://[^:/@\s]*):\S*@", r"\1:***@", uri)
     return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)", r"\1***", uri)
+
+
+def _ann_threshold(text: str) -> int | None:
+    text = text.strip().lower()
+    if text == "off":
+        return None
+    if text and not (text.isdecimal() and int(text) > 0):
+        raise InvalidInput(
+            f"HIPPOCAMPUS_ANN_THRESHOLD must be a number of vectors, or 'off', not {text!r}"
+        )
+    return int(text) if text else ANN_THRESHOLD
 
 
 def _check_uri(uri: str) -> None:

@@ -55,6 +55,7 @@ class Database:
         home = settings.embedded_home
         self._embedded = EmbeddedPostgres(home) if home else None
         self.conninfo = settings.uri
+        self.schema = settings.db_schema
         self._adapters = AdaptersMap(psycopg.adapters)
         self._pool = self._new_pool()
         self.prepared: Prepared | None = None
@@ -95,19 +96,11 @@ class Database:
         if self._embedded:
             await asyncio.to_thread(self._embedded.release)
 
-    @property
-    def schema(self) -> str:
-        """The schema that holds the tables."""
-        return self._settings.db_schema
-
-    async def listening_connection(self) -> Connection:
-        """Return a connection beside the pool, for LISTEN; the caller closes it."""
-        return await self._connect()
-
-    async def run(self, scope: str, *steps: Statement) -> list[Rows]:
+    async def run(self, scope: str, *steps: Statement, keep_plans: bool = True) -> list[Rows]:
         """Run statements as one transaction inside a scope; return the rows of each.
 
         All travel together and are answered together.
+        keep_plans: False for statements that hold literals: prepared, they would crowd out others.
         After a lost connection or a deadlock all of it is sent again; every statement is safe to
         repeat. Raises Conflict when require() refused, StorageUnavailable when nothing helped.
         """
@@ -118,7 +111,7 @@ class Database:
                 async with self._pool.connection() as connection:
                     fresh = self._fresh_plans(connection)
                     first = [*fresh, self._bind(scope)]
-                    answers = await connection.exchange([*first, *steps])
+                    answers = await connection.exchange([*first, *steps], keep=keep_plans)
                     return answers[len(first) :]
             except psycopg.errors.ForeignKeyViolation as error:
                 if error.diag.constraint_name != "embeddings_model_fkey":
@@ -172,7 +165,8 @@ class Database:
             timeout_s=self._settings.connect_timeout_s,
         )
 
-    async def _connect(self) -> Connection:
+    async def connect(self) -> Connection:
+        """Return a connection outside of the pool, bound to nothing; whoever asks closes it."""
         try:
             return await Connection.connect(
                 self.conninfo,
@@ -187,13 +181,13 @@ class Database:
     async def _connect_or_restart(self) -> Connection:
         """Connect; an embedded server that died, or was killed, is started again first."""
         try:
-            return await self._connect()
+            return await self.connect()
         except StorageUnavailable:
             if self._embedded is None:
                 raise
             await _finished(asyncio.to_thread(self._embedded.acquire))
             await asyncio.to_thread(self._embedded.release)  # this object was counted already
-            return await self._connect()
+            return await self.connect()
 
     def _unavailable(self, error: Exception) -> StorageUnavailable:
         if isinstance(error, psycopg.errors.QueryCanceled):

@@ -27,7 +27,7 @@ async def job_hints(database: Database) -> AsyncIterator[datetime | None]:
     A transaction pooler takes LISTEN and delivers nothing, so a hint to oneself is sent first.
     Raises StorageUnavailable when that does not come, or the connection is lost.
     """
-    connection = await database.listening_connection()
+    connection = await database.connect()
     try:
         await _prove(database, connection)
         yield None

@@ -23,6 +23,7 @@ from shared_core.run_ports import Fact
 from shared_core.settings import Settings, redacted
 from shared_core.storage.database import Database
 from shared_core.storage.filters import compile_filter
+from shared_core.storage.postgres_indexes import PostgresIndexes
 from shared_core.storage.postgres_instructions import PostgresInstructions
 from shared_core.storage.postgres_runs import PostgresRuns
 from shared_core.storage.postgres_sessions import PostgresSessions
@@ -33,14 +34,16 @@ from shared_core.storage.rows import (
     utc,
 )
 from shared_core.storage.sql_files import statement
+from shared_core.storage.tenant_indexes import TenantIndexes
 from shared_core.storage.wire import Statement
 
 
-class PostgresStorage(PostgresSessions, PostgresRuns, PostgresInstructions):
+class PostgresStorage(PostgresSessions, PostgresRuns, PostgresInstructions, PostgresIndexes):
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
-        super().__init__(Database(settings), clock)
+        database = Database(settings)
+        super().__init__(database, clock, TenantIndexes(database, settings.ann_threshold))
         self._settings = settings
 
     async def open(self) -> None:

@@ -35,6 +35,7 @@ from shared_core.storage.database import Database, by_column
 from shared_core.storage.filters import compile_filter
 from shared_core.storage.rows import item_from_row, to_tsvector
 from shared_core.storage.sql_files import statement
+from shared_core.storage.tenant_indexes import TenantIndexes
 from shared_core.storage.wire import Statement
 
 TENANT_DEPTH = 2
@@ -49,9 +50,10 @@ _ROW_COLUMNS = (
 class PostgresItems:
     """Reads and writes memories by address. Every method binds the narrowest scope it needs."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, indexes: TenantIndexes) -> None:
         self._database = database
         self._clock = clock
+        self._indexes = indexes
 
     async def put_memories(
         self,
@@ -92,6 +94,9 @@ class PostgresItems:
         if query.vector is not None:
             name = "search_items"
             values |= {"model": query.model, "embedding": HalfVector(query.vector[0])}
+            found = await self._indexes.search(scope, filter_sql, values) if one_tenant else None
+            if found is not None:
+                return [item_from_row(row) for row in found]
         text = statement(name, one_tenant=one_tenant, filter_sql=filter_sql)
         [rows] = await self._database.run(scope, (text, values))
         return [item_from_row(row) for row in rows]

@@ -44,15 +44,22 @@ def named_pieces() -> tuple[Mapping[str, str], Mapping[str, str]]:
 
 
 @lru_cache(maxsize=256)
-def statement(name: str, *, one_tenant: bool = True, filter_sql: str = "true") -> bytes:
+def statement(
+    name: str,
+    *,
+    one_tenant: bool = True,
+    filter_sql: str = "true",
+    literals: tuple[tuple[str, str], ...] = (),
+) -> bytes:
     """Return one named statement, ready to be sent.
 
     one_tenant: {tenant_scope} is one tenant, else a range of tenants. filter_sql fills {filter};
-    it must hold no value of a caller, only columns, operators and placeholders.
+    it must hold no value of a caller, only columns, operators and placeholders. literals fill
+    slots of their names; who makes them quotes them, and doubles every "%".
     """
     bodies, fragments = named_pieces()
     scope = fragments["one_tenant" if one_tenant else "tenant_range"]
-    pieces = {**fragments, "tenant_scope": scope, "filter": filter_sql}
+    pieces = {**fragments, "tenant_scope": scope, "filter": filter_sql, **dict(literals)}
     return _filled(bodies[name], pieces).encode()
 
 

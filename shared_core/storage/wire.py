@@ -94,16 +94,18 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         self._made = 0
         self._adapter: abc.Transformer | None = None
 
-    async def exchange(self, steps: Sequence[Statement]) -> list[Rows]:
+    async def exchange(self, steps: Sequence[Statement], *, keep: bool = True) -> list[Rows]:
         """Run statements, prepared, in one transaction; return the rows of each.
 
+        keep: False for statements that are not sent again: what is new among them stays unnamed.
         On a connection in autocommit: there all up to the end of a message is one transaction, and
         neither BEGIN nor COMMIT is sent. Raises what the server first refused; then nothing was
         done.
         """
         # All values are adapted before the first statement is named: one that cannot be leaves
         # nothing half-way.
-        parts = [self._named(*given) for given in [self._adapted(*step) for step in steps]]
+        adapted = [self._adapted(*step) for step in steps]
+        parts = [self._named(*given, keep) for given in adapted]
         outdated = []
         while len(self._names) > MAX_PREPARED:
             outdated.append(self._names.popitem(last=False)[1])
@@ -117,11 +119,13 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         given = self._adapter.dump_sequence([values[name] for name in query.names], query.formats)
         return (query.text, self._adapter.types), given, self._adapter.formats
 
-    def _named(self, key: _Key, values: _Values, formats: _Formats) -> _Part:
+    def _named(self, key: _Key, values: _Values, formats: _Formats, keep: bool) -> _Part:
         name = self._names.get(key)
         if name is not None:
             self._names.move_to_end(key)
             return _Part(key, name, False, values, formats)
+        if not keep:
+            return _Part(key, b"", True, values, formats)
         self._made += 1
         return _Part(key, b"hippocampus_%d" % self._made, True, values, formats)
 
@@ -142,7 +146,7 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         # Here, and not where the answers are read: a cancelled caller reads none.
         del answers[: len(outdated)]
         for part, made in _prepared(parts, answers):
-            if made.status == ExecStatus.COMMAND_OK:
+            if part.name and made.status == ExecStatus.COMMAND_OK:
                 self._names[part.key] = part.name
         return answers
 

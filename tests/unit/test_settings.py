@@ -59,3 +59,20 @@ def test_a_password_is_never_shown(uri: str) -> None:
     shown = redacted(uri)
     assert "sec" not in shown
     assert "host" in shown
+
+
+@pytest.mark.parametrize(("text", "threshold"), [("", 20_000), ("500", 500), (" OFF ", None)])
+def test_the_threshold_of_indexes_is_a_number_or_off(
+    monkeypatch: pytest.MonkeyPatch, text: str, threshold: int | None
+) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", text)
+    assert threshold == load_settings().ann_threshold
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "many", "1e4"])
+def test_a_threshold_of_no_known_form_is_refused(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", text)
+    with pytest.raises(InvalidInput, match="HIPPOCAMPUS_ANN_THRESHOLD"):
+        load_settings()

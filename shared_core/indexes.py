@@ -1,0 +1,175 @@
+"""Who earns an approximate index, and who looks after them. The plan is pure."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from shared_core.errors import InvalidInput, MemoryCoreError
+from shared_core.index_ports import IndexStorage, TenantIndex, TenantVectors
+from shared_core.sync_bridge import on_own_loop, start_on_own_loop
+
+log = logging.getLogger("hippocampus")
+
+MOST_DIMENSIONS = 4_000
+"""What the index of pgvector can hold; longer vectors are always searched exactly."""
+
+REBUILD_SHARE = 10
+"""An index is built anew when what it lacks is a tenth of all, and a threshold at least."""
+
+FIRST_LOOK_S = 600.0
+LOOK_EVERY_S = 3_600.0
+
+Action: TypeAlias = Literal["build", "rebuild", "keep", "drop", "exact"]
+Told: TypeAlias = Callable[["IndexStep"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStep:
+    """What becomes of the index of one tenant.
+
+    exact: it has none and needs none, or its vectors are too long for one. old: what is dropped,
+    or replaced. tenant: None when no vector of the active model is left.
+    """
+
+    action: Action
+    tenant: TenantVectors | None
+    old: TenantIndex | None = None
+
+
+def plan_indexes(
+    tenants: Sequence[TenantVectors], known: Sequence[TenantIndex], threshold: int
+) -> list[IndexStep]:
+    """Return what to do, drops first; an index goes below half of what earns one."""
+    steps = [_step(tenant, threshold) for tenant in tenants]
+    kept = {step.old.name for step in steps if step.old is not None}
+    gone = [IndexStep("drop", None, index) for index in known if index.name not in kept]
+    return [*gone, *sorted(steps, key=lambda step: step.action != "drop")]
+
+
+def _step(tenant: TenantVectors, threshold: int) -> IndexStep:
+    index = tenant.index
+    if index is None:
+        earned = tenant.vectors > threshold and tenant.dimensions <= MOST_DIMENSIONS
+        return IndexStep("build" if earned else "exact", tenant)
+    if tenant.vectors < threshold / 2:
+        return IndexStep("drop", tenant, index)
+    is_old = tenant.tail > max(threshold, tenant.vectors / REBUILD_SHARE)
+    return IndexStep("rebuild" if is_old else "keep", tenant, index)
+
+
+class Indexes:
+    """The approximate indexes of a memory: engine.indexes.
+
+    In the background one look an hour, the first ten minutes after the first use, on the bridge's
+    own loop; of all processes one builds at a time. in_background: False leaves it to others.
+    """
+
+    def __init__(
+        self,
+        storage: IndexStorage,
+        open_memory: Callable[[], Awaitable[None]],
+        *,
+        in_background: bool = True,
+    ) -> None:
+        self._storage = storage
+        self._open = open_memory
+        self._in_background = in_background
+        self._pid = 0
+        self._look_at = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    async def plan(self) -> list[IndexStep]:
+        """Return what refresh() would do, tenants that stay exact included, largest first.
+
+        Raises InvalidInput when indexes are off.
+        """
+        await self._open()
+        threshold = self._storage.index_threshold
+        if threshold is None:
+            raise InvalidInput(
+                "approximate indexes are off: HIPPOCAMPUS_ANN_THRESHOLD is 'off', make it a number"
+                " of vectors, or unset it"
+            )
+        known = await self._storage.tenant_indexes()
+        tenants = await self._storage.large_tenants(threshold, known)
+        return plan_indexes(tenants, known, threshold)
+
+    async def refresh(
+        self, *, begins: Told | None = None, done: Told | None = None
+    ) -> list[IndexStep] | None:
+        """Build what is earned, drop what is not; return what was done, None if another is at it.
+
+        begins, done: called before and after each step. Raises StorageUnavailable when the user
+        may not build indexes, with what is missing.
+        """
+        await self._open()
+        async with self._storage.index_builder() as builder:
+            if builder is None:
+                return None
+            for name in await builder.leftovers():
+                await builder.drop(name)
+            steps = [step for step in await self.plan() if step.action not in ("keep", "exact")]
+            for step in steps:
+                if begins:
+                    begins(step)
+                if step.tenant is not None and step.action != "drop":
+                    await builder.build(step.tenant)
+                if step.old is not None:
+                    await builder.drop(step.old.name)
+                if done:
+                    done(step)
+            return steps
+
+    async def keep(self, stop: asyncio.Event, *, every_s: float = LOOK_EVERY_S) -> None:
+        """Look after the indexes now and then, until stop is set."""
+        while not stop.is_set():
+            await self._look()
+            try:
+                async with asyncio.timeout(every_s):
+                    await stop.wait()
+            except TimeoutError:
+                pass
+
+    def nudge(self) -> None:
+        """Look after the indexes in the background, when it is time. Returns at once."""
+        if not self._in_background or self._storage.index_threshold is None:
+            return
+        now = time.monotonic()
+        if self._pid != os.getpid():  # a forked child has no task
+            self._pid, self._task, self._look_at = os.getpid(), None, now + FIRST_LOOK_S
+        if now >= self._look_at:
+            self._look_at = now + LOOK_EVERY_S
+            start_on_own_loop(self._start)
+
+    async def stop(self) -> None:
+        """End what is being built; the next build, of any process, clears up."""
+        await on_own_loop(self._stop())
+
+    def _start(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._look())
+
+    async def _stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None and self._pid == os.getpid():
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _look(self) -> None:
+        if self._storage.index_threshold is None:
+            return
+        try:
+            await self.refresh(done=_log)
+        except MemoryCoreError as error:
+            log.warning("the indexes of large tenants are not looked after: %s", error)
+
+
+def _log(step: IndexStep) -> None:
+    vectors = 0 if step.tenant is None else step.tenant.vectors
+    log.info("index of a tenant with %d vectors: %s", vectors, step.action)

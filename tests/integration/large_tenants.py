@@ -1,0 +1,134 @@
+"""A store with tenants that count as large from a few hundred vectors, and what it takes to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+from langgraph.store.base import PutOp
+
+from langgraph_store import PgHippocampusStore
+from shared_core import MemoryEngine, open_memory, run_sync
+from shared_core.storage.tenant_indexes import TenantIndexes
+
+THRESHOLD = 300
+DIMS = 24
+BIG = ("shop", "big")
+_TOPICS = np.random.default_rng(5).normal(size=(12, DIMS))
+
+
+def vector(text: str) -> list[float]:
+    """The vector of a text: near one of twelve topics, the same every time."""
+    noise = np.random.default_rng(_seed(text))
+    near = _TOPICS[noise.integers(len(_TOPICS))] + 0.6 * noise.normal(size=DIMS)
+    return [float(part) for part in near / np.linalg.norm(near)]
+
+
+def _seed(text: str) -> int:
+    return int.from_bytes(text.encode(), "big") % (2**61 - 1)
+
+
+def embed(texts: Sequence[str]) -> list[list[float]]:
+    return [vector(text) for text in texts]
+
+
+@pytest.fixture(autouse=True)
+def threshold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", str(THRESHOLD))
+
+
+class Asked:
+    """Which searches an index answered: True, or a full read of the tenant: False."""
+
+    def __init__(self) -> None:
+        self.by_index: list[bool] = []
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    seen = Asked()
+    search = TenantIndexes.search
+
+    async def watched(self: TenantIndexes, *arguments: Any) -> Any:
+        rows = await search(self, *arguments)
+        if self.threshold is not None:
+            seen.by_index.append(rows is not None)
+        return rows
+
+    monkeypatch.setattr(TenantIndexes, "search", watched)
+    return seen
+
+
+def store_at(dsn: str, fields: Sequence[str] = ("text",), **options: Any) -> PgHippocampusStore:
+    index: Any = {"dims": DIMS, "embed": embed, "fields": list(fields)}
+    return PgHippocampusStore(dsn, index=index, **options)
+
+
+@contextmanager
+def both(dsn: str, **options: Any) -> Iterator[tuple[PgHippocampusStore, PgHippocampusStore]]:
+    """A store that uses indexes, and one that never does."""
+    with pytest.MonkeyPatch.context() as patch, store_at(dsn, **options) as store:
+        store.get(BIG, "opens it")
+        patch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "off")
+        with store_at(dsn, **options) as exact:
+            exact.get(BIG, "opens it")
+            patch.undo()
+            yield store, exact
+
+
+def fill(
+    store: PgHippocampusStore, namespace: tuple[str, ...] = BIG, count: int = 900, start: int = 0
+) -> None:
+    puts = [
+        PutOp(namespace, f"{number}", {"text": f"note {number}", "even": number % 2 == 0})
+        for number in range(start, start + count)
+    ]
+    for first in range(0, count, 300):
+        store.batch(puts[first : first + 300])
+
+
+def build(dsn: str) -> list[str]:
+    """Look after the indexes once; return what was done."""
+
+    async def refresh() -> list[str]:
+        async with memory_at(dsn) as memory:
+            steps = await memory.indexes.refresh()
+            assert steps is not None
+            return [step.action for step in steps]
+
+    return run_sync(refresh())
+
+
+def memory_at(dsn: str) -> MemoryEngine:
+    return open_memory(dsn, worker=False)
+
+
+def index_names(dsn: str) -> list[str]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        return [
+            row[0]
+            for row in connection.execute(
+                "SELECT indexname FROM pg_indexes WHERE indexname LIKE 'embeddings_near_%'"
+            )
+        ]
+
+
+def keys(found: Sequence[Any]) -> list[tuple[tuple[str, ...], str]]:
+    return [(item.namespace, item.key) for item in found]
+
+
+def recall(store: PgHippocampusStore, exact: PgHippocampusStore, **options: Any) -> float:
+    """The part of the exact answers that the store finds, over twenty questions."""
+    prefix = options.pop("prefix", BIG)
+    parts = []
+    for number in range(20):
+        question = f"question {number}"
+        right = keys(exact.search(prefix, query=question, limit=10, **options))
+        found = keys(store.search(prefix, query=question, limit=10, **options))
+        assert len(set(found)) == len(found) == len(right) == 10
+        parts.append(len(set(found) & set(right)) / len(right))
+    return float(np.mean(parts))
