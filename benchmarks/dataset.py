@@ -78,13 +78,13 @@ class LookupEmbedder:
     model = "benchmark-lookup"
 
     def __init__(self, vectors: dict[str, Matrix]) -> None:
-        self._vectors = vectors
+        self.vectors = vectors
 
     async def embed_passages(self, texts: Sequence[str]) -> Matrix:
-        return np.stack([self._vectors[text] for text in texts])
+        return np.stack([self.vectors[text] for text in texts])
 
     async def embed_query(self, text: str) -> Matrix:
-        return self._vectors[text][np.newaxis]
+        return self.vectors[text][np.newaxis]
 
 
 def make_dataset(

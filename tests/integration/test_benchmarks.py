@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -133,3 +134,20 @@ def test_the_reflection_node_is_measured_beside_a_bare_insert() -> None:
     cases = ("sync", "async", "sql", "first", "again", "busy")
     assert {f"{case}_{part}_ms" for case in cases for part in ("p50", "p95")} == set(figures)
     assert all(0 < figure < math.inf for figure in figures.values())
+
+
+def test_the_sizes_of_tenants_are_compared_and_drawn(tmp_path: Path) -> None:
+    plot = tmp_path / "tenants.svg"
+    line = [sys.executable, "-m", "benchmarks.tenants", "--sizes", "10", "1000", "--dims", "32",
+            "--questions", "10", "--rounds", "1", "--plot", str(plot), "--json"]  # fmt: skip
+    environment = {**os.environ, "HIPPOCAMPUS_ANN_THRESHOLD": "500"}
+    done = subprocess.run(
+        line, cwd=ROOT, capture_output=True, text=True, timeout=300, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert {"ours", "exact", "postgres_store"} == set(report["figures"])
+    assert {"10", "1000"} == set(report["figures"]["ours"])
+    assert 1 == report["figures"]["exact"]["1000"]["recall_at_10"]
+    assert 2 == len(report["index_bytes"])
+    assert plot.read_text("utf-8").count("<polyline") == 6
