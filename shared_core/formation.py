@@ -44,7 +44,8 @@ class Formation:
         self._reflector = extractor if isinstance(extractor, Reflector) else RuleReflector()
         self._clock = clock
         self._open = open_memory
-        self._reflect_every = reflect_every
+        # Rules find patterns when they are asked; by itself only a model has something new to say.
+        self._reflect_every = reflect_every if isinstance(extractor, Reflector) else None
 
     @property
     def by_model(self) -> bool:

@@ -47,6 +47,13 @@ class Intake:
         author = clean_text(event.author)
         return replace(event, text=self.text(event.text), author=author, metadata=metadata)
 
+    def logged(self, event: Event, payload: str) -> tuple[Event, str]:
+        """Return an event of a session log, and its JSON, as they may be stored."""
+        if not self.privacy.session_logs:
+            author = clean_text(event.author)
+            return replace(event, text=clean_text(event.text).strip(), author=author), payload
+        return self.event(event), self.payload(payload)
+
     def memory(self, memory: NewMemory) -> NewMemory:
         """Return a memory as it may be stored. Raises InvalidInput if none of it may."""
         done = self.privacy.redact(memory.text)

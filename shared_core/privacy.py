@@ -191,11 +191,16 @@ UNMISTAKABLE: Final = frozenset({"private_key", "api_key", "jwt", "url_password"
 
 @dataclass(frozen=True, slots=True)
 class PrivacyPolicy:
-    """What to do with each kind: leave it ("off"), mask it, or drop the text that holds it."""
+    """What to do with each kind: leave it ("off"), mask it, or drop the text that holds it.
+
+    session_logs: whether in session logs too, which a framework reads back to go on. A log is the
+    conversation itself: the agent may need the number it was given, so they stay as they are.
+    """
 
     modes: Mapping[str, Mode] = field(
         default_factory=lambda: {name: kind.default for name, kind in _KINDS.items()}
     )
+    session_logs: bool = False
 
     def redact(self, text: str, kinds: Collection[str] = KINDS) -> Redaction:
         """Return the text with "[REDACTED: kind]" in place of what is masked, of these kinds.
@@ -237,10 +242,11 @@ class PrivacyPolicy:
 PRESETS: Final[Mapping[str, PrivacyPolicy]] = {
     "default": PrivacyPolicy(),
     "off": PrivacyPolicy(dict.fromkeys(KINDS, "off")),
-    "strict": PrivacyPolicy({name: kind.strict for name, kind in _KINDS.items()}),
+    "strict": PrivacyPolicy({name: kind.strict for name, kind in _KINDS.items()}, True),
 }
 """default: secrets and personal numbers are masked, e-mail addresses and telephone numbers stay.
-strict: a text with a secret is dropped, addresses and telephone numbers are masked."""
+strict: a text with a secret is dropped, addresses and telephone numbers are masked; in session logs
+too."""
 
 
 def privacy_policy(given: str | Mapping[str, str] | PrivacyPolicy | None) -> PrivacyPolicy:

@@ -88,7 +88,7 @@ class SessionLog:
         if not possible(scope.app, scope.user, session_id):
             raise NotFound(f"there is no session {session_id!r}")
         check_moment(event.occurred_at, f"the timestamp of event {event.event_id!r}")
-        event, payload = self._intake.event(event), self._intake.payload(payload)
+        event, payload = self._intake.logged(event, payload)
         await self._open()
         done = await self._storage.append_session_event(
             scope, ThreadId(session_id), event, payload, state, seen

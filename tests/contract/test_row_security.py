@@ -40,6 +40,7 @@ FILL = {
     "extraction_counts": "(extractions) VALUES (%s, 1)",
     "runs": f"(run_id, kind, extractor, started_at, finished_at) VALUES (%s, {ONE}, 'k', 'x',"
     " now(), now())",
+    "run_changes": f"(run_id, change, target) VALUES (%s, {ONE}, 'closed', {ONE})",
     "pipeline_log": "(run_id, step, stage, started_at, duration_s)"
     f" VALUES (%s, {ONE}, 1, 's', now(), 1)",
     "erasures": "(erasure_id, target, counts, receipt_hash, requested_at, completed_at)"

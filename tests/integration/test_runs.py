@@ -18,8 +18,10 @@ from shared_core import (
     Conflict,
     Event,
     InvalidInput,
+    JobStatus,
     JobType,
     MemoryEngine,
+    ModelUnavailable,
     NotFound,
     Scope,
     open_memory,
@@ -407,6 +409,35 @@ async def test_a_reflection_can_be_undone(memory: MemoryEngine, dsn: str) -> Non
     assert report.run_id
     await memory.undo_run(ANN, report.run_id)
     assert before == snapshot(dsn)
+
+
+async def test_a_model_that_keeps_failing_gives_way_to_the_rules_and_is_marked(dsn: str) -> None:
+    class Failing(Scripted):
+        name = "model-v1"
+
+        async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
+            failed.append(len(events))
+            raise ModelUnavailable("the model is down")
+
+    failed: list[int] = []
+    now = [START]
+    memory = open_memory(dsn, extractor=Failing({}), clock=lambda: now[0], worker=False)
+    async with memory:
+        await memory.append_events(ANN, "t", [said(1, "I live in Leeds.")], later=True)
+        for tries in range(1, 6):
+            await memory.jobs.serve(once=True)
+            assert tries == len(failed)
+            if tries < 5:
+                [job] = await memory.jobs.list(ANN)
+                assert (JobStatus.PENDING, tries) == (job.status, job.attempts)
+                assert job.error and "ModelUnavailable" in job.error
+                assert [] == await memory.runs(ANN)
+            now[0] += timedelta(minutes=5)
+        assert ["Leeds"] == [fact.value for fact in await memory.facts(ANN)]
+        [run] = await memory.runs(ANN)
+        assert ("rules", "model-v1") == (run.extractor[:5], run.counts["instead_of"])
+        assert [] == await memory.jobs.list(ANN)
+        assert await memory.recall(ANN, "Leeds")
 
 
 KILLED = """

@@ -437,8 +437,13 @@ SET superseded_at = CASE WHEN b.retired THEN NULL ELSE m.superseded_at END,
 FROM back b WHERE m.tenant_id = %(tenant)s AND m.memory_id = b.target
 
 -- name: move_marks_back
+-- What is unread again counts again, by its bytes.
 UPDATE threads t
-SET consolidated_seq = CASE WHEN t.consolidated_seq = r.to_seq THEN r.from_seq
+SET unread_bytes = CASE WHEN t.consolidated_seq = r.to_seq THEN (
+        SELECT coalesce(sum(octet_length(e.text)), 0) FROM events e
+        WHERE e.tenant_id = t.tenant_id AND e.thread_id = t.thread_id
+          AND e.memory_seq > r.from_seq) ELSE t.unread_bytes END,
+    consolidated_seq = CASE WHEN t.consolidated_seq = r.to_seq THEN r.from_seq
                        ELSE t.consolidated_seq END,
     summarised_seq = CASE WHEN t.summarised_seq = r.summed_to_seq THEN r.summed_from_seq
                      ELSE t.summarised_seq END
