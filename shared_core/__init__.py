@@ -30,6 +30,7 @@ from shared_core.errors import (
     StorageUnavailable,
 )
 from shared_core.job_ports import JobRecord, JobStatus, JobType
+from shared_core.llm import FunctionModel
 from shared_core.namespaces import memories_namespace
 from shared_core.opening import open_memory
 from shared_core.run_ports import Fact
@@ -47,6 +48,7 @@ __all__ = [
     "Event",
     "ExtractionStrategy",
     "Fact",
+    "FunctionModel",
     "Hit",
     "InvalidInput",
     "JobRecord",

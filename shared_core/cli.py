@@ -61,6 +61,13 @@ Schema = Annotated[
     str | None, typer.Option(help="Schema that holds the tables. [default: HIPPOCAMPUS_SCHEMA]")
 ]
 Embedder = Annotated[str | None, typer.Option(help="use (the default), e5 or google:MODEL.")]
+Llm = Annotated[
+    str | None,
+    typer.Option(
+        envvar="HIPPOCAMPUS_LLM",
+        help="What reads turns instead of rules: adk:MODEL or langchain:PROVIDER:MODEL.",
+    ),
+]
 App = Annotated[str, typer.Argument(help="The application, ADK's app_name.")]
 User = Annotated[str, typer.Argument(help="The user of the application, ADK's user_id.")]
 
@@ -230,6 +237,7 @@ def worker(
     uri: Uri = None,
     schema: Schema = None,
     embedder: Embedder = None,
+    llm: Llm = None,
     once: Annotated[bool, typer.Option("--once", help="Do what is due, and end.")] = False,
     poll: Annotated[float, typer.Option(min=0.01, help="Seconds between two looks.")] = 1.0,
 ) -> None:
@@ -241,7 +249,7 @@ def worker(
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("hippocampus").setLevel(logging.INFO)
-    memory = open_memory(uri, schema=schema, embedder=embedder)
+    memory = open_memory(uri, schema=schema, embedder=embedder, llm=llm)
     raise typer.Exit(asyncio.run(work(memory, once=once, poll_s=poll)))
 
 

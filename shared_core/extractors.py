@@ -1,0 +1,22 @@
+"""Which extractor reads turns: rules, a language model, or the caller's own."""
+
+from __future__ import annotations
+
+from shared_core.errors import InvalidInput
+from shared_core.extraction import RuleExtractor
+from shared_core.llm import resolve_language_model
+from shared_core.ports import Extractor
+
+
+def resolve_extractor(llm: object = None, extractor: Extractor | None = None) -> Extractor:
+    """Return what the arguments llm and extractor of open_memory() name; calls no model yet.
+
+    Raises InvalidInput for both at once, and for an llm of no known form.
+    """
+    if llm is None:
+        return extractor or RuleExtractor()
+    if extractor is not None:
+        raise InvalidInput("give llm or extractor, not both: an extractor brings its own model")
+    from shared_core.llm_extractor import ModelExtractor  # pydantic takes a moment to load
+
+    return ModelExtractor(resolve_language_model(llm), RuleExtractor())

@@ -1,0 +1,65 @@
+"""A language model that says what a test wrote down, and keeps what it was asked: a fake."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from shared_core.domain import Event, Role
+from shared_core.extraction import RuleExtractor
+from shared_core.llm import ModelReply, ModelRequest
+from shared_core.llm_extractor import ModelExtractor
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+class ScriptedModel:
+    """Gives one answer after another: texts, dicts as JSON, replies, or errors to raise."""
+
+    def __init__(self, *answers: object, name: str = "scripted") -> None:
+        self.name = name
+        self.answers = list(answers)
+        self.asked: list[ModelRequest] = []
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        self.asked.append(request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        if isinstance(answer, ModelReply):
+            return answer
+        text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+        return ModelReply(text=text, input_tokens=100, output_tokens=10)
+
+
+def reading(*answers: object, **options: Any) -> tuple[ModelExtractor, ScriptedModel]:
+    """Return an extractor on a scripted model, and the model."""
+    model = ScriptedModel(*answers)
+    return ModelExtractor(model, RuleExtractor(), **options), model
+
+
+def turns(*texts: str) -> list[Event]:
+    """Return turns of a user; "agent: ..." and "tool: ..." are of others."""
+    events = []
+    for number, text in enumerate(texts, 1):
+        role: Role = "user"
+        for other in ("agent", "tool", "system"):
+            if text.startswith(f"{other}: "):
+                role, text = other, text.removeprefix(f"{other}: ")  # type: ignore[assignment]
+        events.append(
+            Event(
+                event_id=f"e{number}",
+                author=role,
+                role=role,
+                text=text,
+                occurred_at=NOON + timedelta(minutes=number),
+            )
+        )
+    return events
+
+
+def fact(turn: object, slot: str, value: str, statement: str = "", **more: Any) -> dict[str, Any]:
+    """Return a fact as a model writes it."""
+    said = statement or f"The user's {slot} is {value}."
+    return {"turns": turn, "slot": slot, "value": value, "statement": said, **more}

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from shared_core.domain import ModelUsage
+from shared_core.errors import (
+    InvalidInput,
+    ModelOutputInvalid,
+    ModelQuotaExceeded,
+    ModelUnavailable,
+)
+from shared_core.llm import FunctionModel, ModelReply, ModelRequest, resolve_language_model
+from shared_core.llm_calls import ModelCalls
+from shared_core.llm_errors import coded_failure, model_failure
+from shared_core.sync_bridge import run_sync
+from tests.unit.scripted_model import ScriptedModel
+
+REQUEST = ModelRequest(system="Be brief.", prompt="How are you?")
+
+
+class Counting:
+    """Counts how many calls are under way."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.now = self.most = self.all = 0
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        self.now += 1
+        self.all += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.01)
+        self.now -= 1
+        return ModelReply(text="", input_tokens=3, output_tokens=-1)
+
+
+async def test_only_so_many_calls_are_under_way_across_threads_and_memories() -> None:
+    model = Counting()
+    memories = [ModelCalls(model, max_concurrent_model_calls=2) for _ in range(2)]
+    threads = [
+        threading.Thread(target=lambda calls=calls: run_sync(calls.complete(REQUEST)))
+        for calls in memories * 3
+    ]
+    for thread in threads:
+        thread.start()
+    answers = await asyncio.gather(*(calls.complete(REQUEST) for calls in memories * 3))
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
+    assert (12, 2) == (model.all, model.most)
+    assert {ModelUsage(calls=1, input_tokens=3)} == {usage for _, usage in answers}
+
+
+async def test_a_call_that_takes_too_long_is_given_up_and_frees_its_place() -> None:
+    class Slow(Counting):
+        name = "slow"
+
+        async def complete(self, request: ModelRequest) -> ModelReply:
+            if self.all:
+                return await super().complete(request)
+            self.all += 1
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    calls = ModelCalls(Slow(), max_concurrent_model_calls=1, timeout_s=0.05)
+    with pytest.raises(ModelUnavailable, match="'slow' did not answer within 0.05 s"):
+        await calls.complete(REQUEST)
+    assert "" == (await calls.complete(REQUEST))[0].text
+
+
+async def test_a_call_that_is_cancelled_frees_its_place() -> None:
+    calls = ModelCalls(Counting(), max_concurrent_model_calls=1)
+    first = asyncio.create_task(calls.complete(REQUEST))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    await calls.complete(REQUEST)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async", "awaitable"])
+async def test_a_function_is_a_model(kind: str) -> None:
+    asked: list[str] = []
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return "fine"
+
+    async def aanswer(prompt: str) -> str:
+        return answer(prompt)
+
+    forms: dict[str, Callable[[str], str | Awaitable[str]]] = {
+        "sync": answer,
+        "async": aanswer,
+        "awaitable": lambda prompt: aanswer(prompt),
+    }
+    model = resolve_language_model(forms[kind])
+    assert ModelReply(text="fine") == await model.complete(REQUEST)
+    assert ["Be brief.\n\nHow are you?"] == asked
+    assert __name__ in model.name
+
+
+async def test_a_function_that_fails_or_gives_no_text() -> None:
+    def fail(prompt: str) -> str:
+        raise KeyError("boom")
+
+    with pytest.raises(ModelUnavailable, match="'mine' failed: KeyError: 'boom'"):
+        await FunctionModel(fail, name="mine").complete(REQUEST)
+
+    def number(prompt: str) -> Any:
+        return 3
+
+    assert "" == (await FunctionModel(number).complete(REQUEST)).text
+
+    def invalid(prompt: str) -> str:
+        raise ModelOutputInvalid("own")
+
+    with pytest.raises(ModelOutputInvalid, match="^own$"):
+        await FunctionModel(invalid).complete(REQUEST)
+
+
+def test_a_model_of_the_core_is_taken_as_it_is() -> None:
+    model = ScriptedModel()
+    assert model is resolve_language_model(model)
+
+
+class Keyed:
+    """Something else, with a secret in its repr."""
+
+    def __repr__(self) -> str:
+        return "Keyed(api_key='sk-123')"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("gpt-5", "'gpt-5'"), ("", "''"), (3, "type int"), (Keyed(), "type Keyed"), (Keyed, "type")],
+)
+def test_what_is_no_model_is_refused_by_name(given: object, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said) as caught:
+        resolve_language_model(given)
+    assert "sk-123" not in str(caught.value)
+
+
+class _Response:
+    def __init__(self, status_code: int, **headers: str) -> None:
+        self.status_code = status_code
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+class RateLimitError(Exception):
+    """As OpenAI's and Anthropic's clients name it."""
+
+
+class APIError(Exception):
+    """As google-genai's, httpx's and others' carry their status."""
+
+    def __init__(self, message: str = "", **said: object) -> None:
+        super().__init__(message)
+        self.__dict__ |= said
+
+
+@pytest.mark.parametrize(
+    ("error", "after"),
+    [
+        (RateLimitError("slow down"), None),
+        (APIError(status_code=429), None),
+        (APIError("429 RESOURCE_EXHAUSTED {'retryDelay': '34s'}", code=429), 34.0),
+        (APIError("x", status="RESOURCE_EXHAUSTED"), None),
+        (APIError("x", response=_Response(429, retry_after="12")), 12.0),
+        (APIError("Please retry in 350ms.", response=_Response(429, retry_after="Mon")), 0.35),
+    ],
+)
+def test_a_quota_is_told_from_a_failure(error: Exception, after: float | None) -> None:
+    found = model_failure("m", error)
+    assert isinstance(found, ModelQuotaExceeded)
+    assert after == found.retry_after_s
+    try:
+        raise ValueError("wrapped") from error
+    except ValueError as outer:
+        assert isinstance(model_failure("m", outer), ModelQuotaExceeded)
+
+
+def test_any_other_failure_is_one_and_is_quoted_briefly() -> None:
+    for error in (APIError("boom " * 500, status_code=500), ValueError("no\nquota left over")):
+        found = model_failure("m", error)
+        assert ModelUnavailable is type(found)
+        assert len(str(found)) < 400
+        assert "\n" not in str(found)
+
+
+def test_error_codes_say_the_same() -> None:
+    assert isinstance(coded_failure("m", "429", "retry after 3 s"), ModelQuotaExceeded)
+    assert isinstance(coded_failure("m", "RESOURCE_EXHAUSTED", ""), ModelQuotaExceeded)
+    assert ModelUnavailable is type(coded_failure("m", "500", "x"))

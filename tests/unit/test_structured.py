@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import json
+import math
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from shared_core.llm_schema import FactItem, FeelingItem
+from shared_core.structured import Unreadable, clamped, read_items, read_object
+
+KEYS = ("facts", "insights")
+FACT = {"turns": [1], "slot": "employer", "value": "Meta", "statement": "Works at Meta."}
+WHOLE = json.dumps({"facts": [FACT], "insights": []})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WHOLE,
+        f"\ufeff  {WHOLE}\n",
+        f"```json\n{WHOLE}\n```",
+        f"```\n{WHOLE}\n```\nLet me know if you need more!",
+        f"Sure! Here is the JSON you asked for:\n\n{WHOLE}\n\nI hope this helps :-)",
+        f"<think>facts? {{maybe}} not</think>{WHOLE}",
+        f'The shape is {{"title": "x"}} and so: {WHOLE}',
+        f"{WHOLE}\n{WHOLE}",
+        WHOLE.replace("]", ",]").replace("}", ",}"),
+        WHOLE.replace('"', "'"),
+        WHOLE.replace('"facts"', "facts"),
+        f'{{"result": {WHOLE}}}',
+        f"[{json.dumps(FACT)}]",
+        f"使用 {{大括号}} 的说明。{WHOLE}",
+        WHOLE.replace('"insights": []', '"insights": null, "none": None, "yes": True'),
+    ],
+)
+def test_reads_what_is_there_whatever_stands_around_it(text: str) -> None:
+    reading = read_object(text, KEYS)
+    assert not reading.truncated
+    assert [FACT] == reading.value["facts"]
+
+
+def test_every_cut_keeps_the_elements_that_are_whole() -> None:
+    facts = [FACT | {"value": f"v{number}"} for number in range(3)]
+    text = json.dumps({"facts": facts, "insights": [{"turns": [1]}]})
+    ends = [text.index(f'"v{number}"') + 60 for number in range(3)]
+    for cut in range(len('{"facts": '), len(text) - 1):
+        try:
+            reading = read_object(text[:cut], KEYS)
+        except Unreadable:
+            assert cut < ends[0], text[:cut]
+            continue
+        assert reading.truncated, text[:cut]
+        kept = reading.value["facts"]
+        assert isinstance(kept, list)
+        assert kept == facts[: len(kept)]
+    assert read_object(text[: ends[1] + 40], KEYS).value["facts"] == facts[:2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "I'm sorry, I can't help with that.",
+        "{}",
+        "[]",
+        "[1, 2]",
+        '{"other": 1}',
+        "{" * 500,
+        "null",
+    ],
+)
+def test_says_what_is_there_instead_and_quotes_nothing(text: str) -> None:
+    with pytest.raises(Unreadable, match="no JSON object.*facts, insights") as caught:
+        read_object(text, KEYS)
+    assert "sorry" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":' * 100_000,
+        "[" * 200_000 + WHOLE,
+        '{"facts": [' + '{"a": 1},' * 60_000,
+        '{"' * 100_000,
+        "{'a" * 100_000,
+        '{"facts": ' + "9" * 100_000 + "}",
+        "{" + '"x": [1,2,3],' * 40_000,
+    ],
+)
+def test_hostile_answers_end(text: str) -> None:
+    with suppress(Unreadable):
+        read_object(text, KEYS)
+
+
+def test_a_huge_answer_is_read_so_far() -> None:
+    reading = read_object('{"facts": [' + (json.dumps(FACT) + ",") * 10_000, KEYS)
+    assert reading.truncated
+    assert isinstance(facts := reading.value["facts"], list)
+    assert len(facts) > 1000
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (0.4, 0.4),
+        ("0.4", 0.4),
+        ("40%", 0.4),
+        ("0,4", 0.4),
+        (100, 1.0),
+        (-3, 0.0),
+        (math.nan, 0.7),
+        (math.inf, 1.0),
+        (-math.inf, 0.0),
+        ("high", 0.7),
+        (None, 0.7),
+        (True, 0.7),
+        ([], 0.7),
+        (10**400, 1.0),
+    ],
+)
+def test_numbers_come_into_range(given: Any, expected: float) -> None:
+    assert clamped(given, 0.0, 1.0, 0.7) == expected
+
+
+def test_nan_and_infinity_in_json_come_into_range() -> None:
+    text = '{"facts": [], "insights": [{"turn": 2, "valence": NaN, "arousal": Infinity}]}'
+    items, wrong = read_items(read_object(text, KEYS).value["insights"], FeelingItem, 10)
+    assert [] == wrong
+    assert (0.0, 1.0) == (items[0].valence, items[0].arousal)
+
+
+def test_one_element_of_no_use_costs_no_other() -> None:
+    elements = [
+        FACT,
+        "text",
+        FACT | {"turns": []},
+        FACT | {"turns": None},
+        FACT | {"statement": ""},
+        FACT | {"value": "x" * 1000},
+        FACT | {"user_id": "bob"},
+        FACT | {"turns": "turn 3 and 4", "confidence": "95%", "importance": 99, "change": "DROP"},
+    ]
+    items, wrong = read_items(elements, FactItem, 100)
+    assert [[1], [3]] == [item.turns for item in items]
+    assert (0.95, 10.0, "assert") == (items[1].confidence, items[1].importance, items[1].change)
+    assert len(wrong) == 6
+    assert any("user_id" in one for one in wrong)
+
+
+def test_only_so_many_elements_are_read() -> None:
+    items, _ = read_items([FACT] * 500, FactItem, 100)
+    assert len(items) == 100
