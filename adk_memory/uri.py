@@ -18,6 +18,7 @@ from typing import TypeAlias
 from urllib.parse import unquote, unquote_plus
 
 from shared_core import InvalidInput, MemoryEngine
+from shared_core.llm import hosted
 
 Option: TypeAlias = str | int | float | bool
 
@@ -117,6 +118,10 @@ def _count(written: str) -> int:
     return int(written)
 
 
+def _llm(written: str) -> str:
+    return str(hosted(_text(written), "adk"))
+
+
 def _truth(written: str) -> bool:
     return _WORDS[written.lower()]
 
@@ -133,6 +138,7 @@ OPTIONS: Mapping[str, tuple[Callable[[str], Option], str]] = MappingProxyType(
         "embedder": _A_TEXT,
         "fail_open": _A_TRUTH,
         "include_tool_results": _A_TRUTH,
+        "llm": (_llm, "the name of a model"),
         "max_chars": _A_COUNT,
         "min_relevance": _A_NUMBER,
         "pool_size": _A_COUNT,
@@ -143,7 +149,7 @@ OPTIONS: Mapping[str, tuple[Callable[[str], Option], str]] = MappingProxyType(
 )
 """Every option of a URI: what reads it, and what it must be."""
 
-ENGINE_OPTIONS = frozenset({"embedder", "pool_size", "schema"})
+ENGINE_OPTIONS = frozenset({"embedder", "llm", "pool_size", "schema"})
 """Options of open_memory(); services made with the same ones share one memory."""
 
 SESSION_OPTIONS = frozenset({"delete_memories"})

@@ -5,6 +5,7 @@ Everything is read from the environment:
 HIPPOCAMPUS_URI, _HOME, _SCHEMA     as everywhere
 HIPPOCAMPUS_POOL_SIZE               connections at most, 16
 HIPPOCAMPUS_EMBEDDER                "use", "e5", "google:MODEL", or LangChain's "provider:model"
+HIPPOCAMPUS_LLM                     what reads turns: LangChain's "provider:model"
 HIPPOCAMPUS_INDEX_FIELDS            paths to embed, with commas; all that a value says
 HIPPOCAMPUS_SEARCH                  "vector", "hybrid" or "text"
 HIPPOCAMPUS_DEFAULT_TTL_MINUTES     for items put without a ttl
@@ -102,5 +103,6 @@ def _store(variables: Mapping[str, str]) -> PgHippocampusStore:
         index=index or None,
         ttl=ttl or None,
         pool_size=None if pool_size is None else int(pool_size),
+        llm=named("LLM"),
         search=search,
     )

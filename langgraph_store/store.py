@@ -31,6 +31,7 @@ from shared_core import BatchError, InvalidInput, MemoryEngine, open_memory, run
 from shared_core.errors import MemoryCoreError
 from shared_core.item_ops import ItemOp, Search
 from shared_core.items import one_error
+from shared_core.llm import hosted
 from shared_core.namespaces import instructions_scope
 
 SECONDS_PER_MINUTE = 60.0
@@ -54,6 +55,8 @@ class PgHippocampusStore(BaseStore):
     its "embed" may also be "use" or "e5", and without "fields" an item is embedded by what its
     value says in words. ttl: LangGraph's, in minutes, fractions allowed; expired items are never
     read, and deleted by sweep_ttl(): by itself where "sweep_interval_minutes" is given.
+    llm: what reads turns and sums up instead of rules: a chat model of LangChain, or the name
+    "provider:model" of one; see shared_core.llm.
     search: how a query finds: "vector" (by meaning), "text" (by words), "hybrid" (by both); by
     default hybrid in what both frameworks remember, as ADK searches it, and vector elsewhere.
     score_parts: found items say what their score is made of (item.score_parts).
@@ -72,6 +75,7 @@ class PgHippocampusStore(BaseStore):
         ttl: TTLConfig | None = None,
         schema: str | None = None,
         pool_size: int | None = None,
+        llm: object = None,
         search: Search | None = None,
         score_parts: bool = False,
         engine: MemoryEngine | None = None,
@@ -88,8 +92,14 @@ class PgHippocampusStore(BaseStore):
         self._sweeper = Sweeper(self.sweep_ttl)
         self._closed = False
         self._owns_engine = engine is None
+        if engine is not None and llm is not None:
+            raise InvalidInput("give llm to open_memory(), which made the engine")
         self._engine = engine or open_memory(
-            uri, embedder=_embedder(index), schema=schema, pool_size=pool_size
+            uri,
+            embedder=_embedder(index),
+            llm=hosted(llm, "langchain"),
+            schema=schema,
+            pool_size=pool_size,
         )
 
     @property

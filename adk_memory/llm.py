@@ -1,0 +1,135 @@
+"""Google ADK's models as language models of the core: any BaseLlm, or a name its registry knows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.models.registry import LLMRegistry
+from google.genai import types
+
+from shared_core.errors import InvalidInput, MemoryCoreError
+from shared_core.llm import Finish, LanguageModel, ModelReply, ModelRequest
+from shared_core.llm_errors import coded_failure, model_failure, shortened_message
+
+log = logging.getLogger("hippocampus")
+
+REFUSALS = frozenset(
+    (
+        "SAFETY",
+        "RECITATION",
+        "LANGUAGE",
+        "BLOCKLIST",
+        "PROHIBITED_CONTENT",
+        "SPII",
+        "MODEL_ARMOR",
+        "OTHER",
+    )
+)
+"""Finish and block reasons by which an answer was withheld."""
+CUT_OFF = "MAX_TOKENS"
+
+
+class AdkModel:
+    """A BaseLlm, asked without streaming; answers that stream all the same are put together.
+
+    The request goes through the model's own client: its key, its address, its retries. A model that
+    refuses the temperature is asked without one from then on.
+    """
+
+    def __init__(self, llm: BaseLlm) -> None:
+        self._llm = llm
+        self._temperature = True
+
+    @property
+    def name(self) -> str:
+        return self._llm.model
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Ask the model. Raises ModelUnavailable, or ModelQuotaExceeded, when it fails."""
+        try:
+            return self._reply(await self._responses(request))
+        except MemoryCoreError:
+            raise
+        except Exception as error:  # whatever the client of a provider raises
+            if not (self._temperature and "temperature" in str(error).lower()):
+                raise model_failure(self.name, error) from error
+            self._temperature = False
+            log.info("language model %s takes no temperature, and gets none", self.name)
+        return await self.complete(request)
+
+    async def _responses(self, request: ModelRequest) -> list[LlmResponse]:
+        config = types.GenerateContentConfig(
+            system_instruction=request.system,
+            max_output_tokens=request.max_output_tokens,
+            temperature=request.temperature if self._temperature else None,
+        )
+        if request.schema is not None:
+            config.response_mime_type = "application/json"
+            config.response_schema = dict(request.schema)
+        content = types.Content(role="user", parts=[types.Part(text=request.prompt)])
+        asked = LlmRequest(model=self._llm.model, contents=[content], config=config)
+        return [response async for response in self._llm.generate_content_async(asked)]
+
+    def _reply(self, responses: Sequence[LlmResponse]) -> ModelReply:
+        last = next((one for one in reversed(responses) if not one.partial), None)
+        whole = last is not None and _text(last)
+        text = _text(last) if last and whole else "".join(_text(one) for one in responses)
+        finish = _finish(responses)
+        failed = next((one for one in responses if one.error_code), None)
+        if failed is not None and finish == "stop":
+            raise coded_failure(self.name, _word(failed.error_code), failed.error_message or "")
+        used = next((one.usage_metadata for one in reversed(responses) if one.usage_metadata), None)
+        return ModelReply(
+            text=text,
+            input_tokens=(used.prompt_token_count or 0) if used else 0,
+            output_tokens=_written(used) if used else 0,
+            finish=finish,
+        )
+
+
+def language_model(llm: BaseLlm) -> LanguageModel:
+    """Return a model of ADK as one of the core."""
+    return AdkModel(llm)
+
+
+def named_model(name: str) -> LanguageModel:
+    """Return the model that ADK's registry has under a name, e.g. "gemini-3.5-flash".
+
+    Raises InvalidInput where it makes none: an unknown name, a package or a key that is missing.
+    """
+    try:
+        return AdkModel(LLMRegistry.new_llm(name))
+    except Exception as error:  # whatever a provider's class raises: no key, no package, no name
+        shown = shortened_message(str(error))
+        raise InvalidInput(f"ADK's LLMRegistry makes no model of {name!r}: {shown}") from error
+
+
+def _text(response: LlmResponse) -> str:
+    parts = response.content.parts if response.content else None
+    return "".join(part.text for part in parts or () if part.text and not part.thought)
+
+
+def _finish(responses: Sequence[LlmResponse]) -> Finish:
+    said = [_word(reason) for one in responses for reason in (one.finish_reason, one.error_code)]
+    if any(word in REFUSALS for word in said):
+        return "refused"
+    return "length" if CUT_OFF in said else "stop"
+
+
+def _word(reason: Any) -> str:
+    """Return a reason as text, be it an enumeration's or a provider's own."""
+    return str(getattr(reason, "value", reason) or "")
+
+
+def _written(used: Any) -> int:
+    """Return the tokens of the answer, those of thinking included: they are paid for as well."""
+    counts: Mapping[str, int | None] = {
+        name: getattr(used, name, None)
+        for name in ("candidates_token_count", "thoughts_token_count")
+    }
+    return sum(count or 0 for count in counts.values())

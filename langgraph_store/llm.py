@@ -1,0 +1,144 @@
+"""LangChain's chat models as language models of the core."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import Runnable
+
+from shared_core.errors import InvalidInput, MemoryCoreError
+from shared_core.llm import Finish, LanguageModel, ModelReply, ModelRequest
+from shared_core.llm_errors import model_failure, shortened_message
+
+MODEL_ATTRIBUTES = ("model_name", "model", "model_id", "deployment_name")
+"""Where LangChain's models keep their name."""
+METHODS = ("json_schema", "json_mode")
+"""Ways to hold a model to a schema, best first; what offers neither is asked in plain words."""
+REFUSALS = frozenset(("content_filter", "refusal", "safety", "prohibited_content", "blocklist"))
+CUT_OFF = frozenset(("length", "max_tokens", "max_output_tokens"))
+
+
+class LangChainModel:
+    """A BaseChatModel, held to the schema where it offers that.
+
+    Temperature and limits are the model's own: LangChain has no one name for them. It is asked by
+    its sync methods, in a thread: its async ones belong to the loop of the agent that uses it too,
+    since LangChain shares their clients, and those bear no second loop.
+    """
+
+    def __init__(self, llm: BaseChatModel) -> None:
+        self._llm = llm
+        named = (getattr(llm, attribute, None) for attribute in MODEL_ATTRIBUTES)
+        name = next((one for one in named if isinstance(one, str) and one), None)
+        self._name = name or type(llm).__name__
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Ask the model. Raises ModelUnavailable, or ModelQuotaExceeded, when it fails."""
+        messages = [SystemMessage(request.system), HumanMessage(request.prompt)]
+        try:
+            answer = await _invoked(self._bound(request.schema), messages)
+        except MemoryCoreError:
+            raise
+        except Exception as error:  # whatever the client of a provider raises
+            if (cut := _cut_off(error)) is not None:
+                return cut
+            raise model_failure(self.name, error) from error
+        return _reply(answer)
+
+    def _bound(self, schema: Mapping[str, Any] | None) -> Runnable[Any, Any]:
+        """Return the model held to a schema, its raw answer kept, or the model as it is."""
+        own = type(self._llm).with_structured_output is not BaseChatModel.with_structured_output
+        if schema is None or not own:
+            return self._llm
+        for method in METHODS:
+            try:
+                return self._llm.with_structured_output(
+                    dict(schema), method=method, include_raw=True
+                )
+            except (NotImplementedError, TypeError, ValueError):
+                continue  # it does not offer this one
+        return self._llm
+
+
+def language_model(llm: BaseChatModel) -> LanguageModel:
+    """Return a model of LangChain as one of the core."""
+    return LangChainModel(llm)
+
+
+def named_model(name: str) -> LanguageModel:
+    """Return the model that LangChain's init_chat_model makes of "provider:model".
+
+    Raises InvalidInput where it makes none: an unknown name, a package or a key that is missing.
+    """
+    try:
+        from langchain.chat_models import init_chat_model
+    except ImportError as error:
+        raise InvalidInput(
+            f"llm {name!r} by name needs LangChain: pip install 'pg-hippocampus[langchain]', or"
+            " give the model itself"
+        ) from error
+    try:
+        return LangChainModel(init_chat_model(name))
+    except Exception as error:  # whatever a provider's class raises: no key, no package, no name
+        shown = shortened_message(str(error))
+        raise InvalidInput(f"init_chat_model makes no model of {name!r}: {shown}") from error
+
+
+async def _invoked(runnable: Runnable[Any, Any], messages: list[Any]) -> Any:
+    try:
+        return await asyncio.to_thread(runnable.invoke, messages)
+    except NotImplementedError:  # it has async methods only
+        return await runnable.ainvoke(messages)
+
+
+def _reply(answer: Any) -> ModelReply:
+    message = answer["raw"] if isinstance(answer, Mapping) else answer
+    if not isinstance(message, AIMessage):
+        return ModelReply(text="")
+    used = message.usage_metadata
+    refusal = message.additional_kwargs.get("refusal")
+    return ModelReply(
+        text=_text(message),
+        input_tokens=used["input_tokens"] if used else 0,
+        output_tokens=used["output_tokens"] if used else 0,
+        finish="refused" if refusal else _finish(message.response_metadata),
+    )
+
+
+def _text(message: AIMessage) -> str:
+    """Return what a message says; the arguments of a call if it answers by calling the schema."""
+    if message.text.strip() or not message.tool_calls:
+        return message.text
+    return json.dumps(message.tool_calls[0]["args"], ensure_ascii=False)
+
+
+def _finish(metadata: Mapping[str, Any]) -> Finish:
+    names = ("finish_reason", "stop_reason", "done_reason")
+    said = {str(metadata.get(name) or "").lower() for name in names}
+    if said & REFUSALS:
+        return "refused"
+    return "length" if said & CUT_OFF else "stop"
+
+
+def _cut_off(error: Exception) -> ModelReply | None:
+    """Return what an answer held that OpenAI's client refuses to hand out: cut off, or filtered."""
+    completion = getattr(error, "completion", None)
+    choices = getattr(completion, "choices", None)
+    if not choices:
+        return None
+    used = getattr(completion, "usage", None)
+    return ModelReply(
+        text=str(getattr(choices[0].message, "content", "") or ""),
+        input_tokens=getattr(used, "prompt_tokens", 0) or 0,
+        output_tokens=getattr(used, "completion_tokens", 0) or 0,
+        finish=_finish({"finish_reason": choices[0].finish_reason}),
+    )

@@ -1,0 +1,415 @@
+"""Tier "fake": models of both frameworks that a test made up, through their own base classes."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.models.registry import LLMRegistry
+from google.genai import types
+from google.genai.errors import ClientError, ServerError
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import RunnableLambda
+from pydantic import Field
+from typer.testing import CliRunner
+
+from adk_memory import OpenMemoryService
+from langgraph_store import PgHippocampusStore, make_store
+from shared_core import MemoryEngine, Scope, open_memory, run_sync
+from shared_core.cli import app
+from shared_core.domain import Event
+from shared_core.errors import InvalidInput, ModelQuotaExceeded, ModelUnavailable
+from shared_core.llm import ModelReply, ModelRequest, resolve_language_model
+
+SCHEMA = {"title": "Answer", "type": "object", "properties": {"x": {"type": "string"}}}
+REQUEST = ModelRequest(system="Be brief.", prompt="Go.", schema=SCHEMA, max_output_tokens=77)
+
+
+def said(*texts: str, thought: bool = False) -> types.Content:
+    return types.Content(role="model", parts=[types.Part(text=t, thought=thought) for t in texts])
+
+
+class OwnLlm(BaseLlm):
+    """Gives the responses of a test, or raises, and keeps what it was asked."""
+
+    model: str = "own-model"
+    answers: list[Any] = Field(default_factory=list)
+    asked: list[LlmRequest] = Field(default_factory=list)
+
+    @classmethod
+    def supported_models(cls) -> list[str]:
+        return [r"own-.*"]
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        self.asked.append(llm_request)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        for response in answer:
+            yield response
+
+
+async def adk(*answers: object) -> tuple[ModelReply, OwnLlm]:
+    llm = OwnLlm(answers=list(answers))
+    return await resolve_language_model(llm).complete(REQUEST), llm
+
+
+async def test_adk_is_asked_for_the_schema() -> None:
+    usage = types.GenerateContentResponseUsageMetadata(
+        prompt_token_count=11, candidates_token_count=5, thoughts_token_count=2
+    )
+    response = LlmResponse(
+        content=types.Content(parts=[*said("hm", thought=True).parts, *said("{", "}").parts]),
+        usage_metadata=usage,
+        finish_reason=types.FinishReason.STOP,
+    )
+    reply, llm = await adk([response])
+    assert ModelReply(text="{}", input_tokens=11, output_tokens=7) == reply
+    [asked] = llm.asked
+    assert ("own-model", "Go.") == (asked.model, asked.contents[0].parts[0].text)
+    config = asked.config
+    assert ("Be brief.", 77, 0.0) == (
+        config.system_instruction,
+        config.max_output_tokens,
+        config.temperature,
+    )
+    assert ("application/json", SCHEMA) == (config.response_mime_type, config.response_schema)
+
+
+async def test_adk_answers_that_stream_are_put_together() -> None:
+    parts = [LlmResponse(content=said(text), partial=True) for text in ('{"x"', ': "y"}')]
+    assert '{"x": "y"}' == (await adk(parts))[0].text
+    whole = LlmResponse(content=said('{"x": "y"}'), partial=False)
+    assert '{"x": "y"}' == (await adk([*parts, whole]))[0].text
+    assert '{"x": "y"}' == (await adk([*parts, LlmResponse(turn_complete=True)]))[0].text
+
+
+@pytest.mark.parametrize(
+    ("response", "finish"),
+    [
+        (LlmResponse(content=said("{"), finish_reason=types.FinishReason.MAX_TOKENS), "length"),
+        (LlmResponse(error_code="MAX_TOKENS", finish_reason="MAX_TOKENS"), "length"),
+        (LlmResponse(error_code="SAFETY", finish_reason="SAFETY"), "refused"),
+        (LlmResponse(error_code="PROHIBITED_CONTENT"), "refused"),
+        (LlmResponse(content=said()), "stop"),
+    ],
+)
+async def test_adk_says_how_an_answer_ended(response: LlmResponse, finish: str) -> None:
+    assert finish == (await adk([response]))[0].finish
+
+
+def status(code: int, word: str, message: str = "no") -> dict[str, Any]:
+    return {"error": {"code": code, "status": word, "message": message}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "words"),
+    [
+        (
+            ClientError(429, status(429, "RESOURCE_EXHAUSTED", "Please retry in 5s.")),
+            ModelQuotaExceeded,
+            "takes no more",
+        ),
+        (ServerError(503, status(503, "UNAVAILABLE")), ModelUnavailable, "503"),
+        ([LlmResponse(error_code="429", error_message="wait")], ModelQuotaExceeded, "wait"),
+        ([LlmResponse(error_code="INTERNAL", error_message="oops")], ModelUnavailable, "oops"),
+    ],
+)
+async def test_adk_failures_say_whose_and_what(answer: Any, kind: type, words: str) -> None:
+    with pytest.raises(kind, match=f"'own-model'.*{words}") as caught:
+        await adk(answer)
+    assert kind is type(caught.value)
+    if isinstance(answer, ClientError):
+        assert 5.0 == caught.value.retry_after_s
+
+
+async def test_adk_models_that_take_no_temperature_get_none() -> None:
+    refusal = ValueError("Unsupported value: 'temperature' does not support 0 with this model")
+    fine = [LlmResponse(content=said("{}"))]
+    llm = OwnLlm(answers=[refusal, fine, fine])
+    model = resolve_language_model(llm)
+    for _ in range(2):
+        assert "{}" == (await model.complete(REQUEST)).text
+    assert [0.0, None, None] == [asked.config.temperature for asked in llm.asked]
+    with pytest.raises(ModelUnavailable, match="temperature"):
+        await resolve_language_model(OwnLlm(answers=[refusal, refusal])).complete(REQUEST)
+
+
+def test_adk_models_by_name() -> None:
+    LLMRegistry.register(OwnLlm)
+    assert "own-1" == resolve_language_model("adk:own-1").name
+    with pytest.raises(InvalidInput, match="LLMRegistry makes no model of 'nobody-1'"):
+        resolve_language_model("adk:nobody-1")
+
+
+class PlainChat(BaseChatModel):
+    """A chat model with sync methods only; keeps which thread asked."""
+
+    answer: AIMessage
+    threads: list[str] = Field(default_factory=list)
+    asked: list[list[BaseMessage]] = Field(default_factory=list)
+
+    @property
+    def _llm_type(self) -> str:
+        return "plain"
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **options: Any,
+    ) -> ChatResult:
+        self.threads.append(threading.current_thread().name)
+        self.asked.append(messages)
+        return ChatResult(generations=[ChatGeneration(message=self.answer)])
+
+
+class StreamingChat(PlainChat):
+    """Streams its answer word by word; its async client is bound to the loop of an agent."""
+
+    streaming: bool = False
+
+    def _stream(self, *args: Any, **options: Any) -> Iterator[ChatGenerationChunk]:
+        for word in self.answer.text.split(" "):
+            yield ChatGenerationChunk(message=AIMessageChunk(word))
+
+    async def _agenerate(self, *args: Any, **options: Any) -> ChatResult:
+        raise RuntimeError("bound to a different event loop")
+
+    async def _astream(self, *args: Any, **options: Any) -> AsyncIterator[ChatGenerationChunk]:
+        raise RuntimeError("bound to a different event loop")
+        yield
+
+
+class AsyncChat(PlainChat):
+    """Has async methods only."""
+
+    def _generate(self, *args: Any, **options: Any) -> ChatResult:
+        raise NotImplementedError
+
+    async def _agenerate(self, *args: Any, **options: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self.answer)])
+
+
+class SchemaChat(PlainChat):
+    """Offers some methods of structured output, as providers' models do."""
+
+    methods: list[str]
+    held: list[Any] = Field(default_factory=list)
+
+    def with_structured_output(self, schema: Any, **options: Any) -> Any:
+        if options["method"] not in self.methods:
+            raise ValueError(f"no {options['method']}")
+        self.held.append((schema, options))
+
+        def answered(messages: list[BaseMessage]) -> dict[str, Any]:
+            return {"raw": self.invoke(messages), "parsed": None, "parsing_error": "x"}
+
+        return RunnableLambda(answered)
+
+
+async def test_langchain_models_without_a_schema_are_asked_in_words() -> None:
+    answer = AIMessage(
+        "{}",
+        usage_metadata={"input_tokens": 4, "output_tokens": 2, "total_tokens": 6},
+        response_metadata={"finish_reason": "length"},
+    )
+    llm = PlainChat(answer=answer)
+    reply = await resolve_language_model(llm).complete(REQUEST)
+    assert ModelReply(text="{}", input_tokens=4, output_tokens=2, finish="length") == reply
+    assert [["system", "human"]] == [[one.type for one in asked] for asked in llm.asked]
+    assert threading.current_thread().name not in llm.threads
+
+
+async def test_langchain_models_that_stream() -> None:
+    llm = StreamingChat(answer=AIMessage('{"x": "y"}'), streaming=True)
+    assert '{"x":"y"}' == (await resolve_language_model(llm).complete(REQUEST)).text
+
+
+async def test_langchain_models_of_an_agents_loop_are_asked_in_a_thread() -> None:
+    for llm in (StreamingChat(answer=AIMessage("one")), AsyncChat(answer=AIMessage("one"))):
+        assert "one" == (await resolve_language_model(llm).complete(REQUEST)).text
+
+
+@pytest.mark.parametrize("methods", [["json_schema", "json_mode"], ["json_mode"], []])
+async def test_langchain_models_are_held_to_the_schema_as_they_can(methods: list[str]) -> None:
+    llm = SchemaChat(answer=AIMessage("{}"), methods=methods)
+    assert "{}" == (await resolve_language_model(llm).complete(REQUEST)).text
+    assert methods[:1] == [options["method"] for _, options in llm.held]
+    assert all(schema == SCHEMA and options["include_raw"] for schema, options in llm.held)
+
+
+async def test_langchain_answers_in_blocks_calls_and_refusals() -> None:
+    blocks = AIMessage([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "{}"}])
+    call = AIMessage("", tool_calls=[{"name": "Answer", "args": {"x": "日"}, "id": "1"}])
+    refused = AIMessage("", additional_kwargs={"refusal": "I will not."})
+    filtered = AIMessage("", response_metadata={"stop_reason": "refusal"})
+    found = []
+    for answer in (blocks, call, refused, filtered):
+        reply = await resolve_language_model(PlainChat(answer=answer)).complete(REQUEST)
+        found.append((reply.text, reply.finish))
+    assert [("{}", "stop"), ('{"x": "日"}', "stop"), ("", "refused"), ("", "refused")] == found
+
+
+async def test_langchain_fakes_and_failures() -> None:
+    fake = FakeListChatModel(responses=["one"])
+    model = resolve_language_model(fake)
+    assert ("one", "FakeListChatModel") == ((await model.complete(REQUEST)).text, model.name)
+
+    class RateLimitError(Exception):
+        status_code = 429
+
+    class Failing(PlainChat):
+        def _generate(self, *args: Any, **options: Any) -> ChatResult:
+            raise RateLimitError("slow down")
+
+    with pytest.raises(ModelQuotaExceeded, match="'Failing' takes no more"):
+        await resolve_language_model(Failing(answer=AIMessage(""))).complete(REQUEST)
+
+
+def test_langchain_models_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(InvalidInput, match="credentials"):
+        resolve_language_model("langchain:openai:gpt-5-mini")
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
+    with pytest.raises(InvalidInput, match="init_chat_model makes no model of 'nobody:model'"):
+        resolve_language_model("langchain:nobody:model")
+    model = resolve_language_model("langchain:openai:gpt-5-mini")
+    assert "gpt-5-mini" == model.name
+
+
+SCOPE = Scope("support.bot", "alice@example.com")
+ANSWERS = [
+    json.dumps(
+        {"facts": [{"turns": [1], "slot": "city", "value": "Oslo", "statement": "In Oslo."}]}
+    ),
+    json.dumps({"summary": "She lives in Oslo."}),
+]
+
+
+async def learned(engine: MemoryEngine, event: Event) -> tuple[list[str], str]:
+    await engine.append_events(SCOPE, "t", [event])
+    report = await engine.consolidate(SCOPE, "t")
+    facts = await engine.facts(SCOPE)
+    return [f"{one.slot}={one.value} by {one.extractor}" for one in facts], report.summary
+
+
+@pytest.mark.parametrize("face", ["adk", "langgraph", "core"])
+async def test_every_face_takes_a_model(face: str, dsn: str, said_once: Event) -> None:
+    own = OwnLlm(answers=[[LlmResponse(content=said(answer))] for answer in ANSWERS])
+    fake = FakeListChatModel(responses=ANSWERS)
+    texts = iter(ANSWERS)
+    if face == "adk":
+        service = OpenMemoryService(dsn, llm=own)
+        engine, close, name = service.engine, service.close, "own-model"
+    elif face == "langgraph":
+        store = PgHippocampusStore(dsn, llm=fake)
+        engine, close, name = store.engine, store.aclose, "FakeListChatModel"
+    else:
+        engine = open_memory(dsn, llm=lambda prompt: next(texts))
+        close, name = engine.close, f"{__name__}.test_every_face_takes_a_model.<locals>.<lambda>"
+    try:
+        facts, summary = await learned(engine, said_once)
+    finally:
+        await close()
+    assert [f"residence=Oslo by llm-v1/extract.v1/{name}"] == facts
+    assert "She lives in Oslo." == summary
+
+
+async def test_no_connection_is_held_while_a_model_works(dsn: str, said_once: Event) -> None:
+    texts = iter(ANSWERS)
+    seen: list[int] = []
+
+    def ask(prompt: str) -> str:
+        seen.append(len(run_sync(engine.list_memories(SCOPE))))  # the pool's only connection
+        return next(texts)
+
+    async with open_memory(dsn, llm=ask, pool_size=1) as engine:
+        await learned(engine, said_once)
+    assert [1, 1] == seen
+
+
+async def test_a_failing_model_loses_no_turn(dsn: str, said_once: Event) -> None:
+    answers: list[object] = [ModelUnavailable("down"), *ANSWERS]
+
+    async def ask(prompt: str) -> str:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
+
+    async with open_memory(dsn, llm=ask) as engine:
+        with pytest.raises(ModelUnavailable, match="down"):
+            await learned(engine, said_once)
+        assert ["e1"] == [
+            hit.memory.source_event_ids[0] for hit in await engine.recall(SCOPE, "Oslo")
+        ]
+        report = await engine.consolidate(SCOPE, "t")
+        assert (1, 1) == (report.events, report.facts_opened)
+
+
+def test_a_model_beside_an_engine_or_an_extractor_is_refused(memory_less: MemoryEngine) -> None:
+    with pytest.raises(InvalidInput, match="open_memory"):
+        OpenMemoryService(engine=memory_less, llm="gemini-3.5-flash")
+    with pytest.raises(InvalidInput, match="open_memory"):
+        PgHippocampusStore(engine=memory_less, llm="openai:gpt-5-mini")
+    with pytest.raises(InvalidInput, match="not both"):
+        open_memory(llm=print, extractor=object())  # type: ignore[arg-type]
+
+
+def test_names_in_a_face_are_of_its_own_framework() -> None:
+    with pytest.raises(InvalidInput, match="LLMRegistry"):
+        OpenMemoryService(llm="nobody-1")
+    with pytest.raises(InvalidInput, match="LLMRegistry"):
+        OpenMemoryService("hippocampus://?llm=nobody-1")
+    with pytest.raises(InvalidInput, match="init_chat_model"):
+        PgHippocampusStore(llm="nobody:model")
+    with pytest.raises(InvalidInput, match="LLMRegistry"):
+        PgHippocampusStore(llm="adk:nobody-1")
+
+
+async def test_names_come_by_variable_and_command_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_LLM", "nobody:model")
+    with pytest.raises(InvalidInput, match="init_chat_model makes no model of 'nobody:model'"):
+        async with make_store():
+            pass
+    for options in ([], ["--llm", "adk:nobody-1"]):
+        done = CliRunner().invoke(
+            app, ["worker", "--once", "--uri", f"embedded://{tmp_path}", *options]
+        )
+        assert 1 == done.exit_code
+        assert (options or ["nobody:model"])[-1].removeprefix("adk:") in done.output
+
+
+@pytest.fixture
+def said_once() -> Event:
+    from datetime import UTC, datetime
+
+    return Event(
+        event_id="e1",
+        author="alice",
+        role="user",
+        text="I have settled in Oslo at last.",
+        occurred_at=datetime(2026, 3, 1, tzinfo=UTC),
+    )
+
+
+@pytest.fixture
+def memory_less() -> MemoryEngine:
+    return open_memory()
