@@ -1,0 +1,203 @@
+"""Answers of real clients over real HTTP, recorded from a small model on a local server.
+
+They show the plumbing: what is sent, how answers are read, put together, repaired, refused and
+counted. The model is far too small to be of use, so nothing here says how good an extraction is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.adk.models.google_llm import Gemini
+from langchain_openai import ChatOpenAI
+from vcr.cassette import Cassette
+
+from shared_core.domain import Event, Extraction
+from shared_core.errors import ModelOutputInvalid, ModelUnavailable
+from shared_core.extraction import RuleExtractor
+from shared_core.llm import ModelRequest, resolve_language_model
+from shared_core.llm_extractor import ModelExtractor
+from shared_core.text import search_terms
+
+HERE = Path(__file__).parent
+MODEL = "smollm2-135m"
+OPENAI = "http://127.0.0.1:18081/v1"
+GEMINI = "http://127.0.0.1:18083"
+NO_KEY = "not-a-key"
+
+EVENTS = [
+    Event(
+        event_id=f"event-{number}",
+        author=author,
+        role=role,  # type: ignore[arg-type]
+        text=text,
+        occurred_at=datetime(2026, 3, 1, 9, number, tzinfo=UTC),
+    )
+    for number, (author, role, text) in enumerate(
+        [
+            ("zhu", "user", "Hi, I'm Zhu. I moved from Google to Meta last month."),
+            ("bot", "agent", "Congratulations on the new job!"),
+            ("zhu", "user", "My daughter Cancan is five and loves drawing."),
+            ("zhu", "user", "我每周五不开会。"),
+        ]
+    )
+]
+IDS = {event.event_id for event in EVENTS}
+
+
+def chat(**options: Any) -> ChatOpenAI:
+    return ChatOpenAI(
+        model=MODEL, base_url=OPENAI, api_key=NO_KEY, max_retries=0, temperature=0, **options
+    )
+
+
+def extractor(llm: object, **options: Any) -> ModelExtractor:
+    model = resolve_language_model(llm)
+    return ModelExtractor(model, RuleExtractor(), timeout_s=900, **options)
+
+
+def sent(cassette: Cassette) -> list[Any]:
+    return [json.loads(request.body) for request in cassette.requests]
+
+
+def check_plumbing(found: Extraction) -> None:
+    """Whatever a model says, this holds."""
+    ids = [fact.event_id for fact in found.facts] + [one.event_id for one in found.triples]
+    ids += [one for statement in found.statements for one in statement.event_ids]
+    ids += [one for insight in found.insights for one in insight.event_ids]
+    assert IDS.issuperset([*ids, *found.emotions, *found.importance, *found.needs_model])
+    assert all(0 <= fact.confidence <= 1 <= fact.importance <= 10 for fact in found.facts)
+    assert all(1 <= one <= 10 for one in found.importance.values())
+    said = " ".join(event.text for event in EVENTS)
+    assert all(set(search_terms(fact.value)) & set(search_terms(said)) for fact in found.facts)
+
+
+async def test_langchain_openai_holds_the_model_to_the_schema(cassette: Cassette) -> None:
+    reader = extractor(chat(max_tokens=400))
+    try:
+        check_plumbing(await reader.extract(EVENTS, []))
+    except ModelOutputInvalid as error:
+        assert MODEL in str(error)
+    [first, *_] = sent(cassette)
+    schema = first["response_format"]["json_schema"]["schema"]
+    assert "json_schema" == first["response_format"]["type"]
+    assert ["facts", "statements", "insights", "relations", "feelings"] == schema["required"]
+    assert ["system", "user"] == [message["role"] for message in first["messages"]]
+    assert "[3] user, 2026-03-01: My daughter Cancan" in first["messages"][1]["content"]
+    assert not any(event_id in json.dumps(first) for event_id in IDS)
+    assert reader.usage.calls == len(cassette) <= 2
+    assert reader.usage.input_tokens > 1000 and 0 < reader.usage.output_tokens <= 600
+    assert f"llm-v1/extract.v1/{MODEL}" == reader.name
+
+
+async def test_langchain_openai_cut_off_twice_is_refused(cassette: Cassette) -> None:
+    reader = extractor(chat(max_tokens=8))
+    with pytest.raises(ModelOutputInvalid, match=rf"{MODEL}.*twice.*cut off"):
+        await reader.extract(EVENTS, [])
+    first, second = sent(cassette)
+    prompts = [request["messages"][1]["content"] for request in (first, second)]
+    assert prompts[1].startswith(prompts[0])
+    assert "Your answer before could not be used" in prompts[1]
+    assert (2, 16) == (reader.usage.calls, reader.usage.output_tokens)
+
+
+async def test_langchain_openai_sums_up(cassette: Cassette) -> None:
+    reader = extractor(chat(max_tokens=200))
+    text, usage = await reader.summarise(EVENTS, "Zhu looks for a flat.", 200)
+    assert 0 < len(text) <= 200
+    [request] = sent(cassette)
+    assert "Zhu looks for a flat." in request["messages"][1]["content"]
+    assert 1 == usage.calls
+    assert usage == reader.usage
+
+
+async def test_langchain_openai_streams(cassette: Cassette) -> None:
+    model = resolve_language_model(chat(max_tokens=40, streaming=True, stream_usage=True))
+    question = ModelRequest(system="Answer in one sentence.", prompt="What is a memory?")
+    reply = await model.complete(question)
+    [request] = sent(cassette)
+    assert request["stream"] and "response_format" not in request
+    assert len(reply.text) > 20
+    assert ("length", 40) == (reply.finish, reply.output_tokens) and reply.input_tokens > 10
+
+
+async def test_a_sync_function_over_http_answers_in_prose(cassette: Cassette) -> None:
+    model = chat(max_tokens=60)
+
+    def ask(prompt: str) -> str:
+        return model.invoke(prompt).text
+
+    reader = extractor(ask)
+    try:
+        check_plumbing(await reader.extract(EVENTS, []))
+    except ModelOutputInvalid as error:
+        assert "ask" in str(error)
+    assert reader.usage.calls == len(cassette)
+    assert "response_format" not in sent(cassette)[0]
+
+
+async def test_a_server_that_refuses_the_request_is_named(cassette: Cassette) -> None:
+    long = [
+        Event(
+            event_id="long",
+            author="zhu",
+            role="user",
+            text="My diary. " + "word " * 1500,
+            occurred_at=datetime(2026, 3, 1, tzinfo=UTC),
+        )
+    ]
+    reader = extractor(chat(max_tokens=8))
+    with pytest.raises(ModelUnavailable, match=rf"{MODEL}' failed: .*400"):
+        await reader.extract(long * 5, [])
+    assert 0 == reader.usage.calls
+
+
+def test_the_cassettes_are_of_the_prompts_that_are_in_use() -> None:
+    recorded = json.loads((HERE / "PROVENANCE.json").read_text("utf-8"))["prompts"]
+    prompts = files("shared_core.prompts")
+    assert recorded == {
+        name: hashlib.sha256((prompts / name).read_bytes()).hexdigest() for name in recorded
+    }
+    assert recorded
+
+
+def gemini() -> Gemini:
+    return Gemini(
+        model=MODEL,
+        base_url=GEMINI,
+        api_version="v1beta",
+        client_kwargs={"api_key": NO_KEY, "vertexai": False},
+    )
+
+
+async def test_adk_gemini_holds_the_model_to_the_schema(cassette: Cassette) -> None:
+    reader = extractor(gemini(), max_output_tokens=300)
+    try:
+        check_plumbing(await reader.extract(EVENTS, []))
+    except ModelOutputInvalid as error:
+        assert MODEL in str(error)
+    [first, *_] = sent(cassette)
+    settings = first["generationConfig"]
+    assert "application/json" == settings["responseMimeType"]
+    assert 0 == settings["temperature"] and 300 == settings["maxOutputTokens"]
+    assert "facts" in settings["responseSchema"]["properties"]
+    assert "long-term memory" in json.dumps(first["systemInstruction"])
+    assert reader.usage.calls == len(cassette) <= 2
+    assert reader.usage.input_tokens > 0
+
+
+async def test_adk_gemini_answers_plain_text(cassette: Cassette) -> None:
+    question = ModelRequest(
+        system="Answer in one sentence.", prompt="What is a memory?", max_output_tokens=40
+    )
+    reply = await resolve_language_model(gemini()).complete(question)
+    [request] = sent(cassette)
+    assert "responseSchema" not in request["generationConfig"]
+    assert len(reply.text) > 20
+    assert reply.output_tokens > 0 and reply.input_tokens > 10

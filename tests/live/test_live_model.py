@@ -1,0 +1,39 @@
+"""Tier "live": a real model, named by HIPPOCAMPUS_LIVE_LLM, e.g. "langchain:openai:gpt-5-mini"."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+
+import pytest
+
+from shared_core.domain import Event
+from shared_core.extraction import RuleExtractor
+from shared_core.llm import resolve_language_model
+from shared_core.llm_extractor import ModelExtractor
+
+NAME = os.environ.get("HIPPOCAMPUS_LIVE_LLM")
+pytestmark = pytest.mark.skipif(not NAME, reason="HIPPOCAMPUS_LIVE_LLM names no model")
+
+
+@pytest.mark.parametrize(
+    ("said", "slot", "value"),
+    [
+        ("I've just started at Meta as an engineer, after years at Google.", "employer", "Meta"),
+        ("我上个月从北京搬到上海了，女儿灿灿很开心。", "residence", "上海"),
+    ],
+)
+async def test_a_real_model_reads_a_plain_statement(said: str, slot: str, value: str) -> None:
+    reader = ModelExtractor(resolve_language_model(NAME), RuleExtractor())
+    event = Event(
+        event_id="e1",
+        author="zhu",
+        role="user",
+        text=said,
+        occurred_at=datetime(2026, 3, 1, tzinfo=UTC),
+    )
+    found = await reader.extract([event], [])
+    assert (slot, value) in [(one.slot, one.value) for one in found.facts]
+    summary, _ = await reader.summarise([event], "", 200)
+    assert value in summary
+    assert reader.usage.calls <= 3
