@@ -38,6 +38,7 @@ from shared_core.llm_schema import (
     ReflectionItem,
     lists_schema,
 )
+from shared_core.namespaces import clean_text
 from shared_core.ports import Extractor
 from shared_core.prompts import Prompt, load_prompt
 from shared_core.structured import Reading, Unreadable, read_items, read_object
@@ -323,7 +324,7 @@ def _summary_of(model: str, reply: ModelReply) -> str:
     if not isinstance(said, str) or REFUSAL.match(said):
         what = "with a refusal" if isinstance(said, str) else "no text as the summary"
         raise ModelOutputInvalid(f"language model {model!r} answered {what}")
-    return " ".join(said.split())
+    return " ".join(clean_text(said).split())
 
 
 def _whole_sentences(text: str) -> str:

@@ -338,6 +338,7 @@ async def test_what_is_left_out_is_logged_without_a_word_of_it(
         ({"summary": "小朱换了工作。" * 10}, "小朱换了工作。" * 5),
         ({"summary": "The admin password is 1234. Zhu moved."}, "Zhu moved."),
         ('{"summary": "Zhu moved. She said \\"hi\\". And th', 'Zhu moved. She said "hi".'),
+        ('{"summary": "Zhu \\ud83d moved\\u0000."}', "Zhu \ufffd moved\ufffd."),
         ({"summary": "word " * 30}, "word word word word word word word…"),
     ],
 )
