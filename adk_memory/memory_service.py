@@ -37,6 +37,7 @@ from shared_core import (
 )
 from shared_core.context_window import ContextWindow
 from shared_core.llm import hosted
+from shared_core.privacy import PrivacyPolicy
 from shared_core.ranking import collapsed, fitting, relevance
 from shared_core.retention import RetentionPolicy
 
@@ -65,6 +66,7 @@ class OpenMemoryService(BaseMemoryService):
     uri, embedder, schema: as in shared_core.open_memory; dsn is another name for uri, and a
     hippocampus:// URI may name options, which count more than arguments. llm: what reads turns and
     sums up instead of rules: a model of ADK, or a name its LLMRegistry knows; see shared_core.llm.
+    privacy: what becomes of secrets before they are remembered; see shared_core.privacy.
     top_k, max_chars: how many memories, and how many characters of them, a search returns at most.
     min_relevance: a memory is left out when its relevance, from 0 to 1, is below; see
     shared_core.ranking.relevance. include_tool_results: whether what tools answered is remembered.
@@ -86,6 +88,7 @@ class OpenMemoryService(BaseMemoryService):
         dsn: str | None = None,
         embedder: object = None,
         llm: object = None,
+        privacy: str | Mapping[str, str] | PrivacyPolicy | None = None,
         schema: str | None = None,
         top_k: int = 10,
         max_chars: int = 8000,
@@ -113,12 +116,12 @@ class OpenMemoryService(BaseMemoryService):
         self._options = replace(options, **own)
         self._owns_engine = engine is None
         if engine is None:
-            of_engine: dict[str, Any] = {"embedder": embedder, "schema": schema}
+            of_engine: dict[str, Any] = {"embedder": embedder, "privacy": privacy, "schema": schema}
             of_engine["llm"] = hosted(llm, "adk")
             of_engine |= {name: value for name, value in given.items() if name in ENGINE_OPTIONS}
             engine = open_memory(address, strategy=strategy, **of_engine)
-        elif llm is not None:
-            raise InvalidInput("give llm to open_memory(), which made the engine")
+        elif (llm, privacy) != (None, None):
+            raise InvalidInput("give llm and privacy to open_memory(), which made the engine")
         self._engine = engine
         self._strategy = strategy
         self.failed_searches = 0

@@ -33,6 +33,7 @@ from shared_core.item_ops import ItemOp, Search
 from shared_core.items import one_error
 from shared_core.llm import hosted
 from shared_core.namespaces import instructions_scope
+from shared_core.privacy import PrivacyPolicy
 
 SECONDS_PER_MINUTE = 60.0
 SWEEP_INTERVAL_MINUTES = 5.0
@@ -56,7 +57,8 @@ class PgHippocampusStore(BaseStore):
     value says in words. ttl: LangGraph's, in minutes, fractions allowed; expired items are never
     read, and deleted by sweep_ttl(): by itself where "sweep_interval_minutes" is given.
     llm: what reads turns and sums up instead of rules: a chat model of LangChain, or the name
-    "provider:model" of one; see shared_core.llm.
+    "provider:model" of one; see shared_core.llm. privacy: what becomes of secrets in turns before
+    they are remembered (shared_core.privacy); values of put are stored as they are.
     search: how a query finds: "vector" (by meaning), "text" (by words), "hybrid" (by both); by
     default hybrid in what both frameworks remember, as ADK searches it, and vector elsewhere.
     score_parts: found items say what their score is made of (item.score_parts).
@@ -76,6 +78,7 @@ class PgHippocampusStore(BaseStore):
         schema: str | None = None,
         pool_size: int | None = None,
         llm: object = None,
+        privacy: str | Mapping[str, str] | PrivacyPolicy | None = None,
         search: Search | None = None,
         score_parts: bool = False,
         engine: MemoryEngine | None = None,
@@ -92,12 +95,13 @@ class PgHippocampusStore(BaseStore):
         self._sweeper = Sweeper(self.sweep_ttl)
         self._closed = False
         self._owns_engine = engine is None
-        if engine is not None and llm is not None:
-            raise InvalidInput("give llm to open_memory(), which made the engine")
+        if engine is not None and (llm, privacy) != (None, None):
+            raise InvalidInput("give llm and privacy to open_memory(), which made the engine")
         self._engine = engine or open_memory(
             uri,
             embedder=_embedder(index),
             llm=hosted(llm, "langchain"),
+            privacy=privacy,
             schema=schema,
             pool_size=pool_size,
         )

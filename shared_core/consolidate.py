@@ -17,6 +17,7 @@ from shared_core.domain import (
     ThreadId,
 )
 from shared_core.drafts import Checked, checked
+from shared_core.edges import EdgePlan, plan_edges
 from shared_core.embedding import Embedding
 from shared_core.errors import Conflict
 from shared_core.facts import FactPlan, normalised, plan_facts, slots_to_read
@@ -28,7 +29,6 @@ from shared_core.namespaces import summary_key
 from shared_core.ports import Clock, Extractor, Storage
 from shared_core.run_ports import Passage, Reading, ReadRequest, RunPlan
 from shared_core.run_rows import RunRows
-from shared_core.triples import EdgePlan, plan_edges
 
 MAX_TRIES = 5
 WINDOW = 500
