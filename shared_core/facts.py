@@ -8,11 +8,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from shared_core.domain import FactDraft, MemoryId
+from shared_core.domain import USER, FactDraft, MemoryId
 from shared_core.run_ports import KnownFact, PlannedFact
 
 OPPOSITES = {"like": "dislike", "dislike": "like"}
 """Slots of which one value cannot be in both: to like it now is to dislike it no more."""
+
+ATTRIBUTE = re.compile(r"(relation\.[^.]+)\..")
+"""A slot that tells something of a relation, not who it is."""
 
 
 @dataclass(slots=True)
@@ -25,8 +28,20 @@ class FactPlan:
 
 
 def fact_key(draft: FactDraft) -> str:
-    """Return the key under which at most one fact is current: slot, or slot and value."""
-    return draft.slot if draft.functional else f"{draft.slot}:{normalised(draft.value)}"
+    """Return the key under which at most one fact is current.
+
+    Slot, subject if it is not the user, and value if the slot holds several: "employer",
+    "like:jazz", "relation.daughter.age@mia", "relation.daughter.like@mia:jazz".
+    """
+    place = subject_key(draft)
+    return place if draft.functional else f"{place}:{normalised(draft.value)}"
+
+
+def subject_key(draft: FactDraft) -> str:
+    """Return the key of all values of the slot for one subject."""
+    if draft.subject == USER:
+        return draft.slot
+    return f"{draft.slot}@{re.sub('[@:]', ' ', normalised(draft.subject))}"
 
 
 def normalised(value: str) -> str:
@@ -36,9 +51,38 @@ def normalised(value: str) -> str:
 
 
 def slots_to_read(drafts: Iterable[FactDraft]) -> list[str]:
-    """Return the slots whose current facts plan_facts needs, opposites included."""
+    """Return the slots whose current facts plan_facts needs: opposites, names of relations."""
     slots = {draft.slot for draft in drafts}
-    return sorted(slots | {OPPOSITES[slot] for slot in slots if slot in OPPOSITES})
+    beside = {find(slot) for slot in slots for find in (opposite_slot, name_slot)}
+    return sorted(slots | beside - {""})
+
+
+def opposite_slot(slot: str) -> str:
+    """Return "dislike" for "like", "relation.son.like" for "relation.son.dislike", else ""."""
+    person, dot, name = slot.rpartition(".")
+    if dot and not name_slot(slot):
+        return ""
+    return person + dot + OPPOSITES[name] if name in OPPOSITES else ""
+
+
+def without_moot(drafts: Sequence[FactDraft]) -> list[FactDraft]:
+    """Return the drafts of one turn without ends of facts that a later draft replaces anyway."""
+    kept: list[FactDraft] = []
+    replaced: set[str] = set()
+    for draft in reversed(drafts):
+        place = subject_key(draft)
+        if draft.operation == "retract" and draft.functional and place in replaced:
+            continue
+        if draft.operation == "assert":
+            replaced.add(place)
+        kept.append(draft)
+    return kept[::-1]
+
+
+def name_slot(slot: str) -> str:
+    """Return "relation.daughter" for "relation.daughter.age", and "" for any other slot."""
+    match = ATTRIBUTE.match(slot)
+    return match[1] if match else ""
 
 
 def plan_facts(
@@ -49,13 +93,16 @@ def plan_facts(
 ) -> FactPlan:
     """Return what changes when drafts, in the order they were said, meet what is known.
 
-    Only a fact of the same slot is ever ended: by another value where the slot holds one, by its
-    opposite, or by a retraction. A value said before the current one becomes history, not truth;
-    what had already ended when known was read is not looked at.
-    said_at: event id to the moment it was said.
+    Only a fact of the same slot and subject is ever ended: by another value where the slot holds
+    one, by its opposite, or by a retraction. A value said before the current one becomes history,
+    not truth; what had already ended when known was read is not looked at.
+    A fact begins when its draft says so, at the earliest after what it ends began, and never after
+    it was said. What is told of "my daughter" is told of the one daughter whose name is known; with
+    two, of neither. said_at: event id to the moment it was said.
     """
     fold = _Fold(known, new_id)
     for draft in drafts:
+        draft = fold.identified(draft)
         at = said_at[draft.event_id]
         if draft.operation == "retract":
             fold.retract(draft, at)
@@ -82,46 +129,55 @@ class _Fold:
             for fact in known
         }
 
+    def identified(self, draft: FactDraft) -> FactDraft:
+        """Return the draft about the person it names by relation, if only one can be meant."""
+        relation = name_slot(draft.slot)
+        if not relation or draft.subject != USER:
+            return draft
+        names = [
+            current.value
+            for (_, key), current in self._current.items()
+            if key.startswith(f"{relation}:")
+        ]
+        return replace(draft, subject=names[0]) if len(names) == 1 else draft
+
     def state(self, draft: FactDraft, at: datetime) -> None:
         place = (draft.fact_type, fact_key(draft))
         current = self._current.get(place)
-        valid_until: datetime | None = None
-        if current is not None:
-            if normalised(current.value) == normalised(draft.value):
-                self.plan.seen_again.append((current.memory_id, draft.event_id))
-                return
-            if at < current.valid_from:
-                valid_until = current.valid_from
-            else:
-                self._close(place, at)
+        if current is not None and normalised(current.value) == normalised(draft.value):
+            self.plan.seen_again.append((current.memory_id, draft.event_id))
+            return
         opposite = self._opposite(draft)
-        later = self._current.get(opposite) if opposite else None
-        if later is not None and at < later.valid_from:
-            valid_until = min(valid_until or later.valid_from, later.valid_from)
+        against = [one for one in (current, opposite and self._current.get(opposite)) if one]
+        ends = [one.valid_from for one in against if at < one.valid_from]
+        begins = _begins(draft, at, against)
         fact = PlannedFact(
             memory_id=self._new_id(),
             draft=draft,
             key=place[1],
-            valid_from=at,
-            valid_until=valid_until,
+            valid_from=begins,
+            valid_until=min(ends, default=None),
         )
+        for key in (place, opposite):
+            if key:
+                self._close(key, begins)
         self.plan.opened.append(fact)
-        if valid_until is None:
-            self._current[place] = _Current(fact.memory_id, draft.value, at)
-        if opposite:
-            self._close(opposite, at)
+        if not ends:
+            self._current[place] = _Current(fact.memory_id, draft.value, begins)
 
     @staticmethod
     def _opposite(draft: FactDraft) -> tuple[str, str] | None:
-        slot = OPPOSITES.get(draft.slot)
+        slot = opposite_slot(draft.slot)
         return (draft.fact_type, fact_key(replace(draft, slot=slot))) if slot else None
 
     def retract(self, draft: FactDraft, at: datetime) -> None:
-        wanted = normalised(draft.value)
+        wanted, slot = normalised(draft.value), subject_key(draft)
         for place, current in list(self._current.items()):
-            same_slot = place[0] == draft.fact_type and place[1].split(":")[0] == draft.slot
+            same_slot = place[0] == draft.fact_type and (
+                place[1] == slot or place[1].startswith(f"{slot}:")
+            )
             if same_slot and wanted in ("", normalised(current.value)):
-                self._close(place, at)
+                self._close(place, _begins(draft, at, [current]))
 
     def _close(self, place: tuple[str, str], at: datetime) -> None:
         current = self._current.get(place)
@@ -133,3 +189,11 @@ class _Fold:
                 self.plan.opened[position] = replace(fact, valid_until=at)
                 return
         self.plan.closed[current.memory_id] = at
+
+
+def _begins(draft: FactDraft, at: datetime, against: Sequence[_Current]) -> datetime:
+    """Return when what a draft says began to hold, after what it speaks against did."""
+    told = draft.valid_from
+    if told is None or told > at or any(told <= one.valid_from for one in against):
+        return at
+    return told

@@ -8,15 +8,29 @@ from uuid import uuid4
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.domain import FactDraft, MemoryId
-from shared_core.facts import FactPlan, fact_key, normalised, plan_facts, slots_to_read
+from shared_core.domain import USER, FactDraft, MemoryId
+from shared_core.facts import (
+    FactPlan,
+    fact_key,
+    normalised,
+    plan_facts,
+    slots_to_read,
+    without_moot,
+)
 from shared_core.run_ports import KnownFact
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def draft(
-    slot: str, value: str, day: int = 1, *, functional: bool = False, operation: str = "assert"
+    slot: str,
+    value: str,
+    day: int = 1,
+    *,
+    functional: bool = False,
+    operation: str = "assert",
+    subject: str = USER,
+    since: int | None = None,
 ) -> FactDraft:
     return FactDraft(
         fact_type="profile",
@@ -29,6 +43,8 @@ def draft(
         pattern="test",
         language="en",
         operation=operation,  # type: ignore[arg-type]
+        subject=subject,
+        valid_from=None if since is None else START + timedelta(days=since),
     )
 
 
@@ -37,8 +53,10 @@ def plan(drafts: list[FactDraft], known: list[KnownFact] | None = None) -> FactP
     return plan_facts(drafts, known or [], said_at, lambda: MemoryId(uuid4()))
 
 
-def known(slot: str, value: str, day: int = 0, *, functional: bool = True) -> KnownFact:
-    key = fact_key(draft(slot, value, functional=functional))
+def known(
+    slot: str, value: str, day: int = 0, *, functional: bool = True, subject: str = USER
+) -> KnownFact:
+    key = fact_key(draft(slot, value, functional=functional, subject=subject))
     return KnownFact(
         memory_id=MemoryId(uuid4()),
         fact_type="profile",
@@ -112,6 +130,82 @@ def test_a_fact_of_another_slot_is_never_ended() -> None:
     assert {} == plan([draft("employer", "Northwind", functional=True)], others).closed
 
 
+AGE = "relation.daughter.age"
+
+
+def test_only_a_fact_about_the_same_person_is_ended() -> None:
+    mia = known(AGE, "five", subject="Mia")
+    assert {} == plan([draft(AGE, "eight", functional=True, subject="Ann")], [mia]).closed
+    found = plan([draft(AGE, "six", functional=True, subject="Mia")], [mia])
+    assert [mia.memory_id] == list(found.closed)
+
+
+def test_what_is_told_of_my_daughter_is_told_of_the_only_one_known() -> None:
+    mia = known("relation.daughter", "Mia", functional=False)
+    young = known(AGE, "five", subject="Mia")
+    found = plan([draft(AGE, "six", functional=True)], [mia, young])
+    assert [young.memory_id] == list(found.closed)
+    assert [f"{AGE}@mia"] == [fact.key for fact in found.opened]
+
+
+def test_what_is_told_of_my_daughter_is_told_of_neither_of_two() -> None:
+    sisters = [known("relation.daughter", name, functional=False) for name in ("Mia", "Ann")]
+    young = known(AGE, "five", subject="Mia")
+    found = plan([draft(AGE, "six", functional=True)], [*sisters, young])
+    assert {} == found.closed
+    assert [AGE] == [fact.key for fact in found.opened]
+
+
+def test_the_names_of_a_relation_are_read_with_what_is_told_of_it() -> None:
+    assert [AGE, "relation.daughter"][::-1] == slots_to_read([draft(AGE, "six")])
+
+
+def test_the_opposite_taste_of_one_person_ends_only_theirs() -> None:
+    hers, mine = (
+        known("relation.son.dislike", "jazz", functional=False, subject="Leo"),
+        known("dislike", "jazz", functional=False),
+    )
+    found = plan([draft("relation.son.like", "jazz", subject="Leo")], [hers, mine])
+    assert [hers.memory_id] == list(found.closed)
+
+
+def test_a_fact_begins_when_it_is_said_to_have_begun() -> None:
+    [fact] = plan([draft("employer", "Meta", 9, functional=True, since=4)]).opened
+    assert START + timedelta(days=4) == fact.valid_from
+
+
+def test_what_it_replaces_ends_when_the_new_one_began() -> None:
+    google = known("employer", "Google", day=1)
+    found = plan([draft("employer", "Meta", 9, functional=True, since=4)], [google])
+    assert {google.memory_id: START + timedelta(days=4)} == found.closed
+
+
+def test_the_newer_statement_holds_even_if_it_tells_of_an_earlier_time() -> None:
+    google = known("employer", "Google", day=6)
+    found = plan([draft("employer", "Meta", 9, functional=True, since=4)], [google])
+    assert {google.memory_id: START + timedelta(days=9)} == found.closed
+    assert [None] == [fact.valid_until for fact in found.opened]
+
+
+def test_a_fact_never_begins_after_it_was_said() -> None:
+    [fact] = plan([draft("employer", "Meta", 2, functional=True, since=8)]).opened
+    assert START + timedelta(days=2) == fact.valid_from
+
+
+def test_a_retraction_ends_a_fact_when_it_is_said_to_have_ended() -> None:
+    google = known("employer", "Google", day=1)
+    leaving = draft("employer", "Google", 9, functional=True, operation="retract", since=4)
+    assert {google.memory_id: START + timedelta(days=4)} == plan([leaving], [google]).closed
+
+
+def test_an_end_is_moot_where_the_same_turn_gives_the_next_value() -> None:
+    left = draft("employer", "Stripe", functional=True, operation="retract")
+    joined = draft("employer", "Figma", functional=True)
+    unlike = draft("like", "coffee", operation="retract")
+    assert [joined, unlike] == without_moot([left, joined, unlike])
+    assert [joined, left] == without_moot([joined, left])
+
+
 @given(
     st.lists(
         st.tuples(
@@ -119,15 +213,18 @@ def test_a_fact_of_another_slot_is_never_ended() -> None:
             st.sampled_from(["a", "b", "c", ""]),
             st.integers(0, 9),
             st.sampled_from(["assert", "assert", "retract"]),
+            st.sampled_from([None, 0, 3, 12]),
         )
     )
 )
 def test_at_most_one_value_per_key_is_ever_current(
-    said: list[tuple[str, str, int, str]],
+    said: list[tuple[str, str, int, str, int | None]],
 ) -> None:
     drafts = [
-        draft(slot, value or "x", day, functional=slot == "employer", operation=operation)
-        for slot, value, day, operation in said
+        draft(
+            slot, value or "x", day, functional=slot == "employer", operation=operation, since=since
+        )
+        for slot, value, day, operation, since in said
     ]
     found = plan(drafts)
     current = [fact.key for fact in found.opened if fact.valid_until is None]
