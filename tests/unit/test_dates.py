@@ -1,0 +1,151 @@
+"""Expressions of time, resolved against the moment they were said."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core.dates import begins_at, resolve
+
+NOW = datetime(2026, 5, 13, 15, 0, tzinfo=UTC)
+"""A Wednesday."""
+
+AT = [
+    # said, begin, days
+    ("I saw him yesterday", "2026-05-12", 1),
+    ("the day before yesterday", "2026-05-11", 1),
+    ("last Friday", "2026-05-08", 1),
+    ("last Monday", "2026-05-11", 1),
+    ("next Tuesday", "2026-05-19", 1),
+    ("two weeks ago", "2026-04-27", 7),
+    ("three years ago", "2023-01-01", 365),
+    ("in March", "2026-03-01", 31),
+    ("in July", "2025-07-01", 31),
+    ("I will go in July", "2026-07-01", 31),
+    ("in June 2020", "2020-06-01", 30),
+    ("last month", "2026-04-01", 30),
+    ("last May", "2025-05-01", 31),
+    ("last summer", "2025-06-01", 92),
+    ("March 3rd, 2020", "2020-03-03", 1),
+    ("on 3 March", "2026-03-03", 1),
+    ("2024-02-29", "2024-02-29", 1),
+    ("in 2 days", "2026-05-15", 1),
+    ("上个月", "2026-04-01", 30),
+    ("三天前", "2026-05-10", 1),
+    ("两个星期前", "2026-04-27", 7),
+    ("半年前", "2025-11-01", 30),
+    ("大前天", "2026-05-10", 1),
+    ("上周五", "2026-05-08", 1),
+    ("下下周一", "2026-05-25", 1),
+    ("去年三月", "2025-03-01", 31),
+    ("去年3月5号", "2025-03-05", 1),
+    ("十二月", "2025-12-01", 31),
+    ("我打算十二月去", "2026-12-01", 31),
+    ("2020年5月3日", "2020-05-03", 1),
+    ("前年", "2024-01-01", 366),
+]
+MINUTES = [
+    ("tomorrow at 3 pm", "2026-05-14 15:00"),
+    ("yesterday evening at 8:30pm", "2026-05-12 20:30"),
+    ("下周三下午三点", "2026-05-20 15:00"),
+    ("昨晚八点半", "2026-05-12 20:30"),
+    ("后天上午10点", "2026-05-15 10:00"),
+]
+SINCE = [
+    ("I've been living in Lisbon since 2019", "2019-01-01"),
+    ("since last March", "2026-03-01"),
+    ("I've been learning Elixir for two months", "2026-03-01"),
+    ("自从2019年以来", "2019-01-01"),
+    ("从2021年开始住在上海", "2021-01-01"),
+]
+AMBIGUOUS = [
+    "on Friday", "next Friday", "a few days ago", "I stayed for two weeks", "31 February",
+    "in two weeks' time", "by Friday", "it may rain", "until last week", "at 3 pm", "",
+    "周五", "几天前", "三月前", "13月5日", "直到去年", "下午三点", "一点也不",
+]  # fmt: skip
+
+
+def day(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("said", "begin", "days"), AT)
+def test_an_expression_names_a_range(said: str, begin: str, days: int) -> None:
+    [found] = resolve(said, NOW)
+    assert ("at", day(begin), timedelta(days=days)) == (
+        found.kind,
+        found.begin,
+        found.end - found.begin,
+    )
+    assert said[found.start :].startswith(found.text)
+
+
+@pytest.mark.parametrize(("said", "begin"), MINUTES)
+def test_a_time_of_day_names_a_minute(said: str, begin: str) -> None:
+    assert [day(begin)] == [one.begin for one in resolve(said, NOW)]
+
+
+@pytest.mark.parametrize(("said", "begin"), SINCE)
+def test_what_began_and_goes_on_lasts_to_the_moment_it_was_said(said: str, begin: str) -> None:
+    [found] = resolve(said, NOW)
+    assert ("since", day(begin), NOW) == (found.kind, found.begin, found.end)
+
+
+@pytest.mark.parametrize("said", AMBIGUOUS)
+def test_what_has_two_readings_or_none_is_left_out(said: str) -> None:
+    assert [] == resolve(said, NOW)
+
+
+@pytest.mark.parametrize("said", ["every Friday", "每周五"])
+def test_what_repeats_names_its_next_time(said: str) -> None:
+    [found] = resolve(said, NOW)
+    assert ("every", day("2026-05-15")) == (found.kind, found.begin)
+
+
+def test_a_text_may_name_several_times() -> None:
+    said = "I moved last year and again last month"
+    assert [day("2025-01-01"), day("2026-04-01")] == [one.begin for one in resolve(said, NOW)]
+
+
+def test_a_day_begins_in_the_zone_of_the_moment() -> None:
+    tokyo = timezone(timedelta(hours=9))
+    late = datetime(2026, 5, 13, 1, 0, tzinfo=tokyo)
+    assert [datetime(2026, 5, 12, tzinfo=tokyo)] == [one.begin for one in resolve("昨天", late)]
+
+
+def test_a_naive_moment_is_refused() -> None:
+    with pytest.raises(ValueError, match="aware"):
+        resolve("yesterday", datetime(2026, 1, 1))  # noqa: DTZ001
+
+
+@pytest.mark.parametrize(
+    ("said", "began", "to_come"),
+    [
+        ("I moved last month", day("2026-04-01"), False),
+        ("I have lived here since 2019", day("2019-01-01"), False),
+        ("I moved this year", None, False),
+        ("I move next month", None, True),
+        ("I moved last year and again last month", None, False),
+        ("I swim every Friday", None, False),
+        ("I moved", None, False),
+    ],
+)
+def test_only_what_is_over_or_lasts_dates_a_fact(
+    said: str, began: datetime | None, to_come: bool
+) -> None:
+    assert (began, to_come) == begins_at(said, NOW)
+
+
+@given(
+    st.text(
+        alphabet="last next two 3 weeks ago in March since 0123456789年月日前上下周五半每点三十"
+    ),
+    st.datetimes(timezones=st.just(UTC)),
+)
+def test_any_text_at_any_moment_gives_ranges_that_begin_before_they_end(
+    text: str, now: datetime
+) -> None:
+    assert all(one.begin < one.end for one in resolve(text, now))
