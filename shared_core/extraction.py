@@ -3,23 +3,75 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
-from shared_core.domain import NO_USAGE, Event, Extraction, ModelUsage
-from shared_core.rule_extractor import RULES_VERSION, extract_facts
+from shared_core.coreference import follow
+from shared_core.domain import NO_USAGE, Event, Extraction, FactDraft, ModelUsage
+from shared_core.errors import InvalidInput
+from shared_core.grouping import statements_of
+from shared_core.importance import turn_importance
+from shared_core.register import Register
+from shared_core.rule_extractor import RULES_VERSION, ReadClause, extract_facts, read_turn
+from shared_core.rules import load_rules
+from shared_core.signals import emotion_of
 from shared_core.summary import summarise
 from shared_core.text import sentences
+from shared_core.triples import triples_of
 
 
 class RuleExtractor:
-    """Reads plain first-person statements of English and Chinese users; misses all else."""
+    """Reads plain statements of English and Chinese users; misses all else, and says where.
+
+    without: ids of patterns that are switched off. Raises InvalidInput for an unknown one.
+    """
 
     name = RULES_VERSION
     window_tokens = 1_000_000
     reread_turns = 1_000
 
+    def __init__(self, *, without: Collection[str] = ()) -> None:
+        known = {pattern.id for name in ("en", "zh") for pattern in load_rules(name).patterns}
+        if unknown := sorted(set(without) - known):
+            raise InvalidInput(
+                f"no such pattern: {', '.join(unknown)}; the ids are in shared_core/rules/*.toml"
+            )
+        self._without = frozenset(without)
+
     async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
-        return Extraction(facts=[draft for event in events for draft in extract_facts(event)])
+        return await asyncio.to_thread(self.read, events, context)
+
+    def read(self, events: Sequence[Event], context: Sequence[Event] = ()) -> Extraction:
+        """Return what events say; the same as extract, in the caller's thread."""
+        register = Register()
+        follow(register, context)
+        facts: list[FactDraft] = []
+        clauses: list[ReadClause] = []
+        extraction = Extraction()
+        emotions, importance, unread = {}, {}, []
+        for event in events:
+            if event.role == "agent":
+                follow(register, [event])
+            if event.role != "user":
+                continue
+            reading = read_turn(event, register, self._without)
+            emotion = emotion_of(event.text)
+            if emotion is not None:
+                emotions[event.event_id] = emotion
+            facts += [replace(fact, emotion=emotion) for fact in reading.facts]
+            clauses += reading.clauses
+            importance[event.event_id] = turn_importance(event.text, reading.facts)
+            if reading.unread:
+                unread.append(event.event_id)
+        return replace(
+            extraction,
+            facts=facts,
+            statements=statements_of(clauses),
+            triples=triples_of(facts),
+            emotions=emotions,
+            importance=importance,
+            needs_model=unread,
+        )
 
     async def summarise(
         self, events: Sequence[Event], previous: str, max_characters: int

@@ -20,10 +20,14 @@ Split = Literal["any", "list", "never"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """What keeps a statement from being taken at its word; see the rule files for the scopes."""
+    """What keeps a statement from being taken at its word; see the rule files for the scopes.
+
+    tells: what it stops says something all the same, which a model could read.
+    """
 
     id: str
     scope: GuardScope
+    tells: bool
     regex: re.Pattern[str]
 
 
@@ -62,6 +66,11 @@ class RuleSet:
     `subject` found, else the speaker, `subject`.
     speakers: how the words for the speaker read in a statement about "User".
     canonical: words that name a slot, such as "mom" for relation.mother.
+    kin_mention: a relation of the speaker, with its word in the group `kin`. stranger: a person
+    who is known by another only, such as "her friend". someone: a person by name, in the group
+    `name`. thing: what something is done to, in the groups `verb` and `thing`, or `topic`.
+    telling: a clause that says something of the speaker or of a person. idle: one that says
+    nothing to keep.
     """
 
     lead: re.Pattern[str]
@@ -78,8 +87,28 @@ class RuleSet:
     speaker: re.Pattern[str]
     speakers: Mapping[str, str]
     canonical: Mapping[str, str]
+    kin_mention: re.Pattern[str]
+    stranger: re.Pattern[str]
+    someone: re.Pattern[str]
+    thing: re.Pattern[str]
+    telling: re.Pattern[str]
+    idle: re.Pattern[str]
     guards: Sequence[Guard]
     patterns: Sequence[Pattern]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kinship:
+    """What relations tell of a person; each set holds canonical names such as "daughter".
+
+    single: one has one of them. titles: words that tell two of the same relation apart.
+    """
+
+    female: frozenset[str]
+    male: frozenset[str]
+    animal: frozenset[str]
+    single: frozenset[str]
+    titles: frozenset[str]
 
 
 class SlotTable(TypedDict):
@@ -103,6 +132,10 @@ class RuleFile(TypedDict):
     patterns: list[dict[str, str]]
 
 
+EXPRESSIONS: Final = (
+    "lead", "clause_break", "carrier", "carried", "cut", "aside", "filler", "list", "separator",
+    "unspeakable", "speaker", "kin_mention", "stranger", "someone", "thing", "telling", "idle",
+)  # fmt: skip
 PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -111,6 +144,13 @@ def load_rules(language: Language) -> RuleSet:
     """Return the compiled rules of a language; the first call reads and compiles them."""
     text = (files(__package__) / f"{language}.toml").read_text(encoding="utf-8")
     return build_rules(cast("RuleFile", tomllib.loads(text)))
+
+
+@lru_cache
+def load_kinship() -> Kinship:
+    """Return what the relations of both languages tell of a person."""
+    text = (files(__package__) / "kinship.toml").read_text(encoding="utf-8")
+    return Kinship(**{name: frozenset(words) for name, words in tomllib.loads(text).items()})
 
 
 def build_rules(source: RuleFile) -> RuleSet:
@@ -130,24 +170,15 @@ def build_rules(source: RuleFile) -> RuleSet:
         if isinstance(words, dict):
             canonical |= words
     return RuleSet(
-        lead=compiled(expressions["lead"]),
-        clause_break=compiled(expressions["clause_break"]),
-        carrier=compiled(expressions["carrier"]),
-        carried=compiled(expressions["carried"]),
+        **{name: compiled(expressions[name]) for name in EXPRESSIONS},
         subject=source["subject"],
-        cut=compiled(expressions["cut"]),
-        aside=compiled(expressions["aside"]),
-        filler=compiled(expressions["filler"]),
-        list=compiled(expressions["list"]),
-        separator=compiled(expressions["separator"]),
-        unspeakable=compiled(expressions["unspeakable"]),
-        speaker=compiled(expressions["speaker"]),
         speakers=source["speakers"],
         canonical=canonical,
         guards=[
             Guard(
                 id=guard["id"],
                 scope=cast("GuardScope", guard["scope"]),
+                tells=bool(guard.get("tells", False)),
                 regex=compiled(guard["regex"]),
             )
             for guard in source["guards"]

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.domain import Event
-from shared_core.rule_extractor import MAX_VALUE_CHARACTERS, extract_facts
+from shared_core.pattern_facts import MAX_VALUE_CHARACTERS
+from shared_core.rule_extractor import extract_facts
 from shared_core.summary import summarise
 from shared_core.text import (
     ENGLISH_STOP_WORDS,

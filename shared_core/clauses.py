@@ -1,0 +1,64 @@
+"""Sentences and clauses of a turn, without what its author did not say in their own words. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from shared_core.rules import RuleSet
+from shared_core.text import Language, language, sentences
+
+# What lies beyond is a pasted document, and its "I" is seldom the user.
+MAX_READ_CHARACTERS: Final = 20_000
+MAX_SENTENCE_CHARACTERS: Final = 400
+MAX_QUOTED_WORDS: Final = 5
+
+CODE_BLOCK: Final = re.compile(
+    r"```.*?(?:```|\Z)|^[ \t]*>[^\n]*|`[^`\n]{1,400}`", re.DOTALL | re.MULTILINE
+)
+QUOTATION: Final = re.compile(
+    r"\"([^\"\n]{1,400})\"|“([^”\n]{1,400})”|「([^」\n]{1,400})」|『([^』\n]{1,400})』"
+)
+SPEAKER_OR_STOP: Final = re.compile(r"\b(?:i|my|me|we)\b|[我咱]|[.!?。！？]", re.IGNORECASE)
+
+
+def own_sentences(text: str) -> list[tuple[str, Language]]:
+    """Return the sentences the author may have meant, each with its language.
+
+    Of the first MAX_READ_CHARACTERS, and none longer than MAX_SENTENCE_CHARACTERS.
+    """
+    return [
+        (sentence, language(sentence))
+        for sentence in sentences(own_words(text))
+        if len(sentence) <= MAX_SENTENCE_CHARACTERS
+    ]
+
+
+def own_words(text: str) -> str:
+    """Return the text without code, quoted lines and quotations; a quoted word or title stays."""
+    text = CODE_BLOCK.sub(" … ", text[:MAX_READ_CHARACTERS]).replace("’", "'")
+    return QUOTATION.sub(unquoted, text)
+
+
+def unquoted(quotation: re.Match[str]) -> str:
+    """Return the inside of a quotation that names something, and "…" for one that speaks."""
+    inside = quotation[quotation.lastindex or 0]
+    speaks = SPEAKER_OR_STOP.search(inside) or len(inside.split()) > MAX_QUOTED_WORDS
+    return " … " if speaks else inside
+
+
+def clauses(sentence: str, rules: RuleSet) -> Iterator[tuple[str, str]]:
+    """Yield the clauses of a sentence, each as it is read and as it was said.
+
+    Read, a clause has no lead-in, and the subject of the clause before it if it shares that.
+    """
+    subject = ""
+    for part in rules.clause_break.split(" ".join(sentence.split())):
+        clause = rules.lead.sub("", part, count=1).strip()
+        if subject and rules.carried.match(clause):
+            clause = subject + clause
+        carrier = rules.carrier.match(clause)
+        subject = carrier["subject"] or rules.subject if carrier else ""
+        if clause:
+            yield clause, part

@@ -1,0 +1,223 @@
+"""Pronouns and what they stand for: "How old is she?" after "My daughter is called Mia". Pure.
+
+Rules only, and no guess: a pronoun that could mean two stays as it is. See shared_core.register.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from shared_core.clauses import clauses, own_sentences
+from shared_core.domain import Event
+from shared_core.register import Entity, Gender, Register
+from shared_core.rules import load_rules
+from shared_core.text import Language, language
+
+MAX_CONTEXT: Final = 20
+"""So many turns before a query are read."""
+MAX_QUERY_CHARACTERS: Final = 2_000
+
+ENGLISH_GENDERS: Final[dict[str, Gender]] = {
+    "she": "female", "her": "female", "hers": "female", "herself": "female",
+    "he": "male", "him": "male", "his": "male", "himself": "male",
+}  # fmt: skip
+CHINESE_GENDERS: Final[dict[str, Gender]] = {"她": "female", "他": "male", "它": "animal"}
+ENGLISH_PRONOUN: Final = re.compile(r"\b(she|hers|her|he|him|his)\b", re.IGNORECASE)
+CHINESE_PRONOUN: Final = re.compile(r"(?<![其吉])([她他它])(?![们人])")
+# "her" before one of these is no possessive.
+AFTER_OBJECT: Final = re.compile(
+    r"\s*(?:$|[^\w\s]|(?:for|to|with|and|or|but|in|on|at|a|an|the|about|yesterday|today|tonight"
+    r"|tomorrow|so|because|if|when|very|much|again|now|too|from|by|before|after|that|this|is|was"
+    r"|what|how|why|where|last|next)\b)",
+    re.IGNORECASE,
+)
+ENGLISH_THING: Final = re.compile(
+    r"\b(?P<verb>love|like|enjoy|hate|eat|drink|play|watch|read|use|need|want|buy|bought|got|cook"
+    r"|visit|recommend)(?P<form>s|ing|ed)? (?P<it>it|this|that|them|these|those)\b"
+    r"(?=\s*(?:$|[?.!,]))",
+    re.IGNORECASE,
+)
+CHINESE_THING: Final = re.compile(
+    r"(?P<verb>吃|喝|看|玩|听|读|学|做|买|用|养|喜欢|爱|讨厌)(?P<form>过|了|着)?"
+    r"(?P<it>这个|那个|它|这|那)(?=[吗吧呢啊么]?(?:[？?，,。.！!]|$))"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """A text with its pronouns replaced. complete: none of them was left."""
+
+    text: str
+    complete: bool
+
+
+def resolve_query(text: str, context: Sequence[Event]) -> str:
+    """Return a query with those pronouns replaced that the turns before it leave no doubt of.
+
+    context: the turns before, oldest first; the last MAX_CONTEXT are read. "她今年几岁了？" becomes
+    "灿灿今年几岁了？", and "Do you like them?" becomes "Do you like mangoes?". Any other text
+    comes back as it is.
+    """
+    if len(text) > MAX_QUERY_CHARACTERS:
+        return text
+    spoken = language(text)
+    pronoun = CHINESE_PRONOUN if spoken == "zh" else ENGLISH_PRONOUN
+    thing = CHINESE_THING if spoken == "zh" else ENGLISH_THING
+    if not pronoun.search(text) and not thing.search(text):
+        return text
+    register = Register()
+    follow(register, context[-MAX_CONTEXT:])
+    register.begin_sentence()
+    return resolve_things(resolve_persons(text, spoken, register).text, spoken, register)
+
+
+def follow(register: Register, events: Sequence[Event]) -> None:
+    """Take note of whom and what turns of a user and an agent speak of."""
+    for event in events:
+        if event.role not in ("user", "agent"):
+            continue
+        for sentence, spoken in own_sentences(event.text):
+            register.begin_sentence()
+            for clause, _ in clauses(sentence, load_rules(spoken)):
+                resolved = resolve_persons(clause, spoken, register).text
+                register.read(resolved, spoken, said=clause, user=event.role == "user")
+
+
+def resolve_persons(text: str, spoken: Language, register: Register) -> Resolution:
+    """Return text with the pronouns for people and animals replaced by names."""
+    complete = True
+
+    def replaced(match: re.Match[str], gender: Gender, shown: Callable[[Entity], str]) -> str:
+        nonlocal complete
+        entity = register.referent(gender)
+        if entity is None:
+            complete = False
+            return match[0]
+        return shown(entity)
+
+    if spoken == "zh":
+        resolved = CHINESE_PRONOUN.sub(
+            lambda match: replaced(match, CHINESE_GENDERS[match[1]], lambda one: one.name), text
+        )
+        return Resolution(text=resolved, complete=complete)
+    resolved = ENGLISH_PRONOUN.sub(
+        lambda match: replaced(
+            match, ENGLISH_GENDERS[match[0].lower()], lambda one: _english(match, one)
+        ),
+        text,
+    )
+    return Resolution(text=resolved, complete=complete)
+
+
+def _english(match: re.Match[str], entity: Entity) -> str:
+    word, after = match[0].lower(), match.string[match.end() :]
+    owns = word in ("his", "hers") or (word == "her" and not AFTER_OBJECT.match(after))
+    name = f"{entity.name}'s" if owns else entity.name
+    return name[:1].upper() + name[1:] if match[0][0].isupper() else name
+
+
+def resolve_things(text: str, spoken: Language, register: Register) -> str:
+    """Return text with the words for a thing replaced that are the object of a verb."""
+
+    def replaced(match: re.Match[str]) -> str:
+        thing = register.thing(match["verb"].lower())
+        if not thing:
+            return match[0]
+        if spoken == "zh":
+            return f"{match['verb']}{match['form'] or ''}{thing}"
+        thing = re.sub(r"^an? ", "the ", thing)
+        return f"{match['verb']}{match['form'] or ''} {thing}"
+
+    return (CHINESE_THING if spoken == "zh" else ENGLISH_THING).sub(replaced, text)
+
+
+def subject_of(clause: str, spoken: Language, register: Register) -> tuple[Entity, str] | None:
+    """Return the person or animal a clause begins with, and what it says of them.
+
+    clause: with its pronouns replaced, and read by the register. None when it begins with nobody
+    who is known, or one of several.
+    """
+    mention = load_rules(spoken).kin_mention.match(clause)
+    rest = clause[mention.end() :].lstrip(" ,，") if mention else clause
+    named = [one for one in register.entities if begins_with(one.name, rest)]
+    entity = max(named, key=lambda one: len(one.name), default=None)
+    if entity is not None:
+        rest = re.sub("^, ?", " ", rest[len(entity.name) :])
+    elif mention is not None:
+        entity, rest = register.related(mention, spoken), clause[mention.end() :]
+    if entity is None or not goes_on(rest, spoken):
+        return None
+    return entity, rest
+
+
+def begins_with(name: str, text: str) -> bool:
+    """Tell whether a text begins with a name, a Latin one as whole words."""
+    return text.startswith(name) and not (name.isascii() and text[len(name) :][:1].isalnum())
+
+
+def begins_with_person(clause: str, spoken: Language, register: Register) -> bool:
+    """Tell whether a clause is about somebody other than the user, known or not."""
+    mention = load_rules(spoken).kin_mention.match(clause)
+    if mention:
+        return goes_on(clause[mention.end() :], spoken)
+    if (CHINESE_PRONOUN if spoken == "zh" else ENGLISH_PRONOUN).match(clause):
+        return True
+    return any(begins_with(one.name, clause) for one in register.entities)
+
+
+CONTRACTED: Final = re.compile(r"\b(s?he)'s\b(?= (been|got)\b)?", re.IGNORECASE)
+
+
+def expanded(clause: str) -> str:
+    """Return an English clause with "she is" and "she has" instead of "she's"."""
+    return CONTRACTED.sub(lambda match: f"{match[1]} {'has' if match[2] else 'is'}", clause)
+
+
+CHINESE_OTHER_SUBJECT: Final = re.compile(r"[的们和跟与、]|也?和我|[家里](?!住)|的?[爸妈哥姐弟妹]")
+ENGLISH_OTHER_SUBJECT: Final = re.compile(
+    r"'s\b|[\w-]|\s*(?:,?\s*(?:and|or)\b|&|is my\b|is our\b|-)"
+)
+
+
+def goes_on(rest: str, spoken: Language) -> bool:
+    """Tell whether what follows a name says something of it, not of what is theirs."""
+    other = CHINESE_OTHER_SUBJECT if spoken == "zh" else ENGLISH_OTHER_SUBJECT
+    return bool(rest.strip(" ,，.。")) and not other.match(rest)
+
+
+ADVERBS: Final = (
+    r"(?:(?:really|also|just|still|always|usually|mostly|now|only|truly|so|currently|recently|never"
+    r"|often|sometimes|finally|then|absolutely|actually|simply|definitely|mainly|particularly) )*"
+)
+VERB: Final = re.compile(rf"^\s*({ADVERBS})([a-z]+)(n't)?\b", re.IGNORECASE)
+IRREGULAR: Final = {"is": "am", "has": "have", "does": "do", "was": "was", "goes": "go"}
+SPEAKER: Final = re.compile(r"\b(?:i|i'm|me|my|mine|we|us|our)\b|[我咱]", re.IGNORECASE)
+
+
+def as_own_words(rest: str, spoken: Language) -> str:
+    """Return what is said of somebody as they would say it: "loves art" becomes "I love art".
+
+    "" when it speaks of the user too.
+    """
+    if SPEAKER.search(rest):
+        return ""
+    if spoken == "zh":
+        return "我" + rest.lstrip("，, ")
+
+    def first_person(match: re.Match[str]) -> str:
+        return f"I {match[1]}{_first_person(match[2].lower())}{match[3] or ''}"
+
+    return VERB.sub(first_person, rest.lstrip(" ,"), count=1)
+
+
+def _first_person(verb: str) -> str:
+    if verb in IRREGULAR:
+        return IRREGULAR[verb]
+    if verb.endswith("ies") and len(verb) > 4:
+        return verb[:-3] + "y"
+    if re.search(r"(?:s|sh|ch|x|z|o)es$", verb):
+        return verb[:-2]
+    return verb[:-1] if verb.endswith("s") and not verb.endswith("ss") else verb

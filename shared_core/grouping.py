@@ -1,0 +1,151 @@
+"""What several turns tell of somebody, as one statement that stands alone. Pure.
+
+"我女儿叫灿灿", "她今年5岁" and "她喜欢画画" become "灿灿是我的女儿，今年5岁，喜欢画画". A pronoun
+that nothing resolves keeps its clause out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from shared_core.domain import StatementDraft
+from shared_core.register import Entity
+from shared_core.rule_extractor import ReadClause
+from shared_core.text import Language
+
+PERSON_IMPORTANCE: Final = 8.0
+KNOWLEDGE_IMPORTANCE: Final = 3.0
+MAX_PARTS: Final = 12
+"""So much is told of somebody in one statement."""
+
+DEICTIC: Final = re.compile(
+    r"\b(?:i|me|my|mine|we|us|our|you|your|he|she|it|him|her|his|hers|its|they|them|their|this|that"
+    r"|these|those|here|there|now|today|tonight|yesterday|tomorrow|so|not)\b|n't\b"
+    r"|[我你您他她它咱]|[这那](?![么])|今天|昨天|明天|现在|刚才|不是|[吗吧呢？?]|谁|什么|哪",
+    re.IGNORECASE,
+)
+KNOWLEDGE: Final[dict[Language, re.Pattern[str]]] = {
+    "en": re.compile(
+        r"(?:the )?[A-Z][\w'-]+(?: [\w'-]+){0,5} (?:is|are|was|were)"
+        r" (?:an?|the|in|on|born in) [\w' ,-]{3,80}\Z"
+    ),
+    "zh": re.compile(
+        r"[\u4e00-\u9fffA-Za-z0-9·《》]{2,12}?(?:是|位于|属于)[\u4e00-\u9fffA-Za-z0-9·《》]{3,30}\Z"
+    ),
+}
+
+
+@dataclass(slots=True)
+class _Group:
+    entity: Entity
+    language: Language
+    parts: dict[str, None] = field(default_factory=dict)
+    event_ids: dict[str, None] = field(default_factory=dict)
+
+
+def statements_of(read: Iterable[ReadClause]) -> list[StatementDraft]:
+    """Return one statement for each person or animal clauses speak of, and general knowledge.
+
+    Those of people are private, general knowledge is public. Nobody is told of who was only named.
+    """
+    groups: dict[str, _Group | StatementDraft] = {}
+    for clause in read:
+        if not clause.complete:
+            continue
+        for entity, part in told(clause):
+            group = groups.setdefault(entity.name, _Group(entity, clause.language))
+            if isinstance(group, _Group) and len(group.parts) < MAX_PARTS:
+                group.entity = entity if entity.relation else group.entity
+                if part:
+                    group.parts.setdefault(part)
+                group.event_ids.setdefault(clause.event_id)
+        if clause.about is None and not clause.facts and is_knowledge(clause):
+            groups.setdefault(clause.text, knowledge(clause))
+    drafts = [one if isinstance(one, StatementDraft) else stated(one) for one in groups.values()]
+    return [draft for draft in drafts if draft is not None]
+
+
+def told(clause: ReadClause) -> list[tuple[Entity, str]]:
+    """Return whom a clause tells of, and what; "" for no more than who it is."""
+    named = [
+        fact
+        for fact in clause.facts
+        if fact.slot.startswith("relation.") and fact.slot.count(".") == 1
+    ]
+    if clause.about is not None:
+        return [(clause.about, "" if only_names(clause) else predicate(clause))]
+    return [
+        (
+            Entity(
+                name=fact.value,
+                gender="unknown",
+                relation=fact.slot.removeprefix("relation."),
+                title=title_in(fact.statement, clause.language),
+            ),
+            "",
+        )
+        for fact in named
+    ]
+
+
+def only_names(clause: ReadClause) -> bool:
+    """Tell whether a clause says no more of somebody than their name."""
+    rest = clause.said.strip(" ,，")
+    if clause.language == "zh":
+        return bool(re.match(r"的?(?:名字|小名)?(?:叫做?|名叫|是叫|名字是|是我)", rest))
+    return bool(re.match(r"(?:'s name |is |are )?(?:is )?(?:called|named) |is (?:my|our) ", rest))
+
+
+def predicate(clause: ReadClause) -> str:
+    """Return what a clause says of its subject, without a full stop."""
+    return clause.said.strip(" ,，.。!！~～")
+
+
+def title_in(statement: str, language: Language) -> str:
+    """Return the words of the relation in a statement such as "User's sister is called Runa."."""
+    pattern = r"用户的(.+?)叫" if language == "zh" else r"User's (.+?) is called"
+    match = re.search(pattern, statement)
+    return match[1] if match else ""
+
+
+def stated(group: _Group) -> StatementDraft | None:
+    """Return the statement of a group; None if it says no more than a name known already."""
+    entity, parts = group.entity, list(group.parts)
+    if entity.named and entity.title:
+        zh = group.language == "zh"
+        parts.insert(0, f"是我的{entity.title}" if zh else f"is my {entity.title}")
+    if len(parts) < 2:
+        return None  # the fact says as much
+    return StatementDraft(
+        text=joined(entity.name, parts, group.language),
+        event_ids=tuple(group.event_ids),
+        importance=PERSON_IMPORTANCE,
+        privacy="private",
+    )
+
+
+def joined(name: str, parts: Sequence[str], language: Language) -> str:
+    """Return a subject and what is said of it as one sentence."""
+    if language == "zh":
+        return name + "，".join(parts)
+    told = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"{name[:1].upper()}{name[1:]} {told}."
+
+
+def is_knowledge(clause: ReadClause) -> bool:
+    """Tell whether a clause says something of the world that needs no context."""
+    text = clause.text.strip(" .。!！")
+    return bool(KNOWLEDGE[clause.language].match(text)) and not DEICTIC.search(text)
+
+
+def knowledge(clause: ReadClause) -> StatementDraft:
+    """Return a clause of general knowledge as a statement."""
+    return StatementDraft(
+        text=clause.text.strip(" 。" if clause.language == "zh" else " "),
+        event_ids=(clause.event_id,),
+        importance=KNOWLEDGE_IMPORTANCE,
+        privacy="public",
+    )

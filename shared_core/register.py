@@ -1,0 +1,236 @@
+"""Who and what a conversation has spoken of last, to tell whom a pronoun means. Pure.
+
+A pronoun is resolved when the last two clauses that name anybody name one who fits and no other
+who could. With two, or with somebody who has no name ("her friend"), it stays open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from shared_core.rules import Pattern, load_kinship, load_rules
+from shared_core.text import Language
+
+Gender = Literal["female", "male", "animal", "unknown"]
+
+SIGHTINGS: Final = 2
+REACH: Final = 12
+"""A pronoun means nobody who was named more clauses ago."""
+MAX_ENTITIES: Final = 64
+MAX_THINGS: Final = 4
+RELATION_SLOT: Final = "relation.{kin}"
+NOBODY: Final = re.compile(
+    r"(?i:the|it|its|this|that|he|she|they|we|i|you|there|here|what|who|when|where|why|how|if|and"
+    r"|but|so|then|no|yes|my|our|your|his|her|their|today|tomorrow|yesterday|everyone|someone"
+    r"|nobody|somebody|people|please|thanks|sorry|ok|okay)\Z"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """A person or animal of a conversation.
+
+    name: as said, "Cancan"; of one without a name "my mom" or "我妈". relation: to the user, such
+    as "daughter"; "" for none known. title: the words of the relation as said, "older brother".
+    """
+
+    name: str
+    gender: Gender
+    relation: str = ""
+    title: str = ""
+    named: bool = True
+
+
+STRANGER: Final = Entity(name="", gender="unknown", named=False)
+
+
+class Register:
+    """The entities of a conversation, the last ones spoken of, and the last things."""
+
+    def __init__(self) -> None:
+        self._entities: dict[str, Entity] = {}
+        self._sightings: deque[tuple[int, list[Entity]]] = deque(maxlen=SIGHTINGS)
+        self._things: deque[tuple[str, str]] = deque(maxlen=MAX_THINGS)
+        self._clauses = 0
+        self._sentence_began = 0
+
+    def begin_sentence(self) -> None:
+        """Take note that the next clause begins a sentence."""
+        self._sentence_began = self._clauses
+
+    @property
+    def entities(self) -> list[Entity]:
+        """Everybody known so far."""
+        return list(self._entities.values())
+
+    def read(self, clause: str, language: Language, *, said: str = "", user: bool = True) -> None:
+        """Take note of whom and what a clause speaks of.
+
+        clause: with its pronouns replaced; said: with them. user: it is the user who speaks.
+        """
+        self._clauses += 1
+        seen: dict[str, Entity] = {}
+        if user:
+            introduced = self._introduced(clause, language)
+            relations = {entity.relation for entity in introduced}
+            for entity in (*introduced, *self._related(clause, language, relations)):
+                seen[entity.name] = entity
+        for entity in self._entities.values():
+            if named_in(entity.name, clause):
+                seen[entity.name] = entity
+        rules = load_rules(language)
+        for match in rules.someone.finditer(clause) if user else ():
+            name = next(filter(None, match.groups()), "")
+            if name and not NOBODY.match(name) and name not in seen:
+                seen[name] = self._add(Entity(name=name, gender="unknown"))
+        if rules.stranger.search(said or clause):
+            seen[""] = STRANGER
+        if seen:
+            self._sightings.append((self._clauses, list(seen.values())))
+        for match in rules.thing.finditer(clause):
+            self._note_thing(match.groupdict())
+
+    def referent(self, gender: Gender) -> Entity | None:
+        """Return whom a pronoun means; None for nobody, or for one of several."""
+        fitting: set[Gender] = {gender}
+        if gender != "animal":
+            fitting |= {"animal", "unknown"}
+        here = self._seen_since(self._sentence_began, fitting)
+        candidates = here or self._seen_since(self._clauses - REACH, fitting)
+        [found] = candidates.values() if len(candidates) == 1 else [STRANGER]
+        return found if found is not STRANGER else None
+
+    def _seen_since(self, clause: int, genders: set[Gender]) -> dict[str, Entity]:
+        return {
+            entity.name: entity
+            for number, seen in self._sightings
+            if number > clause
+            for entity in seen
+            if entity.gender in genders
+        }
+
+    def thing(self, verb: str) -> str:
+        """Return what was last done so, else the one thing that was spoken of; "" for none."""
+        for done, thing in reversed(self._things):
+            if done and done == verb:
+                return thing
+        things = {thing for _, thing in self._things}
+        return things.pop() if len(things) == 1 else ""
+
+    def related(self, mention: re.Match[str], language: Language) -> Entity | None:
+        """Return whom a match of kin_mention means; None for one of several."""
+        relation = load_rules(language).canonical[mention["kin"].lower()]
+        title = mention["title"].lower()
+        linked = [one for one in self._entities.values() if links(one, relation, title)]
+        if len(linked) > 1:
+            return None
+        if linked:
+            return linked[0]
+        entity = Entity(
+            name=mention[0][0].lower() + mention[0][1:],
+            gender=gender_of(relation),
+            relation=relation,
+            title=title,
+            named=False,
+        )
+        return None if is_plural(mention["kin"], relation) else entity
+
+    def _related(self, clause: str, language: Language, introduced: set[str]) -> list[Entity]:
+        found: list[Entity] = []
+        rules = load_rules(language)
+        for mention in rules.kin_mention.finditer(clause):
+            if rules.canonical[mention["kin"].lower()] in introduced:
+                continue
+            entity = self.related(mention, language)
+            found.append(STRANGER if entity is None else self._add(entity))
+        return found
+
+    def _introduced(self, clause: str, language: Language) -> list[Entity]:
+        rules = load_rules(language)
+        found: list[Entity] = []
+        for pattern in rules.patterns:
+            if pattern.slot != RELATION_SLOT or not (match := pattern.regex.match(clause)):
+                continue
+            relation = rules.canonical[match["kin"].lower()]
+            mention = rules.kin_mention.search(clause)
+            title = (mention["title"] if mention else match["kin"]).lower()
+            for name in names(match["value"], pattern, rules.separator):
+                gender = gender_of(relation)
+                entity = Entity(name=name, gender=gender, relation=relation, title=title)
+                self._forget_unnamed(entity)
+                found.append(self._add(entity))
+            if found:
+                break
+        return found
+
+    def _forget_unnamed(self, entity: Entity) -> None:
+        """Let a name take the place of the same person without one."""
+        for earlier in self.entities:
+            if not earlier.named and links(earlier, entity.relation, entity.title):
+                del self._entities[earlier.name]
+                for _, seen in self._sightings:
+                    seen[:] = [entity if one == earlier else one for one in seen]
+
+    def _add(self, entity: Entity) -> Entity:
+        known = self._entities.pop(entity.name, None)
+        if known is not None and known.relation and not entity.relation:
+            entity = replace(known)
+        self._entities[entity.name] = entity
+        while len(self._entities) > MAX_ENTITIES:
+            del self._entities[next(iter(self._entities))]
+        return entity
+
+    def _note_thing(self, found: dict[str, str | None]) -> None:
+        thing = found.get("thing") or found.get("topic") or ""
+        if thing and not DEICTIC.match(thing):
+            self._things.append(((found.get("verb") or "").lower(), thing))
+
+
+DEICTIC: Final = re.compile(
+    r"(?i:(?:it|this|that|them|these|those|you|me|him|her|us|to|how|what|when|if|the way)\b)"
+    r"|[这那它他她你我什怎的了过着]"
+)
+
+
+def names(value: str, pattern: Pattern, separator: re.Pattern[str]) -> list[str]:
+    """Return the names that a relation pattern found in value."""
+    parts = separator.split(value) if pattern.split == "any" else [value]
+    parts = [part.strip(" .,，。") for part in parts]
+    return [part for part in parts if part and not (pattern.reject and pattern.reject.search(part))]
+
+
+def named_in(name: str, clause: str) -> bool:
+    """Tell whether a clause names somebody; Latin names as whole words."""
+    if name not in clause:
+        return False
+    return not name.isascii() or re.search(rf"\b{re.escape(name)}\b", clause) is not None
+
+
+def links(entity: Entity, relation: str, title: str) -> bool:
+    """Tell whether a mention by relation may mean the entity: "my brother" an older brother."""
+    if entity.relation != relation:
+        return False
+    return relation in load_kinship().single or plain_title(title) in plain_title(entity.title)
+
+
+def plain_title(words: str) -> str:
+    """Return the words of a relation in small letters, and 姐 for 姐姐."""
+    return re.sub(r"([\u4e00-\u9fff])\1", r"\1", words.lower())
+
+
+def is_plural(word: str, relation: str) -> bool:
+    """Tell whether a word for a relation names several people."""
+    return word.lower() in ("kids", "children") or (word.endswith("s") and word[:-1] == relation)
+
+
+def gender_of(relation: str) -> Gender:
+    """Return what a relation tells of a person."""
+    kinship = load_kinship()
+    if relation in kinship.female:
+        return "female"
+    if relation in kinship.male:
+        return "male"
+    return "animal" if relation in kinship.animal else "unknown"

@@ -1,0 +1,68 @@
+"""Edges of the knowledge graph from facts: (user) -[works_at]-> (Google). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from shared_core.domain import USER, FactDraft, TripleDraft
+
+RELATIONS: Final[Mapping[str, str]] = {
+    "name": "is_called",
+    "employer": "works_at",
+    "job": "works_as",
+    "residence": "lives_in",
+    "place": "lives_in",
+    "origin": "comes_from",
+    "birthday": "has_birthday",
+    "age": "has_age",
+    "allergy": "allergic_to",
+    "language": "speaks",
+    "education": "studied_at",
+    "like": "likes",
+    "dislike": "dislikes",
+}
+"""What a slot is called as an edge. Rules, e-mail addresses, traits and activities are none."""
+
+
+def triples_of(facts: Iterable[FactDraft]) -> list[TripleDraft]:
+    """Return the edges that facts state, each once; ends of facts and the unnamed give none."""
+    edges: dict[tuple[str, str, str], TripleDraft] = {}
+    for fact in facts:
+        relation, subject = relation_of(fact.slot), fact.subject
+        unnamed = (about_person(fact.slot) and subject == USER) or subject.startswith(f"{USER}'s ")
+        if fact.operation == "retract" or not relation or unnamed:
+            continue
+        edge = TripleDraft(
+            subject=subject,
+            relation=relation,
+            object=fact.value,
+            event_id=fact.event_id,
+            functional=fact.functional,
+            confidence=fact.confidence,
+            valid_from=fact.valid_from,
+        )
+        edges.setdefault((subject, relation, fact.value.casefold()), edge)
+    return list(edges.values())
+
+
+def about_person(slot: str) -> bool:
+    """Tell whether a slot says something of a relation of the user, not who it is."""
+    return slot.startswith("relation.") and slot.count(".") > 1
+
+
+def relation_of(slot: str) -> str:
+    """Return the edge of a slot in snake_case, "" for one that is none."""
+    first, _, rest = slot.partition(".")
+    if first == "relation":
+        kin, _, attribute = rest.partition(".")
+        return relation_of(attribute) if attribute else snake_case(kin)
+    if first == "favourite":
+        return f"favourite_{snake_case(rest)}"
+    return RELATIONS.get(first, "")
+
+
+def snake_case(words: str) -> str:
+    """Return words in small letters with underscores between."""
+    return re.sub(r"\W+", "_", words.lower()).strip("_")

@@ -1,0 +1,95 @@
+"""Whom and what a pronoun means, and when that is left open."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from shared_core.coreference import resolve_query
+from shared_core.domain import Event, Role
+
+
+def said(*texts: str, role: Role = "user") -> list[Event]:
+    return [
+        Event(
+            event_id=str(number),
+            author=role,
+            role=role,
+            text=text,
+            occurred_at=datetime(2026, 5, 13, tzinfo=UTC),
+        )
+        for number, text in enumerate(texts)
+    ]
+
+
+RESOLVED = [
+    # before, query, resolved
+    (["我叫小朱", "我女儿叫灿灿"], "她今年几岁了？", "灿灿今年几岁了？"),
+    (["我喜欢吃桔子"], "你喜欢吃这个吗？", "你喜欢吃桔子吗？"),
+    (["桔子熟了", "很甜"], "你喜欢吃这个吗？", "你喜欢吃桔子吗？"),
+    (["我在看《三体》"], "你看过它吗？", "你看过《三体》吗？"),
+    (["我儿子叫东东", "我女儿叫灿灿"], "他几岁？", "东东几岁？"),
+    (["我家狗叫豆豆"], "它几岁？", "豆豆几岁？"),
+    (["我妈身体不好"], "她怎么样？", "我妈怎么样？"),
+    (["张伟是我表哥"], "他在哪里上班？", "张伟在哪里上班？"),
+    (["老王昨天来了"], "他带了什么？", "老王带了什么？"),
+    (["My daughter is called Cancan"], "How old is she?", "How old is Cancan?"),
+    (["My daughter is called Mia"], "When is her birthday?", "When is Mia's birthday?"),
+    (["My daughter is called Mia"], "What can I give her for Easter?",
+     "What can I give Mia for Easter?"),
+    (["My mom is 70."], "Where does she live?", "Where does my mom live?"),
+    (["My boss is strict."], "She hates delays?", "My boss hates delays?"),
+    (["I love mangoes"], "Do you like them?", "Do you like mangoes?"),
+    (["I bought a Tesla"], "Do you like it?", "Do you like the Tesla?"),
+    (["My son Leo met Mary. Leo likes chess. Leo won."], "Is he good?", "Is Leo good?"),
+]  # fmt: skip
+OPEN = [
+    ([], "她今年几岁了？"),
+    (["我女儿叫灿灿", "我老师叫李红"], "她很严格吗？"),
+    (["我老婆叫李娜", "她妈妈住在上海"], "她喜欢跳舞吗？"),
+    (["我女儿叫灿灿", "灿灿的老师姓陈"], "她严格吗？"),
+    (["小明和小红吵架了"], "她哭了吗？"),
+    (["我喜欢吃桔子", "我喜欢喝茶"], "你喜欢这个吗？"),
+    (["I have two daughters, Ann and Mia."], "How old is she?"),
+    (["Priya emailed Dana."], "Does she want the report?"),
+    (["My sister came with her friend."], "Was she late?"),
+    (["My son is called Leo."], "How old is she?"),
+    (["My daughter is called Mia"], "How old are they?"),
+    (["My daughter is called Mia"], "What is the weather like?"),
+]
+
+
+@pytest.mark.parametrize(("before", "query", "resolved"), RESOLVED)
+def test_a_pronoun_becomes_the_one_it_can_mean(
+    before: list[str], query: str, resolved: str
+) -> None:
+    assert resolved == resolve_query(query, said(*before))
+
+
+@pytest.mark.parametrize(("before", "query"), OPEN)
+def test_a_pronoun_that_may_mean_two_or_nobody_stays(before: list[str], query: str) -> None:
+    assert query == resolve_query(query, said(*before))
+
+
+def test_nobody_is_meant_who_was_named_long_ago() -> None:
+    before = said("My daughter is called Mia", *["The printer hums."] * 15)
+    assert "How old is she?" == resolve_query("How old is she?", before)
+
+
+def test_what_the_agent_calls_its_own_is_nobody_of_the_user() -> None:
+    before = said("My daughter is called Mia", role="agent")
+    assert "How old is she?" == resolve_query("How old is she?", before)
+
+
+def test_a_name_the_agent_repeats_is_the_one_spoken_of() -> None:
+    before = [
+        *said("I have two daughters, Ann and Mia."),
+        *said("How is Mia?", "Mia sounds lovely.", role="agent"),
+    ]
+    assert "How old is Mia?" == resolve_query("How old is she?", before)
+
+
+@pytest.mark.parametrize("text", ["", "她" * 5_000, "\ud800", "she " * 3_000])
+def test_odd_queries_come_back_as_they_are(text: str) -> None:
+    assert text == resolve_query(text, said("我家有只猫"))
