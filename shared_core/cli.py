@@ -328,6 +328,32 @@ def index(
     raise typer.Exit(asyncio.run(build_indexes(memory, _console())))
 
 
+@app.command()
+def extract(
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    conversation: Annotated[
+        bool, typer.Option("--conversation", help="The lines are turns of one conversation.")
+    ] = False,
+    without: Annotated[
+        list[str] | None, typer.Option(help="Id of a pattern to switch off; may be repeated.")
+    ] = None,
+    said_at: Annotated[
+        str | None, typer.Option(help="When it was said, in ISO 8601. [default: now]")
+    ] = None,
+) -> None:
+    """Read lines of text from standard input, and show what the rules draw from each.
+
+    No memory is opened and nothing is stored. needs_llm: the line says more than rules can read.
+    """
+    from shared_core.extract_commands import moment, read_lines
+    from shared_core.extraction import RuleExtractor
+
+    extractor = RuleExtractor(without=without or ())
+    source = typer.get_binary_stream("stdin")
+    for line in read_lines(source, extractor, moment(said_at), conversation=conversation):
+        typer.echo(line.as_json() if as_json else line.as_lines())
+
+
 @app.command("import")
 def import_(
     from_postgres_store: Annotated[

@@ -1,0 +1,153 @@
+"""Precision and recall of the rule-based extractor on labelled utterances, and its speed.
+
+    python -m benchmarks.extraction [--data FILE.json] [--misses] [--without PATTERN ...] [--json]
+
+FILE holds {"EN": [{"text", "expect": [{"kind", "value", "operation"?}]}], "ZH": [...]}; without
+--data it is benchmarks/data/utterances.json, our own. An empty "expect" means that nothing may be
+drawn. Every utterance is read alone, as `hippocampus extract --json` does. A draft is right when
+kind and operation agree and one value holds the other, case aside; each label counts once. In data
+whose labels name no operation, either is right. "needs" is the share marked for a model of the
+utterances without facts, by what they are ("silence" in our own file).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+from shared_core.extract_commands import LineReading, kind_of, read_lines
+from shared_core.extraction import RuleExtractor
+
+OWN_DATA: Final = Path(__file__).parent / "data" / "utterances.json"
+SAID_AT: Final = datetime(2026, 5, 13, 15, tzinfo=UTC)
+SPEED_S: Final = 2.0
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts over the utterances of one language."""
+
+    utterances: int = 0
+    negatives: int = 0
+    loud: int = 0
+    right: int = 0
+    wrong: int = 0
+    missed: int = 0
+    misses: list[str] = field(default_factory=list)
+    marked: dict[str, Counter[bool]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def add(self, row: dict[str, Any], line: LineReading, *, operations: bool) -> None:
+        """Count one utterance; operations: the labels tell ends of facts from facts."""
+        self.utterances += 1
+        left = list(row["expect"])
+        for draft in line.drafts:
+            label = next(
+                (
+                    one
+                    for one in left
+                    if one["kind"] == kind_of(draft)
+                    and (not operations or one.get("operation", "assert") == draft.operation)
+                    and fits(one["value"], draft.value)
+                ),
+                None,
+            )
+            if label is None:
+                self.wrong += 1
+                self.misses.append(f"wrong   {row['text']} -> {draft.slot} = {draft.value}")
+            else:
+                left.remove(label)
+                self.right += 1
+        self.missed += len(left)
+        self.misses += [f"missed  {row['text']} -> {one['value']}" for one in left]
+        if not row["expect"]:
+            self.negatives += 1
+            self.loud += bool(line.drafts)
+            self.marked[row.get("silence", "")][line.needs_llm] += 1
+
+    def figures(self) -> dict[str, float | int | dict[str, float]]:
+        """Return the figures by name; precision and recall from 0 to 1."""
+        return {
+            "utterances": self.utterances,
+            "negatives": self.negatives,
+            "negatives_with_drafts": self.loud,
+            "precision": round(self.right / max(1, self.right + self.wrong), 3),
+            "recall": round(self.right / max(1, self.right + self.missed), 3),
+            "needs": {
+                name: round(found[True] / found.total(), 2) for name, found in self.marked.items()
+            },
+        }
+
+
+def fits(label: str, value: str) -> bool:
+    """Tell whether one of two values holds the other."""
+    label, value = label.casefold(), value.casefold()
+    return bool(value) and (label in value or value in label)
+
+
+def score(data: dict[str, list[dict[str, Any]]], without: Collection[str] = ()) -> dict[str, Tally]:
+    """Return the counts of each language."""
+    extractor = RuleExtractor(without=without)
+    operations = any(
+        "operation" in one for rows in data.values() for row in rows for one in row["expect"]
+    )
+    tallies = {}
+    for name, rows in data.items():
+        tallies[name] = Tally()
+        for row, line in zip(rows, readings(rows, extractor), strict=True):
+            tallies[name].add(row, line, operations=operations)
+    return tallies
+
+
+def readings(rows: Sequence[dict[str, Any]], extractor: RuleExtractor) -> list[LineReading]:
+    """Return what is read out of each utterance, through the reader of the command line."""
+    source = BytesIO("".join(row["text"].replace("\n", " ") + "\n" for row in rows).encode())
+    return list(read_lines(source, extractor, SAID_AT))
+
+
+def speed(data: dict[str, list[dict[str, Any]]]) -> dict[str, int]:
+    """Return utterances per second by the clock and by this process's own time."""
+    extractor, done = RuleExtractor(), 0
+    rows = [row for rows in data.values() for row in rows]
+    readings(rows, extractor)
+    wall, cpu = time.perf_counter(), time.process_time()
+    while time.process_time() - cpu < SPEED_S:
+        done += len(readings(rows, extractor))
+    return {
+        "per_s": round(done / (time.perf_counter() - wall)),
+        "per_cpu_s": round(done / (time.process_time() - cpu)),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Precision and recall of the rules.")
+    parser.add_argument("--data", type=Path, default=OWN_DATA)
+    parser.add_argument("--misses", action="store_true", help="list what is wrong or missed")
+    parser.add_argument("--without", action="append", default=[], help="a pattern to switch off")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    if not arguments.data.is_file():
+        parser.error(f"no such file: {arguments.data}")
+    data = json.loads(arguments.data.read_text(encoding="utf-8"))
+    tallies = score(data, arguments.without)
+    results = {name: tally.figures() for name, tally in tallies.items()}
+    measured = speed(data)
+    if arguments.json:
+        print(json.dumps({**results, "speed": measured}))
+        return
+    for name, figures in results.items():
+        print(name, " ".join(f"{key}={value}" for key, value in figures.items()))
+        if arguments.misses:
+            print("\n".join(f"  {miss}" for miss in tallies[name].misses))
+    print(" ".join(f"{key}={value}" for key, value in measured.items()))
+
+
+if __name__ == "__main__":
+    main()

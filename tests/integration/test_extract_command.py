@@ -1,0 +1,134 @@
+"""`hippocampus extract`: lines in, what the rules draw from them out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from shared_core.cli import app
+
+KEYS = {"kind", "value", "slot", "confidence", "pattern"}
+
+
+def extract(text: str | bytes, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["extract", *arguments], input=text)
+
+
+def objects(text: str | bytes, *arguments: str) -> list[dict[str, object]]:
+    ran = extract(text, "--json", *arguments)
+    assert 0 == ran.exit_code, ran.output
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def test_every_line_gives_one_object() -> None:
+    found = objects("I love tea\n\n我住在绍兴\nhello there, what is up?\nno newline at the end")
+    assert ["I love tea", "", "我住在绍兴"] == [one["text"] for one in found[:3]]
+    assert 5 == len(found)
+    assert [1, 0, 1, 0, 0] == [len(one["drafts"]) for one in found]  # type: ignore[arg-type]
+    assert all({"text", "drafts", "needs_llm"} == set(one) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value", "slot"),
+    [
+        ("I work at Bosch", "profile", "Bosch", "employer"),
+        ("I love tea", "preference", "tea", "like"),
+        ("Never call me at night", "rule", "Never call me at night", "rule"),
+        ("我女儿叫灿灿", "relation", "灿灿", "relation.daughter"),
+    ],
+)
+def test_a_draft_tells_what_it_is_and_what_found_it(
+    text: str, kind: str, value: str, slot: str
+) -> None:
+    [[draft]] = [one["drafts"] for one in objects(text)]  # type: ignore[misc]
+    assert (kind, value, slot) == (draft["kind"], draft["value"], draft["slot"])
+    assert set(draft) >= KEYS
+    assert 0 < draft["confidence"] <= 1
+
+
+def test_an_end_that_the_same_line_replaces_is_left_out() -> None:
+    [one] = objects("I quit my job at Stripe and started at Figma two weeks ago.")
+    assert ["Figma"] == [draft["value"] for draft in one["drafts"]]  # type: ignore[union-attr]
+
+
+def test_dates_are_resolved_against_the_time_given() -> None:
+    [one] = objects("I moved to Meta last month", "--said-at", "2026-05-13")
+    [draft] = one["drafts"]  # type: ignore[misc]
+    assert "2026-04-01T00:00:00+00:00" == draft["valid_from"]  # type: ignore[index]
+
+
+def test_lines_stand_alone_unless_they_are_a_conversation() -> None:
+    lines = "My daughter is called Mia\nShe loves drawing\n"
+    assert [] == objects(lines)[1]["drafts"]
+    assert ["drawing"] == [one["value"] for one in objects(lines, "--conversation")[1]["drafts"]]  # type: ignore[union-attr]
+
+
+def test_what_rules_cannot_read_is_marked() -> None:
+    assert [True, False] == [
+        one["needs_llm"] for one in objects("He works at Amazon I guess\nWhat is Rust?\n")
+    ]
+
+
+def test_people_see_lines() -> None:
+    ran = extract("I love tea\nhello\nI told my sister about it\n")
+    assert ran.stdout.splitlines() == [
+        "I love tea",
+        "  + like = tea  [0.85 en.like.love]",
+        "hello",
+        "  nothing",
+        "I told my sister about it",
+        "  (more than rules can read)",
+    ]
+
+
+def test_nothing_in_nothing_out() -> None:
+    assert [] == objects("")
+
+
+def test_a_byte_order_mark_and_carriage_returns_are_no_text() -> None:
+    assert ["I love tea"] == [one["text"] for one in objects(b"\xef\xbb\xbfI love tea\r\n")]
+
+
+def test_bytes_that_are_no_utf_8_are_an_error_that_names_the_line() -> None:
+    ran = extract(b"ok\n" + "我喜欢".encode("gb18030") + b"\n", "--json")
+    assert 1 == ran.exit_code
+    assert "line 2 is not UTF-8" in ran.stderr
+    assert 1 == len(ran.stdout.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--without", "en.like.lvoe"), "no such pattern: en.like.lvoe"),
+        (("--said-at", "yesterday"), "'yesterday' is no time"),
+    ],
+)
+def test_a_wrong_option_is_an_error_that_names_it(arguments: tuple[str, str], told: str) -> None:
+    ran = extract("I love tea\n", *arguments)
+    assert 1 == ran.exit_code
+    assert told in ran.stderr
+
+
+def test_a_pattern_is_switched_off() -> None:
+    assert [] == objects("I love tea", "--without", "en.like.love")[0]["drafts"]
+
+
+def test_a_very_long_line_gives_one_object() -> None:
+    [one] = objects("I live in Porto. " + "word " * 400_000)
+    assert ["Porto"] == [draft["value"] for draft in one["drafts"]]  # type: ignore[union-attr]
+
+
+def test_control_characters_and_lone_halves_of_emoji_do_no_harm() -> None:
+    found = objects("\x00\x01 I love tea\n\u2028I love figs\n🙂\n")
+    assert 3 == len(found)
+
+
+def test_the_benchmark_measures_the_same_reader() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "benchmarks.extraction", "--json"], capture_output=True, text=True
+    )
+    assert {"EN", "ZH", "speed"} == set(json.loads(ran.stdout)), ran.stderr

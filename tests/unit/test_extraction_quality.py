@@ -1,0 +1,71 @@
+"""The rules on our own labelled utterances: what they reach today must not get lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from benchmarks.extraction import OWN_DATA, Tally, score
+
+FLOORS = {"EN": (0.97, 0.95), "ZH": (0.97, 0.95)}
+"""Precision and recall; both reach more, see docs/benchmarks.md."""
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, list[dict[str, Any]]]:
+    return json.loads(OWN_DATA.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def tallies(data: dict[str, list[dict[str, Any]]]) -> dict[str, Tally]:
+    return score(data)
+
+
+@pytest.mark.parametrize("language", FLOORS)
+def test_precision_and_recall_stay(tallies: dict[str, Tally], language: str) -> None:
+    figures = tallies[language].figures()
+    precision, recall = FLOORS[language]
+    assert figures["precision"] >= precision, tallies[language].misses
+    assert figures["recall"] >= recall, tallies[language].misses
+
+
+@pytest.mark.parametrize("language", FLOORS)
+def test_nothing_is_drawn_from_what_states_no_fact(
+    tallies: dict[str, Tally], language: str
+) -> None:
+    assert 0 == tallies[language].loud, tallies[language].misses
+
+
+@pytest.mark.parametrize("language", FLOORS)
+def test_questions_tasks_and_attacks_want_no_model(
+    tallies: dict[str, Tally], language: str
+) -> None:
+    needs = tallies[language].figures()["needs"]
+    assert isinstance(needs, dict)
+    assert (0, 0) == (needs["question"], needs["injection"])
+    assert needs["task"] <= 0.1
+    assert needs["story"] >= 0.6
+
+
+@pytest.mark.parametrize("language", FLOORS)
+def test_the_utterances_are_many_and_two_fifths_state_nothing(
+    data: dict[str, list[dict[str, Any]]], language: str
+) -> None:
+    rows = data[language]
+    silent = [row for row in rows if not row["expect"]]
+    assert len(rows) == len({row["text"] for row in rows}) >= 150
+    assert len(silent) >= 0.4 * len(rows)
+
+
+def test_the_score_counts_what_is_wrong_missed_and_loud() -> None:
+    rows = [
+        {"text": "I love tea", "expect": [{"kind": "profile", "value": "tea"}]},
+        {"text": "I love figs", "expect": []},
+        {"text": "I live in Porto", "expect": [{"kind": "profile", "value": "Porto"}]},
+    ]
+    figures = score({"EN": rows})["EN"].figures()
+    assert (0.333, 0.5, 1) == (
+        figures["precision"], figures["recall"], figures["negatives_with_drafts"]
+    )  # fmt: skip
