@@ -29,11 +29,21 @@ DEICTIC: Final = re.compile(
 )
 KNOWLEDGE: Final[dict[Language, re.Pattern[str]]] = {
     "en": re.compile(
-        r"(?:the )?[A-Z][\w'-]+(?: [\w'-]+){0,5} (?:is|are|was|were)"
-        r" (?:an?|the|in|on|born in) [\w' ,-]{3,80}\Z"
+        r"(?:the )?[A-Z][\w'-]+(?: [\w'-]+){0,3} (?:is|are|was|were)"
+        r" (?:(?:the|an?) (?:[\w'-]+ ){1,3}of|(?:located |born )?in)"
+        r" (?:the )?(?:[A-Z]|\d)[\w' -]{1,40}\Z"
     ),
     "zh": re.compile(
-        r"[\u4e00-\u9fffA-Za-z0-9·《》]{2,12}?(?:是|位于|属于)[\u4e00-\u9fffA-Za-z0-9·《》]{3,30}\Z"
+        r"(?![^是]{0,8}(?:[或就也都真很还不的了只最才总可比]|特别|确实|其实|应该|感觉|主题))"
+        r"[\u4e00-\u9fffA-Za-z0-9·《》]{2,10}?(?:是|位于)(?!.*(?:[很挺好真]|一种|一个|非常|关于|如何))"
+        r"[\u4e00-\u9fffA-Za-z0-9·《》]{1,10}的[\u4e00-\u9fffA-Za-z0-9·《》]{1,8}\Z"
+    ),
+}
+# What is said of somebody and no pattern reads: short, about how things are, not what happened.
+PLAIN: Final[dict[Language, re.Pattern[str]]] = {
+    "en": re.compile(r"(?!is\b.*ing\b)(?:is|has|[a-z]+s)\b(?: [\w'-]+){1,7}\Z"),
+    "zh": re.compile(
+        r"(?!.*(?:[说问告让给叫和跟把被了过来去,，]|刚|一起))[\u4e00-\u9fffA-Za-z0-9]{3,14}\Z"
     ),
 }
 
@@ -57,7 +67,8 @@ def statements_of(read: Iterable[ReadClause]) -> list[StatementDraft]:
             continue
         for entity, part in told(clause):
             group = groups.setdefault(entity.name, _Group(entity, clause.language))
-            if isinstance(group, _Group) and len(group.parts) < MAX_PARTS:
+            keeps = not part or tells_more(clause) or is_plain(part, clause.language)
+            if keeps and isinstance(group, _Group) and len(group.parts) < MAX_PARTS:
                 group.entity = entity if entity.relation else group.entity
                 if part:
                     group.parts.setdefault(part)
@@ -102,6 +113,16 @@ def only_names(clause: ReadClause) -> bool:
 def predicate(clause: ReadClause) -> str:
     """Return what a clause says of its subject, without a full stop."""
     return clause.said.strip(" ,，.。!！~～")
+
+
+def tells_more(clause: ReadClause) -> bool:
+    """Tell whether a pattern read more of a clause than a name."""
+    return any(fact.slot.count(".") > 1 for fact in clause.facts)
+
+
+def is_plain(part: str, language: Language) -> bool:
+    """Tell whether what is said of somebody needs no context and no pattern to be kept."""
+    return bool(PLAIN[language].match(part)) and not DEICTIC.search(part)
 
 
 def title_in(statement: str, language: Language) -> str:

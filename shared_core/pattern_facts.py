@@ -16,12 +16,21 @@ TRAILING: Final = " \t.,;:!。，；：！～~\"'”’」"
 
 
 def clause_facts(
-    clause: str, spoken: Language, event_id: str, without: Collection[str] = ()
+    clause: str,
+    spoken: Language,
+    event_id: str,
+    without: Collection[str] = (),
+    *,
+    relations_only: bool = False,
 ) -> Iterator[FactDraft]:
-    """Yield the facts of one clause; the first pattern that reads a slot speaks for it."""
+    """Yield the facts of one clause; the first pattern that reads a slot speaks for it.
+
+    without: ids of patterns that are switched off. relations_only: the clause is about somebody
+    else than the user.
+    """
     rules = load_rules(spoken)
     read: set[str] = set()
-    for pattern in rules.patterns:
+    for pattern in rules.relations if relations_only else rules.patterns:
         if (
             pattern.slot in read
             or pattern.id in without

@@ -23,9 +23,10 @@ MAX_ENTITIES: Final = 64
 MAX_THINGS: Final = 4
 RELATION_SLOT: Final = "relation.{kin}"
 NOBODY: Final = re.compile(
-    r"(?i:the|it|its|this|that|he|she|they|we|i|you|there|here|what|who|when|where|why|how|if|and"
-    r"|but|so|then|no|yes|my|our|your|his|her|their|today|tomorrow|yesterday|everyone|someone"
-    r"|nobody|somebody|people|please|thanks|sorry|ok|okay)\Z"
+    r"(?:(?:it|this|that|he|she|they|we|i|you|there|here|what|who|let|don|can|how)(?:'\w+)?"
+    r"|the|its|when|where|why|if|and|but|so|then|no|yes|my|our|your|his|her|their|today|tomorrow"
+    r"|yesterday|everyone|someone|nobody|somebody|people|please|thanks|sorry|ok|okay)(?:\s|\Z)",
+    re.IGNORECASE,
 )
 
 
@@ -151,12 +152,14 @@ class Register:
     def _introduced(self, clause: str, language: Language) -> list[Entity]:
         rules = load_rules(language)
         found: list[Entity] = []
-        for pattern in rules.patterns:
+        for pattern in rules.relations:
             if pattern.slot != RELATION_SLOT or not (match := pattern.regex.match(clause)):
                 continue
             relation = rules.canonical[match["kin"].lower()]
             mention = rules.kin_mention.search(clause)
             title = (mention["title"] if mention else match["kin"]).lower()
+            if is_plural(match["kin"], relation):
+                title = relation
             for name in names(match["value"], pattern, rules.separator):
                 gender = gender_of(relation)
                 entity = Entity(name=name, gender=gender, relation=relation, title=title)

@@ -156,11 +156,9 @@ def read_clause(
     register.read(resolved.text, spoken, said=clause)
     found = subject_of(resolved.text, spoken, register)
     facts = [
-        draft
-        for draft in clause_facts(clause, spoken, event.event_id, without)
-        if not of_other or draft.slot.startswith("relation.")
+        about_whom(draft, resolved.text, spoken, register)
+        for draft in clause_facts(clause, spoken, event.event_id, without, relations_only=of_other)
     ]
-    facts = [about_whom(draft, resolved.text, spoken, register) for draft in facts]
     if found is not None:
         facts += third_person_facts(*found, spoken, event.event_id, without, known=facts)
     dated = [slot_name(draft.slot) in DATED for draft in facts]

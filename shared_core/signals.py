@@ -53,6 +53,12 @@ def load_feelings() -> tuple[Feeling, ...]:
 
 
 @lru_cache
+def _any_feeling(language: str) -> re.Pattern[str]:
+    words = "|".join(feeling.words[language].pattern for feeling in load_feelings())
+    return re.compile(words, re.IGNORECASE)
+
+
+@lru_cache
 def load_weights() -> tuple[tuple[float, re.Pattern[str]], ...]:
     """Return importance and expression of what makes a turn matter, the heaviest first."""
     found = [
@@ -76,7 +82,10 @@ def emotion_of(text: str) -> Emotion | None:
     and arousal are the mean, and the label is that of the one with most words.
     """
     spoken = language(text)
-    stated = QUESTION.sub(" ", text[:MAX_CHARACTERS].replace("’", "'"))
+    text = text[:MAX_CHARACTERS].replace("’", "'")
+    if not _any_feeling(spoken).search(text):
+        return None
+    stated = QUESTION.sub(" ", text)
     counted = [
         (feeling, _count(feeling.words[spoken], stated, spoken)) for feeling in load_feelings()
     ]

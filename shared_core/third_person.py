@@ -73,11 +73,16 @@ def third_person_facts(
     if not own:
         return []
     told = {(slot_name(draft.slot), draft.value) for draft in known}
-    found = [
-        replace(draft, subject=subject_name(entity), statement=told_by(draft, entity, spoken))
-        for draft in clause_facts(by_relation(entity, own, rest, spoken), spoken, event_id, without)
-        if draft.slot.startswith("relation.") and (slot_name(draft.slot), draft.value) not in told
-    ]
+    found = []
+    by_kin = by_relation(entity, own, rest, spoken)
+    for draft in clause_facts(by_kin, spoken, event_id, without, relations_only=True):
+        if (slot_name(draft.slot), draft.value) in told:
+            continue
+        if draft.slot.count(".") > 1:
+            statement = told_by(draft, entity, spoken)
+            found.append(replace(draft, subject=subject_name(entity), statement=statement))
+        elif not entity.named or draft.value == entity.name:
+            found.append(draft)
     told |= {(slot_name(draft.slot), draft.value) for draft in found}
     for draft in clause_facts(own, spoken, event_id, without):
         name = "place" if draft.slot == "residence" else slot_name(draft.slot)

@@ -69,6 +69,7 @@ class RuleSet:
     kin_mention: a relation of the speaker, with its word in the group `kin`. stranger: a person
     who is known by another only, such as "her friend". someone: a person by name, in the group
     `name`. thing: what something is done to, in the groups `verb` and `thing`, or `topic`.
+    relations: those of the patterns that tell of a relation of the user.
     telling: a clause that says something of the speaker or of a person. idle: one that says
     nothing to keep.
     """
@@ -95,6 +96,7 @@ class RuleSet:
     idle: re.Pattern[str]
     guards: Sequence[Guard]
     patterns: Sequence[Pattern]
+    relations: Sequence[Pattern]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +171,10 @@ def build_rules(source: RuleFile) -> RuleSet:
     for words in source["words"].values():
         if isinstance(words, dict):
             canonical |= words
+    patterns = [
+        build_pattern(table, source["slots"][table["slot"]], compiled)
+        for table in source["patterns"]
+    ]
     return RuleSet(
         **{name: compiled(expressions[name]) for name in EXPRESSIONS},
         subject=source["subject"],
@@ -183,10 +189,8 @@ def build_rules(source: RuleFile) -> RuleSet:
             )
             for guard in source["guards"]
         ],
-        patterns=[
-            build_pattern(table, source["slots"][table["slot"]], compiled)
-            for table in source["patterns"]
-        ],
+        patterns=patterns,
+        relations=[pattern for pattern in patterns if pattern.slot.startswith("relation.")],
     )
 
 

@@ -78,7 +78,12 @@ def test_the_turns_before_tell_whom_a_pronoun_means() -> None:
             ["Cancan is my daughter, is five and loves art.", "Beijing is the capital of China."],
         ),
         (("我妈身体不好", "她有高血压"), ["我妈身体不好，有高血压"]),
+        (("我老婆叫李娜，是钢琴老师",), ["李娜是我的老婆，是钢琴老师"]),
+        (("My wife Elena teaches piano.",), ["Elena is my wife and teaches piano."]),
         (("她喜欢画画", "She loves art.", "你好", "这是什么？", "The weather is nice today."), []),
+        (("Swimming is a great choice.", "Pets are the best", "I've got it, suggested it too"), []),
+        (("生命确实是非常宝贵的", "比如西葫芦或是西兰花", "可以是任何地方"), []),
+        (("My friend Carla, 58, suggested it over lunch.",), []),
     ],
 )  # fmt: skip
 def test_turns_about_one_person_become_one_statement(
@@ -109,6 +114,14 @@ def test_a_pronoun_with_two_candidates_gives_no_fact_and_wants_a_model(
     assert [str(len(texts) - 1)] == found.needs_model
 
 
+def test_a_name_may_follow_the_relation() -> None:
+    assert told(read("订单是我爱人下的，她叫何静")) == [("relation.partner", "user", "何静")]
+    assert told(read("My sister lives in Oslo. She is called Runa.")) == [
+        ("relation.sister.place", "user", "Oslo"),
+        ("relation.sister", "user", "Runa"),
+    ]
+
+
 def test_the_pronoun_of_a_sentence_means_who_is_named_in_it() -> None:
     found = read("My son is called Leo and he is eight. My son is called Max, he is three.")
     assert told(found) == [
@@ -122,6 +135,7 @@ def test_the_pronoun_of_a_sentence_means_who_is_named_in_it() -> None:
 @pytest.mark.parametrize(
     ("text", "slot", "subject"),
     [
+        ("我表弟是当医生的。", "relation.cousin.job", "user's 表弟"),
         ("My older brother lives in Oslo.", "relation.brother.place", "user's older brother"),
         ("My brother lives in Oslo.", "relation.brother.place", "user"),
         ("我姐住在上海", "relation.sister.place", "user's 姐"),
