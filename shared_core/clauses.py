@@ -57,7 +57,8 @@ def clauses(sentence: str, rules: RuleSet) -> Iterator[tuple[str, str]]:
     for part in rules.clause_break.split(" ".join(sentence.split())):
         clause = rules.lead.sub("", part, count=1).strip()
         if subject and rules.carried.match(clause):
-            clause = subject + clause
+            space = " " if subject.isascii() and not subject.endswith(" ") else ""
+            clause = subject + space + clause
         carrier = rules.carrier.match(clause)
         subject = carrier["subject"] or rules.subject if carrier else ""
         if clause:

@@ -190,9 +190,10 @@ def goes_on(rest: str, spoken: Language) -> bool:
 
 ADVERBS: Final = (
     r"(?:(?:really|also|just|still|always|usually|mostly|now|only|truly|so|currently|recently|never"
-    r"|often|sometimes|finally|then|absolutely|actually|simply|definitely|mainly|particularly) )*"
+    r"|often|sometimes|finally|then|no longer|absolutely|actually|simply|definitely|mainly"
+    r"|particularly) )*"
 )
-VERB: Final = re.compile(rf"^\s*({ADVERBS})([a-z]+)(n't)?\b", re.IGNORECASE)
+VERB: Final = re.compile(rf"^\s*({ADVERBS})([a-z]+?)(n't)?\b", re.IGNORECASE)
 IRREGULAR: Final = {"is": "am", "has": "have", "does": "do", "was": "was", "goes": "go"}
 SPEAKER: Final = re.compile(r"\b(?:i|i'm|me|my|mine|we|us|our)\b|[我咱]", re.IGNORECASE)
 

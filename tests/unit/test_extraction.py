@@ -114,6 +114,36 @@ def test_a_pronoun_with_two_candidates_gives_no_fact_and_wants_a_model(
     assert [str(len(texts) - 1)] == found.needs_model
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My sister's husband works at Google.",
+        "My daughter is not five yet.",
+        "My friends live in Paris.",
+        "My boss is in a meeting.",
+        "My son is 5 minutes away.",
+        "My brother moved to the next question.",
+        "My daughter will be six in May.",
+        "My teacher likes it when we ask.",
+        "He said she hates fish.",
+        "我老公去上海出差了",
+        "我妈在北京看病",
+        "我女儿喜欢上一个男生",
+        "我老婆不喜欢我抽烟",
+        "我朋友说他不喜欢猫",
+        "我妹妹和我住在北京",
+        "我老婆叫我去买菜",
+        "我女儿她妈是医生",
+    ],
+)
+def test_what_is_said_of_others_in_passing_is_no_fact(text: str) -> None:
+    assert [] == read(text).facts
+
+
+def test_the_age_of_a_child_is_not_that_of_its_mother() -> None:
+    assert [] == read("我姐姐的孩子叫乐乐，今年三岁").facts
+
+
 def test_a_name_may_follow_the_relation() -> None:
     assert told(read("订单是我爱人下的，她叫何静")) == [("relation.partner", "user", "何静")]
     assert told(read("My sister lives in Oslo. She is called Runa.")) == [
@@ -135,6 +165,10 @@ def test_the_pronoun_of_a_sentence_means_who_is_named_in_it() -> None:
 @pytest.mark.parametrize(
     ("text", "slot", "subject"),
     [
+        ("My husband doesn't eat pork.", "relation.husband.dislike", "user"),
+        ("My mom no longer lives in Leeds.", "relation.mother.place", "user"),
+        ("My wife is from Kyoto but lives in Rome.", "relation.wife.place", "user"),
+        ("My partner is vegan and hates mushrooms.", "relation.partner.dislike", "user"),
         ("我表弟是当医生的。", "relation.cousin.job", "user's 表弟"),
         ("My older brother lives in Oslo.", "relation.brother.place", "user's older brother"),
         ("My brother lives in Oslo.", "relation.brother.place", "user"),
