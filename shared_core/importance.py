@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from shared_core.domain import FactDraft
-from shared_core.signals import load_weights
+from shared_core.signals import MAX_CHARACTERS, load_weights
 from shared_core.summary import QUESTION, SMALL_TALK
 
 EVERYDAY: Final = 5.0
@@ -36,9 +36,10 @@ def turn_importance(text: str, facts: Sequence[FactDraft]) -> float:
     """Return how much a turn matters, by the facts in it and by the words for what weighs."""
     if facts:
         return max(fact.importance for fact in facts)
+    text = text[:MAX_CHARACTERS].strip()
     for importance, regex in load_weights():
         if regex.search(text):
             return importance
-    if SMALL_TALK.match(text.strip()) or not re.search(r"\w", text):
+    if SMALL_TALK.match(text) or not re.search(r"\w", text):
         return SMALL_TALK_ALONE
-    return QUESTION_ALONE if QUESTION.search(text.strip()) else EVERYDAY
+    return QUESTION_ALONE if QUESTION.search(text) else EVERYDAY

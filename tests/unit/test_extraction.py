@@ -329,6 +329,26 @@ def test_a_very_long_turn_is_read_in_part_and_wants_a_model() -> None:
     assert ([("residence", "user", "Porto")], ["0"]) == (told(found), found.needs_model)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "good morning " * 400 + "x",
+        "哈哈" * 2_000 + "x",
+        "ok thanks " * 50_000,
+        "she said he saw her " * 20_000,
+        "我女儿和她妈妈" * 20_000,
+        "My sister and her friend " * 20_000,
+        "last week in March 2019 " * 20_000,
+        "一二三四五六七八九十月" * 20_000,
+        "我" * 200_000,
+        "my " * 200_000,
+    ],
+)
+def test_no_text_keeps_the_rules_busy(text: str) -> None:
+    found = read(text)
+    assert {"0"} == set(found.importance)
+
+
 def test_a_pattern_can_be_switched_off() -> None:
     extractor = RuleExtractor(without=["en.like.love"])
     assert [] == extractor.read(turns("I love tea")).facts
