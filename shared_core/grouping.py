@@ -34,7 +34,7 @@ KNOWLEDGE: Final[dict[Language, re.Pattern[str]]] = {
         r" (?:the )?(?:[A-Z]|\d)[\w' -]{1,40}\Z"
     ),
     "zh": re.compile(
-        r"(?![^是]{0,8}(?:[或就也都真很还不的了只最才总可比]|特别|确实|其实|应该|感觉|主题))"
+        r"(?![^是]{0,8}(?:[或就也都真很还不的了只最才总可比]|特别|尤其|确实|其实|应该|感觉|主题))"
         r"[\u4e00-\u9fffA-Za-z0-9·《》]{2,10}?(?:是|位于)(?!.*(?:[很挺好真]|一种|一个|非常|关于|如何))"
         r"[\u4e00-\u9fffA-Za-z0-9·《》]{1,10}的[\u4e00-\u9fffA-Za-z0-9·《》]{1,8}\Z"
     ),
@@ -138,8 +138,8 @@ def stated(group: _Group) -> StatementDraft | None:
     if entity.named and entity.title:
         zh = group.language == "zh"
         parts.insert(0, f"是我的{entity.title}" if zh else f"is my {entity.title}")
-    if len(parts) < 2:
-        return None  # the fact says as much
+    if not entity.relation or len(parts) < 2:
+        return None  # who knows if it is a person; or the fact says as much
     return StatementDraft(
         text=joined(entity.name, parts, group.language),
         event_ids=tuple(group.event_ids),

@@ -82,7 +82,8 @@ def test_the_turns_before_tell_whom_a_pronoun_means() -> None:
         (("My wife Elena teaches piano.",), ["Elena is my wife and teaches piano."]),
         (("她喜欢画画", "She loves art.", "你好", "这是什么？", "The weather is nice today."), []),
         (("Swimming is a great choice.", "Pets are the best", "I've got it, suggested it too"), []),
-        (("生命确实是非常宝贵的", "比如西葫芦或是西兰花", "可以是任何地方"), []),
+        (("生命确实是非常宝贵的", "可以是任何地方", "尤其是有些特别的和有趣的展览"), []),
+        (("Miami has some great bars.", "Miami is lovely at night."), []),
         (("My friend Carla, 58, suggested it over lunch.",), []),
     ],
 )  # fmt: skip
