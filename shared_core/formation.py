@@ -50,7 +50,7 @@ class Formation:
     @property
     def by_model(self) -> bool:
         """Whether the extractor is more than the rules, which take its place when it fails."""
-        return not isinstance(self._extractor, RuleExtractor)
+        return type(self._extractor) is not RuleExtractor
 
     async def consolidate_next(
         self,

@@ -59,12 +59,18 @@ def statement(
     """
     bodies, fragments = named_pieces()
     scope = fragments["one_tenant" if one_tenant else "tenant_range"]
-    pieces = {**fragments, "tenant_scope": scope, "filter": filter_sql, **dict(literals)}
-    return _filled(bodies[name], pieces).encode()
+    pieces = {**fragments, "tenant_scope": scope}
+    return _filled(bodies[name], pieces, {"filter": filter_sql, **dict(literals)}).encode()
 
 
-def _filled(body: str, pieces: Mapping[str, str]) -> str:
-    return _SLOT.sub(lambda match: _filled(pieces[match[1]], pieces), body)
+def _filled(body: str, pieces: Mapping[str, str], final: Mapping[str, str]) -> str:
+    """Fill the slots of a body: pieces may have slots of their own, what is final has none."""
+
+    def fill(match: re.Match[str]) -> str:
+        name = match[1]
+        return final[name] if name in final else _filled(pieces[name], pieces, final)
+
+    return _SLOT.sub(fill, body)
 
 
 @cache

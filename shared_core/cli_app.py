@@ -1,0 +1,75 @@
+"""What the parts of the command `hippocampus` share: the application, options, the console."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from typer.core import TyperGroup
+
+from shared_core import (
+    MemoryCoreError,
+)
+from shared_core.settings import redacted
+
+WIDTH = 100
+"""Columns when the output is no terminal."""
+
+MARKS = {"ok": ("✓", "green"), "note": ("-", "yellow"), "problem": ("✗", "red")}
+
+
+class Commands(TyperGroup):
+    """Commands whose expected errors become one line and the exit code 1."""
+
+    def invoke(self, ctx: Any) -> Any:  # click's context, which newer typers carry inside
+        try:
+            return super().invoke(ctx)
+        except MemoryCoreError as error:
+            line = " ".join(redacted(str(error)).split())
+            console(stderr=True).print(Text(f"Error: {line}", style="red"), soft_wrap=True)
+            raise typer.Exit(1) from error
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="Long-term memory for AI agents, shared by Google ADK and LangGraph.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # its tracebacks show local variables, passwords included
+)
+
+Uri = Annotated[
+    str | None,
+    typer.Option(help="DSN of a server, or embedded:///folder. [default: HIPPOCAMPUS_URI]"),
+]
+Schema = Annotated[
+    str | None, typer.Option(help="Schema that holds the tables. [default: HIPPOCAMPUS_SCHEMA]")
+]
+Embedder = Annotated[str | None, typer.Option(help="use (the default), e5 or google:MODEL.")]
+Llm = Annotated[
+    str | None,
+    typer.Option(
+        envvar="HIPPOCAMPUS_LLM",
+        help="What reads turns instead of rules: adk:MODEL or langchain:PROVIDER:MODEL.",
+    ),
+]
+App = Annotated[str, typer.Argument(help="The application, ADK's app_name.")]
+User = Annotated[str, typer.Argument(help="The user of the application, ADK's user_id.")]
+
+
+class DemoLanguage(StrEnum):
+    """Which conversations the demo plays."""
+
+    ENGLISH = "en"
+    CHINESE = "zh"
+    BOTH = "both"
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a terminal, or what stands for one with WIDTH columns."""
+    screen = Console(stderr=stderr, highlight=False)
+    if not screen.is_terminal:
+        screen.width = WIDTH
+    return screen
