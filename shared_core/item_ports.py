@@ -85,6 +85,8 @@ class VectorRows:
 class ItemQuery:
     """Living items below a namespace, newest first, or nearest first when there is a vector.
 
+    terms: with them it is what has a vector, nearest first, and then what only holds one of them,
+    newest first. besides: memories to leave out, with terms alone.
     filter: field to value or to {"$operator": value}; all must hold (storage.filters).
     """
 
@@ -94,6 +96,8 @@ class ItemQuery:
     filter: Mapping[str, JsonValue] = field(default_factory=dict)
     model: str | None = None
     vector: Vectors | None = None
+    terms: Sequence[str] | None = None
+    besides: Sequence[MemoryId] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

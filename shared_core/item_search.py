@@ -12,20 +12,20 @@ from shared_core.item_ops import FindItems
 from shared_core.item_ports import Item, ItemQuery
 from shared_core.namespaces import clean_text
 from shared_core.ports import SearchRequest, Storage
-from shared_core.ranking import rank
-from shared_core.text import has_words, search_terms
+from shared_core.recall import query_terms, ranked
+from shared_core.text import has_words
 
 MAX_BOUND = 1_000_000_000
 """A limit above this means all there is."""
 
-MAX_QUERY_TERMS = 64
-
 RANKED = 100
-"""So many hits of a hybrid search are ranked by all that is known of them, whatever the page; those
-after them follow by meaning. So a page never depends on how long the pages before it were."""
+"""So many hits of a hybrid search are ranked by all that is known of them, whatever the page. Those
+after them follow by meaning, then those that only share a word, newest first. So a page never
+depends on how long the pages before it were."""
 
 RANKED_WORDS = 1_000
-"""What a search by words alone finds at most."""
+"""So many hits of a search by words alone are ranked, also of a hybrid one without an embedder;
+those after them follow, newest first."""
 
 
 async def find_items(storage: Storage, embedding: Embedding, op: FindItems) -> Sequence[Item]:
@@ -55,31 +55,41 @@ async def _ranked(
             "a search by words is for one user: give a namespace of at least two labels, or search"
             " by meaning"
         )
-    by_both = op.search == "hybrid"
+    vector = await embedding.query_or_none(query) if op.search == "hybrid" else None
+    most, candidates = (RANKED_WORDS, RANKED_WORDS) if vector is None else (RANKED, 2 * RANKED)
     request = SearchRequest(
         scope=Scope(*op.prefix[:2]),
         namespace=op.prefix,
-        terms=list(dict.fromkeys(search_terms(query)))[:MAX_QUERY_TERMS],
+        terms=query_terms(query),
         model=embedding.model,
-        vector=await embedding.query_or_none(query) if by_both else None,
+        vector=vector,
         kinds=None,
-        candidates=2 * RANKED if by_both else RANKED_WORDS,
+        candidates=candidates,
         filter=op.filter,
     )
     end = page.offset + page.limit
-    most = RANKED if by_both else RANKED_WORDS
-    candidates, spread = await storage.recall(request)
-    hits = rank(candidates, spread, asked=request.terms, limit=min(end, most))
-    found = [_item(hit) for hit in hits]
-    if request.vector is not None and len(found) == most < end:
-        shown = {(item.namespace, item.key) for item in found}
-        rest = replace(page, limit=end, offset=0, model=request.model, vector=request.vector)
-        found += [
-            replace(item, score=None)
-            for item in await storage.find_items(rest)
-            if (item.namespace, item.key) not in shown
-        ]
-    return found[page.offset : end]
+    hits = await ranked(storage, request, min(end, most))
+    found = [_item(hit) for hit in hits[page.offset : end]]
+    if len(hits) < most or end <= most:
+        return found
+    return found + await _rest(storage, request, page, hits)
+
+
+async def _rest(
+    storage: Storage, request: SearchRequest, page: ItemQuery, hits: Sequence[Hit]
+) -> list[Item]:
+    """Return what a page shows of the items after the ranked ones."""
+    offset = max(page.offset - len(hits), 0)
+    rest = replace(
+        page,
+        limit=page.offset + page.limit - len(hits) - offset,
+        offset=offset,
+        model=request.model,
+        vector=request.vector,
+        terms=request.terms,
+        besides=[hit.memory.memory_id for hit in hits],
+    )
+    return [replace(item, score=None) for item in await storage.find_items(rest)]
 
 
 def _item(hit: Hit) -> Item:

@@ -39,12 +39,22 @@ async def recall(
     request = SearchRequest(
         scope=scope,
         namespace=namespace or memories_namespace(scope),
-        terms=list(dict.fromkeys(search_terms(query)))[:MAX_QUERY_TERMS],
+        terms=query_terms(query),
         model=embedding.model,
         vector=await embedding.query_or_none(query),
         kinds=kinds,
         candidates=max(LEAST_CANDIDATES, 3 * limit),
     )
+    return await ranked(storage, request, limit)
+
+
+def query_terms(query: str) -> list[str]:
+    """Return the words of a query that are searched for, each once."""
+    return list(dict.fromkeys(search_terms(query)))[:MAX_QUERY_TERMS]
+
+
+async def ranked(storage: Storage, request: SearchRequest, limit: int) -> list[Hit]:
+    """Return the best hits of a search, best first."""
     candidates, spread = await storage.recall(request)
     return rank(candidates, spread, asked=request.terms, limit=limit)
 

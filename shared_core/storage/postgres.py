@@ -29,6 +29,7 @@ from shared_core.storage.postgres_runs import PostgresRuns
 from shared_core.storage.postgres_sessions import PostgresSessions
 from shared_core.storage.rows import (
     MEMORY_COLUMNS,
+    any_term,
     memory_from_row,
     quoted_term,
     utc,
@@ -135,7 +136,7 @@ class PostgresStorage(PostgresSessions, PostgresRuns, PostgresInstructions, Post
             "now": self._clock(),
             "kinds": None if request.kinds is None else list(request.kinds),
             "term_queries": queries,
-            "any_term": " | ".join(queries),
+            "any_term": any_term(request.terms),
             "model": request.model,
             "embedding": None if request.vector is None else HalfVector(request.vector[0]),
             "candidates": request.candidates,

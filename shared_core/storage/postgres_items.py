@@ -33,7 +33,7 @@ from shared_core.namespaces import (
 from shared_core.ports import Clock
 from shared_core.storage.database import Database, by_column
 from shared_core.storage.filters import compile_filter
-from shared_core.storage.rows import item_from_row, to_tsvector
+from shared_core.storage.rows import any_term, item_from_row, to_tsvector
 from shared_core.storage.sql_files import statement
 from shared_core.storage.tenant_indexes import TenantIndexes
 from shared_core.storage.wire import Statement
@@ -94,7 +94,13 @@ class PostgresItems:
         if query.vector is not None:
             name = "search_items"
             values |= {"model": query.model, "embedding": HalfVector(query.vector[0])}
-            found = await self._indexes.search(scope, filter_sql, values) if one_tenant else None
+        if query.terms is not None:
+            name = "search_rest"
+            values |= {"any_term": any_term(query.terms), "besides": list(query.besides)}
+            if query.vector is None:
+                values |= {"model": None, "embedding": None}
+        elif query.vector is not None and one_tenant:
+            found = await self._indexes.search(scope, filter_sql, values)
             if found is not None:
                 return [item_from_row(row) for row in found]
         text = statement(name, one_tenant=one_tenant, filter_sql=filter_sql)

@@ -35,6 +35,11 @@ def quoted_term(term: str) -> str:
     return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
+def any_term(terms: Sequence[str]) -> str:
+    """Return a tsquery literal that holds where at least one of the words is."""
+    return " | ".join(quoted_term(term) for term in dict.fromkeys(terms))
+
+
 def memory_from_row(row: Sequence[Any]) -> Memory:
     """Return the memory in the first 15 columns, in the order of {memory_columns}."""
     return Memory(

@@ -147,3 +147,85 @@ async def test_hybrid_hits_live_on_when_they_are_read(store: PgHippocampusStore)
 def test_a_way_to_search_that_is_unknown_is_refused() -> None:
     with pytest.raises(InvalidInput, match="magic"):
         PgHippocampusStore("embedded", search="magic")  # type: ignore[arg-type]
+
+
+def toy(texts: list[str]) -> list[list[float]]:
+    return [[1.0, float(len(text) % 7)] for text in texts]
+
+
+TIE = "I drank coffee number"
+
+
+async def fill_mixed(memory: MemoryEngine, items: int, turns: int) -> set[str]:
+    """Items with vectors, and turns that no worker has embedded yet; all share a word."""
+    said = [Event(event_id=f"e{n}", author="user", role="user", text=f"{TIE} {n} today",
+                  occurred_at=datetime(2026, 3, 2, tzinfo=UTC)) for n in range(turns)]  # fmt: skip
+    await memory.append_events(ALICE, "s1", said, later=True)
+    store = PgHippocampusStore(engine=memory)
+    await store.abatch([PutOp(SHARED, f"i{n}", {"content": f"{TIE} {n}"}) for n in range(items)])
+    return {item.key for item in await store.asearch(SHARED, limit=2000)}
+
+
+@pytest.mark.parametrize(
+    ("items", "turns", "search"),
+    [(0, 130, "hybrid"), (120, 30, "hybrid"), (1030, 0, "text")],
+    ids=["no vector", "some vectors", "words alone"],
+)
+async def test_pages_reach_what_shares_a_word_whether_it_has_a_vector_or_not(
+    dsn: str, items: int, turns: int, search: Any
+) -> None:
+    async with open_memory(dsn, embedder=toy, worker=False) as memory:
+        everything = await fill_mixed(memory, items, turns)
+        store = PgHippocampusStore(engine=memory, search=search)
+        at_once = await store.asearch(SHARED, query="coffee number", limit=2000)
+        keys = [item.key for item in at_once]
+        assert len(keys) == items + turns and everything == set(keys)
+        step = (items + turns) // 3
+        pages = [
+            await store.asearch(SHARED, query="coffee number", limit=step, offset=offset)
+            for offset in range(0, items + turns + step, step)
+        ]
+        assert keys == [item.key for page in pages for item in page]
+
+
+async def test_all_that_shares_a_word_is_found_while_the_embedder_is_down(dsn: str) -> None:
+    down = False
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        if down:
+            raise OSError("down")
+        return toy(texts)
+
+    async with open_memory(dsn, embedder=embed, worker=False) as memory:
+        everything = await fill_mixed(memory, 120, 10)
+        down = True
+        found = await PgHippocampusStore(engine=memory).asearch(SHARED, query="coffee", limit=2000)
+        assert everything == {item.key for item in found}
+
+
+async def test_equal_items_have_one_order(dsn: str) -> None:
+    async with open_memory(dsn, embedder=toy) as memory:
+        for search, ends_first in (("vector", False), ("hybrid", True), ("text", True)):
+            store = PgHippocampusStore(engine=memory, search=search)  # type: ignore[arg-type]
+            space = (*HERE, search)
+            keys = [f"k{n}" for n in range(10)]
+            await store.abatch([PutOp(space, key, {"content": "the same tea"}) for key in keys])
+            found = [item.key for item in await store.asearch(space, query="tea")]
+            assert (keys[::-1] if ends_first else keys) == found
+
+
+async def test_a_fact_that_ended_is_read_by_its_key_and_never_found(memory: MemoryEngine) -> None:
+    for day, text in ((1, "I live in Rome."), (2, "I live in Paris.")):
+        said = Event(event_id=text, author="user", role="user", text=text,
+                     occurred_at=datetime(2026, 3, day, tzinfo=UTC))  # fmt: skip
+        await memory.append_events(ALICE, f"s{day}", [said])
+        await memory.consolidate(ALICE, f"s{day}")
+    store = PgHippocampusStore(engine=memory)
+    facts = await memory.facts(ALICE, history=True)
+    ended = [str(fact.memory_id) for fact in facts if fact.valid_until]
+    assert len(ended) == 1
+    for key in ended:
+        item = await store.aget(SHARED, key)
+        assert item is not None and "Rome" in item.value["content"]
+        for query in (None, "Where does the user live?", "Rome"):
+            assert key not in {i.key for i in await store.asearch(SHARED, query=query, limit=99)}

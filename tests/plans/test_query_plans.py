@@ -74,6 +74,7 @@ VALUES = {
     "term_queries": ["word3"],
     "any_term": "word3",
     "candidates": 50,
+    "besides": [],
 }
 
 
@@ -95,7 +96,16 @@ def nodes(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "name", ["get_items", "list_items", "search_items", "recall", "list_namespaces", "resolve_ids"]
+    "name",
+    [
+        "get_items",
+        "list_items",
+        "search_items",
+        "search_rest",
+        "recall",
+        "list_namespaces",
+        "resolve_ids",
+    ],
 )
 def test_a_read_of_one_tenant_never_scans_a_table(
     filled: psycopg.Connection[Any], name: str, monkeypatch: pytest.MonkeyPatch
@@ -113,7 +123,7 @@ def test_a_read_of_one_tenant_never_scans_a_table(
     assert "Seq Scan" not in scans
 
 
-@pytest.mark.parametrize("name", ["search_items", "recall", "list_items"])
+@pytest.mark.parametrize("name", ["search_items", "search_rest", "recall", "list_items"])
 def test_a_search_touches_only_the_rows_of_its_tenant(
     filled: psycopg.Connection[Any], name: str
 ) -> None:

@@ -27,6 +27,22 @@ WHERE e.similarity IS NOT NULL AND {tenant_scope} AND {below} AND {living} AND {
 ORDER BY e.similarity DESC, m.updated_at DESC, m.tenant_id, m.namespace, m.key
 LIMIT %(limit)s OFFSET %(offset)s
 
+-- name: search_rest
+-- Living items below a path that have a vector or hold one of the words, without those named: nearest
+-- first, then those without a vector, newest first.
+SELECT {item_columns}, e.similarity
+FROM memories m
+CROSS JOIN LATERAL (
+    SELECT 1 - min(v.embedding <=> %(embedding)s::halfvec) AS similarity
+    FROM embeddings v
+    WHERE v.tenant_id = m.tenant_id AND v.model = %(model)s AND v.memory_id = m.memory_id
+) e
+WHERE (e.similarity IS NOT NULL OR m.terms @@ %(any_term)s::tsquery)
+  AND {tenant_scope} AND {below} AND {living} AND {filter}
+  AND m.memory_id NOT IN (SELECT unnest(%(besides)b::uuid[]))
+ORDER BY e.similarity DESC NULLS LAST, m.updated_at DESC, m.tenant_id, m.namespace, m.key
+LIMIT %(limit)s OFFSET %(offset)s
+
 -- name: list_namespaces
 -- Namespaces that hold living items, cut to a depth, in the order of their labels as they were given.
 SELECT path FROM (
