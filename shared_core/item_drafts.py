@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -26,12 +26,21 @@ CONTENT_FIELDS = ("content", "text", "memory")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A row to write and the texts to embed for it, by field. size: characters of its value."""
+    """A row to write and the texts to embed for it, by field. size: characters of its value.
+
+    The row does not say when it expires: its time to live begins when it is written.
+    """
 
     address: ItemAddress
     row: MemoryRow
     texts: Mapping[str, str]
     size: int
+
+    def written_at(self, now: datetime) -> MemoryRow:
+        """Return the row as it is written at a moment."""
+        if self.row.ttl_s is None:
+            return self.row
+        return replace(self.row, expires_at=now + timedelta(seconds=self.row.ttl_s))
 
 
 Drafts: TypeAlias = "dict[int, Draft | None]"
@@ -56,9 +65,8 @@ def draft(op: WriteItem, now: datetime) -> Draft:
         kind="item",
         text=text,
         value=op.value,
-        terms=search_terms(text) if texts else (),
+        terms=search_terms("\n".join(dict.fromkeys(texts.values()))),
         occurred_at=now,
-        expires_at=now + timedelta(seconds=op.ttl_s) if op.ttl_s else None,
         ttl_s=op.ttl_s,
     )
     return Draft(address=op.address, row=row, texts=texts, size=size)
@@ -76,8 +84,16 @@ def _check_ttl(op: WriteItem) -> None:
         )
     if isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float) or not 0 < ttl_s <= MAX_TTL_S:
         raise InvalidInput(
-            f"the time to live of {key!r} must be above 0 and at most 100 years, not {ttl_s!r} s"
+            f"the time to live of {key!r} must be above 0 and at most 100 years, not"
+            f" {_in_minutes(ttl_s)}"
         )
+
+
+def _in_minutes(ttl_s: object) -> str:
+    """Return a time to live in minutes, as who put the item most likely gave it."""
+    if isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float):
+        return f"{ttl_s!r}"
+    return f"{ttl_s / 60:g} minutes ({ttl_s:g} s)"
 
 
 def text_of(value: Mapping[str, JsonValue]) -> str:

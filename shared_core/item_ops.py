@@ -40,8 +40,9 @@ class FindItems:
 class WriteItem:
     """Write one item, or delete it when value is None.
 
-    texts: field name to the text to embed for it; None embeds what the value says in words, an
-    empty mapping keeps the item out of every search by meaning. ttl_s: seconds to live.
+    texts: field name to the text that is embedded and whose words are searched; None takes what the
+    value says in words, an empty mapping keeps the item out of every search with a query. ttl_s:
+    seconds to live, from when it is written.
     """
 
     address: ItemAddress

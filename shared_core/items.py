@@ -11,6 +11,7 @@ from typing import TypeAlias, cast
 from shared_core.embedding import Embedding
 from shared_core.errors import (
     BatchError,
+    EmbeddingMismatch,
     InvalidInput,
     MemoryCoreError,
     ModelUnavailable,
@@ -45,9 +46,9 @@ async def run_item_ops(
 ) -> list[ItemResult]:
     """Run a batch and return a result for each op, in order: reads see the state before it.
 
-    Reads first, then searches, then lists, then writes; the last write to an address wins. Each
-    op fails alone: raises BatchError, with every result, after all others are done; the plain
-    error where there is one op, or where one thing failed them all.
+    Reads first, then searches, then lists, then writes; the last write to an address that can be
+    done wins. Each op fails alone: raises BatchError, with every result, after all others are done;
+    the plain error where there is one op, or where one thing failed them all.
     """
     return await _Batch(storage, embedding, clock, ops).run()
 
@@ -136,8 +137,44 @@ class _Batch:
             log.warning("times to live were not refreshed: %s", error)
 
     async def _write(self, places: Sequence[int]) -> None:
+        """Do the last write to each address; where that one fails, the one before it."""
+        writes = self._drafted(places)
+        waiting: dict[ItemAddress, list[int]] = {}
+        for place in writes:
+            waiting.setdefault(self._address(place), []).append(place)
+        while waiting:
+            last = [of_one.pop() for of_one in waiting.values()]
+            for chunk in _chunks({place: writes[place] for place in last}):
+                for group, vectors in await self._embedded(chunk):
+                    await self._each_alone(partial(self._put, group, vectors), list(group))
+            failed = {self._address(place): self._errors.get(place) for place in last}
+            waiting = {at: left for at, left in waiting.items() if left and failed[at]}
+            await self._give_up(writes, waiting, failed)
+
+    async def _give_up(
+        self,
+        writes: Drafts,
+        waiting: dict[ItemAddress, list[int]],
+        failed: Mapping[ItemAddress, Exception | None],
+    ) -> None:
+        """Fail what is waiting without trying it, where it would fail as the write after it did."""
+        unfit = (EmbeddingMismatch, ModelUnavailable)
+        down = next((e for at in waiting if isinstance(e := failed[at], unfit)), None)
+        if down is not None and await self._works(down):
+            down = None
+        for address in list(waiting):
+            left, error = waiting[address], failed[address]
+            if isinstance(error, unfit):
+                while down and left and (entry := writes[left[-1]]) and entry.texts:
+                    self._errors[left.pop()] = error
+            elif error is not None and not isinstance(error, InvalidInput):  # no storage
+                self._errors |= dict.fromkeys(left, error)
+                left.clear()
+            if not left:
+                del waiting[address]
+
+    def _drafted(self, places: Sequence[int]) -> Drafts:
         now = self._clock()
-        last: dict[ItemAddress, int] = {}
         writes: Drafts = {}
         for place in places:
             op = cast(WriteItem, self._ops[place])
@@ -145,12 +182,10 @@ class _Batch:
                 writes[place] = None if op.value is None else draft(op, now)
             except InvalidInput as error:
                 self._errors[place] = error
-            else:
-                last[op.address] = place
-        drafts = {place: writes[place] for place in last.values()}
-        for chunk in _chunks(drafts):
-            for group, vectors in await self._embedded(chunk):
-                await self._each_alone(partial(self._put, group, vectors), list(group))
+        return writes
+
+    def _address(self, place: int) -> ItemAddress:
+        return cast(WriteItem, self._ops[place]).address
 
     async def _embedded(self, drafts: Drafts) -> list[tuple[Drafts, VectorRows | None]]:
         """Return groups of drafts with their vectors: one group, unless the embedder fails.
@@ -191,8 +226,9 @@ class _Batch:
         wanted = {place: drafts[place] for place in places}
         if vectors is not None and len(wanted) < len(drafts):
             vectors = vectors.only({entry.address for entry in wanted.values() if entry})
-        gone = [cast(WriteItem, self._ops[n]).address for n, entry in wanted.items() if not entry]
-        rows = [entry.row for entry in wanted.values() if entry]
+        gone = [self._address(place) for place, entry in wanted.items() if not entry]
+        now = self._clock()
+        rows = [entry.written_at(now) for entry in wanted.values() if entry]
         await self._storage.put_memories(rows, vectors, gone)
 
 

@@ -192,6 +192,30 @@ def test_the_last_sound_write_to_a_key_wins(store: PgHippocampusStore) -> None:
     assert store.get(HERE, "k").value == {"n": 1}  # type: ignore[union-attr]
 
 
+def test_a_write_whose_successor_cannot_be_done_is_done_instead(
+    store: PgHippocampusStore, model: Model
+) -> None:
+    store.put(HERE, "gone", {"n": 0})
+    ops = [PutOp(HERE, "k", {"n": 1}, index=False), PutOp(HERE, "k", {"text": "tea"}),
+           PutOp(HERE, "gone", None), PutOp(HERE, "gone", {"text": "poison"}),
+           PutOp(HERE, "k", {"text": "poison"}), PutOp(HERE, "k", {"text": "poison too"}),
+           PutOp(HERE, "other", {"text": "coffee"})]  # fmt: skip
+    with pytest.raises(BatchError) as failed:
+        store.batch(ops)
+    assert {3, 4, 5} == set(failed.value.errors)
+    assert store.get(HERE, "k").value == {"text": "tea"}  # type: ignore[union-attr]
+    assert held(store) == {"k", "other"} and len(store.search(HERE, query="tea")) == 2
+    model.down = True
+    with pytest.raises(BatchError) as failed:
+        store.batch(ops[:2])
+    assert [1] == list(failed.value.errors)
+    assert store.get(HERE, "k").value == {"n": 1}  # type: ignore[union-attr]
+    model.calls.clear()
+    with pytest.raises(ModelUnavailable):
+        store.batch([PutOp(HERE, "k", {"text": f"tea {n}"}) for n in range(50)])
+    assert [1, 1] == model.calls and store.get(HERE, "k").value == {"n": 1}  # type: ignore[union-attr]
+
+
 def test_values_of_many_megabytes_are_kept_in_one_batch(store: PgHippocampusStore) -> None:
     big = {"text": "tea", "blob": "x" * 10_000_000}
     ops = [PutOp(HERE, str(n), {**big, "n": n}, index=["text"]) for n in range(8)]

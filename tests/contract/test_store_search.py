@@ -203,6 +203,22 @@ async def test_all_that_shares_a_word_is_found_while_the_embedder_is_down(dsn: s
         assert everything == {item.key for item in found}
 
 
+async def test_words_are_those_of_the_fields_that_are_named(dsn: str) -> None:
+    async with open_memory(dsn, embedder=toy) as memory:
+        named = PgHippocampusStore(engine=memory, search="text", index={"fields": ["title"]})  # type: ignore[typeddict-item]
+
+        async def keys(query: str) -> list[str]:
+            return [item.key for item in await named.asearch(HERE, query=query)]
+
+        await named.aput(HERE, "k", {"title": "zebra crossing", "content": "apple pie"})
+        await named.aput(
+            HERE, "here", {"title": "x", "tags": ["长颈鹿"], "note": "password"}, index=["tags[*]"]
+        )
+        await named.aput(HERE, "out", {"title": "zebra"}, index=False)
+        assert (["k"], []) == (await keys("zebra"), await keys("apple"))
+        assert (["here"], []) == (await keys("长颈鹿"), await keys("password"))
+
+
 async def test_equal_items_have_one_order(dsn: str) -> None:
     async with open_memory(dsn, embedder=toy) as memory:
         for search, ends_first in (("vector", False), ("hybrid", True), ("text", True)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -198,3 +199,28 @@ def test_a_forked_child_sweeps_with_a_thread_of_its_own(dsn: str) -> None:
             os._exit(0 if not was_running and store._sweeper.running else 1)
         assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         assert store._sweeper.running
+
+
+def test_a_time_to_live_begins_when_the_item_is_written(dsn: str, clock: list[datetime]) -> None:
+    def embed(texts: list[str]) -> list[list[float]]:
+        clock[0] += timedelta(minutes=2)
+        return [[1.0, 2.0] for _ in texts]
+
+    engine = open_memory(dsn, clock=lambda: clock[0], embedder=embed)
+    store = PgHippocampusStore(engine=engine)
+    try:
+        store.put(HERE, "k", {"text": "tea"}, ttl=1)
+        clock[0] += timedelta(minutes=0.9)
+        assert store.get(HERE, "k", refresh_ttl=False) is not None
+        clock[0] += timedelta(minutes=0.2)
+        assert store.get(HERE, "k") is None
+    finally:
+        run_sync(engine.close())
+
+
+@pytest.mark.parametrize(("ttl", "said"), [(-1, "-1 minutes"), (0, "0 minutes"), (1e9, "1e+09 m")])
+def test_a_time_to_live_is_refused_in_minutes(
+    ours: PgHippocampusStore, ttl: float, said: str
+) -> None:
+    with pytest.raises(InvalidInput, match=f"'k'.*not {re.escape(said)}"):
+        ours.put(HERE, "k", {"n": 1}, ttl=ttl)
