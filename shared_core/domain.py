@@ -246,7 +246,8 @@ class Hit:
     "similarity" is the cosine, "bm25" the word score, "z_similarity" and "z_bm25" the same in
     standard deviations above the mean of the scope, "coverage" the share (0 to 1) of what the
     words of the query tell that the memory holds, "previous" the larger of similarity and coverage
-    of the turn before.
+    of the turn before. Where all memories score alike, "meaning" is the cosine itself and "words"
+    the coverage.
     """
 
     memory: Memory

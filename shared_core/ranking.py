@@ -17,6 +17,8 @@ QUESTION: Final = re.compile(r"[?？][\"'”’」』）)\]\s]*\Z")
 CLOSING_CHARACTERS: Final = 8
 """A question mark is looked for before at most so many quotes, brackets and spaces."""
 WORDS: Final = re.compile(r"\w+")
+LEAST_DEVIATION: Final = 1e-9
+"""Less is the noise of adding up equal scores."""
 LEAST_CHARACTERS: Final = 200
 """A text is not cut to less than this, unless nothing else is shown."""
 
@@ -53,8 +55,9 @@ def rank(
     """Return the best candidates, best first, with the parts of their scores.
 
     Each score is standardised over all living memories of the scope, then summed: a rank fusion
-    throws the confidence of either channel away (docs/benchmarks.md). Equal scores: newest first.
-    asked: the search terms of the query.
+    throws the confidence of either channel away (docs/benchmarks.md). Where no memory of the scope
+    differs from another in either, such as the only one there is, the cosine and the coverage
+    count themselves. Equal scores: newest first. asked: the search terms of the query.
     """
     scoring = _Scoring(spread, weights, _speakers_named(candidates, frozenset(asked)))
     ranked = sorted(
@@ -83,9 +86,12 @@ class _Scoring:
     def added(self, candidate: Candidate) -> dict[str, float]:
         """Return the parts whose sum is the score."""
         match = candidate.match
+        meaning, words = self._z_similarity(match), self._words(match)
+        if self._all_alike:
+            meaning, words = match.similarity or 0.0, match.coverage
         return {
-            "meaning": self.weights.similarity * self._z_similarity(match),
-            "words": self.weights.words * self._words(match),
+            "meaning": self.weights.similarity * meaning,
+            "words": self.weights.words * words,
             "context": self._context(candidate),
             "question": self.weights.question if is_question(candidate.text) else 0.0,
             "speaker": self._speaker(candidate),
@@ -102,6 +108,11 @@ class _Scoring:
         if candidate.previous is not None:
             raw["previous"] = max(candidate.previous.similarity or 0.0, candidate.previous.coverage)
         return raw
+
+    @property
+    def _all_alike(self) -> bool:
+        """Whether there is no deviation to count in."""
+        return max(self.spread.similarity_sd, self.spread.bm25_sd) <= LEAST_DEVIATION
 
     def _context(self, candidate: Candidate) -> float:
         """An agent's turn gets nothing from the one before: it answers, and the user told."""
@@ -207,4 +218,4 @@ def _speakers_named(candidates: Sequence[Candidate], asked: Collection[str]) -> 
 
 
 def _standardised(score: float, mean: float, deviation: float) -> float:
-    return (score - mean) / deviation if deviation > 1e-9 else 0.0
+    return (score - mean) / deviation if deviation > LEAST_DEVIATION else 0.0

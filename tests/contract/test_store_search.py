@@ -245,3 +245,11 @@ async def test_a_fact_that_ended_is_read_by_its_key_and_never_found(memory: Memo
         assert item is not None and "Rome" in item.value["content"]
         for query in (None, "Where does the user live?", "Rome"):
             assert key not in {i.key for i in await store.asearch(SHARED, query=query, limit=99)}
+
+
+async def test_the_only_memory_scores_what_it_is_worth(store: PgHippocampusStore) -> None:
+    await store.aput(SHARED, "tea", {"content": "She prefers green tea to coffee."})
+    [item] = await store.asearch(SHARED, query="green tea")
+    assert isinstance(item, ScoredItem)
+    assert item.score == pytest.approx(item.score_parts["similarity"] + 1)
+    assert item.score == pytest.approx(sum(item.score_parts.get(part, 0) for part in SCORE_PARTS))

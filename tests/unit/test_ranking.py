@@ -183,4 +183,6 @@ def test_equal_scores_rank_the_newest_first_and_the_limit_holds() -> None:
 def test_a_scope_of_one_memory_ranks_without_dividing_by_its_spread() -> None:
     spread = Spread(similarity_mean=0.5, bm25_mean=1.0)
     [hit] = rank([candidate(1, match(0.5, 1.0))], spread, limit=1)
-    assert hit.score == 0.0
+    assert pytest.approx(0.5 + 1.0) == hit.score  # the cosine and the coverage
+    alike = rank([candidate(n, match(0.5, 1.0, 0.25)) for n in (1, 2)], spread, limit=2)
+    assert [("2", 0.75), ("1", 0.75)] == [(hit.memory.key, hit.score) for hit in alike]
