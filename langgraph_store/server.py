@@ -8,7 +8,7 @@ HIPPOCAMPUS_EMBEDDER                "use", "e5", "google:MODEL", or LangChain's 
 HIPPOCAMPUS_LLM                     what reads turns: LangChain's "provider:model"
 HIPPOCAMPUS_INDEX_FIELDS            paths to embed, with commas; all that a value says
 HIPPOCAMPUS_SEARCH                  "vector", "hybrid" or "text"
-HIPPOCAMPUS_DEFAULT_TTL_MINUTES     for items put without a ttl
+HIPPOCAMPUS_DEFAULT_TTL_MINUTES     for items put without a ttl, or with None
 HIPPOCAMPUS_SWEEP_INTERVAL_MINUTES  how often expired items are deleted
 """
 
@@ -105,4 +105,5 @@ def _store(variables: Mapping[str, str]) -> PgHippocampusStore:
         pool_size=None if pool_size is None else int(pool_size),
         llm=named("LLM"),
         search=search,
+        none_is_default_ttl=True,  # what a request leaves out reaches put() as None
     )

@@ -62,6 +62,8 @@ class PgHippocampusStore(BaseStore):
     search: how a query finds: "vector" (by meaning), "text" (by words), "hybrid" (by both); by
     default hybrid in what both frameworks remember, as ADK searches it, and vector elsewhere.
     score_parts: found items say what their score is made of (item.score_parts).
+    none_is_default_ttl: put(ttl=None) takes the default time to live, not for ever; an Agent Server
+    passes None for what a client left out.
     engine: an open MemoryEngine to share instead; then close() leaves it open.
 
     Each operation of a batch fails alone: see BatchError, and docs/langgraph.md for all of it.
@@ -81,6 +83,7 @@ class PgHippocampusStore(BaseStore):
         privacy: str | Mapping[str, str] | PrivacyPolicy | None = None,
         search: Search | None = None,
         score_parts: bool = False,
+        none_is_default_ttl: bool = False,
         engine: MemoryEngine | None = None,
     ) -> None:
         if search not in (None, *get_args(Search)):
@@ -92,6 +95,7 @@ class PgHippocampusStore(BaseStore):
         self._fields = None if fields is None else field_paths(fields)
         self._search = search
         self._score_parts = score_parts
+        self._none_is_default_ttl = none_is_default_ttl
         self._sweeper = Sweeper(self.sweep_ttl)
         self._closed = False
         self._owns_engine = engine is None
@@ -160,7 +164,7 @@ class PgHippocampusStore(BaseStore):
         ttl: float | NotProvided | None = NOT_PROVIDED,
     ) -> None:
         """Write an item, as BaseStore says; in a namespace of instructions, make a new version."""
-        super().put(namespace, key, value, index, ttl=_ttl(namespace, ttl))
+        super().put(namespace, key, value, index, ttl=self._ttl(namespace, ttl))
 
     async def aput(
         self,
@@ -172,7 +176,17 @@ class PgHippocampusStore(BaseStore):
         ttl: float | NotProvided | None = NOT_PROVIDED,
     ) -> None:
         """Do as put() from async code."""
-        await super().aput(namespace, key, value, index, ttl=_ttl(namespace, ttl))
+        await super().aput(namespace, key, value, index, ttl=self._ttl(namespace, ttl))
+
+    def _ttl(
+        self, namespace: Sequence[str], ttl: float | NotProvided | None
+    ) -> float | NotProvided | None:
+        """Return the time to live of a put: the default one is not for instructions."""
+        if ttl is None and self._none_is_default_ttl:
+            ttl = NOT_PROVIDED
+        if isinstance(ttl, NotProvided) and isinstance(namespace, Sequence):
+            return None if instructions_scope(namespace) else ttl
+        return ttl
 
     def setup(self) -> None:
         """Start or reach the database and bring its schema up to date; every call does it too."""
@@ -263,13 +277,6 @@ class PgHippocampusStore(BaseStore):
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
-
-
-def _ttl(namespace: Sequence[str], ttl: float | NotProvided | None) -> float | NotProvided | None:
-    """Return the time to live of a put: the default one is not for instructions."""
-    if isinstance(ttl, NotProvided) and isinstance(namespace, Sequence):
-        return None if instructions_scope(namespace) else ttl
-    return ttl
 
 
 def _embedder(index: IndexConfig | None) -> object:

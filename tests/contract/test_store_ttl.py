@@ -218,6 +218,25 @@ def test_a_time_to_live_begins_when_the_item_is_written(dsn: str, clock: list[da
         run_sync(engine.close())
 
 
+@pytest.mark.parametrize(("none_is_default", "lives"), [(False, True), (True, False)])
+def test_none_is_for_ever_or_the_default_as_the_store_is_told(
+    dsn: str, clock: list[datetime], none_is_default: bool, lives: bool
+) -> None:
+    engine = open_memory(dsn, clock=lambda: clock[0])
+    store = PgHippocampusStore(
+        engine=engine, ttl={"default_ttl": 1}, none_is_default_ttl=none_is_default
+    )
+    store.put(HERE, "sync", {"n": 1}, index=False, ttl=None)
+    run_sync(store.aput(HERE, "async", {"n": 1}, index=False, ttl=None))
+    store.put(HERE, "longer", {"n": 1}, index=False, ttl=60)
+    store.put(("app", "ann", "instructions"), "tone", {"n": 1}, index=False, ttl=None)
+    clock[0] += timedelta(minutes=2)
+    assert [lives, lives] == [store.get(HERE, key) is not None for key in ("sync", "async")]
+    assert store.get(HERE, "longer") is not None
+    assert store.get(("app", "ann", "instructions"), "tone") is not None
+    run_sync(engine.close())
+
+
 @pytest.mark.parametrize(("ttl", "said"), [(-1, "-1 minutes"), (0, "0 minutes"), (1e9, "1e+09 m")])
 def test_a_time_to_live_is_refused_in_minutes(
     ours: PgHippocampusStore, ttl: float, said: str

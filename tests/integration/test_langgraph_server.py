@@ -73,6 +73,18 @@ async def test_variables_are_options(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "other" == (await store.engine.report()).schema
 
 
+async def test_what_a_request_leaves_out_takes_the_default_time_to_live(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server hands put() None for a ttl that its client did not give."""
+    monkeypatch.setenv("HIPPOCAMPUS_DEFAULT_TTL_MINUTES", "0.0005")
+    async with make_store() as store:
+        await store.aput(HERE, "left out", {"n": 1}, index=None, ttl=None)
+        await store.aput(HERE, "given", {"n": 1}, ttl=60)
+        await asyncio.sleep(0.05)
+        assert ["given"] == [item.key for item in await store.asearch(HERE)]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("DEFAULT_TTL_MINUTES", "soon"), ("SEARCH", "magic"), ("POOL_SIZE", "0x"), ("EMBEDDER", "?"),
