@@ -44,8 +44,9 @@ def instruction_history(
 def rollback_instruction(
     store: HasEngine, app: str, user_id: str, key: str, version: int | None = None
 ) -> Instruction:
-    """Make a new version that says what an earlier one said, by default the one before.
+    """Make a new version that says what an earlier one said: the one named, or the one before.
 
-    Raises NotFound if there is no such version. Async code: store.engine.instructions.
+    Without a version, a second call goes one further back. Raises NotFound if there is no such
+    version, or no instruction. Async code: store.engine.instructions, with Scope(app, user_id).
     """
     return run_sync(store.engine.instructions.rollback(Scope(app, user_id), key, version))

@@ -10,6 +10,7 @@ from shared_core.errors import InvalidInput, NotFound
 from shared_core.instruction_ports import Instruction
 from shared_core.item_drafts import draft
 from shared_core.item_ops import WriteItem
+from shared_core.jsontext import to_json
 from shared_core.namespaces import check_label, instructions_namespace, scope_path
 from shared_core.ports import Clock, Storage
 
@@ -61,19 +62,35 @@ class Instructions:
         return await self._storage.instruction_versions(scope, key, limit)
 
     async def rollback(self, scope: Scope, key: str, version: int | None = None) -> Instruction:
-        """Make a new version that says what an earlier one said, by default the one before.
+        """Make a new version that says what an earlier one said, and return it.
 
-        Reaches the last 1,000 versions. Raises NotFound if there is no such version.
+        version: the number of that one. Left out, it is the one before what holds now, and a second
+        rollback goes one further back: a version that says what an earlier one said takes back all
+        that came between. Reaches the last 1,000 versions. Raises NotFound if there is no such
+        version, or no instruction.
         """
         await self._ready(scope, key)
         known = await self._storage.instruction_versions(scope, key, MAX_VERSIONS)
+        if not known:
+            raise NotFound(
+                f"no instruction {key!r} of user {scope.user!r} in {scope.app!r}: there is none to"
+                " roll back before the first is written"
+            )
         if version is None:
-            version = known[0].version - 1 if known else 0
+            steps = _steps(known)
+            if len(steps) == 1:
+                raise NotFound(
+                    f"instruction {key!r} says what version {steps[0].version} said, and there is"
+                    " nothing before it: name the version to go to"
+                )
+            return await self.write(scope, key, steps[-2].value)
         for earlier in known:
             if earlier.version == version:
                 return await self.write(scope, key, earlier.value)
-        there = f"versions {known[-1].version} to {known[0].version}" if known else "none"
-        raise NotFound(f"instruction {key!r} has no version {version}: there are {there}")
+        raise NotFound(
+            f"instruction {key!r} has no version {version}: there are versions"
+            f" {known[-1].version} to {known[0].version}"
+        )
 
     async def list(
         self, scope: Scope, *, limit: int = 100, offset: int = 0
@@ -94,3 +111,14 @@ class Instructions:
         scope_path(scope)
         check_label(key, "the key of an instruction")
         await self._open()
+
+
+def _steps(newest_first: Sequence[Instruction]) -> list[Instruction]:
+    """Return the versions that led to what holds now, without what was taken back, oldest first."""
+    steps: dict[str, Instruction] = {}
+    for one in reversed(newest_first):
+        said = to_json(one.value)
+        while said in steps:
+            steps.popitem()
+        steps[said] = one
+    return list(steps.values())

@@ -59,6 +59,33 @@ async def test_a_rollback_is_a_version_too(memory: MemoryEngine) -> None:
         await memory.instructions.rollback(ANN, "unknown")
 
 
+async def test_each_rollback_goes_one_further_back(memory: MemoryEngine) -> None:
+    async def said(*texts: str) -> None:
+        for text in texts:
+            await memory.instructions.write(ANN, "tone", {"content": text})
+
+    async def back() -> object:
+        return (await memory.instructions.rollback(ANN, "tone")).value["content"]
+
+    await said("one", "two", "three")
+    assert ["two", "one"] == [await back(), await back()]
+    with pytest.raises(NotFound, match="version 5 said.*nothing before it"):
+        await back()
+    await said("four", "five")
+    assert ["four", "one"] == [await back(), await back()]
+    assert "one" == (await memory.instructions.history(ANN, "tone"))[0].value["content"]
+    await said("two", "one", "three", "two")  # by hand: one takes back two, and it is new again
+    assert ["three", "one"] == [await back(), await back()]
+
+
+async def test_a_key_that_is_not_there_is_named_with_whose_it_would_be(
+    memory: MemoryEngine,
+) -> None:
+    for version in (None, 3):
+        with pytest.raises(NotFound, match="no instruction 'tnoe' of user 'ann' in 'app'"):
+            await memory.instructions.rollback(ANN, "tnoe", version)
+
+
 async def test_writers_at_the_same_moment_make_versions_one_after_another(
     memory: MemoryEngine,
 ) -> None:
