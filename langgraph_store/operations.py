@@ -80,7 +80,7 @@ def core_op(op: Op, fields: Paths | None, search: Search | None) -> ItemOp:
         return FindItems(
             prefix=prefix,
             query=op.query,
-            filter=op.filter or {},
+            filter={} if op.filter is None else op.filter,
             limit=op.limit,
             offset=op.offset,
             refresh=op.refresh_ttl,

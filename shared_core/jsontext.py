@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from shared_core.errors import InvalidInput
+from shared_core.json_faults import fault_path
 from shared_core.namespaces import clean_text
 
 MAX_DEPTH = 500
@@ -15,18 +16,21 @@ MAX_DEPTH = 500
 def to_json(value: object, what: str = "value") -> str:
     """Return JSON text; NUL and lone surrogates in texts and keys become U+FFFD.
 
-    Raises InvalidInput, naming what, for NaN, infinities, cycles, and anything JSON has no word
-    for.
+    Raises InvalidInput, naming what and where in it, for NaN, infinities, cycles, and anything JSON
+    has no word for.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise InvalidInput(_too_deep(what)) from error
+    except (TypeError, ValueError) as error:
+        place = fault_path(value)
         raise InvalidInput(
-            f"{what} cannot be stored as JSON: {error}; keep to str, int, float, bool, None, list"
-            " and dict, and write dates as ISO 8601 text"
+            f"{what} cannot be stored as JSON{f' at {place}' if place else ''}: {error}; keep to"
+            " str, int, float, bool, None, list and dict, and write dates as ISO 8601 text"
         ) from error
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
-        raise InvalidInput(f"{what} cannot be stored as JSON: nested over {MAX_DEPTH} levels deep")
+        raise InvalidInput(_too_deep(what))
     if "\\u0000" in text or not _encodable(text):
         text = json.dumps(cleaned(value), ensure_ascii=False, allow_nan=False)
     return text
@@ -35,6 +39,10 @@ def to_json(value: object, what: str = "value") -> str:
 def check_json(value: object, what: str) -> None:
     """Raise InvalidInput, naming what, for a value that to_json would refuse."""
     to_json(value, what)
+
+
+def _too_deep(what: str) -> str:
+    return f"{what} cannot be stored as JSON: nested over {MAX_DEPTH} levels deep"
 
 
 def _depth(value: object) -> int:
