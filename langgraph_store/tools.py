@@ -59,7 +59,10 @@ class _Verbs:
 
     async def forget(self, scope: Scope, memory_id: str) -> Told:
         if await self._engine.forget(scope, memory_id):
-            return {"forgotten": memory_id}
+            return {
+                "forgotten": memory_id,
+                "next": "recall again: other memories may say the same",
+            }
         raise InvalidInput(f"no memory has the id {memory_id!r}: find it with recall first")
 
     def answer(
@@ -132,8 +135,9 @@ def memory_tools(store: HasEngine, *, app: Part, user_id: Part | None = None) ->
     def forget(memory_id: str, config: RunnableConfig) -> Told:
         """Deletes one memory for good. Use it when the user asks you to forget something.
 
-        Find the memory with `recall` first, and delete only what the user means. Returns the id
-        that is forgotten; or an error.
+        Find the memory with `recall` first, and delete only what the user means. What was said, a
+        fact drawn from it and a summary are memories of their own: `recall` again, and forget each
+        of them. Returns the id that is forgotten; or an error.
 
         Args:
             memory_id: The id of the memory, as `recall` or `remember` returned it.

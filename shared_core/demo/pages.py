@@ -101,9 +101,9 @@ def show_results(console: Console, results: Sequence[Result], graph_pid: int) ->
     console.print()
     console.print(
         f"Questions, asked by ADK in this process and by LangGraph in process {graph_pid}.\n"
-        "ADK and LG: place of a memory in the answer of each. ADK orders by the score, a sum of\n"
+        "ADK and LG: place of a memory in the answer of each. Both order by the score, a sum of\n"
         "meaning, words (in standard deviations above the mean) and what else tells, such as\n"
-        "whether the turn is a question; LangGraph by the cosine alone. Times are UTC.",
+        "whether the turn is a question. Times are UTC.",
         highlight=False,
     )
     for number, result in enumerate(results, start=1):

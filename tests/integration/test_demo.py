@@ -123,6 +123,7 @@ def test_at_least_6_of_8_questions_are_answered_through_adk(played: Played) -> N
 def test_questions_are_answered_through_langgraph_too(played: Played) -> None:
     assert 2 == len(played.answered("LangGraph"))
     assert 1 <= min(played.answered("LangGraph")), played.answered("LangGraph")
+    assert "Both order by the score" in played.output
 
 
 def test_it_takes_less_than_a_minute_on_a_busy_machine(played: Played) -> None:

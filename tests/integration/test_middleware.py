@@ -223,7 +223,9 @@ async def test_the_model_remembers_recalls_and_forgets_by_tools(
         found["memories"][0]["text"],
         found["memories"][0]["id"],
     )
-    assert {"forgotten": first["id"]} == await run(calls("forget", memory_id=first["id"]))
+    gone = await run(calls("forget", memory_id=first["id"]))
+    assert {"forgotten", "next"} == set(gone) and gone["forgotten"] == first["id"]
+    assert "other memories may say the same" in gone["next"]
     assert "no memory has the id" in (await run(calls("forget", memory_id=first["id"])))["error"]
     assert "empty" in (await run(calls("recall", query=" ")))["error"]
     # What recall returned is remembered already, so it is no turn even where tools' results are.
@@ -264,6 +266,7 @@ def test_the_tools_say_what_a_model_needs_and_no_more(store: PgHippocampusStore)
     assert ["remember", "recall", "forget"] == [one.name for one in tools]
     assert [["text"], ["query"], ["memory_id"]] == [list(one.args) for one in tools]
     assert all("Ana" in one.args["text"]["description"] for one in tools[:1])
+    assert "memories of their own" in tools[2].description
     nobody = tools[1].invoke({"query": "peanuts"})
     assert "long-term memory" in nobody["error"]
 
