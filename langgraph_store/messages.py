@@ -26,6 +26,9 @@ from shared_core.namespaces import storable
 MEMORY_TOOLS = frozenset({"remember", "recall", "forget", "search_memory", "manage_memory"})
 """Tools whose results are memories already."""
 
+MAX_ID_BYTES = 500
+"""Longer ids of messages may be too long for the index of turns."""
+
 _CHAT_ROLES: dict[str, Role] = {
     "user": "user", "human": "user", "assistant": "agent", "ai": "agent",
 }  # fmt: skip
@@ -57,17 +60,17 @@ def turns_of(
 ) -> list[Event]:
     """Return what was said in messages: text parts of users and agents, and of tools on request.
 
-    System messages, thoughts, tool calls, other media, removals, and what recall put in, are no
-    turns. An event's id is the message's; without one it is derived from the thread, the words and
-    how often they were said before, so that the same history gives the same ids. known: ids to
-    leave out.
+    System messages, thoughts, tool calls, other media, removals, what a middleware wrote in a
+    user's name, and what recall put in, are no turns. An event's id is the message's, or made of
+    it where it is too long; without one it is derived from the thread, the words and how often they
+    were said before, so that the same history gives the same ids. known: ids to leave out.
     """
     turns: list[Event] = []
     said: Counter[str] = Counter()
     for message in messages:
         if message.id in known:
             continue
-        event_id = message.id if message.id and storable(message.id) else None
+        event_id = _own_id(message, thread_id)
         role = _role(message, tool_results=tool_results)
         text = spoken_text(message) if role else ""
         if role is None or not text:
@@ -76,8 +79,8 @@ def turns_of(
             words = f"{role}\n{text}"
             said[words] += 1
             event_id = str(uuid5(NAMESPACE_URL, f"{thread_id}\n{said[words]}\n{words}"))
-            if event_id in known:
-                continue
+        if event_id in known:
+            continue
         turns.append(
             Event(
                 event_id=event_id,
@@ -90,6 +93,14 @@ def turns_of(
     return turns
 
 
+def _own_id(message: BaseMessage, thread_id: str) -> str | None:
+    if not message.id or not storable(message.id):
+        return None
+    if len(message.id.encode()) > MAX_ID_BYTES:
+        return str(uuid5(NAMESPACE_URL, f"{thread_id}\n{message.id}"))
+    return message.id
+
+
 def spoken_text(message: BaseMessage) -> str:
     """Return the words of a message, without thoughts; "" for what recall put in."""
     text = str(message.text)
@@ -99,10 +110,15 @@ def spoken_text(message: BaseMessage) -> str:
     return "" if text.startswith(HEAD) else text
 
 
+def is_of_a_user(message: BaseMessage) -> bool:
+    """Tell whether a user said this; a summary, say, is a human message with an "lc_source"."""
+    return isinstance(message, HumanMessage) and "lc_source" not in message.additional_kwargs
+
+
 def _role(message: BaseMessage, *, tool_results: bool) -> Role | None:
     """Return who speaks in a message; None for one that is no turn."""
     if isinstance(message, HumanMessage):
-        return "user"
+        return "user" if is_of_a_user(message) else None
     if isinstance(message, AIMessage):
         return "agent"
     if isinstance(message, ToolMessage):

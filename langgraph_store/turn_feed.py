@@ -91,6 +91,7 @@ class TurnFeed:
             if self._session_end:
                 await self._engine.end_session(scope, thread_id, strategy=self._strategy)
             return
+        # Where this process knows none of the ids, they may be made anew for every run.
         await self._engine.append_events(
             scope,
             thread_id,
@@ -100,6 +101,7 @@ class TurnFeed:
             unseen=True,
             session_end=self._session_end,
             strategy=self._strategy,
+            history=not any(message.id in known for message in messages),
         )
         known = known | {turn.event_id for turn in turns}
         if len(known) > 2 * len(messages) + SPARE_IDS:

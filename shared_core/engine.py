@@ -134,6 +134,7 @@ class MemoryEngine:
         unseen: bool = False,
         session_end: bool = False,
         strategy: ExtractionStrategy | None = None,
+        history: bool = False,
     ) -> set[str]:
         """Append turns to a thread and remember each that has text; return the ids that were new.
 
@@ -141,7 +142,9 @@ class MemoryEngine:
         was forgotten stays forgotten. later: return after two round trips to the database, one if
         a few turns are likely unseen; words find the turns at once, and a job in the queue embeds
         and consolidates them, when the strategy (by default the memory's) says. delay_s: instead
-        of the strategy's. session_end: they end a session, as end_session() does.
+        of the strategy's. session_end: they end a session, as end_session() does. history: the
+        events are all of a conversation up to now, and their ids may be new every time: what its
+        beginning says in the words of remembered turns is known (one more round trip).
         """
         await self.open()
         thread = ThreadId(thread_id)
@@ -157,6 +160,7 @@ class MemoryEngine:
             intake=self._intake,
             job=asked,
             unseen=unseen,
+            history=history,
         )
         if asked:
             self._worker.hand_over(scope, thread)

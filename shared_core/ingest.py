@@ -20,6 +20,7 @@ from shared_core.domain import (
 )
 from shared_core.embedding import Embedding
 from shared_core.errors import InvalidInput
+from shared_core.histories import known_beginning, may_be_known
 from shared_core.ids import uuid7
 from shared_core.intake import Intake, is_small_talk
 from shared_core.item_ports import MemoryRow
@@ -34,6 +35,9 @@ TEXT_FIELD = "text"
 
 UNASKED_TURNS = 16
 """So many turns at most are sent without asking which are known."""
+
+SPARE_TURNS = 50
+"""So many more turns of a thread are read than a history has that may be known."""
 
 EMBED_BATCH = 256
 """So many waiting turns are embedded and stored at once."""
@@ -50,17 +54,22 @@ async def append_events(
     intake: Intake,
     job: NewJob | None = None,
     unseen: bool = False,
+    history: bool = False,
 ) -> set[str]:
     """Append turns to a thread and remember each that has text; return the ids that were new.
 
     The same event id in the same thread is ingested once, however often it comes; a turn that was
     forgotten stays forgotten. What is returned is found by the next recall. With a job nothing is
     embedded: the job is enqueued to do it, and until then words alone find the turns; unseen: they
-    are likely new, so the database is not asked first.
+    are likely new, so the database is not asked first. history: they are all of a conversation up
+    to now, and their ids may be new every time: see histories.known_beginning.
     """
     scope_path(scope)
     check_label(thread_id, "thread_id")
-    fresh = {event.event_id: intake.event(_checked(event)) for event in reversed(events)}
+    turns: Sequence[Event] = [intake.event(_checked(event)) for event in events]
+    if history and may_be_known(turns):
+        turns = await _new_of_history(storage, scope, thread_id, turns)
+    fresh = {turn.event_id: turn for turn in reversed(turns)}
     if not fresh:
         return set()
     # The append passes over what is known or forgotten itself. Asking first spares it their texts,
@@ -82,6 +91,16 @@ async def append_events(
                 and row.event.event_id not in known]  # fmt: skip
         new |= await _append(storage, embedding, scope, thread_id, rows, job) if rows else set()
     return new
+
+
+async def _new_of_history(
+    storage: Storage, scope: Scope, thread_id: ThreadId, turns: Sequence[Event]
+) -> Sequence[Event]:
+    remembered = await storage.thread_events(scope, thread_id, len(turns) + SPARE_TURNS)
+    known = {turn.event_id for turn in remembered}
+    if any(turn.event_id in known for turn in turns):  # their ids stay the same
+        return [turn for turn in turns if turn.event_id not in known]
+    return turns[known_beginning(remembered, turns) :]
 
 
 async def _append(

@@ -249,6 +249,10 @@ class Storage(
         """Append the turns that are new, remember them, and return their ids; enqueue the job."""
         ...
 
+    async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
+        """Return the last of what is remembered of a thread, in the order it was said."""
+        ...
+
     async def thread_history(
         self, scope: Scope, thread_id: ThreadId, limit: int
     ) -> Sequence[Event]:

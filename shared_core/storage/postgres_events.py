@@ -67,6 +67,12 @@ class PostgresEvents(PostgresItems):
         new, *_ = await self._database.run(tenant, *steps)
         return {row[0] for row in new}
 
+    async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
+        tenant = scope_path(scope)
+        values = self._turns(tenant, thread_id, limit)
+        [rows] = await self._database.run(tenant, (statement("thread_events"), values))
+        return [event_from_row(row[1:]) for row in reversed(rows)]
+
     async def thread_history(
         self, scope: Scope, thread_id: ThreadId, limit: int
     ) -> Sequence[Event]:

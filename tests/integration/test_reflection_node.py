@@ -10,6 +10,8 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from operator import add
+from random import Random
+from string import ascii_letters
 from typing import Annotated, Any, TypedDict
 
 import psycopg
@@ -30,6 +32,7 @@ from langgraph.runtime import Runtime
 from langgraph_store import PgHippocampusStore, create_reflection_node, memories_namespace
 from langgraph_store.reflection import ReflectionNode
 from shared_core import InvalidInput, Scope, StorageUnavailable, open_memory, run_sync
+from shared_core.storage.postgres_events import PostgresEvents
 
 ANN = Scope("app", "ann")
 CONFIG: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}}
@@ -128,6 +131,80 @@ def test_messages_without_ids_are_the_same_turns_every_time(
     for length in (1, 2, 3, 3):
         create_reflection_node(store, app="app").invoke({"messages": said[:length]}, CONFIG)
     assert ["yes", "Sure?", "yes"] == [text for _, _, text in turns(dsn)]
+
+
+def test_a_history_that_a_client_keeps_is_remembered_once(
+    store: PgHippocampusStore, dsn: str
+) -> None:
+    def graph() -> CompiledStateGraph[Any]:  # without a checkpointer: new ids in every run
+        node = create_reflection_node(store, app="app")
+        builder = StateGraph(MessagesState).add_node("reflect", node)
+        builder.add_node("answer", lambda state: {"messages": [("ai", "Noted.")]})
+        return builder.add_edge(START, "answer").add_edge("answer", "reflect").compile()
+
+    compiled, history, said = graph(), [], []
+    for number, text in enumerate(("I live in Lisbon.", "yes", "yes", "我喜欢茶。", "yes")):
+        history.append(("user", text))
+        answered = (graph() if number == 3 else compiled).invoke({"messages": history}, CONFIG)
+        history.append(("ai", answered["messages"][-1].text))
+        said += [text, "Noted."]
+        assert said == [text for _, _, text in turns(dsn)]
+    for text in ("yes", "I like tea."):  # from here on trimmed
+        history = [*history[-3:], ("user", text)]
+        compiled.invoke({"messages": history}, CONFIG)
+        history.append(("ai", "Noted."))
+        said += [text, "Noted."]
+        assert said == [text for _, _, text in turns(dsn)]
+
+
+def test_a_turn_alone_is_new_however_often_it_was_said(store: PgHippocampusStore, dsn: str) -> None:
+    node = create_reflection_node(store, app="app")
+    builder = StateGraph(MessagesState).add_node("reflect", node).add_edge(START, "reflect")
+    for _ in range(3):
+        builder.compile().invoke({"messages": [("user", "yes"), ("ai", "Noted.")]}, CONFIG)
+    assert ["yes", "Noted."] * 3 == [text for _, _, text in turns(dsn)]
+
+
+async def test_ids_that_stay_the_same_cost_no_second_question(
+    astore: PgHippocampusStore, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    read = PostgresEvents.thread_events
+
+    async def noted(self: Any, scope: Any, thread_id: Any, limit: int) -> Any:
+        asked.append(limit)
+        return await read(self, scope, thread_id, limit)
+
+    monkeypatch.setattr(PostgresEvents, "thread_events", noted)
+    graph = graph_with(create_reflection_node(astore, app="app"))
+    for text in ("yes", "yes", "yes"):
+        await graph.ainvoke({"messages": [HumanMessage(text)]}, CONFIG)
+    assert ["yes", "Noted."] * 3 == [text for _, _, text in turns(dsn)]
+    assert [] == asked
+    state = await graph.aget_state(CONFIG)
+    await create_reflection_node(astore, app="app").ainvoke(state.values, CONFIG)
+    assert 1 == len(asked)
+    assert 6 == len(turns(dsn))
+
+
+def test_ids_of_any_length_fail_no_turn(store: PgHippocampusStore, dsn: str) -> None:
+    random = Random(1)
+    ids = ["".join(random.choices(ascii_letters, k=6_000)) for _ in range(2)]
+    said = [HumanMessage("One.", id=ids[0]), HumanMessage("Two."), HumanMessage("One.", id=ids[1])]
+    node = create_reflection_node(store, app="app")
+    for nodes in (node, node, create_reflection_node(store, app="app")):
+        nodes.invoke({"messages": said}, CONFIG)
+    assert ["One.", "Two.", "One."] == [text for _, _, text in turns(dsn)]
+    assert 0 == node.failures
+
+
+def test_what_a_middleware_says_in_a_users_name_is_no_turn(
+    store: PgHippocampusStore, dsn: str
+) -> None:
+    summary = HumanMessage("A summary.", additional_kwargs={"lc_source": "summarization"})
+    node = create_reflection_node(store, app="app")
+    node.invoke({"messages": [summary, HumanMessage("Go on.")]}, CONFIG)
+    assert [("t", "user", "Go on.")] == turns(dsn)
 
 
 def test_only_what_was_said_is_a_turn(store: PgHippocampusStore, dsn: str) -> None:

@@ -86,6 +86,14 @@ WITH given AS (
 )
 SELECT event_id FROM kept
 
+-- name: thread_events
+-- The last of what is remembered of a thread, newest first.
+SELECT seq, event_id, author, role, text, occurred_at, metadata, importance, expires_at
+FROM events
+WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND memory_seq IS NOT NULL
+  AND (expires_at IS NULL OR expires_at > %(now)s)
+ORDER BY seq DESC LIMIT %(limit)s
+
 -- name: thread_history
 -- The last turns of a thread that say something and were not forgotten, newest first.
 SELECT e.seq, e.event_id, e.author, e.role, e.text, e.occurred_at, e.metadata, e.importance,

@@ -1,0 +1,82 @@
+"""What is known of a history that comes again: never a new turn, and of old ones all but a few."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core import Event
+from shared_core.histories import known_beginning
+
+NOW = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
+
+
+def turns(said: str) -> list[Event]:
+    """Each letter a turn: capitals are the agent's."""
+    return [
+        Event(
+            event_id=f"e{place}",
+            author="someone",
+            role="agent" if letter.isupper() else "user",
+            text=letter.lower(),
+            occurred_at=NOW,
+        )
+        for place, letter in enumerate(said)
+    ]
+
+
+def known(remembered: str, handed: str) -> str:
+    """Return what of a history is taken for known."""
+    return handed[: known_beginning(turns(remembered), turns(handed))]
+
+
+def test_a_history_that_grew() -> None:
+    assert "" == known("", "aNbN")
+    assert "aN" == known("aN", "aNbN")
+    assert "a" == known("a", "ab")
+    assert "yNyN" == known("yNyN", "yNyNyN")
+
+
+def test_a_history_that_was_trimmed() -> None:
+    assert "bNcN" == known("aNbNcN", "bNcNaN")
+    assert "NcN" == known("aNbNcN", "NcNaN")
+    assert "yN" == known("yNyNyN", "yNyN")  # a window that moved on over the same words
+
+
+def test_what_comes_alone_is_new_however_often_it_was_said() -> None:
+    assert "" == known("aNyN", "yN")
+    assert "" == known("aNNyNN", "yNN")
+    assert "" == known("aNbN", "yzN")
+    assert "" == known("aNNN", "yzNNN")
+
+
+def test_turns_that_were_forgotten_or_never_came_stay_out() -> None:
+    assert "aNbNcN" == known("aNNcN", "aNbNcNdN")
+    assert "aNbNcN" == known("aNcN", "aNbNcNdN")
+    assert "aN" == known("aN", "aNbNcN")  # the hand-over of b failed
+
+
+def test_a_history_that_goes_on_in_another_way() -> None:
+    assert "aNb" == known("aNbN", "aNbM")
+    assert "aN" == known("aNbN", "aNcN")
+    assert "aNbN" == known("aNbN", "aNbN")
+
+
+CONVERSATION = st.lists(st.sampled_from(["aN", "bN", "yN", "yM", "aNN", "c"]), max_size=12)
+
+
+@given(said=CONVERSATION, then=st.sampled_from(["aN", "yN", "zN", "bb"]), window=st.integers(2, 40))
+def test_no_turn_that_is_new_is_taken_for_known(said: list[str], then: str, window: int) -> None:
+    before = "".join(said)
+    handed = (before + then)[-window:]
+    new = then[-window:]
+    found = known(before, handed)
+    assert len(handed) - len(found) >= len(new)
+
+
+@given(said=CONVERSATION.filter(lambda said: len(said) > 0), then=st.sampled_from(["zN", "zZN"]))
+def test_a_whole_history_brings_only_what_is_new(said: list[str], then: str) -> None:
+    before = "".join(said)
+    assert before == known(before, before + then)
