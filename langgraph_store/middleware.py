@@ -18,7 +18,7 @@ from langchain.agents.middleware import AgentMiddleware, AgentState, ModelReques
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from langgraph.runtime import Runtime
 
-from langgraph_store.messages import messages_of, spoken_text
+from langgraph_store.messages import is_of_a_user, messages_of, spoken_text
 from langgraph_store.reflection import HasEngine
 from langgraph_store.tools import memory_tools
 from langgraph_store.turn_feed import TurnFeed
@@ -143,16 +143,21 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         found = self._answers.get(key)
         if found is not None and time.monotonic() - found[0] < MAX_AGE_S:
             return found[1]
-        hits: Sequence[Hit] = ()
         try:
             async with asyncio.timeout(self._deadline_s):
                 hits = await self._engine.recall(scope, text, limit=LIMIT)
-        finally:  # who had no answer once does not wait for it before every answer of the run
-            with self._lock:
-                self._answers[key] = (time.monotonic(), hits)
-                while len(self._answers) > MAX_OPEN_QUESTIONS:
-                    self._answers.popitem(last=False)
+        except Exception:
+            # Who had no answer once does not wait for it before every answer of the run.
+            self._keep(key, ())
+            raise
+        self._keep(key, hits)
         return hits
+
+    def _keep(self, key: _Key, hits: Sequence[Hit]) -> None:
+        with self._lock:
+            self._answers[key] = (time.monotonic(), hits)
+            while len(self._answers) > MAX_OPEN_QUESTIONS:
+                self._answers.popitem(last=False)
 
     def _shown(self, request: ModelRequest[Any], hits: Sequence[Hit]) -> ModelRequest[Any]:
         """Return the request with the memories in it that are not in it yet."""
@@ -193,7 +198,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 def _last_turn(messages: Sequence[BaseMessage]) -> int | None:
     """Return the place of the user's last message."""
     places = range(len(messages) - 1, -1, -1)
-    return next((place for place in places if isinstance(messages[place], HumanMessage)), None)
+    return next((place for place in places if is_of_a_user(messages[place])), None)
 
 
 def _about(hit: Hit) -> str:

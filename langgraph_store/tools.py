@@ -24,10 +24,13 @@ from shared_core import (
     Scope,
     run_sync,
 )
+from shared_core.ranking import fitting
 
 _log = logging.getLogger("hippocampus")
 
 LIMIT = 10
+MAX_CHARACTERS = 8_000
+"""Of the texts that recall shows a model; what does not fit is cut, or left out."""
 
 Told: TypeAlias = dict[str, Any]
 
@@ -47,10 +50,11 @@ class _Verbs:
 
     async def recall(self, scope: Scope, query: str) -> Told:
         memories = []
-        for hit in await self._engine.recall(scope, query, limit=LIMIT):
+        hits = await self._engine.recall(scope, query, limit=LIMIT)
+        for hit, text in fitting(hits, MAX_CHARACTERS):
             shown = {
                 "id": hit.memory.key,
-                "text": hit.memory.text,
+                "text": text,
                 "author": hit.memory.author,
                 "time": hit.memory.occurred_at.isoformat(),
             }

@@ -11,12 +11,14 @@ from typing import Any
 import psycopg
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import SummarizationMiddleware
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_store import PgHippocampusStore, memory_tools
 from langgraph_store.middleware import HippocampusMiddleware
+from langgraph_store.tools import MAX_CHARACTERS
 from shared_core import InvalidInput, NewMemory, Scope, StorageUnavailable, run_sync
 from shared_core.tokens import count_tokens
 from tests.integration.scripted_chat import ScriptedChatModel, calls
@@ -186,6 +188,50 @@ async def test_a_slow_search_is_not_waited_for(
     assert 2 == memory.failures
 
 
+async def test_a_run_that_was_cancelled_while_it_searched_recalls_when_it_is_retried(
+    store: PgHippocampusStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recall, searching = store.engine.recall, asyncio.Event()
+
+    async def slow(*_: Any, **__: Any) -> None:
+        searching.set()
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(store.engine, "recall", slow)
+    model = ScriptedChatModel()
+    agent = agent_with(model, HippocampusMiddleware(store, app="app", deadline_s=60))
+    asked = {"messages": [HumanMessage("Which food am I allergic to?", id="q1")]}
+    run = asyncio.create_task(agent.ainvoke(asked, CONFIG))
+    await searching.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    monkeypatch.setattr(store.engine, "recall", recall)
+    await agent.ainvoke(asked, CONFIG)
+    assert 1 == len(blocks(model.asked[-1]))
+
+
+def test_a_summary_of_the_conversation_is_no_turn_and_no_question(
+    store: PgHippocampusStore, dsn: str
+) -> None:
+    summaries = ScriptedChatModel(answers=[AIMessage("Peanuts were spoken of.")] * 9)
+    model, memory = ScriptedChatModel(), HippocampusMiddleware(store, app="app")
+    short = SummarizationMiddleware(model=summaries, trigger=("messages", 4), keep=("messages", 1))
+    agent = agent_with(model, short, memory)
+    for text in ("Hello.", "I like tea.", "Which food am I allergic to?"):
+        state = ask(agent, text)
+    assert any("lc_source" in message.additional_kwargs for message in state)
+    told = turns(dsn)
+    assert ["Hello.", "Noted.", "I like tea.", "Noted."] == told[:4]
+    assert "Which food am I allergic to?" in told
+    assert not any("Peanuts were spoken of" in text for text in told)
+    assert 1 == len(blocks(model.asked[-1]))
+    searches = count_searches(store)
+    summary = HumanMessage("Peanuts?", additional_kwargs={"lc_source": "summarization"})
+    agent.invoke({"messages": [summary]}, {"configurable": {"thread_id": "o", "user_id": "ann"}})
+    assert [] == searches
+
+
 @pytest.mark.parametrize("wrong", [{"max_tokens": 0}, {"place": "state"}, {"delay_s": -1}])
 def test_wrong_options_are_refused(store: PgHippocampusStore, wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
@@ -269,6 +315,14 @@ def test_the_tools_say_what_a_model_needs_and_no_more(store: PgHippocampusStore)
     assert "memories of their own" in tools[2].description
     nobody = tools[1].invoke({"query": "peanuts"})
     assert "long-term memory" in nobody["error"]
+
+
+def test_what_recall_shows_a_model_is_bounded(store: PgHippocampusStore) -> None:
+    run_sync(store.engine.remember(ANN, ["A report on peanuts." + " More peanuts." * 20_000] * 3))
+    [_, recall, _] = memory_tools(store, app="app", user_id="ann")
+    told = recall.invoke({"query": "Who is allergic to peanuts? A report, more."})
+    assert len(told["memories"]) >= 1
+    assert sum(len(one["text"]) for one in told["memories"]) <= MAX_CHARACTERS
 
 
 def test_a_memory_that_is_away_is_told_to_the_model(
