@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from types import TracebackType
+from typing import cast
 from uuid import UUID
 
 from shared_core import cleanup as cleaning
@@ -29,11 +30,12 @@ from shared_core.domain import (
 from shared_core.embedding import Embedding
 from shared_core.formation import Formation
 from shared_core.ids import is_uuid
+from shared_core.importing import StampingStorage
 from shared_core.indexes import Indexes
 from shared_core.instructions import Instructions
 from shared_core.intake import Intake
 from shared_core.item_ports import ItemAddress, ItemStamp
-from shared_core.items import ItemOp, ItemResult
+from shared_core.items import ItemOp, ItemResult, WriteItem
 from shared_core.job_ports import JobType
 from shared_core.jobs import JobQueue, job_for_turns
 from shared_core.namespaces import check_label, memories_namespace, scope_path, storable
@@ -370,8 +372,16 @@ class MemoryEngine:
         self.indexes.nudge()
         return await items.run_item_ops(self._storage, self._embedding, self._clock, ops)
 
+    async def write_stamped(
+        self, writes: Sequence[WriteItem], stamps: Sequence[ItemStamp]
+    ) -> list[ItemResult]:
+        """Write items that come from elsewhere, each with the times it had there."""
+        await self.open()
+        storage = cast(Storage, StampingStorage(self._storage, stamps))
+        return await items.run_item_ops(storage, self._embedding, self._clock, writes)
+
     async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None:
-        """Give items that came from elsewhere the times they had there."""
+        """Give items that came from elsewhere the times they have there, if they are older."""
         await self.open()
         await self._storage.stamp_items(stamps)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 from uuid import uuid4
 
 from shared_core.domain import JsonValue, Namespace
@@ -23,7 +23,7 @@ from shared_core.errors import (
 from shared_core.import_ports import ItemSource, SourceItem
 from shared_core.item_ports import Item, ItemAddress, ItemStamp
 from shared_core.items import ItemOp, ItemResult, ReadItem, WriteItem
-from shared_core.ports import Embedder
+from shared_core.ports import Embedder, MemoryRow, Storage, VectorRows
 
 if TYPE_CHECKING:
     from shared_core.ports import Vectors
@@ -42,7 +42,31 @@ class ItemTarget(Protocol):
     """Where items are written; MemoryEngine is one."""
 
     async def run_item_ops(self, ops: Sequence[ItemOp]) -> list[ItemResult]: ...
+    async def write_stamped(
+        self, writes: Sequence[WriteItem], stamps: Sequence[ItemStamp]
+    ) -> list[ItemResult]: ...
     async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None: ...
+
+
+class StampingStorage:
+    """A storage whose items have the times of their stamps from the beginning."""
+
+    def __init__(self, storage: Storage, stamps: Sequence[ItemStamp]) -> None:
+        self._storage = storage
+        self._stamps = {stamp.address: stamp for stamp in stamps}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    async def put_memories(
+        self,
+        rows: Sequence[MemoryRow],
+        vectors: VectorRows | None,
+        forgotten: Sequence[ItemAddress] = (),
+    ) -> None:
+        """Write and stamp in one transaction: nobody writes in between."""
+        stamps = [self._stamps[row.namespace, row.key] for row in rows]
+        await self._storage.put_memories(rows, vectors, forgotten, stamps)
 
 
 class KnownVectors:
@@ -185,12 +209,11 @@ class _Import:
                     self.report.newer += 1
                 else:
                     new.append(draft)
-            elif self._options.reembed:
+            elif self._options.reembed and found.updated_at <= draft.item.updated_at:
                 new.append(draft)
             else:
                 self.report.here += 1
-                # Written as it is, but not stamped: an import was interrupted just there.
-                if found.created_at == found.updated_at != draft.item.updated_at:
+                if _lives_otherwise(found, draft.item):
                     late.append(draft.stamp)
         if new:
             await self._write(new)
@@ -215,7 +238,9 @@ class _Import:
     async def _write(self, drafts: Sequence[_Draft]) -> None:
         errors: Mapping[int, Exception] = {}
         try:
-            await self._target.run_item_ops([draft.write for draft in drafts])
+            await self._target.write_stamped(
+                [draft.write for draft in drafts], [draft.stamp for draft in drafts]
+            )
         except BatchError as failed:
             errors = failed.errors
         except FATAL:
@@ -225,7 +250,6 @@ class _Import:
         written = [draft for place, draft in enumerate(drafts) if place not in errors]
         if written:
             self._model_failures = 0
-            await self._target.stamp_items([draft.stamp for draft in written])
             self.report.copied += len(written)
         _stop_if_all_would_fail(list(errors.values()))
         for place, reason in errors.items():
@@ -298,6 +322,12 @@ def texts_of_fields(
         if isinstance(part, str):
             texts[name] = part
     return texts or None
+
+
+def _lives_otherwise(here: Item, there: SourceItem) -> bool:
+    """Tell whether an item that was not written here since may have other times there."""
+    lives = here.has_ttl or there.expires_at is not None
+    return here.updated_at < there.updated_at or (here.updated_at == there.updated_at and lives)
 
 
 def _stop_if_all_would_fail(errors: Sequence[Exception]) -> None:

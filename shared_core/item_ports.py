@@ -132,5 +132,5 @@ class ItemStorage(Protocol):
     async def sweep_expired(self, prefix: Namespace, limit: int) -> int: ...
 
     async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None:
-        """Give items the times they had elsewhere; those that are not there are passed over."""
+        """Give items the times they have elsewhere, unless they were written here since."""
         ...

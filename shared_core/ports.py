@@ -24,7 +24,7 @@ from shared_core.domain import (
 )
 from shared_core.index_ports import IndexStorage
 from shared_core.instruction_ports import Instruction, InstructionStorage
-from shared_core.item_ports import ItemAddress, ItemStorage, MemoryRow, VectorRows
+from shared_core.item_ports import ItemAddress, ItemStamp, ItemStorage, MemoryRow, VectorRows
 from shared_core.job_ports import JobStorage, NewJob
 from shared_core.log_ports import SessionStorage
 from shared_core.run_ports import Fact, RunStorage
@@ -268,11 +268,13 @@ class Storage(
         rows: Sequence[MemoryRow],
         vectors: VectorRows | None,
         forgotten: Sequence[ItemAddress] = (),
+        stamps: Sequence[ItemStamp] = (),
     ) -> None:
         """Write memories by namespace and key, replacing those that exist, vectors included.
 
-        forgotten: what to delete in the same transaction, as forget() does. What is written in a
-        namespace of instructions becomes a version of it, unless the newest says the same.
+        forgotten: what to delete in the same transaction, as forget() does. stamps: times that
+        written items had elsewhere, and have here then. What is written in a namespace of
+        instructions becomes a version of it, unless the newest says the same.
         """
         ...
 

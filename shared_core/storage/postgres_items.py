@@ -60,10 +60,12 @@ class PostgresItems:
         rows: Sequence[MemoryRow],
         vectors: VectorRows | None,
         forgotten: Sequence[ItemAddress] = (),
+        stamps: Sequence[ItemStamp] = (),
     ) -> None:
         touched = [(row.namespace, row.key) for row in rows]
         steps = [*self._put_steps(rows), *self._vector_steps(vectors)]
         steps += self._forget_steps(forgotten)
+        steps += _stamp_steps("stamp_written", stamps)
         if steps:
             await self._database.run(scope_of([*touched, *forgotten]), *steps)
 
@@ -133,17 +135,7 @@ class PostgresItems:
 
     async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None:
         addresses = [stamp.address for stamp in stamps]
-        values = {
-            **address_columns(addresses),
-            "created_at": [stamp.created_at for stamp in stamps],
-            "updated_at": [stamp.updated_at for stamp in stamps],
-            "expires_at": [stamp.expires_at for stamp in stamps],
-            "ttl_s": [stamp.ttl_s for stamp in stamps],
-        }
-        steps: list[Statement] = [(statement("stamp_items"), values)]
-        if versioned := _versioned(addresses):
-            steps.append((statement("stamp_versions"), address_columns(versioned)))
-        await self._database.run(scope_of(addresses), *steps)
+        await self._database.run(scope_of(addresses), *_stamp_steps("stamp_items", stamps))
 
     def _forget_steps(self, addresses: Sequence[ItemAddress]) -> list[Statement]:
         there = [address for address in addresses if storable(address[1])]
@@ -207,6 +199,23 @@ class PostgresItems:
         if not one_tenant:
             values["tenant_end"] = path_end(tenant)
         return tenant, one_tenant, values
+
+
+def _stamp_steps(name: str, stamps: Sequence[ItemStamp]) -> list[Statement]:
+    if not stamps:
+        return []
+    addresses = [stamp.address for stamp in stamps]
+    values = {
+        **address_columns(addresses),
+        "created_at": [stamp.created_at for stamp in stamps],
+        "updated_at": [stamp.updated_at for stamp in stamps],
+        "expires_at": [stamp.expires_at for stamp in stamps],
+        "ttl_s": [stamp.ttl_s for stamp in stamps],
+    }
+    steps: list[Statement] = [(statement(name), values)]
+    if versioned := _versioned(addresses):
+        steps.append((statement("stamp_versions"), address_columns(versioned)))
+    return steps
 
 
 def address_columns(addresses: Iterable[ItemAddress]) -> dict[str, object]:

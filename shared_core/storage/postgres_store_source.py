@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import accumulate
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +18,7 @@ from shared_core.settings import redacted
 from shared_core.storage.sql_files import statement
 
 PAGE_BYTES = 16_000_000
-"""The values of one page, as they are stored, unless one value alone is larger."""
+"""The values of one page as they are stored, and its vectors, unless one item alone is larger."""
 
 CONNECT_TIMEOUT_S = 10
 
@@ -106,13 +107,16 @@ class PostgresStoreSource:
         self, after: Mapping[str, object], limit: int, vectors: bool
     ) -> Sequence[SourceItem]:
         async with self._transaction():
-            rows = await self._rows(
-                statement("store_page", filter_sql=AFTER if after else "true"),
-                {**after, "limit": limit, "room": PAGE_BYTES},
+            weighs = "store_sizes_with_vectors" if self._has_vectors and vectors else "store_sizes"
+            sizes = await self._rows(
+                statement(weighs, filter_sql=AFTER if after else "true"),
+                {**after, "limit": limit},
             )
+            taken = sizes[: _fitting([size for _, _, size in sizes])]
+            columns = {"prefixes": [row[0] for row in taken], "keys": [row[1] for row in taken]}
+            rows = await self._rows(statement("store_page"), columns) if taken else []
             found: dict[tuple[str, str], dict[str, Sequence[float] | None]] = defaultdict(dict)
             if self._has_vectors and rows:
-                columns = {"prefixes": [row[0] for row in rows], "keys": [row[1] for row in rows]}
                 name = "store_vectors" if vectors else "store_fields"
                 for prefix, key, field, vector in await self._rows(statement(name), columns):
                     found[prefix, key][field] = vector
@@ -158,3 +162,9 @@ class PostgresStoreSource:
         return StorageUnavailable(
             f"the PostgresStore at {self.location!r} cannot be read: {reason}"
         )
+
+
+def _fitting(sizes: Sequence[int]) -> int:
+    """Return how many of the first sizes fit into a page; one always does."""
+    before = (0, *accumulate(sizes))
+    return sum(size < PAGE_BYTES for size in before[: len(sizes)])

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zlib import crc32
@@ -22,6 +23,8 @@ from shared_core import ModelUnavailable
 from shared_core.cli import app
 from shared_core.embedders import CallableEmbedder
 from shared_core.import_commands import StoreImport, import_store
+from shared_core.storage import postgres_items
+from shared_core.storage.postgres_store_source import PostgresStoreSource
 
 ALICE = ("support%2Ebot", "alice@example%2Ecom")
 
@@ -299,17 +302,101 @@ def test_what_was_written_here_later_stays_and_what_changed_there_comes(
     assert {"ours": "second ours", "theirs": "second theirs", "same": "first same"} == values
 
 
-def test_times_that_an_interruption_left_out_are_set_by_the_next_import(
+async def test_items_and_their_times_come_together_or_not_at_all(
+    source: tuple[str, PostgresStore], dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin, theirs = source
+    fill(theirs, 30)
+    real = postgres_items._stamp_step
+
+    def late(name: str, stamps: Any) -> Any:
+        query, values = real(name, stamps)
+        return query + b" AND 1 / 0 = 1", values
+
+    task = StoreImport(dsn=origin, uri=dsn, embedder=word_vectors)
+    with monkeypatch.context() as patched:
+        patched.setattr(postgres_items, "_stamp_step", late)
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await import_store(task)
+    assert 0 == scalar(dsn, "SELECT count(*) FROM hippocampus.memories")
+    assert 30 == (await import_store(task)).copied
+    with PgHippocampusStore(dsn) as ours:
+        assert everything(theirs) == everything(ours)
+
+
+async def test_an_item_that_was_written_here_is_never_changed(
+    source: tuple[str, PostgresStore], dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin, theirs = source
+    for key in ("first", "since", "race"):
+        theirs.put(ALICE, key, {"text": "tea"}, ttl=60)
+    task = StoreImport(dsn=origin, uri=dsn, embedder=word_vectors)
+    index: Any = {"embed": word_vectors}
+    async with PgHippocampusStore(dsn, index=index) as ours:
+        put = postgres_items.PostgresItems.put_memories
+        written: list[str] = []
+
+        async def followed(self: Any, rows: Any, *more: Any, **options: Any) -> None:
+            await put(self, rows, *more, **options)
+            if any("race" == row.key for row in rows) and not written:
+                written.append("race")
+                await ours.aput(ALICE, "race", {"text": "coffee"})
+
+        await ours.aput(ALICE, "first", {"text": "tea"})
+        monkeypatch.setattr(postgres_items.PostgresItems, "put_memories", followed)
+        await import_store(task)
+        await ours.aput(ALICE, "since", {"text": "tea"})
+        rows = "SELECT string_agg(m::text, ',' ORDER BY key) FROM hippocampus.memories m"
+        before = scalar(dsn, rows)
+        assert 0 == scalar(dsn, "SELECT count(expires_at) FROM hippocampus.memories")
+        for reembed in (False, True):
+            again = await import_store(replace(task, reembed=reembed))
+            assert (2, 1, 0, True) == (again.here, again.newer, again.copied, again.complete)
+        assert before == scalar(dsn, rows)
+
+
+async def test_what_lives_longer_there_lives_longer_here_after_the_next_import(
     source: tuple[str, PostgresStore], dsn: str
 ) -> None:
     origin, theirs = source
-    theirs.put(ALICE, "city", {"text": "Lisbon"})
-    at = ("--from-postgres-store", origin, "--uri", dsn)
-    assert 0 == run(*at).exit_code
-    execute(dsn, "UPDATE hippocampus.memories SET created_at = now(), updated_at = now()")
-    assert "0 copied, 1 were here already" in run(*at).stdout
-    with PgHippocampusStore(dsn) as ours:
-        assert everything(theirs) == everything(ours)
+    for key in ("ever", "read", "shorter", "read here", "same"):
+        theirs.put(ALICE, key, {"text": "tea"}, ttl=60)
+    execute(origin, "UPDATE store SET expires_at = now() + '5 min'")
+    task = StoreImport(dsn=origin, uri=dsn, embedder=word_vectors)
+    await import_store(task)
+    theirs.put(ALICE, "ever", {"text": "tea"}, ttl=None)
+    assert theirs.get(ALICE, "read", refresh_ttl=True) is not None
+    theirs.put(ALICE, "shorter", {"text": "tea"}, ttl=2)
+    async with PgHippocampusStore(dsn) as ours:
+        assert await ours.aget(ALICE, "read here") is not None
+    again = await import_store(task)
+    assert (5, 0, True) == (again.here, again.copied, again.complete)
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute(
+            "SELECT key, expires_at - now() FROM hippocampus.memories"
+        ).fetchall()
+    left = dict(rows)
+    assert left["ever"] is None
+    hour, five, two = (timedelta(minutes=minutes) for minutes in (59, 5, 2))
+    assert left["read"] > hour and left["read here"] > hour
+    assert left["shorter"] <= two
+    assert two < left["same"] <= five
+
+
+@pytest.mark.parametrize(("vectors", "largest"), [(True, 6), (False, 30)])
+async def test_vectors_count_as_what_a_page_holds(
+    source: tuple[str, PostgresStore],
+    monkeypatch: pytest.MonkeyPatch,
+    vectors: bool,
+    largest: int,
+) -> None:
+    origin, theirs = source
+    fill(theirs, 30)
+    monkeypatch.setattr("shared_core.storage.postgres_store_source.PAGE_BYTES", 12_000)
+    async with PostgresStoreSource(origin) as opened:
+        pages = [len(page) async for page in opened.pages(500, vectors=vectors)]
+    assert 30 == sum(pages)
+    assert largest == max(pages)
 
 
 async def test_an_embedder_that_is_down_ends_the_import_and_the_next_goes_on(

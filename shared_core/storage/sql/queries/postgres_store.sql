@@ -24,22 +24,30 @@ SELECT (SELECT count(*) FROM store s
        (SELECT array_length(embedding::real[], 1) FROM store_vectors
         WHERE embedding IS NOT NULL LIMIT 1)
 
+-- name: store_sizes
+-- The next items by the order of the primary key, and the bytes of their values as they are stored.
+SELECT s.prefix, s.key, pg_column_size(s.value)::bigint FROM store s
+WHERE {filter} AND {store_below}
+ORDER BY s.prefix, s.key LIMIT %(limit)s
+
+-- name: store_sizes_with_vectors
+-- The same with their vectors, whose numbers take eight times the room once they are read.
+SELECT s.prefix, s.key,
+       pg_column_size(s.value) + 8 * coalesce((
+           SELECT sum(pg_column_size(v.embedding)) FROM store_vectors v
+           WHERE v.prefix = s.prefix AND v.key = s.key), 0)::bigint
+FROM store s
+WHERE {filter} AND {store_below}
+ORDER BY s.prefix, s.key LIMIT %(limit)s
+
 -- name: store_page
--- The next items by the order of the primary key: at most so many, and no more than fit into the
--- room, but one always.
-WITH page AS MATERIALIZED (
-    SELECT s.prefix, s.key, pg_column_size(s.value) AS size FROM store s
-    WHERE {filter} AND {store_below}
-    ORDER BY s.prefix, s.key LIMIT %(limit)s
-), sized AS (
-    SELECT prefix, key, sum(size) OVER (ORDER BY prefix, key) - size AS before FROM page
-)
+-- Some items, by the order of the primary key.
 SELECT i.* FROM (VALUES (NULL::timestamptz, NULL::integer)) AS absent (expires_at, ttl_minutes)
 CROSS JOIN LATERAL (
     SELECT s.prefix, s.key, s.value::text, coalesce(s.created_at, s.updated_at, now()),
            coalesce(s.updated_at, s.created_at, now()), expires_at, ttl_minutes
-    FROM sized JOIN store s USING (prefix, key)
-    WHERE sized.before < %(room)s
+    FROM unnest(%(prefixes)s::text[], %(keys)s::text[]) AS g(prefix, key)
+    JOIN store s USING (prefix, key)
 ) i
 ORDER BY i.prefix, i.key
 
@@ -57,13 +65,28 @@ FROM unnest(%(prefixes)s::text[], %(keys)s::text[]) AS g(prefix, key)
 JOIN store_vectors v USING (prefix, key)
 WHERE v.embedding IS NOT NULL
 
--- name: stamp_items
--- Gives items that came from elsewhere the times they had there.
+-- fragment: given_stamps
+unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[],
+       %(created_at)b::timestamptz[], %(updated_at)b::timestamptz[],
+       %(expires_at)b::timestamptz[], %(ttl_s)b::float8[])
+    AS g(tenant_id, namespace, key, created_at, updated_at, expires_at, ttl_s)
+
+-- name: stamp_written
+-- Gives items that this transaction wrote the times they had elsewhere.
 UPDATE memories m
 SET created_at = g.created_at, updated_at = g.updated_at, occurred_at = g.updated_at,
     expires_at = g.expires_at, ttl_s = g.ttl_s
-FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[],
-            %(created_at)b::timestamptz[], %(updated_at)b::timestamptz[],
-            %(expires_at)b::timestamptz[], %(ttl_s)b::float8[])
-     AS g(tenant_id, namespace, key, created_at, updated_at, expires_at, ttl_s)
+FROM {given_stamps}
 WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
+
+-- name: stamp_items
+-- Gives items the times they have elsewhere, if they were not written here since. Reads there and
+-- here may have given one of the same age more time: the longer life counts.
+UPDATE memories m
+SET created_at = g.created_at, updated_at = g.updated_at, occurred_at = g.updated_at,
+    expires_at = g.expires_at, ttl_s = g.ttl_s
+FROM {given_stamps}
+WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
+  AND (m.updated_at < g.updated_at
+       OR m.updated_at = g.updated_at
+          AND coalesce(g.expires_at, 'infinity') > coalesce(m.expires_at, 'infinity'))
