@@ -91,6 +91,7 @@ class PgHippocampusStore(BaseStore):
             raise InvalidInput(f"search {search!r} is not known: take one of {known}")
         self.ttl_config = ttl
         self._sweep_interval_s = _sweep_interval_s(ttl)
+        self._sweeps_by_itself = self._sweep_interval_s is not None
         fields = (index or {}).get("fields")
         self._fields = None if fields is None else field_paths(fields)
         self._search = search
@@ -129,8 +130,8 @@ class PgHippocampusStore(BaseStore):
         return await self._run(list(ops))
 
     async def _run(self, ops: list[Op]) -> list[Result]:
-        if self._sweep_interval_s and not (self._sweeper.running or self._closed):
-            self._sweeper.start(self._sweep_interval_s)
+        if self._sweep_interval_s and self._sweeps_by_itself:
+            self._sweep_on(self._sweep_interval_s)
         errors: dict[int, Exception] = {}
         core: dict[int, ItemOp] = {}
         for place, op in enumerate(ops):
@@ -188,6 +189,10 @@ class PgHippocampusStore(BaseStore):
             return None if instructions_scope(namespace) else ttl
         return ttl
 
+    def _sweep_on(self, interval_s: float) -> None:
+        if not (self._sweeper.running or self._sweeper.cancelled or self._closed):
+            self._sweeper.start(interval_s)
+
     def setup(self) -> None:
         """Start or reach the database and bring its schema up to date; every call does it too."""
         run_sync(self.asetup())
@@ -215,14 +220,16 @@ class PgHippocampusStore(BaseStore):
 
         Returns a future that ends with the sweeper; cancelling it stops the sweeper. One runs at
         most: while it does, this returns its future. A "sweep_interval_minutes" in the
-        configuration starts it at the first operation by itself.
+        configuration is what counts where none is given, and starts the sweeper at the first
+        operation by itself, but not one that was stopped or cancelled.
         """
         interval_s = _checked_interval_s(sweep_interval_minutes) or self._sweep_interval_s
+        self._sweeps_by_itself = self._sweep_interval_s is not None
         return self._sweeper.start(interval_s or SWEEP_INTERVAL_MINUTES * SECONDS_PER_MINUTE)
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
         """Stop sweeping; return False if a sweep was still under way after timeout seconds."""
-        self._sweep_interval_s = None
+        self._sweeps_by_itself = False
         return self._sweeper.stop(timeout)
 
     def close(self) -> None:

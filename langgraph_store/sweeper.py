@@ -42,12 +42,17 @@ class Sweeper:
         thread = self._thread
         return self._pid == os.getpid() and thread is not None and thread.is_alive()
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether whoever started it cancelled its future, and nobody started it since."""
+        return self._done.cancelled()
+
     def start(self, interval_s: float) -> Future[None]:
         """Start to sweep, unless it runs; return a future that ends with it, and cancels it."""
         if self._pid != os.getpid():
             self._lock = threading.Lock()  # the parent may have held it while it forked
         with self._lock:
-            if not self.running:
+            if not self.running or self._stopped.is_set():
                 self._forget()
                 stopped, done = self._stopped, self._done
                 done.add_done_callback(lambda _: stopped.set())

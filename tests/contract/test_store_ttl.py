@@ -161,6 +161,35 @@ def test_one_that_was_stopped_by_hand_does_not_come_back_by_itself(dsn: str) -> 
         assert not store._sweeper.running
 
 
+def test_one_that_was_cancelled_does_not_come_back_by_itself(dsn: str) -> None:
+    with PgHippocampusStore(dsn, ttl=BY_ITSELF) as store:
+        store.put(HERE, "k", {"n": 1}, index=False)
+        assert store.start_ttl_sweeper().cancel() and soon(lambda: not store._sweeper.running)
+        store.put(HERE, "k", {"n": 1}, index=False)
+        assert not store._sweeper.running
+        assert not store.start_ttl_sweeper().cancelled()
+        assert store._sweeper.running
+
+
+def test_one_that_is_started_again_keeps_to_the_configuration(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PgHippocampusStore(dsn, ttl=BY_ITSELF) as store:
+        stopped = store.start_ttl_sweeper(99)
+        assert store.stop_ttl_sweeper(10) and stopped.done()
+        intervals: list[float] = []
+        start = store._sweeper.start
+
+        def noted(interval_s: float) -> Any:
+            intervals.append(interval_s)
+            return start(interval_s)
+
+        monkeypatch.setattr(store._sweeper, "start", noted)
+        assert store.start_ttl_sweeper().cancel()
+        assert not store.start_ttl_sweeper().cancelled()  # not the one that is just ending
+        assert [60 * BY_ITSELF["sweep_interval_minutes"]] * 2 == intervals
+
+
 def test_a_store_that_nobody_holds_is_not_kept_alive(dsn: str) -> None:
     store = PgHippocampusStore(dsn, ttl=BY_ITSELF)
     store.put(HERE, "k", {"n": 1}, index=False)
