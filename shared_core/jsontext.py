@@ -16,8 +16,8 @@ MAX_DEPTH = 500
 def to_json(value: object, what: str = "value") -> str:
     """Return JSON text; NUL and lone surrogates in texts and keys become U+FFFD.
 
-    Raises InvalidInput, naming what and where in it, for NaN, infinities, cycles, and anything JSON
-    has no word for.
+    Raises InvalidInput, naming what and where in it, for NaN, infinities, cycles, dicts with keys
+    that are no texts, and anything JSON has no word for.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -29,6 +29,8 @@ def to_json(value: object, what: str = "value") -> str:
             f"{what} cannot be stored as JSON{f' at {place}' if place else ''}: {error}; keep to"
             " str, int, float, bool, None, list and dict, and write dates as ISO 8601 text"
         ) from error
+    if "{" in text:
+        _check_keys(value, what)
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         raise InvalidInput(_too_deep(what))
     if "\\u0000" in text or not _encodable(text):
@@ -43,6 +45,23 @@ def check_json(value: object, what: str) -> None:
 
 def _too_deep(what: str) -> str:
     return f"{what} cannot be stored as JSON: nested over {MAX_DEPTH} levels deep"
+
+
+def _check_keys(value: object, what: str) -> None:
+    """Raise InvalidInput for keys that json would turn into texts: 1 and "1" become one."""
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            for key in part:
+                if not isinstance(key, str):
+                    raise InvalidInput(
+                        f"{what} cannot be stored as JSON: the key {key!r} is a"
+                        f" {type(key).__name__}; write keys as texts"
+                    )
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
 
 
 def _depth(value: object) -> int:

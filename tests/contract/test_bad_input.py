@@ -154,7 +154,8 @@ DEEP: dict[str, Any] = reduce(lambda inner, _: {"a": inner}, range(5_000), {})
 
 @pytest.mark.parametrize(
     "bad", [{"n": math.nan}, {"n": [math.inf]}, {"at": NOW}, {"set": {1}}, {"bytes": b"x"},
-            {("a", 1): 2}, {"self": CIRCULAR}, {"deep": DEEP}, {"o": object()}],
+            {("a", 1): 2}, {1: "a", "1": "b"}, {"in": [{"a": ({None: 1},)}]},
+            {"self": CIRCULAR}, {"deep": DEEP}, {"o": object()}],
     ids=lambda bad: str(next(iter(bad))),
 )  # fmt: skip
 async def test_a_value_that_is_no_json_is_refused_alone(
