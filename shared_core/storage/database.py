@@ -121,10 +121,7 @@ class Database:
                     " with that one, or give another schema, e.g. open_memory(schema='other')"
                 ) from error
             except psycopg.errors.ProgramLimitExceeded as error:
-                raise InvalidInput(
-                    "an id, a label or a key is too long for an index of PostgreSQL, which holds"
-                    f" about 2,600 bytes in all: {error.diag.message_primary}"
-                ) from error
+                raise _too_large(error) from error
             except REFUSED_VALUES as error:
                 raise InvalidInput(
                     f"PostgreSQL cannot store or compare a value: {error.diag.message_primary}"
@@ -208,6 +205,22 @@ def _rows(steps: Sequence[Statement]) -> int:
         (len(values.get(ids, ())) for _, values in steps for ids in ("keys", "event_ids")),
         default=0,
     )
+
+
+def _too_large(error: psycopg.errors.ProgramLimitExceeded) -> InvalidInput:
+    # Not by the message, which a server may say in its own language.
+    of_an_index = error.diag.constraint_name is not None
+    if of_an_index or (error.diag.source_function or "").startswith("index_form_tuple"):
+        what = (
+            "an id, a label or a key is too long for an index of PostgreSQL, which holds about"
+            " 2,600 bytes in all"
+        )
+    else:
+        what = (
+            "a value or a text is larger than PostgreSQL takes (about 268 MB of JSON): split it, or"
+            " keep it elsewhere and remember where"
+        )
+    return InvalidInput(f"{what}: {error.diag.message_primary}")
 
 
 async def _finished(work: Coroutine[Any, Any, T]) -> T:
