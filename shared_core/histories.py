@@ -56,8 +56,9 @@ def _up_to_the_last(said: _Turns, now: _Turns) -> int:
     place = 0
     for turn in tail:
         place = now.index(turn, place) + 1
+    between = place - matched
     told = any(role == "user" for role, _ in tail)
-    return place if told and place - matched < matched else 0
+    return place if between == 0 or (told and between < matched) else 0
 
 
 def _up_to_a_branch(said: _Turns, now: _Turns) -> int:

@@ -42,6 +42,7 @@ def test_a_history_that_grew() -> None:
 def test_a_history_that_was_trimmed() -> None:
     assert "bNcN" == known("aNbNcN", "bNcNaN")
     assert "NcN" == known("aNbNcN", "NcNaN")
+    assert "N" == known("aNbNyN", "Nbb")
     assert "yN" == known("yNyNyN", "yNyN")  # a window that moved on over the same words
 
 
