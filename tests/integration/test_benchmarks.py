@@ -151,3 +151,13 @@ def test_the_sizes_of_tenants_are_compared_and_drawn(tmp_path: Path) -> None:
     assert 1 == report["figures"]["exact"]["1000"]["recall_at_10"]
     assert 2 == len(report["index_bytes"])
     assert plot.read_text("utf-8").count("<polyline") == 6
+
+
+def test_recall_is_measured_beside_a_worker_that_embeds() -> None:
+    command = [sys.executable, "-m", "benchmarks.beside_work"]
+    command += ["--turns", "40", "--seconds", "1", "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert 0 == done.returncode, done.stderr
+    figures = json.loads(done.stdout)
+    assert 0 < figures["busy_p50_ms"] <= figures["busy_max_ms"]
+    assert figures["busy_recalls"] > 0 < figures["alone_p50_ms"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from shared_core import CallableEmbedder, InvalidInput, ModelOutputInvalid, ModelUnavailable
-from shared_core.embedders import resolve_embedder
+from shared_core.embedders import MAX_CHARACTERS, UseEmbedder, resolve_embedder, slices
+from shared_core.model_thread import MAX_URGENT_IN_A_ROW, ModelThread
 from shared_core.ports import Embedder
 
 
@@ -130,3 +132,62 @@ async def test_a_text_of_a_megabyte_and_one_that_is_no_utf8_are_embedded() -> No
     embedder = resolve_embedder()
     vectors = await embedder.embed_passages(["word " * 200_000, "a\x00b\ud800"])
     assert np.allclose(1.0, np.linalg.norm(vectors, axis=1))
+
+
+class Recording(UseEmbedder):
+    """A bundled embedder that notes what it is given, and stops at the first passages."""
+
+    slice_texts = 2
+
+    def __init__(self) -> None:
+        self.given: list[list[str]] = []
+        self.began = threading.Event()
+        self.go_on = threading.Event()
+
+    def _load(self) -> object:
+        return self
+
+    def _encode(self, network: object, texts: list[str], query: bool) -> list[list[float]]:
+        self.given.append(texts)
+        if not query:
+            self.began.set()
+            self.go_on.wait(60)
+        return [[float(text), 1.0] for text in texts]
+
+
+async def test_a_query_waits_for_one_slice_of_passages_at_most() -> None:
+    embedder = Recording()
+    passages = asyncio.create_task(embedder.embed_passages([str(n) for n in range(7)]))
+    await asyncio.to_thread(embedder.began.wait, 60)
+    query = asyncio.create_task(embedder.embed_query("100"))
+    await asyncio.sleep(0)
+    embedder.go_on.set()
+    vectors = await passages
+    await query
+    assert [["0", "1"], ["100"], ["2", "3"], ["4", "5"], ["6"]] == embedder.given
+    assert np.allclose(range(7), vectors[:, 0] / vectors[:, 1])
+
+
+async def test_passages_are_never_put_off_for_ever() -> None:
+    thread, done = ModelThread("test"), []
+    held = threading.Event()
+    first = asyncio.create_task(thread.run(lambda: held.wait(60), urgent=True))
+    rest = asyncio.create_task(thread.run(lambda: done.append("rest"), urgent=False))
+    urgent = [
+        asyncio.create_task(thread.run(lambda: done.append("urgent"), urgent=True))
+        for _ in range(2 * MAX_URGENT_IN_A_ROW)
+    ]
+    await asyncio.sleep(0)
+    held.set()
+    await asyncio.gather(first, rest, *urgent)
+    assert MAX_URGENT_IN_A_ROW - 1 == done.index("rest")
+    failing = asyncio.create_task(thread.run(lambda: 1 // 0, urgent=True))
+    with pytest.raises(ZeroDivisionError):
+        await failing
+
+
+def test_slices_are_short_and_lose_nothing() -> None:
+    texts = ["a" * 700, "b" * 700, "c" * 200, "d" * 50_000, "e", "f", "g", "h"]
+    found = [list(part) for part in slices(texts, 3)]
+    assert [texts[:2], texts[2:3], texts[3:4], texts[4:7], texts[7:]] == found
+    assert len(texts[3]) > MAX_CHARACTERS
