@@ -154,16 +154,9 @@ class MemoryEngine:
         job = job_for_turns(by, self._clock, delay_s=delay_s, session_end=session_end)
         asked = job if later and events else None
         new = await ingest.append_events(
-            self._storage,
-            self._embedding,
-            scope,
-            thread,
-            events,
-            intake=self._intake,
-            job=asked,
-            unseen=unseen,
-            history=history,
-        )
+            self._storage, self._embedding, scope, thread, events,
+            intake=self._intake, job=asked, unseen=unseen, history=history,
+        )  # fmt: skip
         if asked:
             self._worker.hand_over(scope, thread)
         else:

@@ -21,9 +21,9 @@ from shared_core.errors import (
     StorageUnavailable,
 )
 from shared_core.import_ports import ItemSource, SourceItem
-from shared_core.item_ports import Item, ItemAddress, ItemStamp
+from shared_core.item_ports import Item, ItemAddress, ItemStamp, MemoryRow, VectorRows
 from shared_core.items import ItemOp, ItemResult, ReadItem, WriteItem
-from shared_core.ports import Embedder, MemoryRow, Storage, VectorRows
+from shared_core.ports import Embedder, Storage
 
 if TYPE_CHECKING:
     from shared_core.ports import Vectors
