@@ -15,7 +15,7 @@ from shared_core import (
     Scope,
     open_memory,
 )
-from shared_core.cli_app import Embedder, Llm, Schema, Uri, app, console
+from shared_core.cli_app import App, Embedder, Llm, Schema, Uri, User, app, console
 
 
 @app.command()
@@ -87,6 +87,43 @@ def jobs(
             typer.echo("Nothing waits, and nothing failed.")
         else:
             typer.echo("There is no such job.")
+
+    asyncio.run(run())
+
+
+@app.command()
+def runs(
+    app_name: App,
+    user: User,
+    uri: Uri = None,
+    schema: Schema = None,
+    thread: Annotated[str | None, typer.Option(help="Only those of a thread.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 20,
+    undo: Annotated[
+        str | None, typer.Option(help="Restore what was before a run, by its id.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what consolidation and reflection did for a user, newest first; undo one.
+
+    What a run built on is undone last: the error names the later ones in order.
+    """
+    from shared_core.run_commands import runs_json, runs_table
+
+    async def run() -> None:
+        scope = Scope(app_name, user)
+        async with open_memory(uri, schema=schema, worker=False) as memory:
+            if undo is not None:
+                await memory.undo_run(scope, undo)
+                typer.echo(f"Run {undo} is undone.")
+                return
+            found = await memory.runs(scope, thread_id=thread, limit=limit)
+        if as_json:
+            typer.echo(json.dumps(runs_json(found), ensure_ascii=False, indent=2))
+        elif found:
+            console().print(runs_table(found))
+        else:
+            typer.echo("Nothing was consolidated yet.")
 
     asyncio.run(run())
 
