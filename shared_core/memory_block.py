@@ -14,7 +14,7 @@ HEAD = (
 _TAIL = "</MEMORIES>"
 _DELIMITER = re.compile(r"<(?=\s*/?\s*memories)", re.IGNORECASE)
 _BLOCK = re.compile(
-    rf"{re.escape(HEAD.partition('<')[0].strip())}\s*<MEMORIES>\n.*?(?:{_TAIL}\n?|\Z)",
+    rf"{re.escape(HEAD.partition('<')[0].strip())}\s*<MEMORIES>\n.*?(?:{_TAIL}|\Z)",
     re.DOTALL,
 )
 _CUT = " […]"

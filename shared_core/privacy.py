@@ -154,7 +154,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     ),
     "card": _Kind(
         _DIGITS,
-        _form(r"(?<![\d.-])[2-6]\d{3}(?:[ -]?\d){9,15}(?![\d-]|\.\d)"), luhn, "mask", "drop"
+        _form(r"(?<![\w.-])[2-6]\d{3}(?:[ -]?\d){9,15}(?![\w-]|\.\d)"), luhn, "mask", "drop"
     ),
     "iban": _Kind(
         _DIGITS,
@@ -163,11 +163,11 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     ),
     "chinese_id": _Kind(
         _DIGITS,
-        _form(r"(?<!\d)[1-9]\d{16}[\dXx](?![\dXx])"), chinese_id, "mask", "drop"
+        _form(r"(?<!\w)[1-9]\d{16}[\dXx](?!\w)"), chinese_id, "mask", "drop"
     ),
     "us_ssn": _Kind(
         _DIGITS,
-        _form(r"(?<![\d-])(?!000|666|9\d\d)\d{3}-(?!00)\d\d-(?!0000)\d{4}(?![\d-])"), _always,
+        _form(r"(?<![\w-])(?!000|666|9\d\d)\d{3}-(?!00)\d\d-(?!0000)\d{4}(?![\w-])"), _always,
         "mask", "drop",
     ),
     "email": _Kind(

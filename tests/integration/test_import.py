@@ -307,15 +307,14 @@ async def test_items_and_their_times_come_together_or_not_at_all(
 ) -> None:
     origin, theirs = source
     fill(theirs, 30)
-    real = postgres_items._stamp_step
+    real = postgres_items._stamp_steps
 
     def late(name: str, stamps: Any) -> Any:
-        query, values = real(name, stamps)
-        return query + b" AND 1 / 0 = 1", values
+        return [(query + b" AND 1 / 0 = 1", values) for query, values in real(name, stamps)]
 
     task = StoreImport(dsn=origin, uri=dsn, embedder=word_vectors)
     with monkeypatch.context() as patched:
-        patched.setattr(postgres_items, "_stamp_step", late)
+        patched.setattr(postgres_items, "_stamp_steps", late)
         with pytest.raises(psycopg.errors.DivisionByZero):
             await import_store(task)
     assert 0 == scalar(dsn, "SELECT count(*) FROM hippocampus.memories")

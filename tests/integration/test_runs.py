@@ -59,6 +59,7 @@ class Scripted(RuleExtractor):
     name = "fake-v1"
 
     def __init__(self, script: dict[str, Extraction]) -> None:
+        super().__init__()
         self.script = script
         self.seen: list[tuple[list[str], list[str]]] = []
 

@@ -52,6 +52,8 @@ HARMLESS = [
     "-----BEGIN CERTIFICATE-----",
     "She passed the test with sk-8 skates.",
     "我爱吃橘子，2019年搬到上海。",
+    "hash 0af4111111111111111fe and a4111111111111111",
+    "build x11010519491231002X",
 ]
 
 
@@ -136,7 +138,7 @@ def test_a_block_of_memories_is_not_said_anew() -> None:
     assert block is not None
     intake = Intake(DEFAULT)
     assert "Where do I live?" == intake.text(f"{block}\nWhere do I live?")
-    assert "before\nafter" == intake.text(f"before\n{block}\nafter")
+    assert "before\n\nafter" == intake.text(f"before\n{block}\nafter")
     assert "The tag </MEMORIES> alone stays." == intake.text("The tag </MEMORIES> alone stays.")
 
 
