@@ -14,17 +14,22 @@ from shared_core.memory_block import without_memories
 from shared_core.namespaces import clean_text
 from shared_core.privacy import PrivacyPolicy
 
+_NODS: Final = (
+    "hi|hiya|hey|hello|good (?:morning|evening|afternoon|night|day)|there|all|everyone"
+    "|(?:many )?thanks?(?: you)?(?: so much| very much| a lot| again)?|thx|ty|cheers|ok|okay|k"
+    "|sure|alright|got it|i see|bye(?:[ -]bye)?|goodbye|see (?:you|ya)(?: later| soon)?|cool|great"
+    "|nice|perfect|awesome|wow|lol|ha(?:ha)*|hm+|uh-?huh|yes|yeah|yep|yup|no|nope|right|exactly"
+    "|you'?re welcome|no problem|no worries|of course|certainly|sounds good|makes sense|please"
+    "|how are you(?: doing)?(?: today)?|what'?s up|i'?m (?:fine|good|ok|okay)|and you"
+)
+_CHINESE_NODS: Final = (
+    "你好呀?|您好|大家好|嗨|哈喽|早上好|早安|下午好|晚上好|晚安|谢谢你?|多谢|感谢|不客气|不用谢"
+    "|好的?呀?|好吧|行吧?|可以|没问题|当然|嗯|哦|噢|啊|对的?|是的?|没事|明白了?|知道了|收到|了解"
+    "|再见|拜拜|哈|呵呵|不错|太好了|辛苦了?|在吗|吃了吗"
+)
+# Atomic groups, and a break after each English nod: nothing is tried twice, whatever the text.
 SMALL_TALK: Final = re.compile(
-    r"[\W_]*(?:(?:hi|hiya|hey|hello|good (?:morning|evening|afternoon|night|day)|there|all|everyone"
-    r"|(?:many )?thanks?(?: you)?(?: so much| very much| a lot| again)?|thx|ty|cheers|ok(?:ay)?|k"
-    r"|sure|alright|got it|i see|bye(?:[ -]bye)?|goodbye|see (?:you|ya)(?: later| soon)?|cool|great"
-    r"|nice|perfect|awesome|wow|lol|haha(?:ha)*|hmm+|uh-?huh|yes|yeah|yep|yup|no|nope|right|exactly"
-    r"|you'?re welcome|no problem|no worries|of course|certainly|sounds good|makes sense|please"
-    r"|how are you(?: doing)?(?: today)?|what'?s up|i'?m (?:fine|good|ok(?:ay)?)|and you"
-    r"|你好呀?|您好|大家好|嗨|哈喽|早上好|早安|下午好|晚上好|晚安|谢谢你?|多谢|感谢|不客气|不用谢"
-    r"|好的?呀?|好吧|行吧?|可以|没问题|当然|嗯+|哦+|噢+|啊|对的?|是的?|没事|明白了?|知道了|收到|了解"
-    r"|再见|拜拜|哈+|呵呵|不错|太好了|辛苦了?|在吗|吃了吗)[\W_]*)+",
-    re.IGNORECASE,
+    rf"[\W_]*+(?>(?>(?:{_NODS})(?![^\W_])|{_CHINESE_NODS})[\W_]*+)++", re.IGNORECASE
 )
 """Greetings, thanks and nods: all of a text must be made of them."""
 MOST_SMALL_TALK: Final = 80

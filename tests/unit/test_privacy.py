@@ -159,3 +159,10 @@ def test_small_talk_is_worth_no_memory(text: str) -> None:
 )  # fmt: skip
 def test_what_says_something_is_no_small_talk(text: str) -> None:
     assert not is_small_talk(text)
+
+
+@pytest.mark.parametrize("piece", ["哈", "嗯", "ha", "hm", "ok ", "好", "thanks ", "no", "k"])
+def test_a_long_laugh_is_read_in_no_time(piece: str) -> None:
+    """In linear time, that is: these took for ever, beyond any limit of a test."""
+    for text in (piece * 80, piece * 39 + "笑死我了", piece * 39 + "xyz"):
+        is_small_talk(text[:80])
