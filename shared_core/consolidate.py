@@ -153,6 +153,7 @@ async def consolidate(
             memories=rows.memories,
             sources=rows.sources,
             summary_key=summary_key(thread_id) if formed.summary else None,
+            summary_run=reading.summary_run,
             edges=graph.opened,
             close_edges=list(graph.closed.items()),
             annotations=rows.annotations,

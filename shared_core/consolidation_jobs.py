@@ -13,13 +13,12 @@ from shared_core.errors import ModelQuotaExceeded, ModelUnavailable
 from shared_core.formation import Formation
 from shared_core.ids import uuid7
 from shared_core.job_failures import MAX_ATTEMPTS
-from shared_core.job_ports import Job, JobType, NewJob
+from shared_core.job_ports import OF_A_THREAD, Job, JobType, NewJob
 from shared_core.job_runner import Perform
 from shared_core.ports import Clock, Storage
 
 log = logging.getLogger("hippocampus")
 
-OF_A_THREAD = (JobType.FAST_REPLAY, JobType.DEEP_REFLECTION, JobType.FULL_CONSOLIDATION)
 
 SWEEP = 1000
 """So many expired memories of a user are deleted along the way."""

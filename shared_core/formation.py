@@ -13,7 +13,7 @@ from shared_core.errors import InvalidInput
 from shared_core.extraction import RuleExtractor
 from shared_core.ids import uuid7
 from shared_core.item_search import page_bounds
-from shared_core.job_ports import JobType, ReflectionDue
+from shared_core.job_ports import OF_A_THREAD, JobType, ReflectionDue
 from shared_core.ports import Reflector
 from shared_core.reflect import ReflectionReport, reflect
 from shared_core.rule_reflection import RuleReflector
@@ -60,7 +60,13 @@ class Formation:
         job_type: JobType = JobType.FULL_CONSOLIDATION,
         by_rules: bool = False,
     ) -> RunReport:
-        """Do one run over the next turns. by_rules: in place of a model that keeps failing."""
+        """Do one run over the next turns. by_rules: in place of a model that keeps failing.
+
+        Raises InvalidInput for a job_type that is none of a thread.
+        """
+        if job_type not in OF_A_THREAD:
+            raise InvalidInput(f"take one of {', '.join(OF_A_THREAD)}, not {job_type!r}")
+        job_type = JobType(job_type)
         await self._open()
         extractor, instead_of = self._extractor, None
         if by_rules:

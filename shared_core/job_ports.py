@@ -47,6 +47,7 @@ class JobPriority(IntEnum):
     MANUAL = 20
 
 
+OF_A_THREAD = (JobType.FAST_REPLAY, JobType.DEEP_REFLECTION, JobType.FULL_CONSOLIDATION)
 OPEN_OR_FAILED = (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.FAILED)
 
 

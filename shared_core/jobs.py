@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from uuid import UUID, uuid4
 
-from shared_core.consolidation_jobs import OF_A_THREAD
 from shared_core.domain import JsonValue, Scope, ThreadId
 from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.ids import uuid7
 from shared_core.job_ports import (
+    OF_A_THREAD,
     OPEN_OR_FAILED,
     JobFilter,
     JobPriority,

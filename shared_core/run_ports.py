@@ -43,7 +43,8 @@ class Reading:
     """A thread as a run finds it. Turns come with their number, in the order of remembering.
 
     read_mark, replay_mark: the numbers of the last turn that was extracted, and that was summed up.
-    summed: up to which number summary tells of the thread; 0 and "" when it is gone.
+    summed: up to which number summary tells of the thread; 0 and "" when it is gone. summary_run:
+    the run that wrote it.
     """
 
     read_mark: int
@@ -53,6 +54,7 @@ class Reading:
     replay: Sequence[tuple[int, Event]]
     summed: int
     summary: str
+    summary_run: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +165,9 @@ class RunPlan:
 
     thread_id: None for a run across threads. read: what it extracted from; summed: what its summary
     tells of, which stands under summary_key. inherited: memories that rest on all that others rest
-    on. drawn_from: turns that must still be there. counts: for the record of the run. reflection:
-    counts this extraction, and asks for a reflection with every so many.
+    on. summary_run: the run that wrote the summary this one builds on. drawn_from: turns that must
+    still be there. counts: for the record of the run. reflection: counts this extraction, and asks
+    for a reflection with every so many.
     """
 
     run_id: UUID
@@ -181,6 +184,7 @@ class RunPlan:
     sources: Sequence[Source] = ()
     inherited: Sequence[tuple[ItemAddress, MemoryId]] = ()
     summary_key: str | None = None
+    summary_run: UUID | None = None
     edges: Sequence[PlannedEdge] = ()
     close_edges: Sequence[tuple[UUID, datetime]] = ()
     annotations: Sequence[Annotation] = ()

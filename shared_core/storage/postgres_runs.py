@@ -59,7 +59,7 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
         )
         if not marks:
             return None
-        read_mark, replay_mark, summed, summary = marks[0]
+        read_mark, replay_mark, summed, summary, summary_run = marks[0]
         return Reading(
             read_mark=read_mark,
             turns=[(row[0], event_from_row(row[1:])) for row in unread],
@@ -68,6 +68,7 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             summed=summed,
             replay=[(row[0], event_from_row(row[1:])) for row in replay],
             summary=summary or "",
+            summary_run=summary_run,
         )
 
     async def known(
@@ -122,6 +123,7 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             "run_id": plan.run_id,
             "namespace": rest_of(memories_namespace(plan.scope)),
             "summary_key": plan.summary_key,
+            "summary_run": plan.summary_run,
             "copy_id": uuid7(),
             "now": self._clock(),
             **_passages(plan),
@@ -148,6 +150,7 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             ("lock_tenants", {"tenants": [tenant]}, True),
             ("require_turns", {"event_ids": sorted(set(plan.drawn_from))}, bool(plan.drawn_from)),
             ("require_memories", inherited, bool(plan.inherited)),
+            ("require_summary", {}, plan.summary_key is not None),
             ("move_marks", {}, plan.thread_id is not None),
             ("add_run", record, True),
             ("close_facts", closed, bool(plan.close)),
@@ -220,7 +223,13 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             )
         names = ("lock_tenants", "require_last", "begin_undo", "restore_summary",
                  "restore_summary_vectors", "unwrite", "reopen", "move_marks_back")  # fmt: skip
-        await self._database.run(tenant, *[(statement(name), values) for name in names])
+        try:
+            await self._database.run(tenant, *[(statement(name), values) for name in names])
+        except psycopg.errors.UniqueViolation as error:
+            raise Conflict(
+                f"what run {run_id} ended cannot hold again: something else has taken its place"
+                " since, which no run names"
+            ) from error
 
     async def recent_memories(self, scope: Scope, limit: int) -> Sequence[Memory]:
         path = rest_of(memories_namespace(scope))

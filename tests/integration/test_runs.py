@@ -334,6 +334,16 @@ async def test_phases_have_marks_of_their_own(dsn: str) -> None:
         assert None is nothing.run_id
 
 
+@pytest.mark.parametrize("job_type", ["garbage", "fast-replay", JobType.CALLBACK, "reflection"])
+async def test_what_is_no_work_on_a_thread_is_refused(
+    memory: MemoryEngine, job_type: JobType
+) -> None:
+    await memory.append_events(ANN, "t", [said(1, "I live in Leeds.")])
+    with pytest.raises(InvalidInput, match="take one of fast_replay, deep_reflection, full_con"):
+        await memory.consolidate(ANN, "t", job_type=job_type)
+    assert [] == await memory.runs(ANN)
+
+
 async def test_long_threads_are_read_in_windows_that_overlap(dsn: str) -> None:
     extractor = Scripted({})
     extractor.window_tokens = 30
@@ -439,6 +449,111 @@ async def test_a_model_that_keeps_failing_gives_way_to_the_rules_and_is_marked(d
         assert ("rules", "model-v1") == (run.extractor[:5], run.counts["instead_of"])
         assert [] == await memory.jobs.list(ANN)
         assert await memory.recall(ANN, "Leeds")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Tom owes Bob ten euros.", "Bob owes Tom ten euros."),
+        ("Ann takes her pill before breakfast.", "Ann takes her pill after breakfast."),
+        ("The meeting is on Monday.", "The meeting is on Thursday."),
+        ("安在吃饭之前吃药。", "安在吃饭之后吃药。"),
+        ("小明打败了小红。", "小红打败了小明。"),
+        ("会议在星期三。", "会议在星期四。"),
+    ],
+)
+async def test_statements_that_differ_in_what_they_say_are_both_kept(
+    dsn: str, one: str, other: str
+) -> None:
+    script = {
+        f"e{place:05}": Extraction(
+            statements=[StatementDraft(text=text, event_ids=(f"e{place:05}",))]
+        )
+        for place, text in enumerate((one, other))
+    }
+    async with open_memory(dsn, extractor=Scripted(script)) as memory:
+        for place in range(2):
+            await memory.append_events(ANN, "t", [said(place, f"Turn {place} of the story.")])
+            await memory.consolidate(ANN, "t")
+        assert {one, other} == await living(memory, "semantic")
+
+
+async def test_what_is_forgotten_while_a_summary_is_written_does_not_come_back(dsn: str) -> None:
+    class Slow(Scripted):
+        reread_turns = 0
+
+        async def summarise(
+            self, events: Sequence[Event], previous: str, max_characters: int
+        ) -> tuple[str, ModelUsage]:
+            if previous and not forgotten:
+                forgotten.append(await memory.forget_turns(ANN, "t", ["e00001"]))
+            told = " | ".join(event.text for event in events)
+            return f"{previous} {told}".strip(), ModelUsage()
+
+    forgotten: list[int] = []
+    async with open_memory(dsn, extractor=Slow({})) as memory:
+        await memory.append_events(ANN, "t", [said(1, "My secret is Zorro.")])
+        await memory.consolidate(ANN, "t")
+        await memory.append_events(ANN, "t", [said(2, "It rained all day.")])
+        report = await memory.consolidate(ANN, "t")
+        assert "It rained all day." == report.summary
+        with psycopg.connect(dsn) as superuser:
+            rows = superuser.execute("SELECT text FROM hippocampus.memories").fetchall()
+        assert not [text for (text,) in rows if "Zorro" in text]
+
+
+async def test_a_statement_about_something_else_in_the_same_turn_stays(dsn: str) -> None:
+    text = "Mia is Ann's daughter and is five."
+    script = {
+        "e00001": Extraction(
+            facts=[fact("e00001", "employer", "Acme")],
+            statements=[
+                StatementDraft(text=text, event_ids=("e00001",)),
+                StatementDraft(text="Ann works at ACME.", event_ids=("e00001",)),
+            ],
+        ),
+        "e00002": Extraction(facts=[fact("e00002", "employer", "Bosch")]),
+    }
+    async with open_memory(dsn, extractor=Scripted(script)) as memory:
+        for number in (1, 2):
+            await memory.append_events(ANN, "t", [said(number, f"Turn {number} of the story.")])
+            await memory.consolidate(ANN, "t")
+        assert {text, "User: employer is Bosch."} == await living(memory, "semantic")
+
+
+async def test_who_took_the_place_of_what_a_run_ended_must_be_undone_first(dsn: str) -> None:
+    quit_ = replace(fact("e00002", "employer", "Acme"), operation="retract")
+    script = {
+        "e00001": Extraction(facts=[fact("e00001", "employer", "Acme")]),
+        "e00002": Extraction(facts=[quit_]),
+        "e00003": Extraction(facts=[fact("e00003", "employer", "Bosch")]),
+    }
+    reports = []
+    async with open_memory(dsn, extractor=Scripted(script)) as memory:
+        for number in (1, 2, 3):
+            turn = said(number, f"Turn {number} of the story.")
+            await memory.append_events(ANN, f"t{number}", [turn])
+            reports.append(await memory.consolidate(ANN, f"t{number}"))
+        assert reports[1].run_id and reports[2].run_id
+        with pytest.raises(Conflict, match=f"in this order: {reports[2].run_id}"):
+            await memory.undo_run(ANN, reports[1].run_id)
+        await memory.undo_run(ANN, reports[2].run_id)
+        await memory.undo_run(ANN, reports[1].run_id)
+        assert ["Acme"] == [one.value for one in await memory.facts(ANN)]
+
+
+async def test_a_slow_clock_does_not_change_the_order_of_runs(dsn: str) -> None:
+    now = [START + timedelta(days=1)]
+    async with open_memory(dsn, clock=lambda: now[0]) as memory:
+        await memory.append_events(ANN, "t", [said(1, "I live in Berlin.")])
+        first = await memory.consolidate(ANN, "t")
+        now[0] -= timedelta(seconds=30)
+        await memory.append_events(ANN, "t", [said(2, "I live in Rome.")])
+        second = await memory.consolidate(ANN, "t")
+        assert [second.run_id, first.run_id] == [run.run_id for run in await memory.runs(ANN)]
+        assert first.run_id
+        with pytest.raises(Conflict, match=str(second.run_id)):
+            await memory.undo_run(ANN, first.run_id)
 
 
 KILLED = """

@@ -318,7 +318,8 @@ CREATE TABLE extraction_counts (
     PRIMARY KEY (tenant_id)
 );
 
--- One row per run that derived something; every derived row names its run.
+-- One row per run that derived something; every derived row names its run. number: in the order in
+-- which those of the tenant were applied, whatever the clocks of those who did it say.
 CREATE TABLE runs (
     tenant_id    text COLLATE "C" NOT NULL,
     run_id       uuid NOT NULL,
@@ -333,8 +334,10 @@ CREATE TABLE runs (
     undone_at    timestamptz,
     summed_from_seq  bigint,
     summed_to_seq    bigint,
+    number           bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, run_id)
 );
+CREATE INDEX runs_in_order ON runs (tenant_id, number);
 CREATE INDEX runs_of_thread ON runs (tenant_id, thread_id, finished_at);
 
 -- What a run changed of what was there before it, and how that stood: ids, moments and numbers, no

@@ -19,7 +19,8 @@ AND m.kind = 'summary'
 
 -- name: read_marks
 SELECT t.consolidated_seq, t.summarised_seq, {summed},
-       (SELECT m.text FROM memories m WHERE {summary_of_thread} AND {living})
+       (SELECT m.text FROM memories m WHERE {summary_of_thread} AND {living}),
+       (SELECT m.run_id FROM memories m WHERE {summary_of_thread} AND {living})
 FROM threads t WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
 
 -- name: unread_turns
@@ -75,10 +76,12 @@ ORDER BY m.occurred_at DESC, m.memory_id DESC
 LIMIT %(limit)s
 
 -- name: add_run
+-- Numbers are counted behind the lock that the runs of a tenant share.
 INSERT INTO runs (tenant_id, run_id, kind, thread_id, extractor, from_seq, to_seq, summed_from_seq,
-                  summed_to_seq, counts, started_at, finished_at)
+                  summed_to_seq, counts, started_at, finished_at, number)
 VALUES (%(tenant)s, %(run_id)s, %(kind)s, %(thread_id)s, %(extractor)s, %(from_seq)s, %(to_seq)s,
-        %(summed_from)s, %(summed_to)s, %(counts)s::jsonb, %(started_at)s, %(now)s)
+        %(summed_from)s, %(summed_to)s, %(counts)s::jsonb, %(started_at)s, %(now)s,
+        (SELECT coalesce(max(number), 0) + 1 FROM runs WHERE tenant_id = %(tenant)s))
 
 -- name: move_marks
 -- Moves what a run read and summed up from where it began, or undoes it if another one came first.
@@ -103,6 +106,11 @@ SELECT require(count(*) = (SELECT count(DISTINCT d) FROM unnest(%(inherited)b::u
                'a memory was forgotten meanwhile')
 FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY(%(inherited)b::uuid[])
 
+-- name: require_summary
+-- Undoes the run if the summary it builds on was forgotten, or replaced, since the run read it.
+SELECT require((SELECT m.run_id FROM memories m WHERE {summary_of_thread} AND {living})
+               IS NOT DISTINCT FROM %(summary_run)s::uuid, 'the summary was changed meanwhile')
+
 -- name: close_facts
 -- Ends facts, or undoes the run if one of them was ended or forgotten since the run read it.
 WITH closed AS (
@@ -121,12 +129,16 @@ SELECT require(count(*) = cardinality(%(memory_ids)b::uuid[]), 'a fact was chang
 FROM closed
 
 -- name: retire_memories
--- Takes ended facts out of recall, and with them statements of the same turns that are no fact: they
--- tell of what has ended.
+-- Takes ended facts out of recall, and with them statements of the same turns that hold what has
+-- ended and are no fact.
 WITH told AS (
-    SELECT DISTINCT o.memory_id FROM memory_sources f
-    JOIN memory_sources o USING (tenant_id, thread_id, event_id)
-    WHERE f.tenant_id = %(tenant)s AND f.memory_id = ANY(%(memory_ids)b::uuid[]) AND o.needed
+    SELECT DISTINCT o.memory_id FROM memory_sources s
+    JOIN facts f USING (tenant_id, memory_id)
+    JOIN memory_sources o ON o.tenant_id = s.tenant_id AND o.thread_id = s.thread_id
+                         AND o.event_id = s.event_id
+    JOIN memories m ON m.tenant_id = o.tenant_id AND m.memory_id = o.memory_id
+    WHERE s.tenant_id = %(tenant)s AND s.memory_id = ANY(%(memory_ids)b::uuid[]) AND o.needed
+      AND position(lower(f.value #>> '{}') IN lower(m.text)) > 0
       AND NOT EXISTS (SELECT FROM facts x
                       WHERE x.tenant_id = o.tenant_id AND x.memory_id = o.memory_id)
 ), retired AS (
@@ -317,7 +329,7 @@ FROM rated
 -- name: list_runs
 SELECT run_id, kind, thread_id, extractor, counts, started_at, finished_at, undone_at FROM runs
 WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
-ORDER BY finished_at DESC, run_id DESC LIMIT %(limit)s
+ORDER BY number DESC LIMIT %(limit)s
 
 -- name: find_run
 SELECT r.undone_at FROM runs r WHERE r.tenant_id = %(tenant)s AND r.run_id = %(run_id)s
@@ -326,6 +338,15 @@ SELECT r.undone_at FROM runs r WHERE r.tenant_id = %(tenant)s AND r.run_id = %(r
 -- Live runs that came after a run and build on it: of its thread, or on what it wrote or changed.
 WITH run AS (
     SELECT * FROM runs WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
+), freed AS (
+    -- The places of what the run ended: who took one since builds on that.
+    SELECT f.fact_type, f.key FROM run_changes c
+    JOIN facts f ON f.tenant_id = c.tenant_id AND f.memory_id = c.target
+    WHERE c.tenant_id = %(tenant)s AND c.run_id = %(run_id)s AND c.change = 'closed'
+), freed_edges AS (
+    SELECT e.subject_key, e.relation FROM run_changes c
+    JOIN edges e ON e.tenant_id = c.tenant_id AND e.edge_id = c.target
+    WHERE c.tenant_id = %(tenant)s AND c.run_id = %(run_id)s AND c.change = 'edge'
 ), touched AS (
     SELECT target FROM run_changes
     WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change <> 'rated'
@@ -334,16 +355,21 @@ WITH run AS (
     UNION
     SELECT edge_id FROM edges WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
 )
-SELECT l.run_id FROM runs l CROSS JOIN run r
+SELECT l.run_id, l.number FROM runs l CROSS JOIN run r
 WHERE l.tenant_id = %(tenant)s AND l.undone_at IS NULL
-  AND (l.finished_at, l.run_id) > (r.finished_at, r.run_id)
+  AND l.number > r.number
   AND (l.thread_id = r.thread_id AND (l.to_seq > r.from_seq OR l.summed_to_seq > r.summed_from_seq)
        OR EXISTS (SELECT FROM run_changes c JOIN touched t USING (target)
-                  WHERE c.tenant_id = %(tenant)s AND c.run_id = l.run_id AND c.change <> 'rated'))
+                  WHERE c.tenant_id = %(tenant)s AND c.run_id = l.run_id AND c.change <> 'rated')
+       OR EXISTS (SELECT FROM memories m JOIN facts f USING (tenant_id, memory_id)
+                  JOIN freed g ON g.fact_type = f.fact_type AND g.key = f.key
+                  WHERE m.tenant_id = %(tenant)s AND m.run_id = l.run_id)
+       OR EXISTS (SELECT FROM edges e JOIN freed_edges USING (subject_key, relation)
+                  WHERE e.tenant_id = %(tenant)s AND e.run_id = l.run_id))
 
 -- name: later_runs
 {builders_on}
-ORDER BY l.finished_at DESC, l.run_id DESC
+ORDER BY l.number DESC
 
 -- name: require_last
 SELECT require(count(*) = 0, 'a later run builds on this one') FROM ({builders_on}) b
