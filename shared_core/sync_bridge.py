@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any, TypeVar
+
+log = logging.getLogger("hippocampus")
 
 T = TypeVar("T")
 
+in_background: ContextVar[bool] = ContextVar("hippocampus_in_background", default=False)
+"""Set where nobody waits for what is done, so it must not open a memory that was closed."""
+
 
 class LoopThread:
-    """A daemon thread that owns one event loop, started at first use and again after a fork."""
+    """A daemon thread that owns one event loop, started at first use and again after a fork.
+
+    What raises SystemExit on it ends its own task and not the loop; should the thread end all the
+    same, the next use starts another.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -43,18 +54,40 @@ class LoopThread:
         """Call a function on the loop, soon, from any thread."""
         self._running_loop().call_soon_threadsafe(function)
 
+    def run_at_exit(self, coroutine: Coroutine[Any, Any, None], timeout_s: float) -> None:
+        """Run a coroutine while the interpreter ends, so long at most, if the loop still runs."""
+        loop, thread = self._loop, self._thread
+        if self._pid != os.getpid() or loop is None or thread is None or not thread.is_alive():
+            coroutine.close()
+            return
+        work = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            work.result(timeout_s)
+        except TimeoutError:
+            work.cancel()
+            log.warning("the memory was not closed within %g s of the exit", timeout_s)
+
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._pid != os.getpid():
             # The parent's lock may have been held while it forked; its thread is not here.
             self._lock, self._loop, self._pid = threading.Lock(), None, os.getpid()
         with self._lock:
-            if self._loop is None:
+            if self._loop is None or self._thread is None or not self._thread.is_alive():
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="hippocampus-loop", daemon=True
+                    target=_run_on, args=[self._loop], name="hippocampus-loop", daemon=True
                 )
                 self._thread.start()
             return self._loop
+
+
+def _run_on(loop: asyncio.AbstractEventLoop) -> None:
+    while True:
+        try:
+            loop.run_forever()
+            return
+        except (SystemExit, KeyboardInterrupt):  # asyncio lets these out of the loop
+            log.exception("work in the background tried to end the process; it goes on")
 
 
 _bridge = LoopThread()
@@ -83,6 +116,16 @@ async def on_own_loop(coroutine: Coroutine[Any, Any, T]) -> T:
 def start_on_own_loop(function: Callable[[], None]) -> None:
     """Call a function on the bridge's loop and return at once: for work that nobody awaits."""
     _bridge.start(function)
+
+
+def run_at_exit(coroutine: Coroutine[Any, Any, None], timeout_s: float) -> None:
+    """Run a coroutine on the bridge's loop while the interpreter ends: for atexit."""
+    _bridge.run_at_exit(coroutine, timeout_s)
+
+
+def exiting() -> bool:
+    """Return whether the main thread has ended, so that no thread can be started any more."""
+    return not threading.main_thread().is_alive()
 
 
 def on_callers_own_loop() -> bool:
