@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent import futures
 from concurrent.futures import Future
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, TypeAlias
 from uuid import UUID
@@ -20,15 +23,16 @@ from langgraph_store.messages import messages_of
 from langgraph_store.store import PgHippocampusStore
 from langgraph_store.turn_feed import TurnFeed
 from langgraph_store.whose import Part, Whose, current_config
-from shared_core import MemoryCoreError, Scope, run_sync
+from shared_core import InvalidInput, MemoryCoreError, Scope, run_sync
 from shared_core.domain import JsonValue
+from shared_core.ids import uuid7
+from shared_core.job_failures import PerformerExited
 from shared_core.job_ports import Job, JobRecord, JobStatus, JobType
-from shared_core.sync_bridge import start_on_own_loop
-
-SHORTEST_LOOK_S = 0.02
-LONGEST_LOOK_S = 1.0
+from shared_core.jobs import CALLBACK
+from shared_core.sync_bridge import in_background
 
 _Thread: TypeAlias = tuple[Scope, str]
+_Over: TypeAlias = "Future[JobRecord | None]"
 _UNSAID: Any = object()
 
 
@@ -44,6 +48,14 @@ class ReflectionFailed(MemoryCoreError):
     """A reflection was tried again and again, and given up."""
 
 
+@dataclass(slots=True)
+class _Reflected:
+    """What a reflector returned or raised in this process, for a future that waits here."""
+
+    returned: Any = _UNSAID
+    raised: BaseException | None = None
+
+
 class DurableReflectionExecutor:
     """Takes what langmem's ReflectionExecutor takes, and keeps it in PostgreSQL until it is done.
 
@@ -52,11 +64,16 @@ class DurableReflectionExecutor:
 
     Without a reflector the messages become turns of the thread, and facts and a summary are drawn
     from them. With one, e.g. langmem's create_memory_store_manager(...), the payload is kept and
-    the reflector called with it, by this process or any that makes such an executor on the same
-    memory; a newer payload of a thread takes the place of the one that waits, and the older future
-    is cancelled. One reflector per store.
+    the reflector called with it, by this process or any that makes an executor of the same app and
+    name on the same memory, and by no other; a newer payload of a thread takes the place of the one
+    that waits, and the older future is cancelled.
 
-    A future ends when no work of its thread is open any more; cancelling it only stops waiting.
+    name: which reflector of the application it is; needed where it has several, and where app is a
+    function. Raises Conflict for a second one of an app and a name on one store, until the first is
+    shut down.
+
+    A future ends when its reflection is over, without a reflector when no work of its thread is
+    open any more; cancelling it only stops waiting. Closing the store cancels it.
     """
 
     def __init__(
@@ -66,19 +83,26 @@ class DurableReflectionExecutor:
         app: Part,
         user_id: Part | None = None,
         reflector: Reflector | None = None,
+        name: str | None = None,
     ) -> None:
         self._store = store
         self._engine = store.engine
         self._whose = Whose(app, user_id)
-        self._job_type = JobType.FULL_CONSOLIDATION if reflector is None else JobType.CALLBACK
         self._lock = threading.Lock()
         self._futures: dict[Future[Any], _Thread] = {}
-        self._watchers: set[asyncio.Task[None]] = set()
-        self._returned: dict[_Thread, Any] = {}
-        self._raised: dict[_Thread, Exception] = {}
-        self._graph = None if reflector is None else _graph(reflector, store)
+        self._reflected: dict[UUID, _Reflected] = {}
+        self._shut_down = False
+        self._app = None if callable(app) else str(app)
+        self._name = CALLBACK if name is None else name
+        self._graph = None
         if reflector is not None:
-            self._engine.jobs.learn(self._reflect)
+            if name is None and self._app is None:
+                raise InvalidInput(
+                    "with a function for app the reflector needs a name: give name=..., the same in"
+                    " every process that shall do its work"
+                )
+            self._graph = _graph(reflector, store)
+            self._engine.jobs.learn(self._reflect, name=self._name, app=self._app)
 
     def submit(
         self,
@@ -93,6 +117,8 @@ class DurableReflectionExecutor:
 
         config: by default that of the run this is called in. thread_id: by default the config's.
         """
+        if self._shut_down:
+            raise InvalidInput("this executor was shut down: make another one")
         config = current_config(config)
         scope = self._whose.scope(config)
         if thread_id is _UNSAID or not thread_id:
@@ -100,18 +126,23 @@ class DurableReflectionExecutor:
         thread: _Thread = (scope, str(thread_id))
         if self._graph is None:
             run_sync(self._remember(thread, payload, after_seconds))
-        else:
-            kept = _kept(payload, config)
-            run_sync(self._engine.jobs.ask(scope, thread[1], kept, delay_s=after_seconds))
-        future: Future[Any] = Future()
-        with self._lock:
-            older = [one for one, its in self._futures.items() if its == thread]
-            self._futures[future] = thread
-        if self._graph is not None:
-            for one in older:
-                one.cancel()
-        start_on_own_loop(lambda: self._watch(future))
-        return future
+            return self._promised(thread, JobType.FULL_CONSOLIDATION, None)
+        job_id = uuid7()
+        self._reflected[job_id] = _Reflected()
+        try:
+            run_sync(
+                self._engine.jobs.ask(
+                    *thread,
+                    _kept(payload, config),
+                    delay_s=after_seconds,
+                    name=self._name,
+                    job_id=job_id,
+                )
+            )
+        except BaseException:
+            del self._reflected[job_id]
+            raise
+        return self._promised(thread, JobType.CALLBACK, job_id)
 
     def search(
         self,
@@ -143,18 +174,26 @@ class DurableReflectionExecutor:
         )
         return [item.dict() for item in found]
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait until what was submitted here is done, or stop waiting for it: it stays queued."""
+    def shutdown(
+        self, wait: bool = True, *, cancel_futures: bool = False, timeout_s: float | None = None
+    ) -> None:
+        """Wait until what was submitted here is done, or stop waiting for it: it stays queued.
+
+        It is done now, whatever after_seconds said. A memory with worker=False leaves it to other
+        processes, so it is not waited for. timeout_s: wait so long at most. From then on nothing
+        can be submitted; once nothing is waited for, another executor may take the name.
+        """
+        self._shut_down = True
         with self._lock:
-            waiting = list(self._futures)
+            waiting = dict(self._futures)
         if cancel_futures:
             for future in waiting:
                 future.cancel()
-        elif wait and waiting:
-            run_sync(self._engine.flush())
-            for future in waiting:
-                if not future.cancelled():
-                    future.exception()
+        elif wait and waiting and self._engine.jobs.done_here:
+            run_sync(self._engine.jobs.hasten([*dict.fromkeys(waiting.values())]))
+            futures.wait(waiting, timeout_s)
+        if self._graph is not None and all(future.done() for future in waiting):
+            self._engine.jobs.unlearn(name=self._name, app=self._app)
 
     def __enter__(self) -> DurableReflectionExecutor:
         return self
@@ -169,65 +208,54 @@ class DurableReflectionExecutor:
 
     async def _remember(self, thread: _Thread, payload: Mapping[str, Any], delay_s: float) -> None:
         feed = TurnFeed(self._engine, self._whose, delay_s=delay_s)
-        await feed.append(*thread, messages_of(payload, "messages"))
+        if not await feed.append(*thread, messages_of(payload, "messages")):
+            # Known turns ask for nothing, but the work on them may have been given up.
+            await self._engine.jobs.ask_if_unread(*thread, delay_s=delay_s)
 
     async def _reflect(self, job: Job) -> Mapping[str, JsonValue]:
-        assert self._graph is not None and job.thread_id is not None
+        graph = self._graph
+        assert graph is not None
         payload: dict[str, Any] = dict(job.payload or {})
         configurable = payload.pop("configurable", {})
         if "messages" in payload:
             payload["messages"] = messages_from_dict(payload["messages"])
         config: RunnableConfig = {"configurable": configurable}
-        # In a thread: a reflector may block, as langmem's do.
-        thread = (job.scope, job.thread_id)
+        reflected = self._reflected.get(job.job_id, _Reflected())
         try:
-            returned = await asyncio.to_thread(self._graph.invoke, payload, config)
+            returned = await graph.ainvoke(payload, config)
         except Exception as error:
             # The queue keeps no words of it: they may be the user's. Who waits here is told.
-            self._raised[thread] = error
+            reflected.raised = error
             raise
-        self._returned[thread] = returned
+        reflected.returned = returned
         return {"returned": len(returned) if isinstance(returned, list) else 1}
 
-    def _watch(self, future: Future[Any]) -> None:
-        task = asyncio.get_running_loop().create_task(self._settle(future))
-        self._watchers.add(task)
-        task.add_done_callback(self._watchers.discard)
+    def _promised(self, thread: _Thread, job_type: JobType, job_id: UUID | None) -> Future[Any]:
+        """Return a future of what comes of a job; it holds what is known of it as long."""
+        future: Future[Any] = Future()
+        with self._lock:
+            self._futures[future] = thread
+        over = self._engine.jobs.watch(*thread, job_type, job_id)
+        future.add_done_callback(lambda _: self._forget(future, job_id, over))
+        over.add_done_callback(lambda _: self._end(future, job_id, over))
+        return future
 
-    async def _settle(self, future: Future[Any]) -> None:
-        """Wait until no work of a future's thread is open, and tell what came of it."""
-        scope, thread_id = thread = self._futures[future]
-        wait_s = SHORTEST_LOOK_S
-        try:
-            while not future.cancelled():
-                jobs = await self._engine.jobs.list(scope, thread_id=thread_id)
-                ours = [job for job in jobs if job.job_type == self._job_type]
-                if not any(job.status in ("pending", "running") for job in ours):
-                    if future.set_running_or_notify_cancel():
-                        self._end(future, ours[0] if ours else None, thread)
-                    return
-                await asyncio.sleep(wait_s)
-                wait_s = min(1.5 * wait_s, LONGEST_LOOK_S)
-        except MemoryCoreError as error:
-            if not future.cancelled():
+    def _forget(self, future: Future[Any], job_id: UUID | None, over: _Over) -> None:
+        over.cancel()
+        with self._lock:
+            self._futures.pop(future, None)
+        if job_id is not None:
+            self._reflected.pop(job_id, None)
+
+    def _end(self, future: Future[Any], job_id: UUID | None, over: _Over) -> None:
+        reflected = _Reflected() if job_id is None else self._reflected.get(job_id, _Reflected())
+        if over.cancelled() and reflected.returned is _UNSAID:
+            future.cancel()
+        elif future.set_running_or_notify_cancel():
+            try:
+                future.set_result(_outcome(reflected, over))
+            except MemoryCoreError as error:
                 future.set_exception(error)
-        finally:
-            with self._lock:
-                self._futures.pop(future, None)
-                if thread not in self._futures.values():
-                    self._returned.pop(thread, None)
-                    self._raised.pop(thread, None)
-
-    def _end(self, future: Future[Any], job: JobRecord | None, thread: _Thread) -> None:
-        if job is not None and job.status is JobStatus.FAILED:
-            raised = self._raised.get(thread)
-            failure = ReflectionFailed(f"given up: {raised or job.error}")
-            failure.__cause__ = raised
-            future.set_exception(failure)
-            return
-        returned = self._returned.get(thread)
-        stored = dict(job.result) if job is not None else {}
-        future.set_result(returned if returned is not None else stored)
 
     def _namespace(self, namespace: str | tuple[str, ...] | None) -> tuple[str, ...]:
         if namespace is None:
@@ -236,12 +264,48 @@ class DurableReflectionExecutor:
         return (namespace,) if isinstance(namespace, str) else namespace
 
 
+def _outcome(reflected: _Reflected, over: _Over) -> Any:
+    """Return what a reflection returned here, else what the queue knows of it."""
+    if reflected.returned is not _UNSAID:
+        return reflected.returned
+    job = over.result()
+    if job is not None and job.status is JobStatus.FAILED:
+        raise ReflectionFailed(f"given up: {reflected.raised or job.error}") from reflected.raised
+    return {} if job is None else dict(job.result)
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    """Return what work returns, done in a thread that the end of the process does not wait for.
+
+    It may block, as langmem's reflectors do, and it opens no memory that was closed meanwhile.
+    """
+    loop = asyncio.get_running_loop()
+    ended: Future[Any] = Future()
+    ended.set_running_or_notify_cancel()  # who gives up waiting does not stop it
+    context = contextvars.copy_context()
+    context.run(in_background.set, True)
+
+    def run() -> None:
+        try:
+            ended.set_result(context.run(work))
+        except (StopIteration, SystemExit, KeyboardInterrupt) as error:
+            # No future takes the first, and no event loop outlives the others.
+            exited = PerformerExited(f"the reflector raised {type(error).__name__}")
+            exited.__cause__ = error
+            ended.set_exception(exited)
+        except BaseException as error:  # noqa: BLE001 # whoever awaits it gets it
+            ended.set_exception(error)
+
+    threading.Thread(target=run, name="hippocampus-reflector", daemon=True).start()
+    return await asyncio.wrap_future(ended, loop=loop)
+
+
 def _graph(reflector: Reflector, store: BaseStore) -> Any:
     """Return the reflector as a graph of its own, so that it finds the store where it looks."""
 
     @entrypoint(store=store)
-    def reflect(payload: dict[str, Any], config: RunnableConfig) -> Any:
-        return reflector.invoke(payload, config)
+    async def reflect(payload: dict[str, Any], config: RunnableConfig) -> Any:
+        return await _in_thread(lambda: reflector.invoke(payload, config))
 
     return reflect
 
@@ -253,8 +317,8 @@ def _kept(payload: Mapping[str, Any], config: RunnableConfig) -> dict[str, JsonV
         kept["messages"] = messages_to_dict(messages_of(payload, "messages"))
     ids = config.get("configurable", {}).items()
     kept["configurable"] = {
-        name: value
+        name: str(value) if isinstance(value, UUID) else value
         for name, value in ids
-        if isinstance(value, str | int | float | bool) and not name.startswith("__")
+        if isinstance(value, str | int | float | bool | UUID) and not name.startswith("__")
     }
     return kept

@@ -12,6 +12,8 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 
 from shared_core.errors import MemoryCoreError
+from shared_core.lifetime import MemoryClosed
+from shared_core.sync_bridge import in_background
 
 log = logging.getLogger("hippocampus")
 
@@ -22,7 +24,8 @@ class Sweeper:
     """Runs a sweep every so many seconds until it is stopped, or its store is gone.
 
     sweep: a bound method; it is held weakly, so a store that nobody holds any more is not kept
-    alive. A forked child has no thread: start() makes one there.
+    alive. A forked child has no thread: start() makes one there. A memory that was closed
+    stays so: the sweep does nothing.
     """
 
     def __init__(self, sweep: Callable[[], int]) -> None:
@@ -87,6 +90,7 @@ def _sweep_on(
     stopped: threading.Event,
     done: Future[None],
 ) -> None:
+    in_background.set(True)
     while not stopped.wait(interval_s):
         method = sweep()
         if method is None:
@@ -94,6 +98,8 @@ def _sweep_on(
         try:
             if swept := method():
                 log.info("%d expired items were swept", swept)
+        except MemoryClosed:
+            log.debug("nothing is swept, the memory is closed")
         except MemoryCoreError as error:
             if not stopped.is_set():
                 log.error("expired items could not be swept, the next sweep tries again: %s", error)

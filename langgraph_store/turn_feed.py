@@ -76,8 +76,8 @@ class TurnFeed:
             self.failures += 1
             log.warning("turns of thread %r were not handed over", thread_id, exc_info=True)
 
-    async def append(self, scope: Scope, thread_id: str, messages: Sequence[BaseMessage]) -> None:
-        """Append the new turns among messages, or raise what went wrong."""
+    async def append(self, scope: Scope, thread_id: str, messages: Sequence[BaseMessage]) -> bool:
+        """Append the new turns among messages; return whether there were any. Raises what fails."""
         thread = (scope, thread_id)
         known = self._handed_over.get(thread, frozenset())
         turns = turns_of(
@@ -90,9 +90,9 @@ class TurnFeed:
         if not turns:
             if self._session_end:
                 await self._engine.end_session(scope, thread_id, strategy=self._strategy)
-            return
+            return False
         # Where this process knows none of the ids, they may be made anew for every run.
-        await self._engine.append_events(
+        new = await self._engine.append_events(
             scope,
             thread_id,
             turns,
@@ -113,3 +113,4 @@ class TurnFeed:
             self._handed_over.move_to_end(thread)
             while len(self._handed_over) > REMEMBERED_THREADS:
                 self._handed_over.popitem(last=False)
+        return bool(new)

@@ -13,7 +13,7 @@ from shared_core.errors import ModelQuotaExceeded, ModelUnavailable
 from shared_core.formation import Formation
 from shared_core.ids import uuid7
 from shared_core.job_failures import MAX_ATTEMPTS
-from shared_core.job_ports import OF_A_THREAD, Job, JobType, NewJob
+from shared_core.job_ports import OF_A_THREAD, Capability, Job, JobType, NewJob
 from shared_core.job_runner import Perform
 from shared_core.ports import Clock, Storage
 
@@ -37,9 +37,10 @@ class ConsolidationJobs:
         self._formation = formation
         self._clock = clock
 
-    def performers(self) -> Mapping[JobType, Perform]:
+    def performers(self) -> Mapping[Capability, Perform]:
         """Return what does each type of job."""
-        return {**dict.fromkeys(OF_A_THREAD, self.perform), JobType.REFLECTION: self.reflect}
+        of_threads = dict.fromkeys(map(Capability, OF_A_THREAD), self.perform)
+        return {**of_threads, Capability(JobType.REFLECTION): self.reflect}
 
     async def perform(self, job: Job) -> dict[str, JsonValue]:
         """Do a job on a thread; what is too much for one job is asked for as another."""

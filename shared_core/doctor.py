@@ -348,18 +348,27 @@ class _Patient:
 
     def queue(self) -> Finding:
         count = sql.SQL(
-            "SELECT count(*) FILTER (WHERE status = 'pending' AND run_after <= now()"
-            " OR status = 'running' AND lease_until <= now()),"
-            " count(*) FILTER (WHERE status = 'failed') FROM {}.consolidation_jobs"
+            "SELECT count(*) FILTER (WHERE is_due AND job_type <> 'callback'),"
+            " count(*) FILTER (WHERE is_due AND job_type = 'callback'),"
+            " count(*) FILTER (WHERE status = 'failed') FROM (SELECT status, job_type,"
+            " status = 'pending' AND run_after <= now() OR status = 'running' AND"
+            " lease_until <= now() AS is_due FROM {}.consolidation_jobs) AS jobs"
         )
         with self._connection.transaction(force_rollback=True):
             self._row("SELECT set_config('hippocampus.scope', '/', true)")
-            [(waiting, failed)] = self._rows(count)
-        if not waiting and not failed:
+            [(waiting, callbacks, failed)] = self._rows(count)
+        if not (waiting or callbacks or failed):
             return Finding(check="queue", status="ok", found="nothing waits, nothing failed")
         found = f"{waiting} jobs are due and untaken, {failed} were given up"
-        advice = "hippocampus jobs shows them, hippocampus worker --once does what is due"
-        return Finding(check="queue", status="note", found=found, advice=advice)
+        advice = ["hippocampus jobs shows them"]
+        if waiting:
+            advice.append("hippocampus worker --once does what is due")
+        if failed:
+            advice.append("hippocampus jobs --retry all puts back what was given up")
+        if callbacks:
+            found += f", {callbacks} wait for a process that knows their code"
+            advice.append("callbacks are done by a process that has their reflector, by no worker")
+        return Finding(check="queue", status="note", found=found, advice="; ".join(advice))
 
     def _row(self, query: str, values: list[object] | None = None) -> tuple[Any, ...]:
         row = self._connection.execute(query.encode(), values).fetchone()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import Sequence
 from types import TracebackType
 from typing import cast
@@ -38,6 +36,7 @@ from shared_core.item_ports import ItemAddress, ItemStamp
 from shared_core.items import ItemOp, ItemResult, WriteItem
 from shared_core.job_ports import JobType
 from shared_core.jobs import JobQueue, job_for_turns
+from shared_core.lifetime import Lifetime
 from shared_core.namespaces import check_label, memories_namespace, scope_path, storable
 from shared_core.ports import Clock, Extractor, Storage, StorageReport
 from shared_core.privacy import PRESETS, PrivacyPolicy
@@ -46,7 +45,6 @@ from shared_core.retention import POLICIES, RetentionPolicy
 from shared_core.run_ports import Fact, RunRecord
 from shared_core.sessions import SessionLog, possible
 from shared_core.strategy import ExtractionStrategy
-from shared_core.sync_bridge import on_own_loop
 from shared_core.worker import DRAIN_S, Worker
 
 
@@ -74,15 +72,15 @@ class MemoryEngine:
         self._embedding = embedding
         self._clock = clock
         self._strategy = strategy or ExtractionStrategy()
-        self._opened_in = self._opening_in = 0
-        self._opening = asyncio.Lock()
         self._formation = Formation(
             storage, embedding, extractor, clock, self.open, self._strategy.reflection_interval
         )
         performers = ConsolidationJobs(storage, embedding, self._formation, clock).performers()
         self._worker = Worker(storage, clock, performers, in_background=worker)
+        self._lifetime = Lifetime(storage, self._worker.opened)
         self.jobs = JobQueue(storage, clock, self._worker, self.open)
         self.indexes = Indexes(storage, self.open, in_background=worker)
+        self._lifetime.ends_with(self.jobs, self.indexes)
         self.sessions = SessionLog(storage, self._intake, self.open)
         self.instructions = Instructions(storage, embedding, clock, self.open)
 
@@ -100,30 +98,16 @@ class MemoryEngine:
 
     async def open(self) -> None:
         """Start or reach the database and bring its schema up to date. Every verb does it too."""
-        if self._opened_in != os.getpid():
-            # Who gives up waiting does not undo the opening: the next caller finds it done.
-            await asyncio.shield(on_own_loop(self._open()))
-
-    async def _open(self) -> None:
-        # Every opening runs on the bridge's one loop; a forked child has a loop of its own.
-        if self._opening_in != os.getpid():
-            self._opening_in, self._opening = os.getpid(), asyncio.Lock()
-        async with self._opening:
-            if self._opened_in != os.getpid():
-                await self._storage.open()
-                self._opened_in = os.getpid()
+        await self._lifetime.open()
 
     async def close(self, *, drain_s: float = DRAIN_S) -> None:
         """Close all connections; an embedded server stops when its last user has left.
 
         A job in work is finished if that takes no longer than drain_s; else it goes back. What is
-        queued stays queued, and the next worker does it; flush() first to see it done.
+        queued stays queued, and the next worker does it; flush() first to see it done. Background
+        work does not open it again; a call does. What is open still is closed as the process exits.
         """
-        if self._opened_in == os.getpid():
-            await self._worker.stop(drain_s)
-            await self.indexes.stop()
-            self._opened_in = 0
-            await self._storage.close()
+        await self._lifetime.close(drain_s)
 
     async def append_events(
         self,

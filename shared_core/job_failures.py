@@ -17,8 +17,14 @@ LONGEST_PAUSE_S = 3_600.0
 
 POISON = wait_exponential_jitter(initial=2, max=600, jitter=1)
 """Between two tries of a job that fails."""
+CALLBACK_POISON = wait_exponential_jitter(initial=10, exp_base=4, max=600, jitter=5)
+"""Between two tries of a callback, 13 minutes in all: a caller's model may be away for a while."""
 OUTAGE = wait_exponential_jitter(initial=5, max=300, jitter=5)
 """While a model takes no more, or the database cannot be reached: no fault of the job."""
+
+
+class PerformerExited(MemoryCoreError):
+    """The code that does a job tried to end the process, or its event loop."""
 
 
 def wait_s(strategy: wait_base, attempt: int) -> float:

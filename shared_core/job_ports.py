@@ -51,10 +51,23 @@ OF_A_THREAD = (JobType.FAST_REPLAY, JobType.DEEP_REFLECTION, JobType.FULL_CONSOL
 OPEN_OR_FAILED = (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.FAILED)
 
 
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """What a worker can do: jobs of a type; of callbacks those of a name alone.
+
+    app: within that application; None for any.
+    """
+
+    job_type: JobType
+    name: str | None = None
+    app: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
     """Work to do on a thread, not before run_after. payload: what it needs beside the turns.
 
+    performer: the name of the code that a callback is for; nothing else has one.
     event_count, token_threshold: with so many unread turns, or so many tokens of them, it is due
     at once. A storage estimates tokens as a quarter of the bytes.
     """
@@ -66,6 +79,7 @@ class NewJob:
     priority: JobPriority = JobPriority.TURN
     event_count: int | None = None
     token_threshold: int | None = None
+    performer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +92,10 @@ class ReflectionDue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job that this worker has taken. attempts counts this one. A reflection has no thread."""
+    """A job that this worker has taken. attempts counts this one. A reflection has no thread.
+
+    performer: the name of the code that a callback is for.
+    """
 
     job_id: UUID
     scope: Scope
@@ -86,13 +103,15 @@ class Job:
     job_type: JobType
     attempts: int
     payload: Mapping[str, JsonValue] | None = None
+    performer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
     """A job as it stands. run_after: when it is due; lease_until: while a worker has it.
 
-    error: why its last try failed, without what anyone said.
+    error: why its last try failed, without what anyone said. performer: the name of the code that a
+    callback is for.
     """
 
     job_id: UUID
@@ -109,6 +128,12 @@ class JobRecord:
     completed_at: datetime | None
     error: str | None
     result: Mapping[str, JsonValue]
+    performer: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits or runs."""
+        return self.status in (JobStatus.PENDING, JobStatus.RUNNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +155,7 @@ class JobFilter:
 class JobStats:
     """How full the queue is. due: of those pending, whose time has come.
 
+    due_callbacks: of those due, how many need a process that knows a caller's code.
     oldest_due_s: for how many seconds the oldest of these has been due; None if none is.
     """
 
@@ -138,13 +164,20 @@ class JobStats:
     running: int
     failed: int
     oldest_due_s: float | None
+    due_callbacks: int = 0
 
 
 class JobStorage(Protocol):
-    """The queue: at most one job per thread and type waits, and at most one per thread runs."""
+    """The queue: at most one job per thread and type waits, and at most one per thread runs.
+
+    Of callbacks one may wait per thread and name.
+    """
 
     async def enqueue(self, scope: Scope, thread_id: ThreadId | None, job: NewJob) -> None:
-        """Ask for a job; one that waits already moves to the new time and payload."""
+        """Ask for a job; one that waits already moves to the new time.
+
+        With a payload the new job takes the place of the one that waits, which is gone.
+        """
         ...
 
     async def end_session(self, scope: Scope, thread_id: ThreadId, job: NewJob) -> bool:
@@ -161,7 +194,11 @@ class JobStorage(Protocol):
         ...
 
     async def claim_job(
-        self, worker_id: str, lease_s: float, job_types: Sequence[str], after_tenant: Scope | None
+        self,
+        worker_id: str,
+        lease_s: float,
+        capabilities: Sequence[Capability],
+        after_tenant: Scope | None,
     ) -> Job | None:
         """Take the most urgent job that is due, or whose lease ended; None when there is none.
 
@@ -196,7 +233,7 @@ class JobStorage(Protocol):
         """
         ...
 
-    async def next_job_at(self, job_types: Sequence[str]) -> datetime | None:
+    async def next_job_at(self, capabilities: Sequence[Capability]) -> datetime | None:
         """Return when the next job is due or a lease ends; None when nothing is open.
 
         What waits for another job of its thread does not count.
@@ -212,7 +249,7 @@ class JobStorage(Protocol):
         ...
 
     async def open_jobs(
-        self, threads: Sequence[tuple[Scope, ThreadId]], job_types: Sequence[str]
+        self, threads: Sequence[tuple[Scope, ThreadId]], capabilities: Sequence[Capability]
     ) -> int:
         """Return how many jobs of the threads wait or run; what waits for its time is due now.
 
@@ -222,6 +259,12 @@ class JobStorage(Protocol):
 
     async def list_jobs(self, wanted: JobFilter) -> Sequence[JobRecord]:
         """Return jobs, the newest first."""
+        ...
+
+    async def jobs_of_threads(
+        self, threads: Sequence[tuple[Scope, ThreadId]]
+    ) -> Sequence[JobRecord]:
+        """Return all jobs of some threads, the newest first."""
         ...
 
     async def retry_jobs(self, job_ids: Sequence[UUID]) -> int:

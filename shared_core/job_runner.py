@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,9 +14,19 @@ from typing import TypeAlias
 
 from shared_core.domain import JsonValue
 from shared_core.errors import ModelQuotaExceeded, StorageUnavailable
-from shared_core.job_failures import MAX_ATTEMPTS, OUTAGE, POISON, pause_s, reason, wait_s
-from shared_core.job_ports import Job, JobStorage, JobType
+from shared_core.job_failures import (
+    CALLBACK_POISON,
+    MAX_ATTEMPTS,
+    OUTAGE,
+    POISON,
+    PerformerExited,
+    pause_s,
+    reason,
+    wait_s,
+)
+from shared_core.job_ports import Capability, Job, JobStorage, JobType
 from shared_core.ports import Clock
+from shared_core.sync_bridge import exiting
 
 log = logging.getLogger("hippocampus")
 
@@ -40,7 +51,7 @@ class Outcome(StrEnum):
 
 
 class JobRunner:
-    """Does jobs of the types it knows, each within its lease.
+    """Does jobs that it has a performer for, each within its lease.
 
     What fails is tried again, each time later, and given up after MAX_ATTEMPTS. A model's quota and
     an outage of the database are no fault of the job and count as no try: jobs that ask that model
@@ -48,24 +59,24 @@ class JobRunner:
     """
 
     def __init__(
-        self, storage: JobStorage, clock: Clock, performers: Mapping[JobType, Perform]
+        self, storage: JobStorage, clock: Clock, performers: Mapping[Capability, Perform]
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._performers = performers
-        self._paused: dict[JobType, datetime] = {}
+        self._paused: dict[Capability, datetime] = {}
         self._refusals = 0
 
-    def types(self) -> list[str]:
-        """Return the types of jobs that can be done now."""
+    def capabilities(self) -> list[Capability]:
+        """Return what can be done now."""
         now = self._clock()
-        self._paused = {kind: until for kind, until in self._paused.items() if until > now}
-        return [kind for kind in self._performers if kind not in self._paused]
+        self._paused = {known: until for known, until in self._paused.items() if until > now}
+        return [known for known in self._performers if known not in self._paused]
 
     def resumes_at(self) -> datetime | None:
-        """Return when a type that is left alone now can be done again; None if none is."""
-        known = [until for kind, until in self._paused.items() if kind in self._performers]
-        return min(known, default=None)
+        """Return when what is left alone now can be done again; None if nothing is."""
+        left = [until for known, until in self._paused.items() if known in self._performers]
+        return min(left, default=None)
 
     async def run(
         self, job: Job, worker_id: str, lease_s: float, *, tries: int = MAX_ATTEMPTS
@@ -79,7 +90,7 @@ class JobRunner:
             return await self._failed(
                 job, worker_id, "its worker died or fell silent every time", tries
             )
-        work = asyncio.ensure_future(self._performers[job.job_type](job))
+        work = asyncio.ensure_future(_contained(self._performers[self._capability(job)], job))
         beat = asyncio.create_task(self._keep(job, worker_id, lease_s, work))
         try:
             await asyncio.wait([work])
@@ -93,6 +104,10 @@ class JobRunner:
         if work.cancelled():
             return Outcome.LOST
         error = work.exception()
+        if error is not None and exiting():  # it could start no thread any more: not its fault
+            told, now = "the process ended", self._clock()
+            await self._storage.return_job(job, worker_id, told, now, counted=False)
+            return Outcome.LOST
         if isinstance(error, ModelQuotaExceeded | StorageUnavailable):
             return await self._refused(job, worker_id, error)
         if error is not None:  # what a caller's extractor raises ends no worker
@@ -104,6 +119,13 @@ class JobRunner:
         self._refusals = 0
         log.info("job %s done in %.2f s: %s", job.job_id, time.monotonic() - begun, _counts(result))
         return Outcome.DONE
+
+    def _capability(self, job: Job) -> Capability:
+        """Return by what a job is done: by its application's own code before that for any."""
+        if job.performer is None:
+            return Capability(job.job_type)
+        own = Capability(job.job_type, job.performer, job.scope.app)
+        return own if own in self._performers else Capability(job.job_type, job.performer)
 
     async def _keep(
         self,
@@ -135,8 +157,9 @@ class JobRunner:
             seconds = wait_s(OUTAGE, self._refusals)
         retry_at = self._clock() + timedelta(seconds=seconds)
         if isinstance(error, ModelQuotaExceeded):
-            kinds = OF_OUR_MODELS if job.job_type in OF_OUR_MODELS else {job.job_type}
-            self._paused |= dict.fromkeys(kinds, retry_at)
+            ours = job.job_type in OF_OUR_MODELS
+            asked = map(Capability, OF_OUR_MODELS) if ours else [self._capability(job)]
+            self._paused |= dict.fromkeys(asked, retry_at)
         told = reason(error)
         log.warning("job %s waits for %.0f s, not its fault: %s", job.job_id, seconds, told)
         await self._storage.return_job(job, worker_id, told, retry_at, counted=False)
@@ -146,10 +169,22 @@ class JobRunner:
         """Let a job be tried again, later each time, and give it up at last."""
         retry_at = None
         if job.attempts < tries:
-            retry_at = self._clock() + timedelta(seconds=wait_s(POISON, job.attempts))
+            waits = CALLBACK_POISON if job.job_type is JobType.CALLBACK else POISON
+            retry_at = self._clock() + timedelta(seconds=wait_s(waits, job.attempts))
         log.error("job %s failed %d times: %s", job.job_id, job.attempts, told)
         await self._storage.return_job(job, worker_id, told, retry_at)
         return Outcome.FAILED if retry_at else Outcome.GIVEN_UP
+
+
+async def _contained(perform: Perform, job: Job) -> Mapping[str, JsonValue]:
+    """Do a job by code that may call sys.exit(): that fails the job, and ends no event loop."""
+    try:
+        return await perform(job)
+    except (SystemExit, KeyboardInterrupt) as error:
+        ctrl_c = isinstance(error, KeyboardInterrupt)
+        if ctrl_c and threading.current_thread() is threading.main_thread():
+            raise
+        raise PerformerExited(f"its code raised {type(error).__name__}") from error
 
 
 def _counts(result: Mapping[str, JsonValue]) -> str:

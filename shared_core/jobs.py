@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -13,6 +14,7 @@ from shared_core.ids import uuid7
 from shared_core.job_ports import (
     OF_A_THREAD,
     OPEN_OR_FAILED,
+    Capability,
     JobFilter,
     JobPriority,
     JobRecord,
@@ -23,6 +25,7 @@ from shared_core.job_ports import (
     NewJob,
 )
 from shared_core.job_runner import Perform
+from shared_core.job_watch import JobWatch, Wanted
 from shared_core.namespaces import check_label, scope_path
 from shared_core.ports import Clock
 from shared_core.strategy import ExtractionStrategy, check_delay
@@ -30,6 +33,8 @@ from shared_core.worker import Tally, Worker
 
 SHORTEST_LOOK_S = 0.02
 LONGEST_LOOK_S = 1.0
+CALLBACK = "reflector"
+"""The name of a callback, where none is given."""
 
 
 class JobQueue:
@@ -46,10 +51,39 @@ class JobQueue:
         self._clock = clock
         self._worker = worker
         self._open = open_memory
+        self._watch = JobWatch(storage, clock)
+        worker.tried = self._watch.look
 
-    def learn(self, perform: Perform, job_type: JobType = JobType.CALLBACK) -> None:
-        """Do jobs of a type so, in this process. Jobs of others that wait count too."""
-        self._worker.learn(job_type, perform)
+    @property
+    def done_here(self) -> bool:
+        """Whether this process works on its jobs, and does not leave them to others."""
+        return self._worker.in_background
+
+    def learn(
+        self,
+        perform: Perform,
+        job_type: JobType = JobType.CALLBACK,
+        *,
+        name: str = CALLBACK,
+        app: str | None = None,
+    ) -> None:
+        """Do jobs of a type so, in this process. Jobs of others that wait count too.
+
+        name: of callbacks those that were asked for by this name; app: in this application alone.
+        Raises Conflict if this process has code of that name already.
+        """
+        capability = _capability(job_type, name, app)
+        if capability.name is not None and self._worker.knows(capability):
+            whose = "" if app is None else f" of the application {app!r}"
+            raise Conflict(
+                f"this memory has code for callbacks named {name!r}{whose} already, and payloads"
+                " would go to one or the other: give the second one another name"
+            )
+        self._worker.learn(capability, perform)
+
+    def unlearn(self, *, name: str = CALLBACK, app: str | None = None) -> None:
+        """Leave callbacks of a name to other processes again."""
+        self._worker.unlearn(_capability(JobType.CALLBACK, name, app))
 
     async def ask(
         self,
@@ -58,10 +92,63 @@ class JobQueue:
         payload: Mapping[str, JsonValue],
         *,
         delay_s: float = 0.0,
-    ) -> None:
-        """Ask for a callback on a thread; the newest payload of a thread that waits counts."""
-        job = self._new(JobType.CALLBACK, JobPriority.TURN, delay_s=delay_s, payload=payload)
+        name: str = CALLBACK,
+        job_id: UUID | None = None,
+    ) -> UUID:
+        """Ask for a callback on a thread; return the job's id, the given one if there is one.
+
+        name: whose code shall do it, as learn() was told. The newest payload of a thread and a name
+        counts: its job takes the place of the one that waits.
+        """
+        job = self._new(
+            JobType.CALLBACK,
+            JobPriority.TURN,
+            delay_s=delay_s,
+            payload=payload,
+            performer=check_label(name, "name"),
+            job_id=job_id,
+        )
         await self._enqueue(scope, thread_id, job)
+        return job.job_id
+
+    async def ask_if_unread(self, scope: Scope, thread_id: str, *, delay_s: float = 0.0) -> None:
+        """Ask for a consolidation of a thread, if there are turns that none has read or reads."""
+        scope_path(scope)
+        thread = ThreadId(check_label(thread_id, "thread_id"))
+        await self._open()
+        known = await self._storage.jobs_of_threads([(scope, thread)])
+        consolidation = JobType.FULL_CONSOLIDATION
+        if any(job.job_type is consolidation and job.status is JobStatus.RUNNING for job in known):
+            return
+        job = self._new(consolidation, JobPriority.TURN, delay_s)
+        if await self._storage.end_session(scope, thread, job):
+            self._worker.hand_over(scope, thread)
+
+    def watch(
+        self, scope: Scope, thread_id: str, job_type: JobType, job_id: UUID | None = None
+    ) -> Future[JobRecord | None]:
+        """Return a future of what comes of a job; without a job_id, of the newest of its type when
+        none of that type is open any more. None: it is gone, as what a forgotten user had.
+
+        Cancelled when a newer job took its place, and when the memory closes. Raises
+        StorageUnavailable when the database was away for too long.
+        """
+        wanted = Wanted((scope, ThreadId(thread_id)), job_type, job_id)
+        self._watch.add(wanted)
+        return wanted.over
+
+    async def hasten(self, threads: Sequence[tuple[Scope, str]]) -> None:
+        """Make what waits for its time in some threads due now, and begin; what failed waits on."""
+        await self._open()
+        known = [(scope, ThreadId(thread_id)) for scope, thread_id in threads]
+        await self._storage.open_jobs(known, self._worker.capabilities())
+        self._worker.wake()
+        self._watch.look()
+
+    async def stop(self, drain_s: float) -> None:
+        """Finish the job in work within drain_s, else give it back; end all that is watched."""
+        await self._worker.stop(drain_s)
+        await self._watch.stop()
 
     async def request(
         self,
@@ -187,14 +274,17 @@ class JobQueue:
         priority: JobPriority,
         delay_s: float = 0.0,
         payload: Mapping[str, JsonValue] | None = None,
+        performer: str | None = None,
+        job_id: UUID | None = None,
     ) -> NewJob:
         check_delay(delay_s)
         return NewJob(
-            job_id=uuid7(),
+            job_id=job_id or uuid7(),
             job_type=job_type,
             run_after=self._clock() + timedelta(seconds=delay_s),
             payload=payload,
             priority=priority,
+            performer=performer,
         )
 
 
@@ -216,6 +306,14 @@ def job_for_turns(
         event_count=strategy.event_count,
         token_threshold=strategy.token_threshold,
     )
+
+
+def _capability(job_type: JobType, name: str, app: str | None) -> Capability:
+    if job_type is not JobType.CALLBACK:
+        return Capability(_known(job_type))
+    if app is not None:
+        check_label(app, "app")
+    return Capability(job_type, check_label(name, "name"), app)
 
 
 def _known(job_type: str) -> JobType:

@@ -53,6 +53,12 @@ async def work(memory: MemoryEngine, *, once: bool, poll_s: float) -> int:
             with suppress(asyncio.CancelledError):
                 tally = await working
                 log.info("worker ends: %d jobs done, %d tries failed", tally.done, tally.failed)
+                if once and (left := (await memory.jobs.stats()).due_callbacks):
+                    log.info(
+                        "%d callbacks are due and were left: only a process with their code,"
+                        " for example the DurableReflectionExecutor they came from, does them",
+                        left,
+                    )
                 return 1 if once and tally.failed else 0
             log.warning("worker ends: the job in work went back to the queue")
             return 1
@@ -113,6 +119,7 @@ def jobs_json(jobs: Sequence[JobRecord], now: datetime) -> list[dict[str, JsonVa
             "user": job.scope.user,
             "thread": job.thread_id,
             "type": job.job_type,
+            "performer": job.performer,
             "priority": job.priority,
             "attempts": job.attempts,
             "age_s": round((now - job.created_at).total_seconds(), 3),
@@ -130,7 +137,7 @@ def jobs_json(jobs: Sequence[JobRecord], now: datetime) -> list[dict[str, JsonVa
 def jobs_table(jobs: Sequence[JobRecord], now: datetime) -> Table:
     """Return jobs as a table, by state, the oldest first."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in ("state", "job", "age", "due", "tries", "app", "user", "thread", "error"):
+    for name in ("state", "job", "type", "age", "due", "tries", "app", "user", "thread", "error"):
         table.add_column(name, overflow="fold")
     for job in _in_order(jobs):
         wait = job.run_after - now
@@ -138,12 +145,13 @@ def jobs_table(jobs: Sequence[JobRecord], now: datetime) -> Table:
         table.add_row(
             job.status,
             str(job.job_id)[-SHOWN_OF_ID:],
+            f"{job.job_type} {job.performer}" if job.performer else job.job_type,
             _span(now - job.created_at),
             due,
             str(job.attempts),
             job.scope.app,
             job.scope.user,
-            job.thread_id or f"({job.job_type})",
+            job.thread_id or "",
             job.error or "",
         )
     return table
@@ -152,8 +160,10 @@ def jobs_table(jobs: Sequence[JobRecord], now: datetime) -> Table:
 def stats_line(stats: JobStats) -> str:
     """Return how full the queue is, in a line."""
     waits = ""
+    if stats.due_callbacks:
+        waits = f", {stats.due_callbacks} of them for a process that knows their code"
     if stats.oldest_due_s is not None:
-        waits = f", the oldest for {_span(timedelta(seconds=stats.oldest_due_s))}"
+        waits += f", the oldest for {_span(timedelta(seconds=stats.oldest_due_s))}"
     return (
         f"{stats.pending} pending ({stats.due} due{waits}),"
         f" {stats.running} running, {stats.failed} given up"

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import uuid4
@@ -15,10 +15,10 @@ from shared_core.domain import Scope, ThreadId
 from shared_core.errors import StorageUnavailable
 from shared_core.hearing import Hearing
 from shared_core.job_failures import MAX_ATTEMPTS, OUTAGE, wait_s
-from shared_core.job_ports import Job, JobStorage, JobType
+from shared_core.job_ports import Capability, Job, JobStorage
 from shared_core.job_runner import JobRunner, Outcome, Perform
 from shared_core.ports import Clock
-from shared_core.sync_bridge import on_own_loop, start_on_own_loop
+from shared_core.sync_bridge import exiting, on_own_loop, start_on_own_loop
 
 log = logging.getLogger("hippocampus")
 
@@ -46,16 +46,18 @@ class Worker:
     In the background it runs on the one loop of the bridge, so a caller's loop may end at any time;
     serve() runs where it is called. Jobs live in the database: what a process leaves behind, the
     next worker anywhere takes over. in_background: False leaves all work to other processes.
+    Between stop() and opened() it begins nothing. tried: called after each try of a job.
     """
 
     def __init__(
         self,
         storage: JobStorage,
         clock: Clock,
-        performers: Mapping[JobType, Perform],
+        performers: Mapping[Capability, Perform],
         *,
         in_background: bool = True,
         lease_s: float = LEASE_S,
+        tried: Callable[[], None] = lambda: None,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -63,22 +65,47 @@ class Worker:
         self._runner = JobRunner(storage, clock, self._performers)
         self._in_background = in_background
         self._lease_s = lease_s
+        self.tried = tried
         self._name = uuid4().hex
         self._pid = 0
         self._task: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
+        self._opened = self._called_back = False
         self._resumed = self._working = self._draining = False
         self._served: Scope | None = None
         self._handed_over: dict[tuple[Scope, ThreadId], None] = {}
         self._given_up: set[tuple[Scope, ThreadId | None]] = set()
 
-    def learn(self, job_type: JobType, perform: Perform) -> None:
-        """Take jobs of another type from now on, and do them so."""
-        self._performers[job_type] = perform
+    @property
+    def in_background(self) -> bool:
+        """Whether this process does what it hands over, and not others alone."""
+        return self._in_background
 
-    def knows(self, job_type: JobType) -> bool:
-        """Return whether this worker can do jobs of a type."""
-        return job_type in self._performers
+    def learn(self, capability: Capability, perform: Perform) -> None:
+        """Take jobs of this kind too from now on; callbacks that others left are done at once."""
+        self._performers[capability] = perform
+        self._called_back = self._called_back or capability.name is not None
+        if self._opened and self._called_back:
+            self.wake()
+
+    def unlearn(self, capability: Capability) -> None:
+        """Leave jobs of this kind to other processes again."""
+        self._performers.pop(capability, None)
+
+    def capabilities(self) -> list[Capability]:
+        """Return what this worker can do."""
+        return list(self._performers)
+
+    def knows(self, capability: Capability) -> bool:
+        """Return whether this worker can do jobs of a kind."""
+        return capability in self._performers
+
+    def opened(self) -> None:
+        """Begin to work, now that the storage can be used, if there are callbacks to do."""
+        self._forget_parent()
+        self._opened = True
+        if self._called_back:
+            self.wake()
 
     def hand_over(self, scope: Scope, thread_id: ThreadId) -> None:
         """Remember that there is a job for a thread, for flush(), and begin to work."""
@@ -109,13 +136,13 @@ class Worker:
         """
         self._forget_parent()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        types = list(self._performers)
+        capabilities = self.capabilities()
         while True:
             waiting = list(self._handed_over)
-            if not waiting or not await self._storage.open_jobs(waiting, types):
+            if not waiting or not await self._storage.open_jobs(waiting, capabilities):
                 for thread in waiting:
                     self._handed_over.pop(thread, None)
-                due = await self._storage.next_job_at(self._runner.types())
+                due = await self._storage.next_job_at(self._runner.capabilities())
                 rests = due is None or due > self._clock()
                 if not self._in_background or (rests and not self._working):
                     break
@@ -130,6 +157,7 @@ class Worker:
     async def run_now(self, job: Job, worker_id: str, *, tries: int) -> Outcome:
         """Do a job that is stored as taken by worker_id, here and now."""
         outcome = await self._runner.run(job, worker_id, self._lease_s, tries=tries)
+        self.tried()
         self.wake()  # what it asked for in turn
         return outcome
 
@@ -186,10 +214,15 @@ class Worker:
 
     async def stop(self, drain_s: float = DRAIN_S) -> None:
         """Finish the job in work within drain_s, else give it back to the queue, and begin none."""
+        self._opened = False
         await on_own_loop(self._stop(drain_s))
 
     def _start(self) -> None:
         self._forget_parent()
+        if not self._opened:
+            return
+        if self._task is not None and self._task.get_loop() is not asyncio.get_running_loop():
+            self._task, self._woken = None, asyncio.Event()  # its loop has died
         self._woken.set()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._work())
@@ -215,13 +248,13 @@ class Worker:
         """Begin anew in a forked child: it has no task, and handed over nothing."""
         if self._pid != os.getpid():
             self._pid, self._task, self._name = os.getpid(), None, uuid4().hex
-            self._resumed = False
+            self._resumed = self._opened = False
             self._handed_over, self._given_up = {}, set()
             self._woken = asyncio.Event()
 
     async def _work(self) -> None:
         failures = 0
-        while not self._draining:
+        while not (self._draining or exiting()):
             self._woken.clear()
             try:
                 if await self._do_next() is not None:
@@ -244,7 +277,7 @@ class Worker:
 
     async def _next_at(self) -> datetime | None:
         """Return when there is something to do again, as things stand; None for never."""
-        due = await self._storage.next_job_at(self._runner.types())
+        due = await self._storage.next_job_at(self._runner.capabilities())
         moments = [moment for moment in (due, self._runner.resumes_at()) if moment is not None]
         return min(moments, default=None)
 
@@ -260,7 +293,7 @@ class Worker:
         self._working = True
         try:
             job = await self._storage.claim_job(
-                self._name, self._lease_s, self._runner.types(), self._served
+                self._name, self._lease_s, self._runner.capabilities(), self._served
             )
             if job is None:
                 return None
@@ -272,6 +305,7 @@ class Worker:
             self._given_up.discard((job.scope, job.thread_id))
         elif outcome is Outcome.GIVEN_UP:
             self._given_up.add((job.scope, job.thread_id))
+        self.tried()
         return outcome
 
 

@@ -25,6 +25,7 @@ from shared_core.storage.migrate import Prepared, prepare
 from shared_core.storage.pool import ConnectionPool
 from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Connection, Rows, Statement
+from shared_core.sync_bridge import exiting
 
 TRIES = 5
 CONFLICT = "HC409"
@@ -93,7 +94,7 @@ class Database:
     async def close(self) -> None:
         """Close all connections and leave the embedded server, which stops with its last user."""
         await self._pool.close()
-        if self._embedded:
+        if self._embedded and not exiting():  # then it is left by itself, and no thread can start
             await asyncio.to_thread(self._embedded.release)
 
     async def run(self, scope: str, *steps: Statement, keep_plans: bool = True) -> list[Rows]:

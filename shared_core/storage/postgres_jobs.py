@@ -12,6 +12,7 @@ import psycopg
 from shared_core.domain import JsonValue, Scope, ThreadId
 from shared_core.errors import Conflict
 from shared_core.job_ports import (
+    Capability,
     Job,
     JobFilter,
     JobRecord,
@@ -84,21 +85,24 @@ class PostgresJobs:
         )
 
     async def claim_job(
-        self, worker_id: str, lease_s: float, job_types: Sequence[str], after_tenant: Scope | None
+        self,
+        worker_id: str,
+        lease_s: float,
+        capabilities: Sequence[Capability],
+        after_tenant: Scope | None,
     ) -> Job | None:
         now = self._clock()
-        values = {
+        values = _doable(capabilities) | {
             "worker_id": worker_id,
             "now": now,
             "lease_until": now + timedelta(seconds=lease_s),
-            "job_types": list(job_types),
             "after_tenant": scope_path(after_tenant) if after_tenant else "",
         }
         in_order: Statement = (statement("take_in_order"), {})
         rows = await self._repeated(ROOT, in_order, (statement("claim_job"), values))
         if not rows:
             return None
-        tenant, job_id, thread_id, job_type, attempts, payload = rows[0]
+        tenant, job_id, thread_id, job_type, performer, attempts, payload = rows[0]
         return Job(
             job_id=job_id,
             scope=Scope(*from_path(tenant)),
@@ -106,6 +110,7 @@ class PostgresJobs:
             job_type=JobType(job_type),
             attempts=attempts,
             payload=payload,
+            performer=performer,
         )
 
     async def extend_job(self, job: Job, worker_id: str, lease_s: float) -> bool:
@@ -138,23 +143,18 @@ class PostgresJobs:
         values = {"worker_id": worker_id, "now": self._clock()}
         await self._repeated(ROOT, (statement("release_jobs"), values))
 
-    async def next_job_at(self, job_types: Sequence[str]) -> datetime | None:
-        values = {"job_types": list(job_types)}
-        [rows] = await self._database.run(ROOT, (statement("next_job_at"), values))
+    async def next_job_at(self, capabilities: Sequence[Capability]) -> datetime | None:
+        step = statement("next_job_at"), _doable(capabilities)
+        [rows] = await self._database.run(ROOT, step)
         return utc(rows[0][0]) if rows[0][0] else None
 
     def job_hints(self) -> AsyncIterator[datetime | None]:
         return job_hints(self._database)
 
     async def open_jobs(
-        self, threads: Sequence[tuple[Scope, ThreadId]], job_types: Sequence[str]
+        self, threads: Sequence[tuple[Scope, ThreadId]], capabilities: Sequence[Capability]
     ) -> int:
-        values = {
-            "tenants": [scope_path(scope) for scope, _ in threads],
-            "thread_ids": [thread_id for _, thread_id in threads],
-            "job_types": list(job_types),
-            "now": self._clock(),
-        }
+        values = _doable(capabilities) | _of(threads) | {"now": self._clock()}
         _, rows = await self._database.run(
             ROOT, (statement("hasten_jobs"), values), (statement("open_jobs"), values)
         )
@@ -175,6 +175,13 @@ class PostgresJobs:
         [rows] = await self._database.run(tenant, step)
         return [_record(row) for row in rows]
 
+    async def jobs_of_threads(
+        self, threads: Sequence[tuple[Scope, ThreadId]]
+    ) -> Sequence[JobRecord]:
+        step = statement("jobs_of_threads"), _of(threads)
+        [rows] = await self._database.run(ROOT, step)
+        return [_record(row) for row in rows]
+
     async def retry_jobs(self, job_ids: Sequence[UUID]) -> int:
         values = {"job_ids": list(job_ids), "now": self._clock()}
         return len(await self._repeated(ROOT, (statement("retry_jobs"), values)))
@@ -186,13 +193,14 @@ class PostgresJobs:
     async def job_stats(self) -> JobStats:
         values = {"now": self._clock()}
         [rows] = await self._database.run(ROOT, (statement("job_stats"), values))
-        pending, due, running, failed, oldest_due_s = rows[0]
+        pending, due, running, failed, oldest_due_s, due_callbacks = rows[0]
         return JobStats(
             pending=pending,
             due=due,
             running=running,
             failed=failed,
             oldest_due_s=oldest_due_s,
+            due_callbacks=due_callbacks,
         )
 
     def _extraction_step(self, scope: Scope, due: ReflectionDue) -> Statement:
@@ -247,6 +255,7 @@ def enqueue_step(
         "thread_id": thread_id,
         "job_id": job.job_id,
         "job_type": str(job.job_type),
+        "performer": job.performer,
         "priority": int(job.priority),
         "run_after": job.run_after,
         "payload": None if job.payload is None else to_json(job.payload, "a job's payload"),
@@ -258,20 +267,37 @@ def enqueue_step(
     }
 
 
+def _doable(capabilities: Sequence[Capability]) -> dict[str, object]:
+    named = [known for known in capabilities if known.name is not None]
+    return {
+        "job_types": list(dict.fromkeys(str(known.job_type) for known in capabilities)),
+        "names": [known.name for known in named],
+        "applications": [to_path([] if known.app is None else [known.app]) for known in named],
+    }
+
+
+def _of(threads: Sequence[tuple[Scope, ThreadId]]) -> dict[str, object]:
+    return {
+        "tenants": [scope_path(scope) for scope, _ in threads],
+        "thread_ids": [thread_id for _, thread_id in threads],
+    }
+
+
 def _record(row: Sequence[Any]) -> JobRecord:
     return JobRecord(
         scope=Scope(*from_path(row[0])),
         job_id=row[1],
         thread_id=row[2],
         job_type=JobType(row[3]),
-        status=JobStatus(row[4]),
-        priority=row[5],
-        attempts=row[6],
-        created_at=utc(row[7]),
-        run_after=utc(row[8]),
-        lease_until=row[9] and utc(row[9]),
-        started_at=row[10] and utc(row[10]),
-        completed_at=row[11] and utc(row[11]),
-        error=row[12],
-        result=row[13],
+        performer=row[4],
+        status=JobStatus(row[5]),
+        priority=row[6],
+        attempts=row[7],
+        created_at=utc(row[8]),
+        run_after=utc(row[9]),
+        lease_until=row[10] and utc(row[10]),
+        started_at=row[11] and utc(row[11]),
+        completed_at=row[12] and utc(row[12]),
+        error=row[13],
+        result=row[14],
     )

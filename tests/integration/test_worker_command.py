@@ -175,3 +175,21 @@ async def test_jobs_are_chosen_put_back_and_cancelled(dsn: str) -> None:
         command = [*COMMAND, "jobs", "--uri", dsn, *wrong]
         refused = subprocess.run(command, capture_output=True, text=True, check=False)
         assert 1 == refused.returncode and refused.stderr.startswith("Error: ")
+
+
+async def test_callbacks_are_no_work_of_a_worker(dsn: str) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.jobs.ask(ANN, "t", {}, name="episodes")
+    worker = start(dsn, "--once")
+    _, log = await asyncio.to_thread(worker.communicate)
+    assert 0 == worker.returncode, log
+    assert "0 jobs done" in log and "1 callbacks are due and were left" in log
+    assert [("pending", 0)] == jobs(dsn)
+    assert "episodes" in shown(dsn) and "1 of them for a process that knows" in shown(dsn)
+    [job] = json.loads(shown(dsn, "--json"))
+    assert ("callback", "episodes") == (job["type"], job["performer"])
+    command = [*COMMAND, "doctor", "--uri", dsn, "--json"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    [queue] = [found for found in json.loads(told)["findings"] if "queue" == found["check"]]
+    assert "0 jobs are due" in queue["found"] and "1 wait for a process" in queue["found"]
+    assert "worker --once" not in queue["advice"] and "reflector" in queue["advice"]

@@ -191,7 +191,9 @@ def test_a_claim_touches_few_of_many_jobs(filled: psycopg.Connection[Any]) -> No
         "worker_id": "w",
         "now": "2100-01-01",
         "lease_until": "2100-01-02",
-        "job_types": ["full_consolidation"],
+        "job_types": ["full_consolidation", "callback"],
+        "names": ["reflector"],
+        "applications": ["/app/"],
         "after_tenant": "/app/u7/",
     }
     with filled.transaction(force_rollback=True):

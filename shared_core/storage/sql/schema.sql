@@ -288,16 +288,20 @@ CREATE TABLE consolidation_jobs (
     started_at    timestamptz,
     completed_at  timestamptz,
     payload       jsonb,
+    performer     text COLLATE "C",
     PRIMARY KEY (tenant_id, job_id),
     FOREIGN KEY (tenant_id, thread_id) REFERENCES threads (tenant_id, thread_id) ON DELETE CASCADE,
     CONSTRAINT consolidation_jobs_job_type_check CHECK (job_type IN (
         'fast_replay', 'deep_reflection', 'full_consolidation', 'reflection', 'callback')),
     CONSTRAINT consolidation_jobs_thread_check
-        CHECK ((thread_id IS NULL) = (job_type = 'reflection'))
+        CHECK ((thread_id IS NULL) = (job_type = 'reflection')),
+    CONSTRAINT consolidation_jobs_performer_check
+        CHECK ((performer IS NULL) = (job_type <> 'callback'))
 );
--- At most one waiting job per thread and type, the newest request joins it; at most one that runs
--- per thread. What has no thread counts as one.
-CREATE UNIQUE INDEX consolidation_jobs_waiting ON consolidation_jobs (tenant_id, thread_id, job_type)
+-- At most one waiting job per thread and type, for callbacks also per name (performer), the newest
+-- request joins it; at most one that runs per thread. What has no thread counts as one.
+CREATE UNIQUE INDEX consolidation_jobs_waiting
+    ON consolidation_jobs (tenant_id, thread_id, job_type, performer)
     NULLS NOT DISTINCT WHERE status = 'pending';
 CREATE UNIQUE INDEX consolidation_jobs_running ON consolidation_jobs (tenant_id, thread_id)
     NULLS NOT DISTINCT WHERE status = 'running';

@@ -5,18 +5,21 @@
 -- turns, and changed_at is null or the moment of its last change. A request that waits already moves to
 -- the new time: the newest counts. But a thread that never rests waits ten times the delay at most,
 -- one with event_count unread turns, or so many bytes of them, not at all, unless a worker is reading
--- it, and one whose last try failed until its next one. Sent again after a lost answer, it finds the job that it made.
+-- it, and one whose last try failed until its next one. A new payload is a new job in the place of
+-- the one that waits; what became of the old one's tries does not count. Sent again after a lost
+-- answer, it finds the job that it made.
 WITH waiting AS (
     SELECT run_after FROM consolidation_jobs
     WHERE tenant_id = %(tenant)s AND coalesce(thread_id, '') = coalesce(%(thread_id)s::text, '')
-      AND job_type = %(job_type)s::text AND status = 'pending'
+      AND job_type = %(job_type)s::text AND performer IS NOT DISTINCT FROM %(performer)s::text
+      AND status = 'pending'
 ), thread AS (
     SELECT unread_bytes, last_memory_seq - consolidated_seq AS unread, updated_at FROM threads
     WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s
 ), asked AS (
-    INSERT INTO consolidation_jobs AS j (tenant_id, job_id, thread_id, job_type, priority, run_after,
-                                         created_at, payload)
-    SELECT %(tenant)s, %(job_id)s, %(thread_id)s, %(job_type)s, %(priority)s,
+    INSERT INTO consolidation_jobs AS j (tenant_id, job_id, thread_id, job_type, performer, priority,
+                                         run_after, created_at, payload)
+    SELECT %(tenant)s, %(job_id)s, %(thread_id)s, %(job_type)s, %(performer)s, %(priority)s,
            CASE WHEN EXISTS (SELECT FROM thread WHERE unread >= %(event_count)s::bigint
                                                    OR unread_bytes >= %(bytes)s::bigint)
                      AND NOT EXISTS (SELECT FROM consolidation_jobs
@@ -29,14 +32,22 @@ WITH waiting AS (
       AND (NOT %(if_unread)s OR EXISTS (
           SELECT FROM thread
           WHERE unread > 0 AND updated_at = coalesce(%(changed_at)s::timestamptz, updated_at)))
-    ON CONFLICT (tenant_id, thread_id, job_type) WHERE status = 'pending'
+    ON CONFLICT (tenant_id, thread_id, job_type, performer) WHERE status = 'pending'
     DO UPDATE SET payload = excluded.payload, priority = greatest(j.priority, excluded.priority),
-        run_after = CASE WHEN j.error IS NOT NULL THEN j.run_after
+        job_id = CASE WHEN excluded.payload IS NULL THEN j.job_id ELSE excluded.job_id END,
+        attempts = CASE WHEN excluded.payload IS NULL THEN j.attempts ELSE 0 END,
+        error = CASE WHEN excluded.payload IS NULL THEN j.error END,
+        created_at = CASE WHEN {tried_anew} THEN excluded.created_at ELSE j.created_at END,
+        run_after = CASE WHEN {tried_anew} THEN excluded.run_after
+                    WHEN j.error IS NOT NULL THEN j.run_after
                     ELSE least(excluded.run_after,
                                j.created_at + 10 * (excluded.run_after - excluded.created_at)) END
     RETURNING run_after
 )
 SELECT (SELECT count(*) FROM asked), {hint}
+
+-- fragment: tried_anew
+(excluded.payload IS NOT NULL AND (j.attempts > 0 OR j.error IS NOT NULL))
 
 -- name: count_extraction
 -- Counts an extraction of a user, and asks for a reflection with every so many.
@@ -51,7 +62,7 @@ WITH counted AS (
     INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, run_after, created_at)
     SELECT %(tenant)s, %(job_id)s, NULL, 'reflection', %(now)s, %(now)s
     FROM counted WHERE extractions %% %(interval)s = 0
-    ON CONFLICT (tenant_id, thread_id, job_type) WHERE status = 'pending' DO NOTHING
+    ON CONFLICT (tenant_id, thread_id, job_type, performer) WHERE status = 'pending' DO NOTHING
     RETURNING run_after
 )
 SELECT {hint}
@@ -112,18 +123,17 @@ WITH RECURSIVE turns(priority, lap, tenant_id, run_after) AS (
         LIMIT 1
     ) next
 ), silent AS (
-    SELECT tenant_id, job_id FROM consolidation_jobs
-    WHERE status = 'running' AND (lease_until <= %(now)s OR worker_id = %(worker_id)s)
-      AND job_type = ANY(%(job_types)b::text[])
-    ORDER BY lease_until
+    SELECT j.tenant_id, j.job_id FROM consolidation_jobs j
+    WHERE j.status = 'running' AND (j.lease_until <= %(now)s OR j.worker_id = %(worker_id)s)
+      AND {doable}
+    ORDER BY j.lease_until
     LIMIT 1
     FOR UPDATE SKIP LOCKED
 ), due AS (
     SELECT oldest.* FROM turns t CROSS JOIN LATERAL (
         SELECT j.tenant_id, j.job_id FROM consolidation_jobs j
         WHERE j.status = 'pending' AND j.priority = t.priority AND j.tenant_id = t.tenant_id
-          AND j.run_after <= %(now)s AND j.job_type = ANY(%(job_types)b::text[])
-          AND NOT {thread_busy}
+          AND j.run_after <= %(now)s AND {doable} AND NOT {thread_busy}
         ORDER BY j.run_after
         LIMIT 1
         FOR UPDATE SKIP LOCKED
@@ -139,7 +149,15 @@ SET status = 'running', worker_id = %(worker_id)s, lease_until = %(lease_until)s
                + (j.status = 'pending' OR j.worker_id IS DISTINCT FROM %(worker_id)s)::int,
     started_at = %(now)s
 FROM taken WHERE j.tenant_id = taken.tenant_id AND j.job_id = taken.job_id
-RETURNING j.tenant_id, j.job_id, j.thread_id, j.job_type, j.attempts, j.payload
+RETURNING j.tenant_id, j.job_id, j.thread_id, j.job_type, j.performer, j.attempts, j.payload
+
+-- fragment: doable
+-- What a worker can do: types of jobs, and of callbacks those with a name it knows, within the
+-- application that goes with the name.
+(j.job_type = ANY(%(job_types)b::text[])
+ AND (j.performer IS NULL OR EXISTS (
+     SELECT FROM unnest(%(names)b::text[], %(applications)b::text[]) AS k(name, application)
+     WHERE k.name = j.performer AND starts_with(j.tenant_id, k.application))))
 
 -- name: extend_job
 -- Leases a job for longer, if its worker still has it.
@@ -157,11 +175,11 @@ WITH done AS (
         lease_until = NULL, payload = NULL
     WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s AND status = 'running'
       AND worker_id = %(worker_id)s
-    RETURNING thread_id, job_type
+    RETURNING thread_id, job_type, performer
 )
 DELETE FROM consolidation_jobs j USING done d
 WHERE j.tenant_id = %(tenant)s AND coalesce(j.thread_id, '') = coalesce(d.thread_id, '')
-  AND j.job_type = d.job_type
+  AND j.job_type = d.job_type AND j.performer IS NOT DISTINCT FROM d.performer
   AND j.status IN ('completed', 'failed', 'cancelled') AND j.job_id <> %(job_id)s
 
 -- name: return_job
@@ -171,7 +189,7 @@ WITH gone AS (
     DELETE FROM consolidation_jobs f USING consolidation_jobs j
     WHERE j.tenant_id = %(tenant)s AND j.job_id = %(job_id)s AND f.tenant_id = j.tenant_id
       AND coalesce(f.thread_id, '') = coalesce(j.thread_id, '') AND f.job_type = j.job_type
-      AND f.status IN ('failed', 'cancelled')
+      AND f.performer IS NOT DISTINCT FROM j.performer AND f.status IN ('failed', 'cancelled')
 )
 UPDATE consolidation_jobs j
 SET status = CASE WHEN %(retry_at)s::timestamptz IS NULL THEN 'failed'
@@ -191,7 +209,8 @@ WHERE j.status = 'running' AND j.worker_id = %(worker_id)s
 -- fragment: waits
 EXISTS (SELECT FROM consolidation_jobs w
         WHERE w.tenant_id = j.tenant_id AND coalesce(w.thread_id, '') = coalesce(j.thread_id, '')
-          AND w.job_type = j.job_type AND w.status = 'pending')
+          AND w.job_type = j.job_type AND w.performer IS NOT DISTINCT FROM j.performer
+          AND w.status = 'pending')
 
 -- fragment: thread_busy
 EXISTS (SELECT FROM consolidation_jobs r
@@ -201,18 +220,17 @@ EXISTS (SELECT FROM consolidation_jobs r
 -- name: next_job_at
 -- When the next job is due, or a lease ends; null when nothing is open. Each half has its index.
 SELECT least((SELECT j.run_after FROM consolidation_jobs j
-              WHERE j.status = 'pending' AND j.job_type = ANY(%(job_types)b::text[])
-                AND NOT {thread_busy}
+              WHERE j.status = 'pending' AND {doable} AND NOT {thread_busy}
               ORDER BY j.run_after LIMIT 1),
-             (SELECT min(lease_until) FROM consolidation_jobs
-              WHERE status = 'running' AND job_type = ANY(%(job_types)b::text[])))
+             (SELECT min(j.lease_until) FROM consolidation_jobs j
+              WHERE j.status = 'running' AND {doable}))
 
 -- name: hasten_jobs
 -- Makes jobs of some threads due now. One that failed keeps its distance to the next try.
 UPDATE consolidation_jobs j SET run_after = %(now)s
 FROM unnest(%(tenants)b::text[], %(thread_ids)b::text[]) AS g(tenant_id, thread_id)
 WHERE j.tenant_id = g.tenant_id AND j.thread_id = g.thread_id AND j.status = 'pending'
-  AND j.job_type = ANY(%(job_types)b::text[]) AND j.error IS NULL AND j.run_after > %(now)s
+  AND {doable} AND j.error IS NULL AND j.run_after > %(now)s
 
 -- name: open_jobs
 -- How many jobs of some threads wait or run.
@@ -220,9 +238,9 @@ WITH asked AS (
     SELECT * FROM unnest(%(tenants)b::text[], %(thread_ids)b::text[]) AS g(tenant_id, thread_id)
 )
 SELECT (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, thread_id)
-        WHERE j.status = 'pending' AND j.job_type = ANY(%(job_types)b::text[]))
+        WHERE j.status = 'pending' AND {doable})
      + (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, thread_id)
-        WHERE j.status = 'running' AND j.job_type = ANY(%(job_types)b::text[]))
+        WHERE j.status = 'running' AND {doable})
 
 -- fragment: hint
 -- Tells who listens when a job is due that is new, or due earlier than before.
@@ -231,10 +249,20 @@ SELECT (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, t
  FROM asked a LEFT JOIN waiting w ON true
  WHERE w.run_after IS NULL OR a.run_after < w.run_after)
 
+-- fragment: job_columns
+m.tenant_id, m.job_id, m.thread_id, m.job_type, m.performer, m.status, m.priority, m.attempts,
+m.created_at, m.run_after, m.lease_until, m.started_at, m.completed_at, m.error, m.result
+
+-- name: jobs_of_threads
+-- All jobs of some threads, the newest first.
+SELECT {job_columns}
+FROM unnest(%(tenants)b::text[], %(thread_ids)b::text[]) AS g(tenant_id, thread_id)
+JOIN consolidation_jobs m ON m.tenant_id = g.tenant_id AND coalesce(m.thread_id, '') = g.thread_id
+ORDER BY m.created_at DESC, m.job_id DESC
+
 -- name: list_jobs
 -- Jobs by what is asked of them, the newest first; a null asks nothing.
-SELECT tenant_id, job_id, thread_id, job_type, status, priority, attempts, created_at, run_after,
-       lease_until, started_at, completed_at, error, result
+SELECT {job_columns}
 FROM consolidation_jobs m
 WHERE {tenant_scope} AND status = ANY(%(statuses)b::text[])
   AND (%(thread_id)s::text IS NULL OR coalesce(thread_id, '') = %(thread_id)s)
@@ -268,4 +296,6 @@ SELECT (SELECT count(*) FROM consolidation_jobs WHERE status = 'pending'),
        (SELECT count(*) FROM consolidation_jobs WHERE status = 'running'),
        (SELECT count(*) FROM consolidation_jobs WHERE status = 'failed'),
        (SELECT extract(epoch FROM %(now)s - min(run_after))::float8 FROM consolidation_jobs
-        WHERE status = 'pending' AND run_after <= %(now)s)
+        WHERE status = 'pending' AND run_after <= %(now)s),
+       (SELECT count(*) FROM consolidation_jobs
+        WHERE status = 'pending' AND run_after <= %(now)s AND job_type = 'callback')
