@@ -274,7 +274,9 @@ class MemoryEngine:
         if not storable(thread_id):
             return 0
         await self.open()
-        return await self._storage.forget_scope(scope, ThreadId(thread_id))
+        went = await self._storage.forget_scope(scope, ThreadId(thread_id))
+        self.jobs.look()
+        return went
 
     async def forget_scope(self, scope: Scope) -> int:
         """Erase all memories of a user, in every namespace, with facts, profiles and jobs.
@@ -282,7 +284,9 @@ class MemoryEngine:
         Turns leave tombstones; session logs and their states stay. Returns how many memories went.
         """
         await self.open()
-        return await self._storage.forget_scope(scope, None)
+        went = await self._storage.forget_scope(scope, None)
+        self.jobs.look()
+        return went
 
     async def list_memories(
         self,

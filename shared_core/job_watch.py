@@ -26,7 +26,7 @@ log = logging.getLogger("hippocampus")
 SHORTEST_LOOK_S = 0.02
 LONGEST_LOOK_S = 1.0
 """Between two looks while something is due or runs."""
-LONGEST_SLEEP_S = 30.0
+LONGEST_SLEEP_S = 15.0
 """Between two looks while all of it waits for its time."""
 SHARE = 4
 """A look that took long is rested from for so many times as long."""

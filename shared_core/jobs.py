@@ -137,6 +137,10 @@ class JobQueue:
         self._watch.add(wanted)
         return wanted.over
 
+    def look(self) -> None:
+        """Tell now who waits for a job that is gone."""
+        self._watch.look()
+
     async def hasten(self, threads: Sequence[tuple[Scope, str]]) -> None:
         """Make what waits for its time in some threads due now, and begin; what failed waits on."""
         await self._open()
@@ -256,7 +260,9 @@ class JobQueue:
         what it has stored until then stays.
         """
         await self._open()
-        return await self._storage.cancel_jobs(job_ids)
+        cancelled = await self._storage.cancel_jobs(job_ids)
+        self._watch.look()
+        return cancelled
 
     async def _enqueue(self, scope: Scope, thread_id: str | None, job: NewJob) -> None:
         scope_path(scope)
