@@ -15,10 +15,12 @@ from typing import Any, Literal, TypeVar, cast, get_args
 from langgraph.store.base import (
     NOT_PROVIDED,
     BaseStore,
+    GetOp,
     IndexConfig,
     InvalidNamespaceError,
     NotProvided,
     Op,
+    PutOp,
     Result,
     TTLConfig,
     ensure_embeddings,
@@ -26,6 +28,7 @@ from langgraph.store.base import (
 
 from langgraph_store.labels import said_helpfully
 from langgraph_store.operations import core_op, field_paths, result_of
+from langgraph_store.single_ops import SingleOps
 from langgraph_store.sweeper import STOP_TIMEOUT_S, Sweeper
 from shared_core import BatchError, InvalidInput, MemoryEngine, open_memory, run_sync
 from shared_core.errors import MemoryCoreError
@@ -98,6 +101,7 @@ class PgHippocampusStore(BaseStore):
         self._score_parts = score_parts
         self._none_is_default_ttl = none_is_default_ttl
         self._sweeper = Sweeper(self.sweep_ttl)
+        self._single_ops = SingleOps(self._outcome)
         self._closed = False
         self._owns_engine = engine is None
         if engine is not None and (llm, privacy) != (None, None):
@@ -126,10 +130,23 @@ class PgHippocampusStore(BaseStore):
         return run_sync(self._run(list(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Run operations as batch() does, on the caller's own event loop."""
-        return await self._run(list(ops))
+        """Run operations as batch() does, on the caller's own event loop.
 
-    async def _run(self, ops: list[Op]) -> list[Result]:
+        Single reads and writes that are started at once, as by asyncio.gather, share batches.
+        """
+        ops = list(ops)
+        if len(ops) == 1 and isinstance(ops[0], GetOp | PutOp):
+            return [await self._single_ops.do(ops[0])]
+        return await self._run(ops)
+
+    async def _run(self, ops: Sequence[Op]) -> list[Result]:
+        results, errors = await self._outcome(ops)
+        if errors:
+            raise one_error(errors, results)
+        return results
+
+    async def _outcome(self, ops: Sequence[Op]) -> tuple[list[Result], dict[int, Exception]]:
+        """Run operations; return their results in order, and by place what went wrong."""
         if self._sweep_interval_s and self._sweeps_by_itself:
             self._sweep_on(self._sweep_interval_s)
         errors: dict[int, Exception] = {}
@@ -151,9 +168,7 @@ class PgHippocampusStore(BaseStore):
         for (place, _), result in zip(core.items(), found, strict=True):
             if place not in errors:
                 results[place] = result_of(ops[place], result, score_parts=self._score_parts)
-        if errors:
-            raise one_error(errors, results)
-        return results
+        return results, errors
 
     def put(
         self,

@@ -12,9 +12,9 @@ import os
 import select
 import threading
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from psycopg.pq import TransactionStatus
 
@@ -63,13 +63,18 @@ class ConnectionPool:
     def _reset(self) -> None:
         self._idle: list[tuple[Connection, float]] = []
         self._open = 0
-        self._waiting: deque[_Waiter] = deque()
+        self._waiting: OrderedDict[_Waiter, None] = OrderedDict()
+        self._moved_at = time.monotonic()
         self._closed = False
         self._pid = os.getpid()
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """Lend a connection. Raises StorageUnavailable when none comes free in time."""
+        """Lend a connection, to who asked first.
+
+        Raises StorageUnavailable when none at all came free for timeout_s: however many wait, the
+        time counts anew whenever one of them is served.
+        """
         taken = await self._take()
         try:
             yield taken
@@ -104,27 +109,31 @@ class ConnectionPool:
                 self._open += 1
             else:
                 waiter = _Waiter()
-                self._waiting.append(waiter)
+                self._waiting[waiter] = None
         waited = await self._wait(waiter) if waiter else None
         return waited or await self._open_one()
 
     async def _wait(self, waiter: _Waiter) -> Connection | None:
+        asked_at = time.monotonic()
         try:
-            async with asyncio.timeout(self._timeout_s):
-                return await waiter.future
-        except (TimeoutError, asyncio.CancelledError) as gave_up:
+            while not waiter.future.done():
+                idle_s = time.monotonic() - max(asked_at, self._moved_at)
+                if idle_s >= self._timeout_s:
+                    raise StorageUnavailable(
+                        f"none of all {self._max_size} connections came free for"
+                        f" {self._timeout_s:g} s: raise pool_size, or look for calls that never"
+                        " return"
+                    )
+                await asyncio.wait([waiter.future], timeout=self._timeout_s - idle_s)
+            return waiter.future.result()
+        except BaseException:
             if waiter.future.done() and not waiter.future.cancelled():
                 self._pass_on(waiter.future.result())  # it came in the very moment of giving up
             waiter.future.cancel()
-            if isinstance(gave_up, asyncio.CancelledError):
-                raise
-            raise StorageUnavailable(
-                f"all {self._max_size} connections were in use for {self._timeout_s:g} s:"
-                " raise pool_size, or look for calls that never return"
-            ) from None
+            raise
         finally:
-            with self._lock, suppress(ValueError):
-                self._waiting.remove(waiter)
+            with self._lock:
+                self._waiting.pop(waiter, None)
 
     async def _open_one(self) -> Connection:
         try:
@@ -149,7 +158,9 @@ class ConnectionPool:
         """Give a connection, or the right to open one, to who waits longest; else keep it."""
         while True:
             with self._lock:
-                waiter = self._waiting.popleft() if self._waiting else None
+                if connection is not None:
+                    self._moved_at = time.monotonic()
+                waiter = self._waiting.popitem(last=False)[0] if self._waiting else None
                 if waiter is None:
                     if connection is None or self._closed:
                         self._open -= 1

@@ -11,6 +11,8 @@ import psycopg
 import pytest
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory, run_sync
+from shared_core.settings import Settings
+from shared_core.storage.database import Database
 
 ANN = Scope("app", "ann")
 
@@ -118,9 +120,6 @@ def test_a_forked_child_opens_its_own_connections(dsn: str) -> None:
 
 
 async def test_a_full_pool_is_an_error_that_names_the_way_out(dsn: str) -> None:
-    from shared_core.settings import Settings
-    from shared_core.storage.database import Database
-
     settings = Settings(uri=dsn, home=dsn, pool_size=1, connect_timeout_s=0.2)  # type: ignore[arg-type]
     database = Database(settings)
     await database.open()
@@ -129,6 +128,15 @@ async def test_a_full_pool_is_an_error_that_names_the_way_out(dsn: str) -> None:
     with pytest.raises(StorageUnavailable, match="raise pool_size"):
         await database.run("/", (b"SELECT 1", {}))
     await slow
+    await database.close()
+
+
+async def test_a_long_queue_that_moves_is_served_to_its_end(dsn: str) -> None:
+    settings = Settings(uri=dsn, home=dsn, pool_size=1, connect_timeout_s=0.5)  # type: ignore[arg-type]
+    database = Database(settings)
+    await database.open()
+    naps = (database.run("/", (b"SELECT pg_sleep(0.1)", {})) for _ in range(12))
+    assert 12 == len(await asyncio.gather(*naps))
     await database.close()
 
 

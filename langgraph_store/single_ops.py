@@ -1,0 +1,119 @@
+"""Joins the single async operations that an event loop starts at once into batches."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from langgraph.store.base import GetOp, Op, PutOp, Result
+
+MAX_BATCH = 500
+"""So many of them run in one go; the others of the same moment follow."""
+
+Outcome: TypeAlias = tuple[Sequence[Result], Mapping[int, Exception]]
+"""The results of a batch in order, and by place what went wrong."""
+
+Run: TypeAlias = Callable[[Sequence[Op]], Awaitable[Outcome]]
+
+
+class SingleOps:
+    """Runs reads and writes of one item each; thousands at once are a few batches.
+
+    What is started in one iteration of an event loop runs together: first the reads, then the
+    writes, of which the last one to a key wins. Each has its own result or error, and who gives up
+    waiting takes nothing from the others. One that is alone runs in its caller's task, an iteration
+    later than it would by itself. For any number of loops and threads.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._here = threading.local()
+
+    async def do(self, op: Op) -> Result:
+        """Return the result of a GetOp or PutOp, or raise its error."""
+        loop = asyncio.get_running_loop()
+        group: _Group | None = getattr(self._here, "group", None)
+        if group is None or group.loop is not loop:  # a loop that died may have left its group
+            return await self._lead(_Group(loop, self._run), op)
+        return await group.outcome(group.add(op))
+
+    async def _lead(self, group: _Group, op: Op) -> Result:
+        """Wait for what else this iteration of the loop brings, and start it all."""
+        self._here.group = group
+        mine = group.add(op)
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            mine.cancel()
+            raise
+        finally:
+            self._here.group = None
+            if not group.alone:
+                group.start()
+        if not group.alone:
+            return await group.outcome(mine)
+        [result], errors = await self._run([op])
+        for error in errors.values():
+            raise error
+        return result
+
+
+class _Group:
+    """The operations of one iteration of a loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, run: Run) -> None:
+        self.loop = loop
+        self._run = run
+        self._ops: list[tuple[Op, asyncio.Future[Result]]] = []
+        self._awaited = 0
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def alone(self) -> bool:
+        return len(self._ops) == 1
+
+    def add(self, op: Op) -> asyncio.Future[Result]:
+        future: asyncio.Future[Result] = self.loop.create_future()
+        self._ops.append((op, future))
+        return future
+
+    def start(self) -> None:
+        self._task = self.loop.create_task(self._work())
+
+    async def outcome(self, future: asyncio.Future[Result]) -> Result:
+        """Wait for one of the results; the work ends when nobody waits any more."""
+        self._awaited += 1
+        try:
+            return await future
+        finally:
+            self._awaited -= 1
+            if not self._awaited and self._task is not None:
+                self._task.cancel()
+
+    async def _work(self) -> None:
+        try:
+            for kind in (GetOp, PutOp):
+                some = [(op, future) for op, future in self._ops if isinstance(op, kind)]
+                for start in range(0, len(some), MAX_BATCH):
+                    await self._settle(some[start : start + MAX_BATCH])
+        finally:
+            for _, future in self._ops:
+                future.cancel()  # no effect on what is settled
+
+    async def _settle(self, ops: Sequence[tuple[Op, asyncio.Future[Result]]]) -> None:
+        wanted = [(op, future) for op, future in ops if not future.done()]
+        if not wanted:
+            return
+        try:
+            results, errors = await self._run([op for op, _ in wanted])
+        except Exception as error:  # noqa: BLE001 - raised in every task that waits
+            results, errors = [], dict.fromkeys(range(len(wanted)), error)
+        for place, (_, future) in enumerate(wanted):
+            if future.done():
+                continue
+            if place in errors:
+                future.set_exception(errors[place])
+            else:
+                future.set_result(results[place])
