@@ -131,6 +131,22 @@ def _texts(op: PutOp, paths: object) -> dict[str, str]:
         raise
 
 
+def text_of_field(value: Mapping[str, Any], name: str) -> str | None:
+    """Return the text that PostgresStore embedded under a name of its vectors.
+
+    name: the field's path, or, for one of several texts of a path, "path.0", "path.1", ...
+    """
+    found = get_text_at_path(value, tokenize_path(name))
+    if len(found) == 1:
+        return found[0]
+    path, _, place = name.rpartition(".")
+    if path and place.isdecimal():
+        found = get_text_at_path(value, tokenize_path(path))
+        if len(found) > 1 and int(place) < len(found):
+            return found[int(place)]
+    return None
+
+
 def _with_tuples(op: Op) -> Op:
     """Return op with bare strings among its match conditions as one-label paths."""
     if isinstance(op, ListNamespacesOp) and op.match_conditions:

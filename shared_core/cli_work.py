@@ -193,6 +193,9 @@ def import_(
     reembed: Annotated[
         bool, typer.Option("--reembed", help="Embed every item anew, here already or not.")
     ] = False,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Bring back what was deleted here since an import.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, and write nothing.")] = False,
 ) -> None:
     """Copy the items of a LangGraph PostgresStore: values, times, times to live, vectors.
@@ -211,6 +214,7 @@ def import_(
         batch=batch,
         vectors_from=vectors_from,
         reembed=reembed,
+        restore=restore,
     )
     if dry_run:
         asyncio.run(count_items(task, console()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import cast
 from uuid import UUID
 
 from shared_core import cleanup as cleaning
@@ -28,12 +27,12 @@ from shared_core.domain import (
 from shared_core.embedding import Embedding
 from shared_core.formation import Formation
 from shared_core.ids import is_uuid
-from shared_core.importing import StampingStorage
+from shared_core.imported_items import ImportedItems
 from shared_core.indexes import Indexes
 from shared_core.instructions import Instructions
 from shared_core.intake import Intake
-from shared_core.item_ports import ItemAddress, ItemStamp
-from shared_core.items import ItemOp, ItemResult, WriteItem
+from shared_core.item_ports import ItemAddress
+from shared_core.items import ItemOp, ItemResult
 from shared_core.job_ports import JobType
 from shared_core.jobs import JobQueue, job_for_turns
 from shared_core.lifetime import Lifetime
@@ -83,6 +82,7 @@ class MemoryEngine:
         self._lifetime.ends_with(self.jobs, self.indexes)
         self.sessions = SessionLog(storage, self._intake, self.open)
         self.instructions = Instructions(storage, embedding, clock, self.open)
+        self.imported = ImportedItems(storage, embedding, clock, self.open)
 
     async def __aenter__(self) -> MemoryEngine:
         await self.open()
@@ -352,19 +352,6 @@ class MemoryEngine:
         await self.open()
         self.indexes.nudge()
         return await items.run_item_ops(self._storage, self._embedding, self._clock, ops)
-
-    async def write_stamped(
-        self, writes: Sequence[WriteItem], stamps: Sequence[ItemStamp]
-    ) -> list[ItemResult]:
-        """Write items that come from elsewhere, each with the times it had there."""
-        await self.open()
-        storage = cast(Storage, StampingStorage(self._storage, stamps))
-        return await items.run_item_ops(storage, self._embedding, self._clock, writes)
-
-    async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None:
-        """Give items that came from elsewhere the times they have there, if they are older."""
-        await self.open()
-        await self._storage.stamp_items(stamps)
 
     async def sweep_expired(self, prefix: Namespace = (), *, limit: int = 1000) -> int:
         """Delete at most limit expired memories below a namespace; return how many went."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +15,14 @@ from rich.text import Text
 
 from shared_core.domain import Namespace
 from shared_core.embedders import resolve_embedder
-from shared_core.errors import InvalidInput
+from shared_core.errors import InvalidInput, NotFound
 from shared_core.import_ports import SourceItem, SourceTally
-from shared_core.importing import ImportOptions, ImportReport, KnownVectors, import_items
+from shared_core.importing import ImportOptions, ImportReport, TextOfField, import_items
+from shared_core.known_vectors import KnownVectors
 from shared_core.opening import open_memory
 from shared_core.ports import Embedder
+from shared_core.settings import load_settings
+from shared_core.storage.embedded import embedded_behind
 from shared_core.storage.postgres_store_source import PostgresStoreSource
 
 MAX_BATCH = 10_000
@@ -30,7 +35,8 @@ class StoreImport:
     dsn: of the PostgresStore, which may be in the same database. uri, schema, embedder: as in
     open_memory(). prefix: only namespaces below these labels, joined by dots. vectors_from: the
     model that made the vectors there; they are kept when it is the embedder's. reembed: embed
-    every item anew, also those that are here, and those that had no vectors there.
+    every item anew, also those that are here, and those that had no vectors there. restore: bring
+    back what was imported before and deleted here since.
     """
 
     dsn: str
@@ -41,6 +47,7 @@ class StoreImport:
     batch: int = 500
     vectors_from: str | None = None
     reembed: bool = False
+    restore: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.batch <= MAX_BATCH:
@@ -53,8 +60,8 @@ class StoreImport:
 
 async def count_items(task: StoreImport, console: Console) -> None:
     """Say what is there to import. Writes nothing, here as little as there."""
-    async with PostgresStoreSource(task.dsn, below=task.prefix) as source:
-        _tell(console, source.location, await source.tally())
+    async with _source(task) as source:
+        await _tallied(source, task, console)
 
 
 async def import_store(
@@ -67,17 +74,19 @@ async def import_store(
     console = console or Console(quiet=True)
     errors = errors or Console(quiet=True)
     started = time.monotonic()
-    async with PostgresStoreSource(task.dsn, below=task.prefix) as source:
-        tally = await source.tally()
-        _tell(console, source.location, tally)
+    async with _source(task) as source:
+        tally = await _tallied(source, task, console)
         embedder = resolve_embedder(task.embedder)
         known = await _known_vectors(task, embedder, tally)
+        from_labels, text_of_field = _langgraph()
         options = ImportOptions(
-            to_namespace=_from_labels(),
+            to_namespace=from_labels,
+            text_of_field=text_of_field,
             batch=task.batch,
             known=known,
             embedded_only=bool(tally.embedded) and not task.reembed,
             reembed=task.reembed,
+            restore=task.restore,
         )
 
         def failed(item: SourceItem, reason: str) -> None:
@@ -90,7 +99,7 @@ async def import_store(
             with _progress(console) as progress:
                 bar = progress.add_task("items", total=tally.items)
                 report = await import_items(
-                    memory,
+                    memory.imported,
                     source,
                     options,
                     failed=failed,
@@ -98,6 +107,26 @@ async def import_store(
                 )
     _tell_result(console, report, time.monotonic() - started)
     return report
+
+
+@asynccontextmanager
+async def _source(task: StoreImport) -> AsyncIterator[PostgresStoreSource]:
+    """Open the source; if it is in an embedded PostgreSQL, that runs as long."""
+    source = PostgresStoreSource(task.dsn, below=task.prefix)
+    server = embedded_behind(task.dsn, load_settings(task.uri, schema=task.schema).embedded_home)
+    async with AsyncExitStack() as stack:
+        if server:
+            await asyncio.to_thread(server.acquire)
+            stack.push_async_callback(asyncio.to_thread, server.release)
+        yield await stack.enter_async_context(source)
+
+
+async def _tallied(source: PostgresStoreSource, task: StoreImport, console: Console) -> SourceTally:
+    tally = await source.tally()
+    if task.prefix and not tally.items:
+        raise NotFound(f"nothing is there below the prefix {task.prefix!r} at {source.location!r}")
+    _tell(console, source.location, tally)
+    return tally
 
 
 async def _known_vectors(
@@ -123,14 +152,16 @@ async def _known_vectors(
     return KnownVectors(embedder)
 
 
-def _from_labels() -> Callable[[Sequence[str]], Namespace]:
+def _langgraph() -> tuple[Callable[[Sequence[str]], Namespace], TextOfField]:
+    """Return what knows how LangGraph writes labels and fields."""
     try:
         from langgraph_store.labels import from_labels
+        from langgraph_store.operations import text_of_field
     except ModuleNotFoundError as error:
         raise InvalidInput(
             "importing a PostgresStore needs LangGraph: pip install 'pg-hippocampus[langgraph]'"
         ) from error
-    return from_labels
+    return from_labels, text_of_field
 
 
 def _progress(console: Console) -> Progress:
@@ -158,6 +189,8 @@ def _tell_result(console: Console, report: ImportReport, took_s: float) -> None:
     parts = [f"{report.copied:,} copied", f"{report.here:,} were here already"]
     if report.newer:
         parts.append(f"{report.newer:,} are newer here and stay")
+    if report.deleted:
+        parts.append(f"{report.deleted:,} were deleted here since (--restore brings them back)")
     if report.expired:
         parts.append(f"{report.expired:,} had expired")
     parts.append(f"{report.failed:,} failed")

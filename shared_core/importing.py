@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
-from uuid import uuid4
+from typing import Literal, TypeAlias
 
 from shared_core.domain import JsonValue, Namespace
 from shared_core.errors import (
@@ -21,12 +20,11 @@ from shared_core.errors import (
     StorageUnavailable,
 )
 from shared_core.import_ports import ItemSource, SourceItem
-from shared_core.item_ports import Item, ItemAddress, ItemStamp, MemoryRow, VectorRows
-from shared_core.items import ItemOp, ItemResult, ReadItem, WriteItem
-from shared_core.ports import Embedder, Storage
-
-if TYPE_CHECKING:
-    from shared_core.ports import Vectors
+from shared_core.imported_items import ImportedItems
+from shared_core.item_drafts import text_of
+from shared_core.item_ops import WriteItem
+from shared_core.item_ports import ImportMark, Item, ItemAddress, ItemStamp
+from shared_core.known_vectors import KnownVectors
 
 MODEL_FAILURES = 3
 """So many items in a row that cannot be embedded mean that the embedder is down."""
@@ -38,105 +36,36 @@ WHOLE = "$"
 """PostgresStore's name for the whole value as a field."""
 
 
-class ItemTarget(Protocol):
-    """Where items are written; MemoryEngine is one."""
-
-    async def run_item_ops(self, ops: Sequence[ItemOp]) -> list[ItemResult]: ...
-    async def write_stamped(
-        self, writes: Sequence[WriteItem], stamps: Sequence[ItemStamp]
-    ) -> list[ItemResult]: ...
-    async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None: ...
-
-
-class StampingStorage:
-    """A storage whose items have the times of their stamps from the beginning."""
-
-    def __init__(self, storage: Storage, stamps: Sequence[ItemStamp]) -> None:
-        self._storage = storage
-        self._stamps = {stamp.address: stamp for stamp in stamps}
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._storage, name)
-
-    async def put_memories(
-        self,
-        rows: Sequence[MemoryRow],
-        vectors: VectorRows | None,
-        forgotten: Sequence[ItemAddress] = (),
-    ) -> None:
-        """Write and stamp in one transaction: nobody writes in between."""
-        stamps = [self._stamps[row.namespace, row.key] for row in rows]
-        await self._storage.put_memories(rows, vectors, forgotten, stamps)
-
-
-class KnownVectors:
-    """An embedder that gives back vectors which are known, and asks another one for the rest."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-        self._known: dict[str, Vectors] = {}
-
-    @property
-    def model(self) -> str:
-        return self._embedder.model
-
-    def text_for(self, vector: Sequence[float]) -> str | None:
-        """Return a text that will be embedded as this vector; None for one without direction."""
-        import numpy as np
-
-        row = np.asarray(vector, dtype=np.float32)
-        length = float(np.linalg.norm(row))
-        if not np.isfinite(length) or not length:
-            return None
-        text = f"vector {uuid4().hex}"
-        self._known[text] = row / length
-        return text
-
-    def clear(self) -> None:
-        """Forget all vectors."""
-        self._known.clear()
-
-    async def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        import numpy as np
-
-        unknown = [text for text in texts if text not in self._known]
-        fresh = dict(
-            zip(unknown, await self._embedder.embed_passages(unknown), strict=True)
-            if unknown
-            else ()
-        )
-        return np.stack(
-            [self._known[text] if text in self._known else fresh[text] for text in texts]
-        )
-
-    async def embed_query(self, text: str) -> Vectors:
-        return await self._embedder.embed_query(text)
-
-
 @dataclass(slots=True, kw_only=True)
 class ImportReport:
     """What became of the items of a source.
 
     here: were here already with the same value. newer: are here with another value, written
-    later than the source's. in_source: how many the source held at the end.
+    later than the source's. deleted: came before and were deleted here since. in_source: how many
+    the source held at the end.
     """
 
     in_source: int = 0
     copied: int = 0
     here: int = 0
     newer: int = 0
+    deleted: int = 0
     expired: int = 0
     failed: int = 0
 
     @property
     def seen(self) -> int:
         """How many items were looked at."""
-        return self.copied + self.here + self.newer + self.expired + self.failed
+        left = self.newer + self.deleted + self.expired + self.failed
+        return self.copied + self.here + left
 
     @property
     def complete(self) -> bool:
         """Whether every item of the source was seen, and none failed."""
         return self.seen == self.in_source and not self.failed
+
+
+TextOfField: TypeAlias = Callable[[Mapping[str, JsonValue], str], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,14 +74,18 @@ class ImportOptions:
 
     to_namespace: from the source's labels to a namespace. known: the embedder of the target, when
     the source's vectors are to be kept. embedded_only: what has no vectors in the source stays out
-    of search by meaning. reembed: write what is here with the same value as well.
+    of search by meaning. reembed: write what is here with the same value as well. restore: bring
+    back what was deleted here since it was imported. text_of_field: the text in a value that
+    PostgresStore embedded under a name, None if there is none.
     """
 
     to_namespace: Callable[[Sequence[str]], Namespace]
+    text_of_field: TextOfField
     batch: int = 500
     known: KnownVectors | None = None
     embedded_only: bool = False
     reembed: bool = False
+    restore: bool = False
 
 
 Failed: TypeAlias = Callable[[SourceItem, str], None]
@@ -160,7 +93,7 @@ Advanced: TypeAlias = Callable[[int], None]
 
 
 async def import_items(
-    target: ItemTarget,
+    target: ImportedItems,
     source: ItemSource,
     options: ImportOptions,
     *,
@@ -169,9 +102,10 @@ async def import_items(
 ) -> ImportReport:
     """Copy every item that is not here, and return what became of them.
 
-    Idempotent; what cannot be stored is told to failed and stops nothing. Times stay: created_at,
-    updated_at and the rest of a time to live. Raises StorageUnavailable, EmbeddingMismatch or
-    ModelUnavailable when it cannot go on; started again, it copies the rest.
+    Idempotent; what was imported before and deleted here since stays deleted. What cannot be stored
+    is told to failed and stops nothing. Times stay: created_at, updated_at and the rest of a time
+    to live. Raises StorageUnavailable, EmbeddingMismatch or ModelUnavailable when it cannot go on;
+    started again, it copies the rest.
     """
     run = _Import(target, options, failed)
     async for page in source.pages(options.batch, vectors=options.known is not None):
@@ -179,6 +113,9 @@ async def import_items(
         advanced(len(page))
     run.report.in_source = (await source.tally()).items
     return run.report
+
+
+_Texts: TypeAlias = tuple[Mapping[str, str] | None, str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +126,7 @@ class _Draft:
 
 
 class _Import:
-    def __init__(self, target: ItemTarget, options: ImportOptions, failed: Failed) -> None:
+    def __init__(self, target: ImportedItems, options: ImportOptions, failed: Failed) -> None:
         self._target = target
         self._options = options
         self._failed = failed
@@ -198,29 +135,41 @@ class _Import:
 
     async def copy(self, page: Sequence[SourceItem]) -> None:
         drafts = self._drafts(page)
-        reads = [ReadItem(address=draft.write.address, refresh=False) for draft in drafts]
-        there = await self._target.run_item_ops(reads) if reads else []
+        if drafts:
+            await self._copy(drafts)
+        if self._options.known:
+            self._options.known.clear()
+
+    async def _copy(self, drafts: Sequence[_Draft]) -> None:
+        addresses = [draft.write.address for draft in drafts]
+        marks = await self._target.marks(addresses)
         new, late = [], []
-        for draft, found in zip(drafts, cast("list[Item | None]", there), strict=True):
-            if found is None:
+        for draft, found in zip(drafts, await self._target.read(addresses), strict=True):
+            mark = marks.get(draft.write.address)
+            fate = self._fate(draft, found, mark)
+            if fate == "new":
                 new.append(draft)
-            elif not _same(found.value, draft.write.value):
-                if found.updated_at > draft.item.updated_at:
-                    self.report.newer += 1
-                else:
-                    new.append(draft)
-            elif self._options.reembed and found.updated_at <= draft.item.updated_at:
-                new.append(draft)
-            else:
-                self.report.here += 1
-                if _lives_otherwise(found, draft.item):
-                    late.append(draft.stamp)
+                continue
+            setattr(self.report, fate, getattr(self.report, fate) + 1)
+            unmarked = mark is None or mark.deleted_at is not None
+            if found and (unmarked or _lives_otherwise(found, draft.item)):
+                late.append(draft.stamp)
         if new:
             await self._write(new)
         if late:
-            await self._target.stamp_items(late)
-        if self._options.known:
-            self._options.known.clear()
+            await self._target.stamp(late)
+
+    def _fate(
+        self, draft: _Draft, found: Item | None, mark: ImportMark | None
+    ) -> Literal["new", "here", "newer", "deleted"]:
+        """Return "new" for what is to be written, or what else it counts as."""
+        if found is None:
+            gone = mark is not None and _stays_deleted(draft.item, mark)
+            return "deleted" if gone and not self._options.restore else "new"
+        older = found.updated_at <= draft.item.updated_at
+        if not _same(found.value, draft.write.value):
+            return "new" if older else "newer"
+        return "new" if older and self._options.reembed else "here"
 
     def _drafts(self, page: Sequence[SourceItem]) -> list[_Draft]:
         now = datetime.now(UTC)
@@ -238,7 +187,7 @@ class _Import:
     async def _write(self, drafts: Sequence[_Draft]) -> None:
         errors: Mapping[int, Exception] = {}
         try:
-            await self._target.write_stamped(
+            await self._target.write(
                 [draft.write for draft in drafts], [draft.stamp for draft in drafts]
             )
         except BatchError as failed:
@@ -271,15 +220,14 @@ class _Import:
             raise InvalidInput("its key is empty")
         address: ItemAddress = (self._options.to_namespace(labels), item.key)
         value = _value(item.value_json)
+        texts, words = self._texts(item, value)
         left_s = full_s = None
         if item.expires_at is not None:
             left_s = (item.expires_at - now).total_seconds()
             full_s = 60.0 * item.ttl_minutes if item.ttl_minutes else left_s
         return _Draft(
             item=item,
-            write=WriteItem(
-                address=address, value=value, texts=self._texts(item, value), ttl_s=left_s
-            ),
+            write=WriteItem(address=address, value=value, texts=texts, words=words, ttl_s=left_s),
             stamp=ItemStamp(
                 address=address,
                 created_at=item.created_at,
@@ -289,10 +237,15 @@ class _Import:
             ),
         )
 
-    def _texts(self, item: SourceItem, value: Mapping[str, JsonValue]) -> Mapping[str, str] | None:
+    def _texts(self, item: SourceItem, value: Mapping[str, JsonValue]) -> _Texts:
+        """Return what is embedded, by field, and what is searched by words instead, if anything."""
         known = self._options.known
         if not item.vectors:
-            return {} if self._options.embedded_only else None
+            return ({} if self._options.embedded_only else None), None
+        try:
+            said = texts_of_fields(value, item.vectors, self._options.text_of_field)
+        except RecursionError as error:
+            raise InvalidInput("its value is nested too deeply") from error
         if known:
             kept = {
                 field: known.text_for(vector)
@@ -301,27 +254,36 @@ class _Import:
             }
             texts = {field: text for field, text in kept.items() if text}
             if texts:
-                return texts
-        return texts_of_fields(value, item.vectors)
+                words = said.values() if said else [text_of(value)]
+                return texts, "\n".join(dict.fromkeys(words))
+        return said, None
 
 
 def texts_of_fields(
-    value: Mapping[str, JsonValue], fields: Mapping[str, object]
+    value: Mapping[str, JsonValue], fields: Iterable[str], text_of_field: TextOfField
 ) -> Mapping[str, str] | None:
-    """Return the texts behind PostgresStore's fields that are plain paths, "a.b".
+    """Return the texts behind PostgresStore's fields, "a.b" or "a[*].b.1", by their names.
 
-    None, for all that the value says in words, when there is any other field, or no text.
+    For the whole value, "$", it is what the value says in words. None, which means the same, when
+    there is no other field, or no text.
     """
     texts: dict[str, str] = {}
     for name in fields:
-        if name == WHOLE or "[" in name or "{" in name or "*" in name:
-            return None
-        part: JsonValue = dict(value)
-        for step in name.split("."):
-            part = part.get(step) if isinstance(part, dict) else None
-        if isinstance(part, str):
-            texts[name] = part
-    return texts or None
+        text = text_of(value) if name == WHOLE else text_of_field(value, name)
+        if text:
+            texts[name] = text
+    return None if texts.keys() <= {WHOLE} else texts
+
+
+def _stays_deleted(item: SourceItem, mark: ImportMark) -> bool:
+    """Tell whether what is not here any more is what was imported, and not what came after it.
+
+    It may have been deleted, or replaced by something that expired. What had a time to live there
+    has expired here if nobody deleted it, and may have got more time there.
+    """
+    if mark.deleted_at is not None:
+        return item.updated_at <= mark.deleted_at
+    return item.expires_at is None and item.updated_at <= mark.updated_at
 
 
 def _lives_otherwise(here: Item, there: SourceItem) -> bool:

@@ -58,6 +58,7 @@ def draft(op: WriteItem, now: datetime) -> Draft:
     text = text_of(op.value)
     texts = {TEXT_FIELD: text} if op.texts is None else op.texts
     texts = {name: words for name, words in texts.items() if has_words(words)}
+    words = "\n".join(dict.fromkeys(texts.values())) if op.words is None else op.words
     row = MemoryRow(
         memory_id=MemoryId(uuid7()),
         namespace=namespace,
@@ -65,7 +66,7 @@ def draft(op: WriteItem, now: datetime) -> Draft:
         kind="item",
         text=text,
         value=op.value,
-        terms=search_terms("\n".join(dict.fromkeys(texts.values()))),
+        terms=search_terms(words),
         occurred_at=now,
         ttl_s=op.ttl_s,
     )

@@ -41,13 +41,15 @@ class WriteItem:
     """Write one item, or delete it when value is None.
 
     texts: field name to the text that is embedded and whose words are searched; None takes what the
-    value says in words, an empty mapping keeps the item out of every search with a query. ttl_s:
-    seconds to live, from when it is written.
+    value says in words, an empty mapping keeps the item out of every search with a query. words:
+    what is searched by words where that is not the texts. ttl_s: seconds to live, from when it is
+    written.
     """
 
     address: ItemAddress
     value: Mapping[str, JsonValue] | None
     texts: Mapping[str, str] | None = None
+    words: str | None = None
     ttl_s: float | None = None
 
 

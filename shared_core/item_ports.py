@@ -122,6 +122,19 @@ class ItemStamp:
     ttl_s: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportMark:
+    """That an item was imported, as it was at updated_at there, and when it was deleted here."""
+
+    updated_at: datetime
+    deleted_at: datetime | None = None
+
+    def after(self, other: ImportMark) -> ImportMark:
+        """Return what both marks say together."""
+        deleted = [mark.deleted_at for mark in (self, other) if mark.deleted_at]
+        return ImportMark(updated_at=self.updated_at, deleted_at=max(deleted, default=None))
+
+
 class ItemStorage(Protocol):
     """Items by namespace and key."""
 
@@ -132,5 +145,14 @@ class ItemStorage(Protocol):
     async def sweep_expired(self, prefix: Namespace, limit: int) -> int: ...
 
     async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None:
-        """Give items the times they have elsewhere, unless they were written here since."""
+        """Note items as imported, and give them the times they have elsewhere.
+
+        Not to those that were written here since.
+        """
+        ...
+
+    async def import_marks(
+        self, addresses: Sequence[ItemAddress]
+    ) -> Mapping[ItemAddress, ImportMark]:
+        """Return the marks of those items that have one."""
         ...

@@ -17,7 +17,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
 from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict
 
 from shared_core.storage.embedded_host import explained, pid_exists, unavailable
 from shared_core.storage.embedded_server import (
@@ -29,6 +31,7 @@ from shared_core.storage.embedded_server import (
     log_tail,
     ping_server,
     read_record,
+    socket_directories,
 )
 
 if sys.platform != "win32":
@@ -120,6 +123,25 @@ def describe(home: Path) -> EmbeddedStatus:
             size_bytes=_size_bytes(home / CLUSTER),
             users=_read_users(home),
         )
+
+
+def embedded_behind(dsn: str, home: Path | None) -> EmbeddedPostgres | None:
+    """Return the embedded PostgreSQL that a DSN leads to; None for another server, or for no DSN.
+
+    home: a folder that may hold it; the one that the DSN names is thought of by itself.
+    """
+    try:
+        host = str(conninfo_to_dict(dsn).get("host") or "")
+    except psycopg.ProgrammingError:
+        return None
+    if not host.startswith("/"):
+        return None
+    sockets = Path(host).resolve()
+    for folder in (sockets.parent, *([home.resolve()] if home else [])):
+        cluster = folder / CLUSTER
+        if sockets in socket_directories(cluster) and (cluster / "PG_VERSION").exists():
+            return EmbeddedPostgres(folder)
+    return None
 
 
 @dataclass(slots=True, eq=False)

@@ -242,8 +242,7 @@ class EmbeddedServer:
 
     def _choose_sockets(self) -> Path:
         """Return the data directory, or a private one where that path is unfit for a socket."""
-        name = f"hippocampus-{sha256(os.fsencode(self.cluster)).hexdigest()[:16]}"
-        for directory in (self.cluster, Path(tempfile.gettempdir()) / name, Path("/tmp") / name):
+        for directory in socket_directories(self.cluster):
             if len(os.fsencode(directory / SOCKET)) > SOCKET_LIMIT_BYTES:
                 continue
             if set(str(directory)) & set(',"'):  # libpq splits a host at commas
@@ -312,6 +311,12 @@ class EmbeddedServer:
         what = f"{version.parent.name} was made by PostgreSQL {found}, this is {MAJOR_VERSION}"
         advice = f"dump it with the release that made it and move it away, or {ELSEWHERE}"
         return unavailable(self.home, what, advice)
+
+
+def socket_directories(cluster: Path) -> tuple[Path, ...]:
+    """Return where the socket of a data directory may be, the first that is fit for one."""
+    name = f"hippocampus-{sha256(os.fsencode(cluster)).hexdigest()[:16]}"
+    return cluster, Path(tempfile.gettempdir()) / name, Path("/tmp") / name
 
 
 def conninfo(sockets: Path, database: str) -> str:

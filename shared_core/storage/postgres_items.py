@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from pgvector import HalfVector
 
 from shared_core.domain import Namespace, Scope
 from shared_core.item_ports import (
+    ImportMark,
     Item,
     ItemAddress,
     ItemQuery,
@@ -33,6 +34,12 @@ from shared_core.namespaces import (
 from shared_core.ports import Clock
 from shared_core.storage.database import Database, by_column
 from shared_core.storage.filters import compile_filter
+from shared_core.storage.import_marks import (
+    mark_deleted,
+    mark_imported,
+    marks_by_address,
+    read_marks,
+)
 from shared_core.storage.rows import any_term, item_from_row, to_tsvector
 from shared_core.storage.sql_files import statement
 from shared_core.storage.tenant_indexes import TenantIndexes
@@ -137,12 +144,19 @@ class PostgresItems:
         addresses = [stamp.address for stamp in stamps]
         await self._database.run(scope_of(addresses), *_stamp_steps("stamp_items", stamps))
 
+    async def import_marks(
+        self, addresses: Sequence[ItemAddress]
+    ) -> Mapping[ItemAddress, ImportMark]:
+        [rows] = await self._database.run(scope_of(addresses), read_marks(addresses))
+        return marks_by_address(addresses, rows)
+
     def _forget_steps(self, addresses: Sequence[ItemAddress]) -> list[Statement]:
         there = [address for address in addresses if storable(address[1])]
         if not there:
             return []
-        values = {**address_columns(there), "now": self._clock()}
-        steps: list[Statement] = [(statement("lock_tenants"), values)]
+        now = self._clock()
+        values = {**address_columns(there), "now": now}
+        steps: list[Statement] = [(statement("lock_tenants"), values), mark_deleted(there, now)]
         if versioned := _versioned(there):
             steps.append((statement("drop_versions"), address_columns(versioned)))
         return [*steps, (statement("forget"), values)]
@@ -212,7 +226,7 @@ def _stamp_steps(name: str, stamps: Sequence[ItemStamp]) -> list[Statement]:
         "expires_at": [stamp.expires_at for stamp in stamps],
         "ttl_s": [stamp.ttl_s for stamp in stamps],
     }
-    steps: list[Statement] = [(statement(name), values)]
+    steps: list[Statement] = [(statement(name), values), mark_imported(stamps)]
     if versioned := _versioned(addresses):
         steps.append((statement("stamp_versions"), address_columns(versioned)))
     return steps

@@ -41,6 +41,11 @@ class PostgresStoreSource:
                 " 'postgresql://user:password@host:5432/database' or a libpq string"
                 " 'host=... dbname=...'"
             )
+        if below and not all(below.split(".")):
+            raise InvalidInput(
+                f"a label of the prefix {below!r} is empty: write the labels with one dot between"
+                " two of them, 'app.user'"
+            )
         self._dsn = dsn
         self._below = below
         self._has_vectors = False

@@ -20,6 +20,7 @@ FILL = {
     " VALUES (%s, 't', 1, 'e', 'user', 'user', 'tea', now(), now())",
     "shared_state": "(state, updated_at) VALUES (%s, '{}', now())",
     "tombstones": "(thread_id, event_id, deleted_at) VALUES (%s, 't', 'gone', now())",
+    "import_marks": "(address_hash, updated_at) VALUES (%s, 'x', now())",
     "memories": "(namespace, memory_id, key, kind, text, value, terms, term_count, occurred_at,"
     f" created_at, updated_at) VALUES (%s, '/memories/', {ONE}, 'k', 'semantic', 'tea',"
     " '{}', 'tea', 1, now(), now(), now())",

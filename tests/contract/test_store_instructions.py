@@ -303,7 +303,7 @@ async def test_an_instruction_from_elsewhere_keeps_its_times(store: PgHippocampu
         address=(HERE, "tone"), created_at=born, updated_at=changed, expires_at=None, ttl_s=None
     )
     write = WriteItem(address=(HERE, "tone"), value={"content": "one"})
-    await store.engine.write_stamped([write], [stamp])
+    await store.engine.imported.write([write], [stamp])
     newest = await store.engine.instructions.read(ANN, "tone")
     assert newest is not None and changed == newest.written_at
 

@@ -145,6 +145,33 @@ async def test_texts_are_embedded_anew_by_the_fields_that_had_vectors(
     assert ["Lisbon", "Lisbon", "kept out"] == sorted(embedder.asked)
 
 
+@pytest.mark.parametrize("kept", [True, False])
+async def test_every_field_that_had_vectors_has_them_here(
+    empty_dsn: str, dsn: str, kept: bool
+) -> None:
+    index: Any = {"dims": 64, "embed": word_vectors, "fields": ["text", "a[*].b", "c.d"]}
+    value = {"text": "tea", "a": [{"b": "violin"}, {"b": "grand piano"}], "c": {"d": "rain"}}
+    with PostgresStore.from_conn_string(empty_dsn, index=index) as theirs:
+        theirs.setup()
+        theirs.put(ALICE, "k", value)
+        theirs.put(ALICE, "one", {"a": [{"b": "harp"}]})
+        expected = {query: theirs.search(ALICE, query=query)[0] for query in ("violin", "piano")}
+    task = StoreImport(dsn=empty_dsn, uri=dsn, embedder=CountingEmbedder(), vectors_from="words-64")
+    for again in (task,) if kept else (replace(task, vectors_from=None, reembed=True),) * 2:
+        assert 2 == (await import_store(again)).copied
+    with psycopg.connect(dsn) as connection:
+        fields = connection.execute("SELECT field FROM hippocampus.embeddings ORDER BY field")
+        assert ["a[*].b", "a[*].b.0", "a[*].b.1", "c.d", "text"] == [row[0] for row in fields]
+    with PgHippocampusStore(dsn, index={**index, "embed": CountingEmbedder()}) as ours:
+        for query, item in expected.items():
+            [found, *_] = ours.search(ALICE, query=query)
+            assert (item.key, pytest.approx(item.score, abs=2e-3)) == (found.key, found.score)
+    index["embed"] = CountingEmbedder()
+    with PgHippocampusStore(dsn, index=index, search="text") as ours:
+        assert ["k"] == [item.key for item in ours.search(ALICE, query="the violin")]
+        assert [] == ours.search(ALICE, query="vector")
+
+
 async def test_a_store_without_vectors_can_be_searched_afterwards(empty_dsn: str, dsn: str) -> None:
     with PostgresStore.from_conn_string(empty_dsn) as theirs:
         theirs.setup()
@@ -310,7 +337,8 @@ async def test_items_and_their_times_come_together_or_not_at_all(
     real = postgres_items._stamp_steps
 
     def late(name: str, stamps: Any) -> Any:
-        return [(query + b" AND 1 / 0 = 1", values) for query, values in real(name, stamps)]
+        (query, values), *others = real(name, stamps)
+        return [(query + b" AND 1 / 0 = 1", values), *others]
 
     task = StoreImport(dsn=origin, uri=dsn, embedder=word_vectors)
     with monkeypatch.context() as patched:
