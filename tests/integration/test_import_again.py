@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -19,6 +20,8 @@ from shared_core import Scope
 from shared_core.cli import app
 from shared_core.import_commands import StoreImport, import_store
 from shared_core.storage import postgres_items
+from shared_core.storage.embedded import embedded_behind
+from shared_core.storage.embedded_server import CLUSTER, conninfo, socket_directories
 
 ANA = ("gdpr", "ana", "memories")
 BOB = ("gdpr", "bob", "memories")
@@ -228,7 +231,7 @@ def test_the_command_says_what_it_left_out(source: PostgresStore, empty_dsn: str
     assert "1 copied" in CliRunner().invoke(app, [*at, "--restore"]).stdout
 
 
-def test_the_command_reads_an_embedded_database_that_nobody_else_runs(tmp_path: Any) -> None:
+def test_the_command_reads_an_embedded_database_that_nobody_else_runs(tmp_path: Path) -> None:
     home = f"embedded://{tmp_path}/home"
     with PgHippocampusStore(home, index={"embed": ones, "dims": 4}) as ours:
         origin = asyncio.run(ours.engine.dsn())
@@ -245,6 +248,20 @@ def test_the_command_reads_an_embedded_database_that_nobody_else_runs(tmp_path: 
     assert "Of 1 items 1 copied" in ran.stdout
     with pytest.raises(psycopg.OperationalError):
         psycopg.connect(make_conninfo(origin, connect_timeout=2))
+
+
+def test_an_embedded_database_is_known_by_its_sockets(tmp_path: Path) -> None:
+    home = tmp_path.resolve()
+    in_folder, *elsewhere = socket_directories(home / CLUSTER)
+    in_folder.mkdir()
+    assert embedded_behind(conninfo(in_folder, "any"), None) is None  # never initialised
+    (in_folder / "PG_VERSION").write_text("18")
+    assert embedded_behind(conninfo(in_folder, "any"), None) is not None
+    for sockets in elsewhere:
+        assert embedded_behind(conninfo(sockets, "any"), home) is not None
+        assert embedded_behind(conninfo(sockets, "any"), home.parent) is None
+    for other in ("postgresql://localhost/any", "host=/var/run/postgresql", "no DSN"):
+        assert embedded_behind(other, home) is None
 
 
 def test_a_prefix_that_names_nothing_is_told(
