@@ -132,10 +132,11 @@ class PgHippocampusStore(BaseStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Run operations as batch() does, on the caller's own event loop.
 
-        Single reads and writes that are started at once, as by asyncio.gather, share batches.
+        Single reads and writes that are started at once, as by asyncio.gather, share batches;
+        writes of instructions do not, because each makes a version.
         """
         ops = list(ops)
-        if len(ops) == 1 and isinstance(ops[0], GetOp | PutOp):
+        if len(ops) == 1 and _may_share(ops[0]):
             return [await self._single_ops.do(ops[0])]
         return await self._run(ops)
 
@@ -299,6 +300,12 @@ class PgHippocampusStore(BaseStore):
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
+
+
+def _may_share(op: Op) -> bool:
+    if isinstance(op, PutOp):
+        return not (isinstance(op.namespace, Sequence) and instructions_scope(op.namespace))
+    return isinstance(op, GetOp)
 
 
 def _embedder(index: IndexConfig | None) -> object:

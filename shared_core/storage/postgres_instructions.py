@@ -45,7 +45,7 @@ class PostgresInstructions(PostgresItems):
 
     async def drop_instruction(self, scope: Scope, key: str) -> int:
         steps = self._forget_steps([(instructions_namespace(scope), key)])
-        _, versions, _ = await self._database.run(scope_path(scope), *steps)
+        *_, versions, _ = await self._database.run(scope_path(scope), *steps)
         return len(versions)
 
 

@@ -26,8 +26,8 @@ from langgraph_store import (
 )
 from langgraph_store.conformance.samples import INDEX, MODES, Face
 from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core.item_ops import WriteItem
 from shared_core.item_ports import ItemStamp
-from shared_core.items import WriteItem
 from shared_core.storage.sql_files import migrations
 
 ANN = Scope("app", "ann")
@@ -299,11 +299,11 @@ async def test_both_faces_see_a_put_and_adk_forgets_it_with_its_user(dsn: str) -
 
 async def test_an_instruction_from_elsewhere_keeps_its_times(store: PgHippocampusStore) -> None:
     born, changed = (datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2))
-    stamp = ItemStamp(
-        address=(HERE, "tone"), created_at=born, updated_at=changed, expires_at=None, ttl_s=None
-    )
-    write = WriteItem(address=(HERE, "tone"), value={"content": "one"})
-    await store.engine.imported.write([write], [stamp])
+    await store.engine.imported.write(
+        [WriteItem(address=(HERE, "tone"), value={"content": "one"})],
+        [ItemStamp(address=(HERE, "tone"), created_at=born, updated_at=changed,
+                   expires_at=None, ttl_s=None)]
+    )  # fmt: skip
     newest = await store.engine.instructions.read(ANN, "tone")
     assert newest is not None and changed == newest.written_at
 
