@@ -73,8 +73,8 @@ async def reflect(
         inherited = []
         kept: dict[str, InsightDraft] = {}
         for draft in checked_insights(drafts, known):
-            based_on = [known[MemoryId(memory_id)] for memory_id in draft.memory_ids]
-            address = rows.add_reflection(draft, max(one.occurred_at for one in based_on))
+            based_on = [known[MemoryId(one)] for one in dict.fromkeys(draft.memory_ids)]
+            address = rows.add_reflection(draft, based_on)
             kept[address[1]] = draft
             inherited += [(address, memory.memory_id) for memory in based_on]
         vectors = await embedding.rows(rows.texts())

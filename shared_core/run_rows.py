@@ -12,6 +12,7 @@ from shared_core.domain import (
     Extraction,
     InsightDraft,
     JsonValue,
+    Memory,
     MemoryId,
     MemoryKind,
     Privacy,
@@ -110,11 +111,13 @@ class RunRows:
             )
             self.annotations.append(note)
 
-    def add_reflection(self, insight: InsightDraft, occurred_at: datetime) -> ItemAddress:
-        """Add an insight drawn from memories; return its address."""
+    def add_reflection(self, insight: InsightDraft, based_on: Sequence[Memory]) -> ItemAddress:
+        """Add an insight drawn from these memories, which lives as long as all do."""
+        occurred_at = max(one.occurred_at for one in based_on)
         extra: dict[str, JsonValue] = {"category": insight.category}
         extra["memories"] = [str(memory_id) for memory_id in insight.memory_ids]
-        row = self._row("reflection", insight.text, occurred_at, insight.importance, extra)
+        row = self._row("reflection", insight.text, occurred_at, insight.importance, extra,
+                        _first_expiry(based_on))  # fmt: skip
         self.memories.append(row)
         self._free[row.namespace, row.key] = row.text
         return row.namespace, row.key
@@ -235,8 +238,8 @@ class RunRows:
         return (row.namespace, row.key) in self._free
 
 
-def _first_expiry(turns: Iterable[Event]) -> datetime | None:
-    return min((turn.expires_at for turn in turns if turn.expires_at), default=None)
+def _first_expiry(drawn_from: Iterable[Event | Memory]) -> datetime | None:
+    return min((one.expires_at for one in drawn_from if one.expires_at), default=None)
 
 
 def _extra(emotion: Emotion | None, privacy: Privacy | None) -> dict[str, JsonValue]:

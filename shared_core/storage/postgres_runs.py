@@ -155,8 +155,9 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             ("add_run", record, True),
             ("close_facts", closed, bool(plan.close)),
             ("retire_memories", closed, bool(plan.close)),
+            ("retire_drawn", {}, bool(plan.close)),
             ("close_edges", closed | closed_edges, bool(plan.close or plan.close_edges)),
-            ("keep_summary", {}, plan.summary_key is not None),
+            ("keep_summary", {"started_at": plan.started_at}, plan.summary_key is not None),
         ]
         later: list[tuple[str, Mapping[str, object], bool]] = [
             ("add_facts", _fact_columns(plan.facts) | record, bool(plan.facts)),
@@ -165,7 +166,9 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
                 "event_ids": [source.event_id for source in plan.sources],
                 "needed": [source.needed for source in plan.sources]}, bool(plan.sources)),
             ("inherit_sources", inherited, bool(plan.inherited)),
+            ("add_bases", inherited, bool(plan.inherited)),
             ("add_summary_sources", {}, plan.summary_key is not None),
+            ("bound_summary", {}, plan.summary_key is not None),
             ("renew_facts", sources, bool(plan.sources)),
             ("rate_turns", {
                 "event_ids": [note.event_id for note in plan.annotations],
@@ -222,7 +225,8 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
                 f" {named}{', ...' if len(later) > 5 else ''}"
             )
         names = ("lock_tenants", "require_last", "begin_undo", "restore_summary",
-                 "restore_summary_vectors", "unwrite", "reopen", "move_marks_back")  # fmt: skip
+                 "restore_summary_vectors", "unwrite", "drop_baseless", "reopen",
+                 "retire_drawn", "move_marks_back")  # fmt: skip
         try:
             await self._database.run(tenant, *[(statement(name), values) for name in names])
         except psycopg.errors.UniqueViolation as error:

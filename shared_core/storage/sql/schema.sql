@@ -78,6 +78,8 @@ CREATE TABLE events (
     FOREIGN KEY (tenant_id, thread_id) REFERENCES threads (tenant_id, thread_id) ON DELETE CASCADE
 );
 
+CREATE INDEX events_expiry ON events (tenant_id, expires_at) WHERE expires_at IS NOT NULL;
+
 -- Events that were forgotten: ingesting their thread again must not bring them back.
 CREATE TABLE tombstones (
     tenant_id   text COLLATE "C" NOT NULL,
@@ -166,6 +168,17 @@ CREATE TABLE memory_sources (
 );
 CREATE INDEX memory_sources_of_event ON memory_sources (tenant_id, thread_id, event_id);
 
+-- The memories a reflection was drawn from: without one of them it goes, or is retired with it. A
+-- memory that fades takes only these rows along.
+CREATE TABLE memory_bases (
+    tenant_id  text COLLATE "C" NOT NULL,
+    memory_id  uuid NOT NULL,
+    basis_id   uuid NOT NULL,
+    PRIMARY KEY (tenant_id, memory_id, basis_id),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
+);
+CREATE INDEX memory_bases_of_basis ON memory_bases (tenant_id, basis_id);
+
 -- Counters that change on every read, apart from the rows that are expensive to rewrite.
 CREATE TABLE memory_access (
     tenant_id         text COLLATE "C" NOT NULL,
@@ -178,7 +191,7 @@ CREATE TABLE memory_access (
 ) WITH (fillfactor = 50);
 
 SELECT protect('memories'), protect('embeddings'), protect('memory_sources'),
-       protect('memory_access');
+       protect('memory_bases'), protect('memory_access');
 
 -- Structured knowledge with two time lines: when it held in the world, when it was believed here.
 

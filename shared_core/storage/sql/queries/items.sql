@@ -69,10 +69,27 @@ WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
   AND m.ttl_s IS NOT NULL AND m.expires_at > %(now)s
 
 -- name: sweep_expired
--- Deletes expired memories below a path, a bounded number at a time, with the turns they were.
+-- Deletes expired memories below a path, a bounded number at a time, with the turns they were, and
+-- as many expired turns that left no memory, such as small talk.
 WITH named AS (
     SELECT m.tenant_id, m.memory_id, m.kind FROM memories m
     WHERE {tenant_scope} AND {below} AND m.expires_at <= %(now)s
     ORDER BY m.tenant_id, m.expires_at LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
-), {turns_of_named}, {forgetting}
+), unremembered_turns AS (
+    SELECT m.tenant_id, m.thread_id, m.event_id FROM events m
+    WHERE {tenant_scope} AND '/memories/' >= %(path)s AND '/memories/' < %(path_end)s
+      AND m.expires_at <= %(now)s AND (m.memory_seq IS NOT NULL OR m.payload IS NULL)
+      AND NOT EXISTS (
+            SELECT FROM memory_sources s JOIN memories x USING (tenant_id, memory_id)
+            WHERE s.tenant_id = m.tenant_id AND s.thread_id = m.thread_id
+              AND s.event_id = m.event_id AND x.kind = 'episodic')
+    ORDER BY m.tenant_id, m.expires_at LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+), said AS (
+    SELECT s.tenant_id, s.thread_id, s.event_id
+    FROM memory_sources s JOIN named n USING (tenant_id, memory_id)
+    WHERE n.kind = 'episodic'
+    UNION
+    SELECT tenant_id, thread_id, event_id FROM unremembered_turns
+), {forgetting}

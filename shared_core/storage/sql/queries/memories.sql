@@ -68,7 +68,8 @@ FROM (SELECT DISTINCT unnest(%(tenants)b::text[]) AS tenant ORDER BY 1) t
 -- fragment: forgetting
 -- Ends a statement whose CTEs hold the memories to delete (named) and the turns that go (said): a turn
 -- leaves a tombstone, and with it go facts drawn from nothing else, what needed it, and the
--- summaries of its thread that were replaced.
+-- summaries of its thread that were replaced; these go with a summary that is deleted, too. With
+-- any memory go the reflections drawn from it.
 -- A session log keeps its event, as one that is not remembered.
 derived AS (
     SELECT m.tenant_id, m.memory_id
@@ -86,6 +87,15 @@ derived AS (
     FROM (SELECT DISTINCT tenant_id, thread_id FROM said) t
     JOIN memories m USING (tenant_id, thread_id)
     WHERE m.kind = 'summary' AND m.superseded_at IS NOT NULL
+    UNION
+    SELECT m.tenant_id, m.memory_id
+    FROM named n
+    JOIN memories s USING (tenant_id, memory_id)
+    JOIN memories m ON m.tenant_id = s.tenant_id AND m.thread_id = s.thread_id
+    WHERE n.kind = 'summary' AND s.superseded_at IS NULL
+      AND m.kind = 'summary' AND m.superseded_at IS NOT NULL
+), gone AS (
+    SELECT tenant_id, memory_id FROM named UNION SELECT tenant_id, memory_id FROM derived
 ), buried AS (
     INSERT INTO tombstones (tenant_id, thread_id, event_id, deleted_at)
     SELECT tenant_id, thread_id, event_id, %(now)s FROM said
@@ -103,8 +113,11 @@ derived AS (
     WHERE x.tenant_id = s.tenant_id AND x.thread_id = s.thread_id AND x.event_id = s.event_id
 )
 DELETE FROM memories m
-USING (SELECT tenant_id, memory_id FROM named UNION SELECT tenant_id, memory_id FROM derived) gone
-WHERE m.tenant_id = gone.tenant_id AND m.memory_id = gone.memory_id
+USING (SELECT tenant_id, memory_id FROM gone
+       UNION
+       SELECT b.tenant_id, b.memory_id FROM gone g
+       JOIN memory_bases b ON b.tenant_id = g.tenant_id AND b.basis_id = g.memory_id) every
+WHERE m.tenant_id = every.tenant_id AND m.memory_id = every.memory_id
 RETURNING m.memory_id
 
 -- fragment: turns_of_named
@@ -125,10 +138,15 @@ WITH named AS (
 
 -- name: fade
 -- Takes memories out of recall and leaves what was drawn from them; their turns stay, as said.
-DELETE FROM memories m
-USING unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
-      AS g(tenant_id, namespace, key)
-WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
+WITH faded AS (
+    DELETE FROM memories m
+    USING unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
+          AS g(tenant_id, namespace, key)
+    WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
+    RETURNING m.tenant_id, m.memory_id
+)
+DELETE FROM memory_bases b USING faded f
+WHERE b.tenant_id = f.tenant_id AND b.basis_id = f.memory_id
 
 -- name: forget_turns
 -- Forgets some turns of a thread, and what rests on them alone.

@@ -172,9 +172,12 @@ SELECT %(tenant)s, %(run_id)s, 'edge', edge_id FROM closed
 
 -- name: keep_summary
 -- Before the summary of a thread is replaced: a copy of it stays, superseded, with its vectors; of
--- the copies the last ten. The copy takes the place of the sources by its thread.
+-- the copies the last ten. The copy takes the place of the sources by its thread. One that expired since the
+-- run began still is part of what replaces it.
 WITH current AS (
-    SELECT m.* FROM memories m WHERE {summary_of_thread} AND {living}
+    SELECT m.* FROM memories m
+    WHERE {summary_of_thread} AND m.superseded_at IS NULL
+      AND (m.expires_at IS NULL OR m.expires_at > %(started_at)s)
 ), copied AS (
     INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms, term_count,
                           author, importance, thread_id, run_id, occurred_at, created_at, updated_at,
@@ -258,6 +261,41 @@ JOIN memories m USING (tenant_id, namespace, key)
 JOIN memory_sources s ON s.tenant_id = m.tenant_id AND s.memory_id = g.source
 ON CONFLICT DO NOTHING
 
+-- name: add_bases
+-- Notes what a memory was drawn from; undoes the run if any of it was forgotten or ended meanwhile.
+WITH added AS (
+    INSERT INTO memory_bases (tenant_id, memory_id, basis_id)
+    SELECT m.tenant_id, m.memory_id, b.memory_id
+    FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[],
+                %(inherited)b::uuid[]) AS g(tenant_id, namespace, key, basis_id)
+    JOIN memories m USING (tenant_id, namespace, key)
+    JOIN memories b ON b.tenant_id = m.tenant_id AND b.memory_id = g.basis_id
+    WHERE b.superseded_at IS NULL
+    RETURNING 1
+)
+SELECT require(count(*) = cardinality(%(inherited)b::uuid[]), 'a memory was ended meanwhile')
+FROM added
+
+-- name: retire_drawn
+-- Takes out of recall what was drawn from a memory that is out of recall.
+WITH retired AS (
+    UPDATE memories m SET superseded_at = %(now)s
+    FROM memory_bases d JOIN memories b ON b.tenant_id = d.tenant_id AND b.memory_id = d.basis_id
+    WHERE d.tenant_id = %(tenant)s AND b.superseded_at IS NOT NULL
+      AND m.tenant_id = d.tenant_id AND m.memory_id = d.memory_id AND m.superseded_at IS NULL
+    RETURNING m.memory_id
+)
+INSERT INTO run_changes (tenant_id, run_id, change, target)
+SELECT %(tenant)s, %(run_id)s, 'retired', memory_id FROM retired
+ON CONFLICT DO NOTHING
+
+-- name: drop_baseless
+-- Deletes what was drawn from a memory that is gone.
+DELETE FROM memories m USING memory_bases d
+WHERE d.tenant_id = %(tenant)s AND m.tenant_id = d.tenant_id AND m.memory_id = d.memory_id
+  AND NOT EXISTS (SELECT FROM memories b
+                  WHERE b.tenant_id = d.tenant_id AND b.memory_id = d.basis_id)
+
 -- name: add_summary_sources
 -- A summary tells of every turn it went through.
 INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id, needed)
@@ -272,6 +310,12 @@ FROM memories m CROSS JOIN LATERAL (
     OFFSET 0) e
 WHERE {summary_of_thread}
 ON CONFLICT DO NOTHING
+
+-- name: bound_summary
+-- A summary that replaced another lives no longer than that one would have.
+UPDATE memories m SET expires_at = least(m.expires_at, c.expires_at)
+FROM memories c
+WHERE {summary_of_thread} AND c.tenant_id = m.tenant_id AND c.memory_id = %(copy_id)s
 
 -- name: renew_facts
 -- A fact that was said again expires with the last of the turns that say it, or never.
