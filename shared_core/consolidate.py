@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from shared_core.conversation import shown_whole
 from shared_core.domain import (
     NO_USAGE,
     Event,
@@ -38,8 +40,6 @@ OVERLAP = 8
 REPLAY = 1000
 """So many new turns are summed up in one run."""
 SUMMARY_CHARACTERS = 200
-BYTES_PER_TOKEN = 4
-"""A rough measure, for windows only: 0.75 tokens for a Chinese character, 1 for four letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +82,16 @@ NOTHING_NEW = RunReport(run_id=None, events=0, facts_opened=0, facts_closed=0, s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formed:
-    """What the extractor made of a reading: of these turns, and of those to sum up."""
+    """What the extractor made of a reading: of these turns, and of those to sum up.
+
+    summed_anew: the summary was gone, and is written from the first turn on, window by window.
+    """
 
     turns: Sequence[tuple[int, Event]]
     drafts: Checked
     replay: Sequence[tuple[int, Event]]
     summary: str
+    summed_anew: bool
     usage: ModelUsage
     more: bool
 
@@ -147,7 +151,7 @@ async def consolidate(
             extractor=extractor.name,
             started_at=started_at,
             read=_passage(reading.read_mark, formed.turns),
-            summed=_passage(reading.replay_mark, formed.replay),
+            summed=_passage(reading.replay_mark, formed.replay, anew=formed.summed_anew),
             close=list(facts.closed.items()),
             facts=facts.opened,
             memories=rows.memories,
@@ -174,17 +178,20 @@ async def consolidate(
 
 async def _form(extractor: Extractor, reading: Reading) -> Formed | None:
     """Let the extractor work, while no connection is held; None when there is nothing new."""
-    turns = _window(reading.turns, WINDOW, extractor.window_tokens)
-    replay = _window(reading.replay, REPLAY + extractor.reread_turns, extractor.window_tokens)
+    tokens = extractor.window_tokens
+    turns = await asyncio.to_thread(_window, reading.turns, WINDOW, tokens)
+    reread = extractor.reread_turns
+    replay = await asyncio.to_thread(_window, reading.replay, REPLAY + reread, tokens)
     unsummed = bool(replay) and (replay[-1][0] > reading.replay_mark or not reading.summary)
     if not turns and not unsummed:
         return None
     extraction = Extraction()
     if turns:
         extraction = await extractor.extract([event for _, event in turns], reading.context)
+        turns = _before(turns, extraction.unread)
     summary, usage = "", extraction.usage
     if unsummed:
-        before = reading.summary if reading.summed > extractor.reread_turns else ""
+        before = reading.summary if reading.summed > reread else ""
         said = [event for _, event in replay]
         summary, asked = await extractor.summarise(said, before, SUMMARY_CHARACTERS)
         usage += asked
@@ -196,25 +203,33 @@ async def _form(extractor: Extractor, reading: Reading) -> Formed | None:
         drafts=checked(extraction, {event.event_id for _, event in turns}),
         replay=replay if unsummed else (),
         summary=summary.strip(),
+        summed_anew=bool(summary.strip()) and not reading.summary,
         usage=usage,
         more=len(turns) < len(reading.turns) or (unsummed and len(replay) < len(reading.replay)),
     )
 
 
+def _before(
+    turns: Sequence[tuple[int, Event]], unread: Collection[str]
+) -> Sequence[tuple[int, Event]]:
+    """Return the turns before the first unread one; all of them if that is the very first."""
+    places = (place for place, (_, event) in enumerate(turns) if event.event_id in unread)
+    return turns[: next(places, 0) or len(turns)]
+
+
 def _window(
     turns: Sequence[tuple[int, Event]], most: int, tokens: int
 ) -> Sequence[tuple[int, Event]]:
-    """Return the first of turns, as many as fit; one at least, whatever its size."""
-    room = tokens * BYTES_PER_TOKEN
-    for place, (_, event) in enumerate(turns[:most]):
-        room -= len(event.text.encode("utf-8", "surrogatepass"))
-        if room < 0 and place:
-            return turns[:place]
-    return turns[:most]
+    """Return the first of turns, as many as a prompt shows; one at least, whatever its size."""
+    return turns[: max(1, shown_whole([event for _, event in turns[:most]], tokens))]
 
 
-def _passage(mark: int, turns: Sequence[tuple[int, Event]]) -> Passage | None:
-    return Passage(mark=mark, to=max(mark, turns[-1][0])) if turns else None
+def _passage(
+    mark: int, turns: Sequence[tuple[int, Event]], *, anew: bool = False
+) -> Passage | None:
+    """anew: the mark goes back to where a summary that was written anew has come to."""
+    last = turns[-1][0] if turns else mark
+    return Passage(mark=mark, to=last if anew else max(mark, last)) if turns else None
 
 
 async def _without_likes(

@@ -24,6 +24,8 @@ LABELS: Final[Mapping[Role, str]] = {"user": "user", "agent": "assistant", "tool
 MAX_TURN_CHARACTERS: Final = 8_000
 MAX_TOOL_CHARACTERS: Final = 500
 CUT: Final = " […]"
+BYTES_PER_TOKEN: Final = 4
+"""A rough measure of what is not shown."""
 TAGS: Final = "known|turns|previous|memories|answer"
 OUR_TAG: Final = re.compile(rf"[<\uff1c\ufe64](?=[\W_]{{0,8}}(?:{TAGS})\b)", re.IGNORECASE)
 OUR_NOTICE: Final = NOTICE.strip()
@@ -88,17 +90,40 @@ def conversations(events: Sequence[Event], max_tokens: int) -> list[Conversation
     return parts
 
 
-def context_text(events: Sequence[Event], max_tokens: int) -> str:
-    """Return the last turns that fit into max_tokens, without numbers: nobody can refer to them."""
+def context_text(events: Sequence[Event], max_tokens: int, *, least: int = 0) -> str:
+    """Return the last turns that fit into max_tokens, without numbers: nobody can refer to them.
+
+    least: so many are shown, whether they fit or not.
+    """
     lines: list[str] = []
     for event in reversed(events):
         if text := shown_text(event):
             line = line_of(None, event, text)
             max_tokens -= count_tokens(line) + 1
-            if max_tokens < 0:
+            if max_tokens < 0 and len(lines) >= least:
                 break
             lines.append(line)
     return "\n".join(reversed(lines))
+
+
+def shown_whole(events: Sequence[Event], max_tokens: int) -> int:
+    """Return how many of the first turns conversations shows in one part, and context_text whole.
+
+    What is not shown of a turn counts too, by its bytes: another reader may take all of it.
+    """
+    texts = [shown_text(event) for event in events]
+    lines = [
+        line_of(number, event, text) if text else ""
+        for number, (event, text) in enumerate(zip(events, texts, strict=True), 1)
+    ]
+    whole = [_bytes(event.text) // BYTES_PER_TOKEN for event in events]
+    if sum(_bytes(line) + 1 + size for line, size in zip(lines, whole, strict=True)) <= max_tokens:
+        return len(events)  # no token is shorter than a byte
+    for place, (line, size) in enumerate(zip(lines, whole, strict=True)):
+        max_tokens -= max(count_tokens(line) + 1 if line else 0, size)
+        if max_tokens < 0:
+            return place
+    return len(events)
 
 
 def shown_text(event: Event) -> str:
@@ -128,3 +153,7 @@ def line_of(number: int | None, event: Event, text: str) -> str:
 def escaped(text: str) -> str:
     """Return a text that opens and closes none of our tags, its further lines indented."""
     return "\n    ".join(OUR_TAG.sub("&lt;", text).splitlines())
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))

@@ -220,7 +220,8 @@ class Extraction:
     """All that was read out of some turns.
 
     emotions and importance: of turns, by event id, where the extractor can tell. needs_model: ids
-    of the turns that say more than the extractor can read.
+    of the turns that say more than the extractor can read. unread: ids of turns it did not come
+    to: a run ends before the first of them, and the next one reads them.
     """
 
     facts: Sequence[FactDraft] = ()
@@ -230,6 +231,7 @@ class Extraction:
     emotions: Mapping[str, Emotion] = field(default_factory=dict)
     importance: Mapping[str, float] = field(default_factory=dict)
     needs_model: Sequence[str] = ()
+    unread: Sequence[str] = ()
     usage: ModelUsage = NO_USAGE
 
 

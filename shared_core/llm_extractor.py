@@ -10,13 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from shared_core.conversation import (
-    Conversation,
-    context_text,
-    conversations,
-    escaped,
-    shown_text,
-)
+from shared_core.conversation import Conversation, context_text, conversations, escaped, shown_text
 from shared_core.domain import (
     Event,
     Extraction,
@@ -128,7 +122,10 @@ class ModelExtractor:
         return 0
 
     async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
-        """Return what the user says in events; needs_model: turns it could not read to the end."""
+        """Return what the user says in events; needs_model: turns it could not read to the end.
+
+        Behind an answer that was cut off nothing is read: those turns are in unread.
+        """
         parts = await asyncio.to_thread(conversations, events, self._max_input_tokens)
         found = Extraction()
         before = list(context)
@@ -137,6 +134,8 @@ class ModelExtractor:
                 known = await asyncio.to_thread(context_text, before, KNOWN_TOKENS)
                 found = _joined(found, await self._extract(part, known))
             before += part.turns.values()
+            if found.unread:
+                break
         return found
 
     async def _extract(self, part: Conversation, known: str) -> Extraction:
@@ -148,16 +147,19 @@ class ModelExtractor:
         )
         result = await asyncio.to_thread(drafted, answer, part, known, prompt.version)
         _log_left_out(result.left_out)
-        unread = list(part.shortened)
-        if truncated:
-            unread += _after_last(part, answer)
-        return replace(result.extraction, usage=usage, needs_model=tuple(dict.fromkeys(unread)))
+        behind = _after_last(part, answer) if truncated else []
+        return replace(
+            result.extraction,
+            usage=usage,
+            needs_model=tuple(dict.fromkeys([*part.shortened, *behind])),
+            unread=tuple(behind) if answer.facts or answer.statements else (),
+        )
 
     async def summarise(
         self, events: Sequence[Event], previous: str, max_characters: int
     ) -> tuple[str, ModelUsage]:
         """Return what a thread is about, previous carried on; of many events the last ones."""
-        text = await asyncio.to_thread(context_text, events, self._max_input_tokens)
+        text = await asyncio.to_thread(context_text, events, self._max_input_tokens, least=1)
         if not text:
             return previous[:max_characters], ModelUsage()
         spoken = "\n".join(shown_text(event) for event in events if event.role == "user")
@@ -309,6 +311,7 @@ def _joined(first: Extraction, second: Extraction) -> Extraction:
         emotions={**first.emotions, **second.emotions},
         importance={**first.importance, **second.importance},
         needs_model=(*first.needs_model, *second.needs_model),
+        unread=(*first.unread, *second.unread),
         usage=first.usage + second.usage,
     )
 

@@ -1,0 +1,127 @@
+"""Windows: whatever a run counts as read or summed up was shown to the model that read it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shared_core import Event, JobType, Scope, open_memory
+from shared_core.domain import NO_USAGE, ModelUsage
+from shared_core.extraction import RuleExtractor
+from shared_core.llm import ModelReply, ModelRequest
+from shared_core.llm_extractor import ModelExtractor
+
+ANN = Scope("app", "ann")
+START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+NOTHING = '{"facts": [], "statements": [], "insights": [], "relations": [], "feelings": []}'
+
+
+def said(number: int, text: str) -> Event:
+    return Event(
+        event_id=f"e{number}",
+        author="user",
+        role="user",
+        text=text,
+        occurred_at=START + timedelta(minutes=number),
+    )
+
+
+class Model:
+    """A fake: answers by what it is asked, and keeps what it was shown to sum up."""
+
+    name = "fake"
+
+    def __init__(self, *answers: ModelReply, summary: str = "They talked.") -> None:
+        self.answers = list(answers)
+        self.summary = ModelReply(text=json.dumps({"summary": summary}))
+        self.summed: list[str] = []
+        self.read: list[str] = []
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        if "summary so far" in request.prompt:
+            self.summed.append(request.prompt)
+            return self.summary
+        self.read.append(request.prompt)
+        return self.answers.pop(0) if self.answers else ModelReply(text=NOTHING)
+
+
+def fact(turn: int, slot: str, value: str) -> dict[str, object]:
+    return {"turns": [turn], "slot": slot, "value": value, "statement": f"{slot}: {value}."}
+
+
+async def test_what_stands_behind_a_cut_off_answer_is_read_by_the_next_run(dsn: str) -> None:
+    whole = json.dumps({"facts": [fact(1, "employer", "Acme"), fact(2, "residence", "Rome")]})
+    rest = json.dumps({"facts": [fact(1, "residence", "Rome"), fact(2, "allergy", "penicillin")]})
+    model = Model(ModelReply(text=whole[:-30], finish="length"), ModelReply(text=rest))
+    extractor = ModelExtractor(model, RuleExtractor())
+    talk = ("I work at Acme", "I live in Rome", "I am allergic to penicillin")
+    async with open_memory(dsn, extractor=extractor, worker=False) as memory:
+        turns = [said(number, text) for number, text in enumerate(talk)]
+        await memory.append_events(ANN, "t", turns, later=True)
+        report = await memory.consolidate(ANN, "t")
+        assert (3, 2) == (report.events, len(model.read))
+        values = {one.value: one.source_event_ids for one in await memory.facts(ANN)}
+        assert {"Acme": ("e0",), "Rome": ("e1",), "penicillin": ("e2",)} == values
+
+
+async def test_a_cut_off_answer_that_came_to_no_turn_before_is_not_asked_for_for_ever(
+    dsn: str,
+) -> None:
+    cut = json.dumps({"facts": [fact(9, "like", "tea"), fact(1, "like", "tea")]})
+    model = Model(*[ModelReply(text=cut[:-30], finish="length")] * 5)
+    extractor = ModelExtractor(model, RuleExtractor())
+    async with open_memory(dsn, extractor=extractor, worker=False) as memory:
+        await memory.append_events(ANN, "t", [said(1, "I like tea"), said(2, "and cake")])
+        assert 2 == (await memory.consolidate(ANN, "t")).events
+        assert 1 == len(model.read)
+
+
+@pytest.mark.parametrize("text", ["I had tea, nice", "我喜歡臺灣的龜苓膏與鹽酥雞，醫師說我過敏。"])
+async def test_every_turn_is_in_some_prompt_for_the_summary(dsn: str, text: str) -> None:
+    model = Model()
+    extractor = ModelExtractor(model, RuleExtractor(), max_input_tokens=600)
+    numbers = range(1000, 1100)
+    async with open_memory(dsn, extractor=extractor, worker=False) as memory:
+        turns = [said(number, f"T{number}T {text}") for number in numbers]
+        await memory.append_events(ANN, "t", turns, later=True)
+        await memory.append_events(ANN, "t", [said(2000, "T2000T " + "word " * 900)], later=True)
+        await memory.consolidate(ANN, "t")
+    shown = set(re.findall(r"T(\d+)T", "".join(model.summed)))
+    assert {*map(str, numbers), "2000"} == shown
+    assert len(model.summed) == len(model.read)
+
+
+class Telling(RuleExtractor):
+    """A fake: a summary names the turns it was made of."""
+
+    def __init__(self, *, window_tokens: int, reread_turns: int) -> None:
+        super().__init__()
+        self.window_tokens = window_tokens
+        self.reread_turns = reread_turns
+
+    async def summarise(
+        self, events: Sequence[Event], previous: str, max_characters: int
+    ) -> tuple[str, ModelUsage]:
+        return " ".join([*previous.split(), *(one.event_id for one in events)]), NO_USAGE
+
+
+@pytest.mark.parametrize("reread", [0, 3])
+async def test_a_summary_written_anew_tells_of_the_whole_thread(dsn: str, reread: int) -> None:
+    extractor = Telling(window_tokens=200, reread_turns=reread)
+    numbers = range(1, 41)
+    async with open_memory(dsn, extractor=extractor, worker=False) as memory:
+        turns = [said(number, f"I was in town number {number} that day.") for number in numbers]
+        await memory.append_events(ANN, "t", turns, later=True)
+        await memory.consolidate(ANN, "t")
+        await memory.forget_turns(ANN, "t", ["e40"])
+        assert [] == await memory.list_memories(ANN, kinds=["summary"])
+        report = await memory.consolidate(ANN, "t", job_type=JobType.FAST_REPLAY)
+        told = [f"e{number}" for number in numbers if number < 40]
+        assert told == list(dict.fromkeys(report.summary.split()))
+        [summary] = await memory.list_memories(ANN, kinds=["summary"])
+        assert set(told) == set(summary.source_event_ids)
+        assert None is (await memory.consolidate(ANN, "t")).run_id
