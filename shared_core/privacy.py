@@ -11,6 +11,7 @@ import base64
 import binascii
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -89,12 +90,15 @@ def _token(text: str) -> bool:
 
 
 _TALK: Final = re.compile(
-    r"(?:a|about|all|also|an|and|are|as|at|been|being|but|by|changed|compromised"
-    r"|correct|empty|expired|fine|for|forgotten|from|going|gone|good|hard|here|in"
-    r"|incorrect|invalid|it|just|leaked|long|lost|missing|my|needed|never|no|not|now"
-    r"|of|okay|old|on|one|only|or|out|please|protected|required|reset|right|safe"
-    r"|same|saved|secure|set|short|so|stored|strong|that|the|there|this|to|too"
-    r"|unknown|used|very|weak|what|where|why|with|working|wrong|your)[.,!?]*",
+    r"(?:a|about|all|already|also|always|an|and|are|as|at|been|being|blank|bool(?:ean)?|but|by"
+    r"|changed|checked|compromised|correct|different|empty|encrypted|expired|false|fine|for"
+    r"|forgotten|from|generated|going|gone|good|hard|hashed|hidden|here|how|in|incorrect|invalid"
+    r"|it|just|kept|leaked|like|long|lost|missing|my|needed|never|no|none|not|nothing|now|null"
+    r"|of|often|okay|old|on|one|only|optional|or|out|please|probably|protected|random|really"
+    r"|required|reset|right|safe|salted|same|saved|secure|see|sent|set|shared|short|shown|so"
+    r"|something|somewhere|still|stored|str(?:ing)?|strong|that|the|there|this|to|too|true"
+    r"|undefined|unique|unknown|unset|used|usually|valid|verified|very|visible|weak|what|when"
+    r"|where|which|why|with|working|written|wrong|your)[.,!?)\]}]*",
     re.IGNORECASE,
 )
 """What follows "the password is" in talk about passwords."""
@@ -105,6 +109,17 @@ def _told(text: str) -> bool:
 
 
 _DIGITS: Final = tuple("0123456789")
+_WIDE: Final = {
+    code: plain
+    for code in (0x3000, *range(0xFF0D, 0xFF5B), *range(0x1D7CE, 0x1D800))
+    if re.fullmatch(r"[\w -]", plain := unicodedata.normalize("NFKC", chr(code)), re.ASCII)
+}
+"""Digits, letters and what parts them in other widths and styles, sign for sign (NFKC)."""
+
+
+def _narrow(text: str) -> str:
+    """Return a text of the same length in which digits and Latin letters are plain ones."""
+    return text if text.isascii() else text.translate(_WIDE)
 
 
 def _form(pattern: str) -> re.Pattern[str]:
@@ -125,10 +140,10 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         ("sk-", "sk_", "rk_", "gh", "glpat", "npm_", "hf_", "xox", "akia", "asia", "aiza", "pypi-",
          "sg.", "ya29.", "ltai"),
         _form(
-            r"\b(?:sk-(?:ant-|proj-|or-)?[\w-]{20,200}|[sr]k_(?:live|test)_\w{16,100}"
-            r"|gh[pousr]_\w{36,255}|github_pat_\w{60,255}|glpat-[\w-]{20,60}|npm_\w{36}|hf_\w{30,60}"
-            r"|xox[abprs]-[\w-]{10,200}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}|pypi-[\w-]{50,250}"
-            r"|SG\.[\w-]{16,40}\.[\w-]{30,60}|ya29\.[\w-]{30,250}|LTAI\w{12,30})(?![\w-])"
+            r"\b(?:sk-(?:ant-|proj-|or-)?[\w-]{20,}|[sr]k_(?:live|test)_\w{16,}"
+            r"|gh[pousr]_\w{36,}|github_pat_\w{60,}|glpat-[\w-]{20,}|npm_\w{36}|hf_\w{30,}"
+            r"|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}|pypi-[\w-]{50,}"
+            r"|SG\.[\w-]{16,40}\.[\w-]{30,}|ya29\.[\w-]{30,}|LTAI\w{12,30})(?![\w-])"
         ),
         _always, "mask", "drop",
     ),
@@ -138,23 +153,30 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     ),
     "url_password": _Kind(
         ("://",),
-        _form(r"\b[a-zA-Z][a-zA-Z0-9+.-]{1,30}://[^\s:/@]{0,100}:(?P<secret>[^\s/@]{1,200})@"),
+        _form(
+            r"\b[a-zA-Z][a-zA-Z0-9+.-]{1,30}://[^\s:/@]{0,100}:"
+            r"(?P<secret>[^\s/@]{1,200}(?:@[^\s/@?#,;]{1,100}){0,3})@"
+        ),
         _always, "mask", "drop",
     ),
     "password": _Kind(
         ("pass", "pwd", "密码", "口令", "验证码", "密钥"),
         _form(
-            r"(?i:\b(?:pass(?:word|code|phrase)|passwd|pwd)\b(?:\s+(?:is|was)\b|\s*[=:：])"
-            r"(?:\s+now\b)?\s*)(?:[\"'“‘`](?P<quoted>[^\"'”’`\n]{3,100})[\"'”’`]"
+            r"(?i:(?:pass(?:word|code|phrase|wd)|(?<![a-z0-9])pwd(?!=[~/]))(?![a-z0-9_])"
+            r"(?:\s+(?:for|to|of|on)(?:\s+[\w.@-]{1,40}){1,4}?|\\?[\"'”’])?"
+            r"(?:\s+(?:is|was)\b\s*[:：]?|\s*[=:：])(?:\s*now\b)?\s*)"
+            r"(?:\\?[\"'“‘`](?P<quoted>[^\"'”’`\n]{2,99}[^\"'”’`\n\\])\\?[\"'”’`]"
             r"|(?P<secret>[^\s\"'“”‘’`,;，。；]{3,100}))"
-            r"|(?:密码|口令|验证码|密钥)(?:\s*[是为:：=]|改成了?|换成了?)\s*[\"'“‘「]?"
-            r"(?P<chinese>[!-~]{3,100})"
+            r"|(?:密码|口令|验证码|密钥)(?:\\?[\"'”’])?"
+            r"(?:\s*(?:就?是|为|改成了?|换成了?)\s*[:：=]?|\s*[:：=])\s*(?:\\?[\"'“‘「])?"
+            r"(?P<chinese>[!#-&(-\[\]-~]{3,100})"
         ),
         _told, "mask", "drop",
     ),
     "card": _Kind(
         _DIGITS,
-        _form(r"(?<![\w.-])[2-6]\d{3}(?:[ -]?\d){9,15}(?![\w-]|\.\d)"), luhn, "mask", "drop"
+        _form(r"(?<![\w.-])(?:2[2-7]|[3-6]\d)\d\d(?:[ -]?\d){9,15}(?![\w-]|\.\d)"),
+        luhn, "mask", "drop",
     ),
     "iban": _Kind(
         _DIGITS,
@@ -208,7 +230,7 @@ class PrivacyPolicy:
         Redacting what was redacted changes nothing.
         """
         found: list[str] = []
-        low = text.lower()
+        low = _narrow(text).lower()
         for name, mode in self.modes.items():
             if (
                 mode == "off"
@@ -279,12 +301,13 @@ def privacy_policy(given: str | Mapping[str, str] | PrivacyPolicy | None) -> Pri
 def _without(kind: _Kind, name: str, text: str) -> Iterator[str]:
     """Yield the pieces of a text around what is of a kind, and the mark in its place."""
     end = 0
-    for match in kind.pattern.finditer(text):
+    plain = _narrow(text)
+    for match in kind.pattern.finditer(plain):
         group = next(
             (key for key in ("secret", "quoted", "chinese") if match.groupdict().get(key)), None
         )
         start, stop = match.span(group) if group else match.span()
-        secret = text[start:stop]
+        secret = plain[start:stop]
         if secret.startswith("[REDACTED") or not kind.holds(secret):
             continue
         yield text[end:start]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from datetime import date, timedelta
+
 import pytest
 
 from shared_core import InvalidInput
@@ -36,6 +39,21 @@ SECRETS = [
     ("api_key", "密钥sk-proj-abcdefghijklmnopqrstuvwxyz012345不要泄露", "sk-proj-"),
     ("email", "邮箱ann@example.com，谢谢", "ann@example.com"),
     ("phone", "ring (415) 555-2671", "555-2671"),
+    ("password", "my password is: hunter2xx", "hunter2xx"),
+    ("password", "password for my gmail account is hunter2xx", "hunter2xx"),
+    ("password", '{"user": "ann", "password": "hunter2xx"}', "hunter2xx"),
+    ("password", r"{\"user_password\": \"hunter2xx\"}", "hunter2xx"),
+    ("password", "export DB_PASSWORD=hunter2xx", "hunter2xx"),
+    ("password", "user_password=hunter2xx&x=1", "hunter2xx"),
+    ("password", "dbPassword: hunter2xx", "hunter2xx"),
+    ("password", "密码是：abc12345", "abc12345"),
+    ("password", "密码是: abc12345", "abc12345"),
+    ("password", "我的密码就是abc12345", "abc12345"),
+    ("password", '{"密码": "abc12345"}', "abc12345"),
+    ("api_key", "sk-" + "a1" * 110, "a1a1"),
+    ("card", "银行卡号４１１１１１１１１１１１１１１１", "１１１１"),
+    ("card", "card ４１１１　１１１１　１１１１　１１１１", "１１１１"),
+    ("url_password", "postgres://u:p@ss@h/db", "ss@"),
 ]
 HARMLESS = [
     "The password is wrong, please reset it.",
@@ -54,6 +72,13 @@ HARMLESS = [
     "我爱吃橘子，2019年搬到上海。",
     "hash 0af4111111111111111fe and a4111111111111111",
     "build x11010519491231002X",
+    "The password is hashed with bcrypt, and is always the same.",
+    "The password is always the same.",
+    "def login(password: str, passcode: string)",
+    "PWD=/home/ann/project and password_hash=abcdef",
+    "Reset the password for the new account, it is in the letter.",
+    "https://example.com:8080/a?to=ben@example and ann@there",
+    "密码就是这样忘记的",
 ]
 
 
@@ -166,3 +191,18 @@ def test_a_long_laugh_is_read_in_no_time(piece: str) -> None:
     """In linear time, that is: these took for ever, beyond any limit of a test."""
     for text in (piece * 80, piece * 39 + "笑死我了", piece * 39 + "xyz"):
         is_small_talk(text[:80])
+
+
+def test_two_days_are_no_card_number() -> None:
+    days = [date(2025, 1, 1) + timedelta(days=number) for number in range(0, 365, 3)]
+    for first in days:
+        for last in days:
+            text = f"from {first} {last}, {first:%Y%m%d} {last:%Y%m%d}"
+            assert text == DEFAULT.redact(text).text
+
+
+def test_what_a_mark_stands_for_leaves_json_readable() -> None:
+    inner = json.dumps({"password": "hunter2xx", "user": "ann"})
+    given = json.dumps({"text": inner})
+    kept = json.loads(json.loads(DEFAULT.redact(given).text)["text"])
+    assert {"password": "[REDACTED: password]", "user": "ann"} == kept

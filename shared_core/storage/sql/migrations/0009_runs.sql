@@ -1,4 +1,6 @@
 -- Runs that can be undone, summaries that roll on, and edges that name their run.
+-- The owner is under row security too: without a scope there would be nothing to update.
+SELECT set_config('hippocampus.scope', '/', true);
 
 -- needed: without this turn the memory must go, because its text may tell of it; else it goes with
 -- the last of its turns.

@@ -1,5 +1,8 @@
 -- The runs of a tenant in the order in which they were applied, whatever the clocks of those who did
 -- it say.
+-- The owner is under row security too: without a scope there would be nothing to update.
+SELECT set_config('hippocampus.scope', '/', true);
+
 ALTER TABLE runs ADD COLUMN number bigint NOT NULL DEFAULT 0;
 UPDATE runs r SET number = o.number
 FROM (SELECT tenant_id, run_id,
