@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -21,7 +22,8 @@ from shared_core.domain import (
 from shared_core.drafts import Checked, checked
 from shared_core.edges import EdgePlan, plan_edges
 from shared_core.embedding import Embedding
-from shared_core.errors import Conflict
+from shared_core.errors import Conflict, ModelOutputInvalid
+from shared_core.extraction import RuleExtractor
 from shared_core.facts import FactPlan, normalised, plan_facts, slots_to_read
 from shared_core.ids import uuid7
 from shared_core.item_ports import VectorRows
@@ -31,6 +33,8 @@ from shared_core.namespaces import summary_key
 from shared_core.ports import Clock, Extractor, Storage
 from shared_core.run_ports import Passage, Reading, ReadRequest, RunPlan
 from shared_core.run_rows import RunRows
+
+log = logging.getLogger("hippocampus")
 
 MAX_TRIES = 5
 WINDOW = 500
@@ -85,6 +89,7 @@ class Formed:
     """What the extractor made of a reading: of these turns, and of those to sum up.
 
     summed_anew: the summary was gone, and is written from the first turn on, window by window.
+    summed_by_rules: the model gave no summary that can be used.
     """
 
     turns: Sequence[tuple[int, Event]]
@@ -92,6 +97,7 @@ class Formed:
     replay: Sequence[tuple[int, Event]]
     summary: str
     summed_anew: bool
+    summed_by_rules: bool
     usage: ModelUsage
     more: bool
 
@@ -189,11 +195,19 @@ async def _form(extractor: Extractor, reading: Reading) -> Formed | None:
     if turns:
         extraction = await extractor.extract([event for _, event in turns], reading.context)
         turns = _before(turns, extraction.unread)
-    summary, usage = "", extraction.usage
+    summary, usage, by_rules = "", extraction.usage, False
     if unsummed:
         before = reading.summary if reading.summed > reread else ""
         said = [event for _, event in replay]
-        summary, asked = await extractor.summarise(said, before, SUMMARY_CHARACTERS)
+        try:
+            summary, asked = await extractor.summarise(said, before, SUMMARY_CHARACTERS)
+        except ModelOutputInvalid as error:
+            if not turns:
+                raise
+            # What was read out of the turns is paid for and good.
+            log.warning("thread is summed up by rules in place of %s: %s", extractor.name, error)
+            by_rules = True
+            summary, asked = await RuleExtractor().summarise(said, before, SUMMARY_CHARACTERS)
         usage += asked
     news = bool(turns) or replay[-1][0] > reading.replay_mark
     if not news and not summary:
@@ -204,6 +218,7 @@ async def _form(extractor: Extractor, reading: Reading) -> Formed | None:
         replay=replay if unsummed else (),
         summary=summary.strip(),
         summed_anew=bool(summary.strip()) and not reading.summary,
+        summed_by_rules=by_rules,
         usage=usage,
         more=len(turns) < len(reading.turns) or (unsummed and len(replay) < len(reading.replay)),
     )
@@ -264,6 +279,8 @@ def _counts(
         "input_tokens": formed.usage.input_tokens,
         "output_tokens": formed.usage.output_tokens,
     }
+    if formed.summed_by_rules:
+        counts["summed_by_rules"] = True
     return counts | ({"instead_of": instead_of} if instead_of else {})
 
 

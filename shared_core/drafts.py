@@ -7,10 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from shared_core.domain import Emotion, Extraction, InsightDraft
+from shared_core.domain import USER, Emotion, Extraction, InsightDraft
+from shared_core.facts import normalised
 from shared_core.namespaces import clean_text
 
 MAX_STATEMENT_CHARACTERS = 2_000
+MAX_NAME_BYTES = 400
+"""Of a slot, subject, relation or object. An index row of PostgreSQL holds 2,704 bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +30,10 @@ def checked(extraction: Extraction, event_ids: Collection[str]) -> Checked:
         replace(
             draft,
             statement=_text(draft.statement),
+            slot=_name(draft.slot),
             value=_text(draft.value),
+            subject=_name(draft.subject) or USER,
+            pattern=_name(draft.pattern),
             confidence=_within(draft.confidence, 0, 1, 0.5),
             importance=_within(draft.importance, 1, 10, 5),
             emotion=_emotion(draft.emotion),
@@ -53,9 +59,16 @@ def checked(extraction: Extraction, event_ids: Collection[str]) -> Checked:
         if _rests_on(draft.event_ids, event_ids) and draft.text.strip()
     ]
     triples = [
-        replace(draft, confidence=_within(draft.confidence, 0, 1, 0.5))
+        replace(
+            draft,
+            subject=_name(draft.subject),
+            relation=_name(draft.relation),
+            object=_name(draft.object),
+            confidence=_within(draft.confidence, 0, 1, 0.5),
+        )
         for draft in extraction.triples
-        if draft.event_id in event_ids and draft.relation.strip()
+        if draft.event_id in event_ids
+        and all(part.strip() for part in (draft.subject, draft.relation, draft.object))
     ]
     kept = len(facts) + len(statements) + len(insights) + len(triples)
     drafted = (extraction.facts, extraction.statements, extraction.insights, extraction.triples)
@@ -109,6 +122,14 @@ def _rests_on(named: Sequence[str], event_ids: Collection[str]) -> bool:
 
 def _text(text: str) -> str:
     return clean_text(text).strip()[:MAX_STATEMENT_CHARACTERS]
+
+
+def _name(text: str) -> str:
+    """Return what an index holds: a name of so many bytes at most, however it is compared."""
+    name = _text(text)
+    while max(len(name.encode()), len(normalised(name).encode())) > MAX_NAME_BYTES:
+        name = name[: len(name) * 9 // 10].rstrip()
+    return name
 
 
 def _emotion(emotion: Emotion | None) -> Emotion | None:

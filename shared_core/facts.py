@@ -7,12 +7,16 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from hashlib import sha256
 
 from shared_core.domain import USER, FactDraft, MemoryId
 from shared_core.run_ports import KnownFact, PlannedFact
 
 OPPOSITES = {"like": "dislike", "dislike": "like"}
 """Slots of which one value cannot be in both: to like it now is to dislike it no more."""
+
+MAX_KEY_BYTES = 1_500
+"""Of a fact. An index row of PostgreSQL holds 2,704 bytes."""
 
 ATTRIBUTE = re.compile(r"(relation\.[^.]+)\..")
 """A slot that tells something of a relation, not who it is."""
@@ -34,7 +38,15 @@ def fact_key(draft: FactDraft) -> str:
     "like:jazz", "relation.daughter.age@mia", "relation.daughter.like@mia:jazz".
     """
     place = subject_key(draft)
-    return place if draft.functional else f"{place}:{normalised(draft.value)}"
+    return place if draft.functional else _indexable(f"{place}:{normalised(draft.value)}")
+
+
+def _indexable(key: str) -> str:
+    """Return a key that an index holds; of a long one, its beginning and its SHA-256."""
+    given = key.encode()
+    if len(given) <= MAX_KEY_BYTES:
+        return key
+    return f"{given[:MAX_KEY_BYTES].decode(errors='ignore')}#{sha256(given).hexdigest()}"
 
 
 def subject_key(draft: FactDraft) -> str:

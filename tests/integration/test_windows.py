@@ -125,3 +125,17 @@ async def test_a_summary_written_anew_tells_of_the_whole_thread(dsn: str, reread
         [summary] = await memory.list_memories(ANN, kinds=["summary"])
         assert set(told) == set(summary.source_event_ids)
         assert None is (await memory.consolidate(ANN, "t")).run_id
+
+
+async def test_a_refused_summary_costs_no_extraction(dsn: str) -> None:
+    model = Model(ModelReply(text=json.dumps({"facts": [fact(1, "employer", "Acme")]})))
+    model.summary = ModelReply(text="", finish="refused")
+    extractor = ModelExtractor(model, RuleExtractor())
+    async with open_memory(dsn, extractor=extractor, worker=False) as memory:
+        await memory.append_events(ANN, "t", [said(1, "Acme pays my wages these days.")])
+        report = await memory.consolidate(ANN, "t")
+        assert (1, "Acme pays my wages these days.") == (len(model.read), report.summary)
+        assert ["Acme"] == [one.value for one in await memory.facts(ANN)]
+        [run] = await memory.runs(ANN)
+        assert ("llm-v1/extract.v1/fake", True) == (run.extractor, run.counts["summed_by_rules"])
+        assert "instead_of" not in run.counts
