@@ -273,6 +273,7 @@ def _counts(
         "statements": rows.statements,
         "insights": rows.insights,
         "edges": len(graph.opened),
+        "summaries": int(bool(formed.summary)),
         "rejected": formed.drafts.rejected,
         "needs_model": len(formed.drafts.extraction.needs_model),
         "model_calls": formed.usage.calls,

@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from shared_core.domain import JsonValue
-from shared_core.errors import InvalidInput, MemoryCoreError
+from shared_core.errors import InvalidInput, MemoryCoreError, ModelOutputInvalid
 from shared_core.llm_errors import model_failure
 
 Finish = Literal["stop", "length", "refused"]
@@ -132,7 +132,11 @@ class FunctionModel:
             raise
         except Exception as error:  # a stranger's code: anything may come out
             raise model_failure(self.name, error) from error
-        return ModelReply(text=answer if isinstance(answer, str) else "")
+        if not isinstance(answer, str):
+            raise ModelOutputInvalid(
+                f"{self.name} returned {type(answer).__name__}: it must return its answer as text"
+            )
+        return ModelReply(text=answer)
 
 
 class _Adapter(Protocol):

@@ -114,7 +114,8 @@ async def test_a_function_that_fails_or_gives_no_text() -> None:
     def number(prompt: str) -> Any:
         return 3
 
-    assert "" == (await FunctionModel(number).complete(REQUEST)).text
+    with pytest.raises(ModelOutputInvalid, match="mine returned int: .* as text"):
+        await FunctionModel(number, name="mine").complete(REQUEST)
 
     def invalid(prompt: str) -> str:
         raise ModelOutputInvalid("own")
