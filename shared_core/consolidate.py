@@ -144,7 +144,7 @@ async def consolidate(
         facts = plan_facts(drafts.facts, known, said_at, lambda: MemoryId(uuid7()))
         graph = plan_edges(drafts.triples, edges, facts.opened, said_at, uuid7)
         rows = RunRows(scope, thread_id, MemoryId(uuid7()), clock(), extractor.name)
-        rows.add_facts(facts, [event for _, event in formed.turns])
+        rows.add_facts(facts, [*reading.context, *(event for _, event in formed.turns)])
         rows.add_drafts(drafts)
         if formed.summary:
             rows.add_summary(formed.summary, [event for _, event in formed.replay])
@@ -214,7 +214,11 @@ async def _form(extractor: Extractor, reading: Reading) -> Formed | None:
         return None
     return Formed(
         turns=turns,
-        drafts=checked(extraction, {event.event_id for _, event in turns}),
+        drafts=checked(
+            extraction,
+            {event.event_id for _, event in turns},
+            {event.event_id for event in reading.context},
+        ),
         replay=replay if unsummed else (),
         summary=summary.strip(),
         summed_anew=bool(summary.strip()) and not reading.summary,

@@ -48,10 +48,11 @@ CHINESE_THING: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """A text with its pronouns replaced. complete: none of them was left."""
+    """A text with its pronouns replaced. complete: none of them was left. meant: by the others."""
 
     text: str
     complete: bool
+    meant: tuple[Entity, ...] = ()
 
 
 def resolve_query(text: str, context: Sequence[Event]) -> str:
@@ -79,16 +80,21 @@ def follow(register: Register, events: Sequence[Event]) -> None:
     for event in events:
         if event.role not in ("user", "agent"):
             continue
+        register.begin_turn(event.event_id)
+        by_user = event.role == "user"
         for sentence, spoken in own_sentences(event.text):
             register.begin_sentence()
             for clause, _ in clauses(sentence, load_rules(spoken)):
-                resolved = resolve_persons(clause, spoken, register).text
-                register.read(resolved, spoken, said=clause, user=event.role == "user")
+                resolved = resolve_persons(clause, spoken, register)
+                register.read(
+                    resolved.text, spoken, said=clause, user=by_user, meant=resolved.meant
+                )
 
 
 def resolve_persons(text: str, spoken: Language, register: Register) -> Resolution:
     """Return text with the pronouns for people and animals replaced by names."""
     complete = True
+    meant: list[Entity] = []
 
     def replaced(match: re.Match[str], gender: Gender, shown: Callable[[Entity], str]) -> str:
         nonlocal complete
@@ -96,20 +102,21 @@ def resolve_persons(text: str, spoken: Language, register: Register) -> Resoluti
         if entity is None:
             complete = False
             return match[0]
+        meant.append(entity)
         return shown(entity)
 
     if spoken == "zh":
         resolved = CHINESE_PRONOUN.sub(
             lambda match: replaced(match, CHINESE_GENDERS[match[1]], lambda one: one.name), text
         )
-        return Resolution(text=resolved, complete=complete)
+        return Resolution(text=resolved, complete=complete, meant=tuple(meant))
     resolved = ENGLISH_PRONOUN.sub(
         lambda match: replaced(
             match, ENGLISH_GENDERS[match[0].lower()], lambda one: _english(match, one)
         ),
         text,
     )
-    return Resolution(text=resolved, complete=complete)
+    return Resolution(text=resolved, complete=complete, meant=tuple(meant))
 
 
 def _english(match: re.Match[str], entity: Entity) -> str:

@@ -130,7 +130,8 @@ class FactDraft:
     otherwise several values live side by side.
     operation: "assert" states the fact, "retract" ends it (value "" ends every value of the slot).
     confidence: 0 to 1. pattern: id of the rule, or name of the prompt, that found it.
-    other_event_ids: further turns it was drawn from. subject: whom it is about; only a fact about
+    other_event_ids: further turns it was drawn from, of the same reading or shown before it:
+    without one of them it goes. subject: whom it is about; only a fact about
     the same subject may end another. valid_from: when it began to hold, if the turn says so; else
     when it was said. importance is 1 (trivial) to 10 (who the user is); emotion and privacy, if the
     extractor can tell.
@@ -156,7 +157,10 @@ class FactDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementDraft:
-    """What several turns tell together, in one text that stands alone, pronouns resolved."""
+    """What several turns tell together, in one text that stands alone, pronouns resolved.
+
+    event_ids: one of them at least was read, the others may be turns that were shown before.
+    """
 
     text: str
     event_ids: tuple[str, ...]

@@ -24,8 +24,14 @@ class Checked:
     rejected: int
 
 
-def checked(extraction: Extraction, event_ids: Collection[str]) -> Checked:
-    """Return what can be applied of an extraction from the turns with these ids."""
+def checked(
+    extraction: Extraction, event_ids: Collection[str], context_ids: Collection[str] = ()
+) -> Checked:
+    """Return what can be applied of an extraction from the turns with these ids.
+
+    context_ids: of the turns before them, which a draft may rest on as well, and not alone.
+    """
+    known_ids = {*event_ids, *context_ids}
     facts = [
         replace(
             draft,
@@ -37,7 +43,9 @@ def checked(extraction: Extraction, event_ids: Collection[str]) -> Checked:
             confidence=_within(draft.confidence, 0, 1, 0.5),
             importance=_within(draft.importance, 1, 10, 5),
             emotion=_emotion(draft.emotion),
-            other_event_ids=tuple(one for one in draft.other_event_ids if one in event_ids),
+            other_event_ids=tuple(
+                one for one in draft.other_event_ids if one in known_ids and one != draft.event_id
+            ),
         )
         for draft in extraction.facts
         if draft.event_id in event_ids
@@ -51,12 +59,12 @@ def checked(extraction: Extraction, event_ids: Collection[str]) -> Checked:
             emotion=_emotion(draft.emotion),
         )
         for draft in extraction.statements
-        if _rests_on(draft.event_ids, event_ids) and draft.text.strip()
+        if _rests_on(draft.event_ids, event_ids, known_ids) and draft.text.strip()
     ]
     insights = [
         _insight(draft)
         for draft in extraction.insights
-        if _rests_on(draft.event_ids, event_ids) and draft.text.strip()
+        if _rests_on(draft.event_ids, event_ids, known_ids) and draft.text.strip()
     ]
     triples = [
         replace(
@@ -116,8 +124,8 @@ def _of_turns(emotions: Mapping[str, Emotion], event_ids: Collection[str]) -> di
     }
 
 
-def _rests_on(named: Sequence[str], event_ids: Collection[str]) -> bool:
-    return bool(named) and all(event_id in event_ids for event_id in named)
+def _rests_on(named: Sequence[str], event_ids: Collection[str], known_ids: Collection[str]) -> bool:
+    return any(one in event_ids for one in named) and all(one in known_ids for one in named)
 
 
 def _text(text: str) -> str:

@@ -157,7 +157,8 @@ class _Fold:
         place = (draft.fact_type, fact_key(draft))
         current = self._current.get(place)
         if current is not None and normalised(current.value) == normalised(draft.value):
-            self.plan.seen_again.append((current.memory_id, draft.event_id))
+            if not draft.other_event_ids:  # else the turn alone does not say it
+                self.plan.seen_again.append((current.memory_id, draft.event_id))
             return
         opposite = self._opposite(draft)
         against = [one for one in (current, opposite and self._current.get(opposite)) if one]

@@ -72,7 +72,7 @@ def statements_of(read: Iterable[ReadClause]) -> list[StatementDraft]:
                 group.entity = entity if entity.relation else group.entity
                 if part:
                     group.parts.setdefault(part)
-                group.event_ids.setdefault(clause.event_id)
+                group.event_ids |= dict.fromkeys([clause.event_id, *clause.needs])
         if clause.about is None and not clause.facts and is_knowledge(clause):
             groups.setdefault(clause.text, knowledge(clause))
     drafts = [one if isinstance(one, StatementDraft) else stated(one) for one in groups.values()]
@@ -166,7 +166,7 @@ def knowledge(clause: ReadClause) -> StatementDraft:
     """Return a clause of general knowledge as a statement."""
     return StatementDraft(
         text=clause.text.strip(" 。" if clause.language == "zh" else " "),
-        event_ids=(clause.event_id,),
+        event_ids=(clause.event_id, *clause.needs),
         importance=KNOWLEDGE_IMPORTANCE,
         privacy="public",
     )

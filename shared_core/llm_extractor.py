@@ -35,6 +35,7 @@ from shared_core.llm_schema import (
 from shared_core.namespaces import clean_text
 from shared_core.ports import Extractor
 from shared_core.prompts import Prompt, load_prompt
+from shared_core.provenance import with_context
 from shared_core.structured import Reading, Unreadable, read_items, read_object
 from shared_core.summary import ENDED, shortened
 from shared_core.text import language, sentences
@@ -132,7 +133,9 @@ class ModelExtractor:
         for part in parts:
             if any(event.role == "user" for event in part.turns.values()):
                 known = await asyncio.to_thread(context_text, before, KNOWN_TOKENS)
-                found = _joined(found, await self._extract(part, known))
+                read = await self._extract(part, known)
+                turns = list(part.turns.values())
+                found = _joined(found, await asyncio.to_thread(with_context, read, turns, before))
             before += part.turns.values()
             if found.unread:
                 break

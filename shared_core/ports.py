@@ -73,7 +73,10 @@ class Extractor(Protocol):
     def reread_turns(self) -> int: ...
 
     async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
-        """Return what events say. context: turns before them, read already, to understand them."""
+        """Return what events say. context: turns before them, read already, to understand them.
+
+        A draft that tells something of context names those turns too, so that it goes with them.
+        """
         ...
 
     async def summarise(

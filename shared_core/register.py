@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -53,10 +54,22 @@ class Register:
 
     def __init__(self) -> None:
         self._entities: dict[str, Entity] = {}
+        self._told_in: dict[str, frozenset[str]] = {}
+        self._turn = ""
+        self._sources: frozenset[str] = frozenset()
         self._sightings: deque[tuple[int, list[Entity]]] = deque(maxlen=SIGHTINGS)
         self._things: deque[tuple[str, str]] = deque(maxlen=MAX_THINGS)
         self._clauses = 0
         self._sentence_began = 0
+
+    def begin_turn(self, event_id: str) -> None:
+        """Take note that the next clauses are of this turn."""
+        self._turn = event_id
+
+    def told_before(self, *entities: Entity) -> tuple[str, ...]:
+        """Return the ids of the turns before this one that told who these are."""
+        told = frozenset[str]().union(*(self._told_in.get(one.name, ()) for one in entities))
+        return tuple(sorted(told - {self._turn}))
 
     def begin_sentence(self) -> None:
         """Take note that the next clause begins a sentence."""
@@ -67,12 +80,22 @@ class Register:
         """Everybody known so far."""
         return list(self._entities.values())
 
-    def read(self, clause: str, language: Language, *, said: str = "", user: bool = True) -> None:
+    def read(
+        self,
+        clause: str,
+        language: Language,
+        *,
+        said: str = "",
+        user: bool = True,
+        meant: Collection[Entity] = (),
+    ) -> None:
         """Take note of whom and what a clause speaks of.
 
-        clause: with its pronouns replaced; said: with them. user: it is the user who speaks.
+        clause: with its pronouns replaced; said: with them; meant: whom they stand for. user: it is
+        the user who speaks.
         """
         self._clauses += 1
+        self._sources = frozenset([self._turn, *self.told_before(*meant)])
         seen: dict[str, Entity] = {}
         if user:
             introduced = self._introduced(clause, language)
@@ -86,7 +109,8 @@ class Register:
         for match in rules.someone.finditer(clause) if user else ():
             name = next(filter(None, match.groups()), "")
             if name and not NOBODY.match(name) and name not in seen:
-                seen[name] = self._add(Entity(name=name, gender="unknown"))
+                stranger = Entity(name=name, gender="unknown")
+                seen[name] = self._add(stranger, told=name not in self._entities)
         if rules.stranger.search(said or clause):
             seen[""] = STRANGER
         if seen:
@@ -146,7 +170,8 @@ class Register:
             if rules.canonical[mention["kin"].lower()] in introduced:
                 continue
             entity = self.related(mention, language)
-            found.append(STRANGER if entity is None else self._add(entity))
+            # Of somebody named, the clause has the relation and not the name.
+            found.append(STRANGER if entity is None else self._add(entity, told=not entity.named))
         return found
 
     def _introduced(self, clause: str, language: Language) -> list[Entity]:
@@ -164,7 +189,7 @@ class Register:
                 gender = gender_of(relation)
                 entity = Entity(name=name, gender=gender, relation=relation, title=title)
                 self._forget_unnamed(entity)
-                found.append(self._add(entity))
+                found.append(self._add(entity, told=True))
             if found:
                 break
         return found
@@ -177,13 +202,17 @@ class Register:
                 for _, seen in self._sightings:
                     seen[:] = [entity if one == earlier else one for one in seen]
 
-    def _add(self, entity: Entity) -> Entity:
+    def _add(self, entity: Entity, *, told: bool) -> Entity:
         known = self._entities.pop(entity.name, None)
         if known is not None and known.relation and not entity.relation:
             entity = replace(known)
         self._entities[entity.name] = entity
+        if told:
+            self._told_in[entity.name] = self._sources
         while len(self._entities) > MAX_ENTITIES:
-            del self._entities[next(iter(self._entities))]
+            oldest = next(iter(self._entities))
+            del self._entities[oldest]
+            self._told_in.pop(oldest, None)
         return entity
 
     def _note_thing(self, found: dict[str, str | None]) -> None:

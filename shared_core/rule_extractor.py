@@ -36,7 +36,7 @@ class ReadClause:
     """A clause that states something. text: without lead-in, pronouns replaced.
 
     about: the person or animal it is about, None for the user or nobody. complete: no pronoun for a
-    person is left. said: what it says of them.
+    person is left. said: what it says of them. needs: the turns before that told who they are.
     """
 
     text: str
@@ -46,6 +46,7 @@ class ReadClause:
     said: str
     complete: bool
     facts: tuple[FactDraft, ...]
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -73,6 +74,7 @@ def read_turn(event: Event, register: Register, without: Collection[str] = ()) -
     reading = Reading()
     if event.role != "user":
         return reading
+    register.begin_turn(event.event_id)
     reading.unread = len(event.text) > MAX_READ_CHARACTERS
     drafts: dict[tuple[str, str, str, str], FactDraft] = {}
     for clause, said, spoken in stated_clauses(event.text, reading):
@@ -153,14 +155,16 @@ def read_clause(
     clause = expanded(clause)
     resolved = resolve_persons(clause, spoken, register)
     of_other = begins_with_person(clause, spoken, register)
-    register.read(resolved.text, spoken, said=clause)
+    register.read(resolved.text, spoken, said=clause, meant=resolved.meant)
     found = subject_of(resolved.text, spoken, register)
+    needs = register.told_before(*resolved.meant, *([found[0]] if found else []))
     facts = [
         about_whom(draft, resolved.text, spoken, register)
         for draft in clause_facts(clause, spoken, event.event_id, without, relations_only=of_other)
     ]
     if found is not None:
-        facts += third_person_facts(*found, spoken, event.event_id, without, known=facts)
+        told = third_person_facts(*found, spoken, event.event_id, without, known=facts)
+        facts += [replace(draft, other_event_ids=needs) for draft in told]
     dated = [slot_name(draft.slot) in DATED for draft in facts]
     began, to_come = None, False
     if any(dated):
@@ -174,6 +178,7 @@ def read_clause(
         about=found[0] if found else None,
         said=found[1] if found else "",
         complete=resolved.complete,
+        needs=needs,
         facts=tuple(
             replace(draft, valid_from=began) if has_date else draft
             for draft, has_date in zip(facts, dated, strict=True)

@@ -36,7 +36,10 @@ def slot_name(slot: str) -> str:
 
 
 def about_whom(draft: FactDraft, clause: str, spoken: Language, register: Register) -> FactDraft:
-    """Return a fact about a relation with whom it is about as its subject, as far as known."""
+    """Return a fact about a relation with whom it is about as its subject, as far as known.
+
+    The turns that told who that is are further turns it rests on.
+    """
     if draft.slot.count(".") < 2 or not draft.slot.startswith("relation."):
         return draft
     mention = load_rules(spoken).kin_mention.search(clause)
@@ -47,7 +50,12 @@ def about_whom(draft: FactDraft, clause: str, spoken: Language, register: Regist
     if entity is None:
         return draft
     told = told_by(draft, entity, spoken)
-    return replace(draft, subject=subject_name(entity), statement=told)
+    return replace(
+        draft,
+        subject=subject_name(entity),
+        statement=told,
+        other_event_ids=register.told_before(entity),
+    )
 
 
 def subject_name(entity: Entity) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from shared_core import Event, MemoryEngine, Scope, open_memory
+from shared_core import Event, JobType, MemoryEngine, Scope, open_memory
 from shared_core.domain import (
     NO_USAGE,
     InsightDraft,
@@ -197,3 +197,59 @@ async def test_expired_turns_without_a_memory_are_swept(memory: MemoryEngine, ds
         assert [("e4",)] == superuser.execute(left).fetchall()
     again = await memory.append_events(ANN, "t", turns)
     assert not any(again)
+
+
+NAMES = {
+    "en": ("My daughter Zoraida is five.", "She loves drawing and plays chess.", "Zoraida"),
+    "zh": ("我女儿叫灿灿。", "她喜欢画画，今年五岁。", "灿灿"),
+}
+
+
+def rows_with(dsn: str, word: str) -> list[str]:
+    """Return what of knowledge holds a word, facts' keys and edges included."""
+    with psycopg.connect(dsn) as superuser:
+        return [
+            table
+            for table in ("memories", "facts", "edges")
+            for (row,) in superuser.execute(f"SELECT t::text FROM hippocampus.{table} t")
+            if word in row
+        ]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("language", ["en", "zh"])
+async def test_who_a_pronoun_means_is_forgotten_with_the_turn_that_said_so(
+    memory: MemoryEngine, dsn: str, language: str, at_once: bool
+) -> None:
+    first, second, name = NAMES[language]
+    await memory.append_events(ANN, "t", [said(1, first)])
+    if not at_once:
+        await memory.consolidate(ANN, "t")
+    await memory.append_events(ANN, "t", [said(2, second), said(3, "I like papayas.")])
+    await memory.consolidate(ANN, "t", job_type=JobType.DEEP_REFLECTION)
+    told = [one for one in await memory.facts(ANN) if name in one.statement]
+    assert ("e1", "e2") in [one.source_event_ids for one in told]
+    await memory.forget(ANN, "summary/t")
+    await memory.forget_turns(ANN, "t", ["e1"])
+    assert [] == rows_with(dsn, name)
+    assert ["User likes papayas."] == [one.statement for one in await memory.facts(ANN)]
+
+
+async def test_a_turn_that_names_somebody_itself_needs_no_other(memory: MemoryEngine) -> None:
+    await memory.append_events(ANN, "t", [said(1, "My daughter Mia is five.")])
+    await memory.append_events(ANN, "t", [said(2, "My daughter Mia loves art.")])
+    await memory.append_events(ANN, "t", [said(3, "I live in Rome with Mia.")])
+    await memory.consolidate(ANN, "t")
+    await memory.forget_turns(ANN, "t", ["e1"])
+    told = {one.value: one.source_event_ids for one in await memory.facts(ANN)}
+    assert [("e2",), ("e3",)] == sorted(told[one] for one in told if one in ("art", "Rome"))
+
+
+async def test_a_repeat_that_needs_another_turn_keeps_nothing_alive(
+    memory: MemoryEngine, dsn: str
+) -> None:
+    turns = ["My daughter Zoraida loves art.", "She loves art."]
+    await memory.append_events(ANN, "t", [said(n, text) for n, text in enumerate(turns)])
+    await memory.consolidate(ANN, "t", job_type=JobType.DEEP_REFLECTION)
+    await memory.forget_turns(ANN, "t", ["e0"])
+    assert [] == rows_with(dsn, "Zoraida")
