@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -65,7 +66,7 @@ class JobRunner:
         self._clock = clock
         self._performers = performers
         self._paused: dict[Capability, datetime] = {}
-        self._refusals = 0
+        self._refusals: Counter[bool] = Counter()
 
     def capabilities(self) -> list[Capability]:
         """Return what can be done now."""
@@ -116,7 +117,7 @@ class JobRunner:
             return await self._failed(job, worker_id, reason(error), tries)
         result = work.result()
         await self._storage.complete_job(job, worker_id, result)
-        self._refusals = 0
+        self._refusals[job.job_type in OF_OUR_MODELS] = 0
         log.info("job %s done in %.2f s: %s", job.job_id, time.monotonic() - begun, _counts(result))
         return Outcome.DONE
 
@@ -150,14 +151,14 @@ class JobRunner:
     async def _refused(
         self, job: Job, worker_id: str, error: ModelQuotaExceeded | StorageUnavailable
     ) -> Outcome:
-        self._refusals += 1
+        ours = job.job_type in OF_OUR_MODELS
+        self._refusals[ours] += 1
         if isinstance(error, ModelQuotaExceeded):
-            seconds = pause_s(error, self._refusals)
+            seconds = pause_s(error, self._refusals[ours])
         else:
-            seconds = wait_s(OUTAGE, self._refusals)
+            seconds = wait_s(OUTAGE, self._refusals[ours])
         retry_at = self._clock() + timedelta(seconds=seconds)
         if isinstance(error, ModelQuotaExceeded):
-            ours = job.job_type in OF_OUR_MODELS
             asked = map(Capability, OF_OUR_MODELS) if ours else [self._capability(job)]
             self._paused |= dict.fromkeys(asked, retry_at)
         told = reason(error)

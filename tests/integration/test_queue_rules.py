@@ -171,6 +171,23 @@ async def test_a_model_that_takes_no_more_is_left_alone_and_other_work_goes_on(d
         assert 2 == (await memory.jobs.serve(once=True)).done
 
 
+async def test_a_models_pause_grows_whatever_other_work_is_done(dsn: str) -> None:
+    now = datetime.now(UTC)
+    model = Refusing(*[ModelQuotaExceeded("no more")] * 6)
+    waits = []
+    async with open_memory(dsn, embedder=model, clock=lambda: now, worker=False) as memory:
+        memory.jobs.learn(done_order([]))
+        await memory.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+        for _ in range(6):
+            await memory.jobs.serve(once=True)
+            [job] = await memory.jobs.list()
+            waits.append((job.run_after - now).total_seconds())
+            await memory.jobs.ask(ANN, "zz", {})
+            assert 1 == (await memory.jobs.serve(once=True)).done
+            now = job.run_after + timedelta(seconds=1)
+    assert waits[-1] > 4 * waits[0]
+
+
 async def test_poison_is_tried_later_each_time_and_given_up(dsn: str) -> None:
     now = datetime.now(UTC)
 
