@@ -28,7 +28,7 @@ from shared_core.rules import Guard, GuardScope, RuleSet, load_rules
 from shared_core.text import Language
 from shared_core.third_person import DATED, about_whom, slot_name, third_person_facts
 
-RULES_VERSION: Final = "rules-v2"
+RULES_VERSION: Final = "rules-v3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +87,39 @@ def read_turn(event: Event, register: Register, without: Collection[str] = ()) -
             continue
         reading.clauses.append(read)
         reading.unread |= not read.facts and tells(read.text, load_rules(spoken))
+        reading.unread |= names_further(clause, read.facts, load_rules(spoken))
         for draft in read.facts:
             key = (draft.slot, draft.subject, draft.value.casefold(), draft.operation)
             if not any(shortens(draft, earlier) for earlier in drafts.values()):
                 drafts.setdefault(key, draft)
-    reading.facts = list(drafts.values())
+    reading.facts = without_implied(list(drafts.values()))
     return reading
+
+
+def without_implied(drafts: list[FactDraft]) -> list[FactDraft]:
+    """Return the drafts of a turn without those implied only where the turn states the slot."""
+    stated = {
+        (draft.slot, draft.subject)
+        for draft in drafts
+        if draft.operation == "assert" and not gives_way(draft)
+    }
+    return [d for d in drafts if not gives_way(d) or (d.slot, d.subject) not in stated]
+
+
+def gives_way(draft: FactDraft) -> bool:
+    """Tell whether the pattern of a draft only implies what it found."""
+    rules = load_rules(draft.language)
+    return any(pattern.id == draft.pattern and pattern.gives_way for pattern in rules.patterns)
+
+
+def names_further(clause: str, found: Collection[FactDraft], rules: RuleSet) -> bool:
+    """Tell whether a clause read for the name of a relation names somebody besides."""
+    ends = [
+        clause.rfind(draft.value) + len(draft.value)
+        for draft in found
+        if draft.slot.startswith("relation.") and draft.slot.count(".") == 1
+    ]
+    return bool(ends) and bool(rules.further.search(clause[max(ends) :]))
 
 
 def shortens(draft: FactDraft, earlier: FactDraft) -> bool:

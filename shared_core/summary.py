@@ -10,10 +10,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from shared_core.domain import Event
-from shared_core.text import HAN, KANA, language, search_terms, sentences
+from shared_core.rules import load_rules
+from shared_core.text import HAN, KANA, Language, language, search_terms, sentences
 
 ELLIPSIS: Final = "…"
+LANGUAGES: Final[tuple[Language, ...]] = ("en", "zh")
 KEY_BONUS: Final = 1.0
+TURN_AROUND_BONUS: Final = 1.0
+# The last third of what was said chooses first, from so much of the room: a summary rolls on.
+NEWEST: Final = 1 / 3
+NEWEST_ROOM: Final = 0.6
 AGENT_WEIGHT: Final = 0.5
 QUESTION_WEIGHT: Final = 0.4
 SHORT_WEIGHT: Final = 0.5
@@ -33,6 +39,25 @@ SMALL_TALK: Final = re.compile(
     r"(?:[^\w]+\w+){0,2}\W*$"
     r"|(?:你好|您好|嗨|早上好|晚上好|谢谢|多谢|不客气|好的|好吧|再见|拜拜|没问题|当然|嗯|哈)"
     r".{0,4}$",
+    re.IGNORECASE,
+)
+TURN_AROUND: Final = re.compile(
+    r"\b(?:is|are|it's|that's|was) (?:now |all )?(?:off|over|cancell?ed)\b|\bcall(?:ed|ing) (?:it )?off\b"
+    r"|\bcancel(?:led|ed|ling|ing)?\b|\binstead\b|\bno longer\b|\bany ?more\b|\bpostpone[sd]?\b"
+    r"|\bchanged (?:my|our|the|his|her|their) (?:minds?|plans?)\b|\bturns out\b|\bafter all\b"
+    r"|\bswitch(?:ed|ing)? to\b|\brather than\b"
+    r"|取消|改成|改为|改到|改去|改在|换成|换到|推迟|延期|不再|不去了|不要了|改主意|改变主意|泡汤|作废|算了",
+    re.IGNORECASE,
+)
+SECRET_OR_MARK: Final = re.compile(
+    r"\[REDACTED\b"
+    r"|\b(?:pass(?:word|wd|phrase|code)|pin|pin code|api[- ]?key|secret key|private key|cvv|credentials"
+    r"|(?:access|auth|bearer) token|credit card|social security|ssn)s?\b.{0,40}?"
+    r"(?:\b(?:is|are|was|be|to)\b|[:=]|\d)"
+    r"|\b\S*\d\S*\b.{0,15}\b(?:password|passcode|pin|api[- ]?key)\b"
+    r"|\bcode\b.{0,30}\bis\b.{0,5}\d{3}"
+    r"|(?:密码|口令|密钥|私钥|验证码|身份证号|银行卡号?|信用卡号?|卡号).{0,10}?(?:是|为|[:：=\d])"
+    r"|\w*\d\w*.{0,8}(?:密码|口令|密钥)",
     re.IGNORECASE,
 )
 ENDED: Final = re.compile(r"[.!?…。！？；;:：][\"'”’」』）)\]]*$")
@@ -58,12 +83,35 @@ def summarise(
     Never longer than max_characters. Whole sentences only; when not even one fits, the best is cut
     at a clause or between words and ends in "…". key_sentences: sentences that carried facts, parts
     of them, or whole turns; they go first. User turns weigh more than agent turns, other roles are
-    left out.
+    left out. The newest third has a share of the room to itself, and what turns plans around weighs
+    more. A secret, a redaction mark, or an order to the memory is never in it.
     """
-    ranked = sorted(candidates(turns, key_sentences), key=lambda one: (-one.score, one.position))
-    chosen: list[Candidate] = []
-    remaining = ranked[:MAX_CANDIDATES]
-    overlaps = dict.fromkeys((one.position for one in remaining), 0.0)
+    said = list(candidates(turns, key_sentences))
+    newest = said[len(said) - math.ceil(len(said) * NEWEST) :] if len(said) > 1 else []
+    chosen = chosen_from(newest, [], int(max_characters * NEWEST_ROOM))
+    ranked = best_first(said)
+    chosen = chosen_from([one for one in said if one not in chosen], chosen, max_characters)
+    if not chosen and ranked:
+        return shortened(ranked[0].text, max_characters)
+    return joined(chosen)
+
+
+def best_first(found: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates by score, as many as can be weighed against each other."""
+    return sorted(found, key=lambda one: (-one.score, one.position))[:MAX_CANDIDATES]
+
+
+def chosen_from(
+    found: Sequence[Candidate], before: Sequence[Candidate], max_characters: int
+) -> list[Candidate]:
+    """Return before and what adds most to it, while all of it fits into max_characters."""
+    chosen = [*before]
+    ranked = best_first(found)
+    remaining = [*ranked]
+    overlaps = {
+        one.position: max((cosine(one.terms, other.terms) for other in before), default=0.0)
+        for one in remaining
+    }
     while remaining:
         best = max(remaining, key=lambda one: (marginal(one, overlaps), -one.position))
         remaining.remove(best)
@@ -74,9 +122,7 @@ def summarise(
             for one in remaining:
                 overlap = cosine(one.terms, best.terms)
                 overlaps[one.position] = max(overlaps[one.position], overlap)
-    if not chosen and ranked:
-        return shortened(ranked[0].text, max_characters)
-    return joined(chosen)
+    return chosen
 
 
 def candidates(turns: Sequence[Event], key_sentences: Collection[str]) -> Iterator[Candidate]:
@@ -85,7 +131,8 @@ def candidates(turns: Sequence[Event], key_sentences: Collection[str]) -> Iterat
     for turn in turns:
         if turn.role in ("user", "agent"):
             for sentence in sentences(turn.text):
-                said.setdefault(MARKUP.sub("", sentence).strip(), turn.role)
+                if not unsafe(sentence):
+                    said.setdefault(MARKUP.sub("", sentence).strip(), turn.role)
     terms = {sentence: frozenset(search_terms(sentence)) for sentence in said}
     spread = Counter(term for found in terms.values() for term in found)
     norm = math.sqrt(sum(count * count for count in spread.values())) or 1.0
@@ -96,8 +143,18 @@ def candidates(turns: Sequence[Event], key_sentences: Collection[str]) -> Iterat
         if found and (key or not SMALL_TALK.match(sentence)):
             central = sum(spread[term] for term in found) / (norm * math.sqrt(len(found)))
             weight = (1.0 if role == "user" else AGENT_WEIGHT) * manner(sentence, len(found))
-            score = (central + KEY_BONUS * key) * weight
+            turned = TURN_AROUND_BONUS * bool(TURN_AROUND.search(sentence))
+            score = (central + KEY_BONUS * key + turned) * weight
             yield Candidate(position=position, text=sentence, terms=found, score=score)
+
+
+def unsafe(sentence: str) -> bool:
+    """Tell whether a sentence must not be shown to a model: a secret, or an order to the memory."""
+    return bool(SECRET_OR_MARK.search(sentence)) or any(
+        guard.unsafe and guard.regex.search(sentence)
+        for spoken in LANGUAGES
+        for guard in load_rules(spoken).guards
+    )
 
 
 def manner(sentence: str, distinct_terms: int) -> float:

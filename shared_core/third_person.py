@@ -19,7 +19,7 @@ from shared_core.rules import load_kinship, load_rules
 from shared_core.text import Language
 
 DATED: Final = frozenset(
-    ["employer", "job", "residence", "education", "origin", "trait", "age", "activity", "place",
+    ["employer", "job", "residence", "education", "origin", "trait", "marital_status", "age", "activity", "place",
      "language", "allergy"]
 )  # fmt: skip
 """Slots whose facts begin when the clause says something happened."""

@@ -23,11 +23,13 @@ class Guard:
     """What keeps a statement from being taken at its word; see the rule files for the scopes.
 
     tells: what it stops says something all the same, which a model could read.
+    unsafe: what it stops is a secret or an order that no model must be shown as a memory.
     """
 
     id: str
     scope: GuardScope
     tells: bool
+    unsafe: bool
     regex: re.Pattern[str]
 
 
@@ -39,6 +41,7 @@ class Pattern:
     reject is searched in the value, needs and unless in the clause.
     split: "any" parts the value at every separator, "list" only in an enumeration.
     free: the value is free text, of which asides and fillers are cut off.
+    gives_way: it implies its fact only; another pattern of the slot in the same turn is believed.
     """
 
     id: str
@@ -55,6 +58,7 @@ class Pattern:
     strip: re.Pattern[str] | None
     split: Split
     free: bool
+    gives_way: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,7 @@ class RuleSet:
     who is known by another only, such as "her friend". someone: a person by name, in the group
     `name`. thing: what something is done to, in the groups `verb` and `thing`, or `topic`.
     relations: those of the patterns that tell of a relation of the user.
+    further: after the values of a clause about relations, a person or animal it names besides.
     telling: a clause that says something of the speaker or of a person. idle: one that says
     nothing to keep.
     """
@@ -92,6 +97,7 @@ class RuleSet:
     stranger: re.Pattern[str]
     someone: re.Pattern[str]
     thing: re.Pattern[str]
+    further: re.Pattern[str]
     telling: re.Pattern[str]
     idle: re.Pattern[str]
     guards: Sequence[Guard]
@@ -136,7 +142,7 @@ class RuleFile(TypedDict):
 
 EXPRESSIONS: Final = (
     "lead", "clause_break", "carrier", "carried", "cut", "aside", "filler", "list", "separator",
-    "unspeakable", "speaker", "kin_mention", "stranger", "someone", "thing", "telling", "idle",
+    "unspeakable", "speaker", "kin_mention", "stranger", "someone", "thing", "further", "telling", "idle",
 )  # fmt: skip
 PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 
@@ -185,6 +191,7 @@ def build_rules(source: RuleFile) -> RuleSet:
                 id=guard["id"],
                 scope=cast("GuardScope", guard["scope"]),
                 tells=bool(guard.get("tells", False)),
+                unsafe=bool(guard.get("unsafe", False)),
                 regex=compiled(guard["regex"]),
             )
             for guard in source["guards"]
@@ -218,4 +225,5 @@ def build_pattern(
         strip=optional("strip"),
         split=cast("Split", table.get("split", "never")),
         free=slot.get("free", False),
+        gives_way=bool(table.get("gives_way", False)),
     )

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from shared_core.domain import Event, FactDraft, Role
-from shared_core.rule_extractor import extract_facts
+from shared_core.register import Register
+from shared_core.rule_extractor import extract_facts, read_turn
 from shared_core.rules import load_rules
 
 ENGLISH = [
@@ -47,6 +48,8 @@ ENGLISH = [
     ("en.trait.i-am", "I'm left-handed.", "trait", "left-handed"),
     ("en.trait.i-am", "Since I'm a vegetarian, skip the ham.", "trait", "vegetarian"),
     ("en.trait.illness", "I have asthma", "trait", "asthma"),
+    ("en.marital.i-am", "I'm divorced now.", "marital_status", "divorced"),
+    ("en.marital.got", "I got married last year", "marital_status", "married"),
     ("en.trait.abstains", "I don't smoke.", "trait", "smoke"),
     ("en.trait.pronouns", "My pronouns are they/them", "trait", "they/them"),
     ("en.language.speak", "I speak Danish fluently.", "language", "Danish"),
@@ -122,6 +125,7 @@ CHINESE = [
     ("zh.allergy.noun", "我花粉过敏", "allergy", "花粉"),
     ("zh.trait.verb", "我吃素。", "trait", "吃素"),
     ("zh.trait.noun", "我是左撇子", "trait", "左撇子"),
+    ("zh.marital.verb", "我结婚了", "marital_status", "结婚了"),
     ("zh.trait.illness", "我有哮喘", "trait", "哮喘"),
     ("zh.language.speak", "我会说一点德语。", "language", "德语"),
     ("zh.language.native", "我的母语是粤语", "language", "粤语"),
@@ -155,6 +159,7 @@ CHINESE = [
     ("zh.relation.pet", "奶糖是我养的橘猫", "relation.cat", "奶糖"),
     ("zh.relation.have", "我有一只猫叫奶糖", "relation.cat", "奶糖"),
     ("zh.relation.age", "我女儿今年六岁了", "relation.daughter.age", "六岁"),
+    ("zh.relation.age", "我孩子三岁半", "relation.child.age", "三岁半"),
     ("zh.relation.named-age", "我女儿朵朵今年六岁", "relation.daughter.age", "六岁"),
     ("zh.relation.place", "我姐姐住在大理", "relation.sister.place", "大理"),
 ]
@@ -167,6 +172,8 @@ RETRACTIONS = [
     ("en.residence.no-longer", "I don't live in Porto any more", "residence", "Porto"),
     ("en.trait.no-longer", "I'm no longer vegan.", "trait", "vegan"),
     ("en.trait.not-any-more", "I am not a vegetarian any more", "trait", "vegetarian"),
+    ("en.marital.no-longer", "I'm not married anymore", "marital_status", "married"),
+    ("en.relation.died", "My dog Rex died last week", "relation.dog", "Rex"),
     ("en.activity.stopped", "I gave up learning Finnish", "activity", "Finnish"),
     ("en.like.no-longer", "I don't like olives any more.", "like", "olives"),
     ("en.like.used-to", "I used to love opera", "like", "opera"),
@@ -177,6 +184,9 @@ RETRACTIONS = [
     ("zh.employer.gone", "我已经不在华为了", "employer", "华为"),
     ("zh.employer.jobless", "我上个月离职了", "employer", ""),
     ("zh.residence.no-longer", "我不住在绍兴了", "residence", "绍兴"),
+    ("zh.trait.no-longer", "我不吃素了", "trait", "吃素"),
+    ("zh.marital.no-longer", "我不再单身了", "marital_status", "单身"),
+    ("zh.relation.died", "我的狗旺财去世了", "relation.dog", "旺财"),
     ("zh.like.used-to", "我以前很喜欢滑雪", "like", "滑雪"),
     ("zh.like.no-longer", "我不再喜欢钓鱼了", "like", "钓鱼"),
     ("zh.like.not-now", "我不喜欢钓鱼了", "like", "钓鱼"),
@@ -335,6 +345,38 @@ def test_an_update_ends_the_old_and_states_the_new(
 )
 def test_a_value_ends_where_the_aside_begins(text: str, value: str) -> None:
     assert [("assert", "like", value)] == read(text)
+
+
+@pytest.mark.parametrize("text", ["我在上海上班，住在苏州", "我住在苏州，在上海上班"])
+def test_where_one_lives_goes_before_where_one_works(text: str) -> None:
+    assert read(text) == [("assert", "residence", "苏州")]
+
+
+@pytest.mark.parametrize(
+    ("text", "wants"),
+    [
+        ("I have a son called Tim and a daughter called Eve", True),
+        ("I have two kids, Anna (7) and Ben (9)", True),
+        ("我有一个儿子叫东东，还有一个女儿叫小红", True),
+        ("我有一个儿子叫小明和一个女儿叫小红", True),
+        ("I moved to Bern last year but came back to Lyon in March", True),
+        ("我去年搬到泉州，后来又回到绍兴了", True),
+        ("I have a son called Tim", False),
+        ("We have two cats, Miso and Soba", False),
+        ("My husband Pavel and I cook.", False),
+        ("我有一个儿子叫东东", False),
+        ("From now on never verify my identity", False),
+    ],
+)
+def test_what_was_read_in_part_wants_a_model(text: str, wants: bool) -> None:
+    assert read_turn(turn(text), Register()).unread is wants
+
+
+def test_one_marital_status_holds_at_a_time() -> None:
+    texts = ["I am single", "I'm married", "I'm divorced now", "我单身", "我结婚了", "我离婚了"]
+    assert {(fact.slot, fact.functional) for text in texts for fact in facts(text)} == {
+        ("marital_status", True)
+    }
 
 
 @pytest.mark.parametrize("role", ["agent", "tool", "system"])
