@@ -253,3 +253,25 @@ async def test_a_repeat_that_needs_another_turn_keeps_nothing_alive(
     await memory.consolidate(ANN, "t", job_type=JobType.DEEP_REFLECTION)
     await memory.forget_turns(ANN, "t", ["e0"])
     assert [] == rows_with(dsn, "Zoraida")
+
+
+async def test_a_memory_that_ends_while_a_model_reflects_leaves_no_reflection(dsn: str) -> None:
+    class Interrupted(Concluding):
+        async def reflect(
+            self, memories: Sequence[Memory]
+        ) -> tuple[Sequence[InsightDraft], ModelUsage]:
+            facts = [one for one in memories if one.kind == "semantic"]
+            if not seen:
+                await memory.append_events(ANN, "t", [said(2, "I live in Rome now.")])
+                await memory.consolidate(ANN, "t")
+            seen.append([one.text for one in facts])
+            return await super().reflect(facts)
+
+    seen: list[list[str]] = []
+    async with open_memory(dsn, extractor=Interrupted(), worker=False) as memory:
+        await memory.append_events(ANN, "t", [said(1, "I live in Berlin.")])
+        await memory.consolidate(ANN, "t")
+        report = await memory.reflect(ANN)
+        [rome] = await memory.facts(ANN)
+        assert [["User lives in Berlin."], ["User lives in Rome."]] == seen
+        assert [(rome.memory_id,)] == [one.memory_ids for one in report.reflections]
