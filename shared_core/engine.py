@@ -77,7 +77,7 @@ class MemoryEngine:
         performers = ConsolidationJobs(storage, embedding, self._formation, clock).performers()
         self._worker = Worker(storage, clock, performers, in_background=worker)
         self._lifetime = Lifetime(storage, self._worker.opened)
-        self.jobs = JobQueue(storage, clock, self._worker, self.open)
+        self.jobs = JobQueue(storage, clock, self._worker, self.open, self._intake)
         self.indexes = Indexes(storage, self.open, in_background=worker)
         self._lifetime.ends_with(self.jobs, self.indexes)
         self.sessions = SessionLog(storage, self._intake, self.open)
@@ -326,6 +326,7 @@ class MemoryEngine:
             query,
             system_prompt=system_prompt,
             assembler=assembler,
+            intake=self._intake,
         )
 
     async def cleanup(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -49,8 +49,12 @@ class Intake:
         """Return a turn as it may be stored."""
         metadata = self.privacy.redact_value(event.metadata)
         assert isinstance(metadata, Mapping)
-        author = clean_text(event.author)
+        author = self.privacy.marked(clean_text(event.author))
         return replace(event, text=self.text(event.text), author=author, metadata=metadata)
+
+    def shown(self, event: Event) -> Event:
+        """Return a turn as a prompt may show it: a session log may hold it as it was said."""
+        return replace(event, text=self.privacy.marked(event.text))
 
     def logged(self, event: Event, payload: str) -> tuple[Event, str]:
         """Return an event of a session log, and its JSON, as they may be stored."""
@@ -69,7 +73,14 @@ class Intake:
             )
         metadata = self.privacy.redact_value(memory.metadata)
         assert isinstance(metadata, Mapping)
-        return replace(memory, text=done.text, metadata=metadata)
+        author = self.privacy.marked(memory.author) if memory.author else memory.author
+        return replace(memory, text=done.text, author=author, metadata=metadata)
+
+    def request(self, payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return what a callback is given, as it may be stored: texts redacted, ids as they are."""
+        said = self._spoken(payload, ("text", "content"))
+        assert isinstance(said, Mapping)
+        return {key: self.privacy.redact_value(part) for key, part in said.items()}
 
     def payload(self, payload: str) -> str:
         """Return an event of a session log, given as JSON, with every "text" in it redacted.
@@ -83,16 +94,16 @@ class Intake:
         kept = self._spoken(given)
         return payload if kept == given else json.dumps(kept, ensure_ascii=False)
 
-    def _spoken(self, value: JsonValue) -> JsonValue:
+    def _spoken(self, value: JsonValue, keys: Collection[str] = ("text",)) -> JsonValue:
         if isinstance(value, Mapping):
             return {
                 key: self.privacy.marked(part)
-                if key == "text" and isinstance(part, str)
-                else self._spoken(part)
+                if key in keys and isinstance(part, str)
+                else self._spoken(part, keys)
                 for key, part in value.items()
             }
         if isinstance(value, Sequence) and not isinstance(value, str):
-            return [self._spoken(part) for part in value]
+            return [self._spoken(part, keys) for part in value]
         return value
 
 

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 from shared_core.domain import JsonValue, Scope, ThreadId
 from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.ids import uuid7
+from shared_core.intake import Intake
 from shared_core.job_ports import (
     OF_A_THREAD,
     OPEN_OR_FAILED,
@@ -46,6 +47,7 @@ class JobQueue:
         clock: Clock,
         worker: Worker,
         open_memory: Callable[[], Awaitable[None]],
+        intake: Intake,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -53,6 +55,7 @@ class JobQueue:
         self._open = open_memory
         self._watch = JobWatch(storage, clock)
         worker.tried = self._watch.look
+        self._intake = intake
 
     @property
     def done_here(self) -> bool:
@@ -98,8 +101,10 @@ class JobQueue:
         """Ask for a callback on a thread; return the job's id, the given one if there is one.
 
         name: whose code shall do it, as learn() was told. The newest payload of a thread and a name
-        counts: its job takes the place of the one that waits.
+        counts: its job takes the place of the one that waits. It is stored without secrets: every
+        "text" and "content" in it is redacted as turns are.
         """
+        payload = self._intake.request(payload)
         job = self._new(
             JobType.CALLBACK,
             JobPriority.TURN,

@@ -6,6 +6,7 @@ from shared_core.context import ContextAssembler
 from shared_core.context_window import ContextWindow
 from shared_core.domain import Scope, ThreadId
 from shared_core.embedding import Embedding
+from shared_core.intake import Intake
 from shared_core.namespaces import memories_namespace
 from shared_core.ports import Storage
 from shared_core.recall import recall
@@ -24,11 +25,13 @@ async def context_window(
     *,
     system_prompt: str,
     assembler: ContextAssembler,
+    intake: Intake,
 ) -> ContextWindow:
     """Return what the scope remembers about query and what was said last, within the budget.
 
     Facts: those that answer the query first, then the others that hold now. Memories: turns and
     summaries of other threads and of this one before its shown history. The query comes last.
+    intake: what a session log holds unredacted is shown redacted.
     """
     hits = await recall(storage, embedding, scope, query, limit=MOST_MEMORIES)
     history = await storage.thread_history(scope, thread_id, MOST_TURNS)
@@ -48,5 +51,5 @@ async def context_window(
             and (hit.memory.namespace, hit.memory.key) != own_summary
         ],
         summary=str(summaries[0].value["content"]) if summaries else None,
-        history=history,
+        history=[intake.shown(event) for event in history],
     )

@@ -42,7 +42,8 @@ SMALL_TALK: Final = re.compile(
     re.IGNORECASE,
 )
 TURN_AROUND: Final = re.compile(
-    r"\b(?:is|are|it's|that's|was) (?:now |all )?(?:off|over|cancell?ed)\b|\bcall(?:ed|ing) (?:it )?off\b"
+    r"\b(?:is|are|it's|that's|was) (?:now |all )?(?:off|over|cancell?ed)\b"
+    r"|\bcall(?:ed|ing) (?:it )?off\b"
     r"|\bcancel(?:led|ed|ling|ing)?\b|\binstead\b|\bno longer\b|\bany ?more\b|\bpostpone[sd]?\b"
     r"|\bchanged (?:my|our|the|his|her|their) (?:minds?|plans?)\b|\bturns out\b|\bafter all\b"
     r"|\bswitch(?:ed|ing)? to\b|\brather than\b"
@@ -51,8 +52,8 @@ TURN_AROUND: Final = re.compile(
 )
 SECRET_OR_MARK: Final = re.compile(
     r"\[REDACTED\b"
-    r"|\b(?:pass(?:word|wd|phrase|code)|pin|pin code|api[- ]?key|secret key|private key|cvv|credentials"
-    r"|(?:access|auth|bearer) token|credit card|social security|ssn)s?\b.{0,40}?"
+    r"|\b(?:pass(?:word|wd|phrase|code)|pin|pin code|api[- ]?key|secret key|private key|cvv"
+    r"|credentials|(?:access|auth|bearer) token|credit card|social security|ssn)s?\b.{0,40}?"
     r"(?:\b(?:is|are|was|be|to)\b|[:=]|\d)"
     r"|\b\S*\d\S*\b.{0,15}\b(?:password|passcode|pin|api[- ]?key)\b"
     r"|\bcode\b.{0,30}\bis\b.{0,5}\d{3}"

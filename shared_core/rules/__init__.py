@@ -142,7 +142,8 @@ class RuleFile(TypedDict):
 
 EXPRESSIONS: Final = (
     "lead", "clause_break", "carrier", "carried", "cut", "aside", "filler", "list", "separator",
-    "unspeakable", "speaker", "kin_mention", "stranger", "someone", "thing", "further", "telling", "idle",
+    "unspeakable", "speaker", "kin_mention", "stranger", "someone", "thing", "further", "telling",
+    "idle",
 )  # fmt: skip
 PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 

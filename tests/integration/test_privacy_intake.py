@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import psycopg
 import pytest
 
 from shared_core import Event, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
+from shared_core.domain import JsonValue
+from shared_core.job_ports import Job
+from shared_core.log_ports import Seen
 
 ANN = Scope("app", "ann")
 CARD = "4111 1111 1111 1111"
@@ -88,3 +92,27 @@ async def test_small_talk_and_system_text_are_history_and_no_memory(memory: Memo
     window = await memory.context_window(ANN, "t", "Where?")
     assert "Hello!" in str(window)
     assert ["Leeds"] == [fact.value for fact in await memory.facts(ANN)]
+
+
+async def test_authors_callbacks_and_shown_logs_hold_no_secret(
+    memory: MemoryEngine, dsn: str
+) -> None:
+    await memory.append_events(ANN, "t", [replace(said("a", "Ben is here."), author=f"me {KEY}")])
+    await memory.remember(ANN, NewMemory(text="Ben likes tea.", author=f"me {KEY}"))
+    payload = {"messages": [{"content": f"card {CARD}, {KEY}", "id": CARD}], "other": KEY}
+    memory.jobs.learn(nothing)
+    await memory.jobs.ask(ANN, "t", payload, delay_s=1000)
+    stored = everything(dsn)
+    assert KEY not in stored
+    assert f"card {CARD}" not in stored
+    assert CARD in stored  # an id
+    log = await memory.sessions.create(ANN, "s")
+    logged = said("b", f"My card is {CARD}.")
+    await memory.sessions.append(ANN, "s", logged, "{}", seen=Seen(version=log.version))
+    window = await memory.context_window(ANN, "s", "Which card?")
+    assert "My card is [REDACTED: card]." in str(window)
+    assert CARD not in str(window)
+
+
+async def nothing(job: Job) -> dict[str, JsonValue]:
+    return {}
