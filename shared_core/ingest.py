@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import get_args
 
 from shared_core.domain import (
@@ -28,6 +29,7 @@ from shared_core.job_ports import NewJob
 from shared_core.moments import check_moment
 from shared_core.namespaces import check_label, clean_text, memories_namespace, scope_path
 from shared_core.ports import Clock, EventRow, Storage
+from shared_core.summary import QUESTION
 from shared_core.text import has_words, search_terms
 
 TEXT_FIELD = "text"
@@ -67,6 +69,7 @@ async def append_events(
     scope_path(scope)
     check_label(thread_id, "thread_id")
     turns: Sequence[Event] = [intake.event(_checked(event)) for event in events]
+    answers = _answers(turns)
     if history and may_be_known(turns):
         turns = await _new_of_history(storage, scope, thread_id, turns)
     fresh = {turn.event_id: turn for turn in reversed(turns)}
@@ -77,7 +80,12 @@ async def append_events(
     ask = job is None or not unseen or len(fresh) > UNASKED_TURNS
     known = await storage.known_turns(scope, thread_id, list(fresh)) if ask else {}
     rows = [
-        _event_row(event, thread_id, logged=known.get(event.event_id) == _digest(event.text))
+        _event_row(
+            event,
+            thread_id,
+            logged=known.get(event.event_id) == _digest(event.text),
+            answers=event.event_id in answers,
+        )
         for event in reversed(fresh.values())
         if known.get(event.event_id, event) is not None
     ]
@@ -211,7 +219,16 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
 
 
-def _event_row(event: Event, thread_id: ThreadId, *, logged: bool) -> EventRow:
+def _answers(turns: Sequence[Event]) -> set[str]:
+    """Return the ids of what a user says right after a question of the agent: "No" tells much."""
+    return {
+        said.event_id
+        for asked, said in pairwise(turns)
+        if (asked.role, said.role) == ("agent", "user") and QUESTION.search(asked.text.strip())
+    }
+
+
+def _event_row(event: Event, thread_id: ThreadId, *, logged: bool, answers: bool) -> EventRow:
     terms = search_terms(event.text)
     value = memory_value(
         "episodic",
@@ -221,7 +238,11 @@ def _event_row(event: Event, thread_id: ThreadId, *, logged: bool) -> EventRow:
         thread_id=thread_id,
         metadata=event.metadata,
     )
-    kept = event.role != "system" and has_words(event.text) and not is_small_talk(event.text)
+    kept = (
+        event.role != "system"
+        and has_words(event.text)
+        and (answers or not is_small_talk(event.text))
+    )
     memory_id = MemoryId(uuid7()) if kept else None
     return EventRow(event=event, memory_id=memory_id, logged=logged, value=value, terms=terms)
 

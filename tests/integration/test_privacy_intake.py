@@ -94,6 +94,20 @@ async def test_small_talk_and_system_text_are_history_and_no_memory(memory: Memo
     assert ["Leeds"] == [fact.value for fact in await memory.facts(ANN)]
 
 
+async def test_a_nod_that_answers_a_question_is_kept(memory: MemoryEngine) -> None:
+    turns = [
+        said("a", "Are you allergic to nuts?", role="agent"),
+        said("b", "No"),
+        said("c", "你住在上海吗？", role="agent"),
+        said("d", "对"),
+        said("e", "Noted.", role="agent"),
+        said("f", "Nice"),
+    ]
+    await memory.append_events(ANN, "t", turns)
+    kept = await memory.list_memories(ANN, kinds=["episodic"])
+    assert {"No", "对"} == {one.text for one in kept if one.source_event_ids[0] in "bdf"}
+
+
 async def test_authors_callbacks_and_shown_logs_hold_no_secret(
     memory: MemoryEngine, dsn: str
 ) -> None:
