@@ -11,6 +11,7 @@ from hashlib import sha256
 
 from shared_core.domain import USER, FactDraft, MemoryId
 from shared_core.run_ports import KnownFact, PlannedFact
+from shared_core.slots import about_slot, relation_slots
 
 OPPOSITES = {"like": "dislike", "dislike": "like"}
 """Slots of which one value cannot be in both: to like it now is to dislike it no more."""
@@ -63,8 +64,17 @@ def normalised(value: str) -> str:
 
 
 def slots_to_read(drafts: Iterable[FactDraft]) -> list[str]:
-    """Return the slots whose current facts plan_facts needs: opposites, names of relations."""
+    """Return the slots whose current facts plan_facts needs.
+
+    Opposites, names of relations, and what is told of the same person under another slot.
+    """
+    drafts = list(drafts)
     slots = {draft.slot for draft in drafts}
+    for draft in drafts:
+        if draft.subject != USER:
+            slots.add(about_slot(draft.subject, draft.slot))
+            for relation, slot in relation_slots(draft.subject, draft.slot).items():
+                slots |= {relation, slot}
     beside = {find(slot) for slot in slots for find in (opposite_slot, name_slot)}
     return sorted(slots | beside - {""})
 
@@ -110,7 +120,8 @@ def plan_facts(
     not truth; what had already ended when known was read is not looked at.
     A fact begins when its draft says so, at the earliest after what it ends began, and never after
     it was said. What is told of "my daughter" is told of the one daughter whose name is known; with
-    two, of neither. said_at: event id to the moment it was said.
+    two, of neither. What is told of a name is told of the one relation who is called so.
+    said_at: event id to the moment it was said.
     """
     fold = _Fold(known, new_id)
     for draft in drafts:
@@ -143,6 +154,7 @@ class _Fold:
 
     def identified(self, draft: FactDraft) -> FactDraft:
         """Return the draft about the person it names by relation, if only one can be meant."""
+        draft = self._related(draft)
         relation = name_slot(draft.slot)
         if not relation or draft.subject != USER:
             return draft
@@ -152,6 +164,25 @@ class _Fold:
             if key.startswith(f"{relation}:")
         ]
         return replace(draft, subject=names[0]) if len(names) == 1 else draft
+
+    def _related(self, draft: FactDraft) -> FactDraft:
+        """Return a draft told of a name as one told of the only relation with that name."""
+        if draft.subject == USER or draft.fact_type == "custom":
+            return draft
+        keys = {key for _, key in self._current}
+        found = [
+            slot
+            for relation, slot in relation_slots(draft.subject, draft.slot).items()
+            if f"{relation}:{normalised(draft.subject)}" in keys
+        ]
+        return replace(draft, slot=found[0], fact_type="profile") if len(found) == 1 else draft
+
+    def _end_apart(self, draft: FactDraft, at: datetime) -> None:
+        """End what was told of a name before anybody knew whose name it is."""
+        slot = about_slot(draft.subject, draft.slot) if draft.subject != USER else ""
+        apart = fact_key(replace(draft, slot=slot)) if slot else ""
+        for place in [one for one in self._current if apart and one[1] == apart]:
+            self._close(place, at)
 
     def state(self, draft: FactDraft, at: datetime) -> None:
         place = (draft.fact_type, fact_key(draft))
@@ -174,6 +205,7 @@ class _Fold:
         for key in (place, opposite):
             if key:
                 self._close(key, begins)
+        self._end_apart(draft, begins)
         self.plan.opened.append(fact)
         if not ends:
             self._current[place] = _Current(fact.memory_id, draft.value, begins)

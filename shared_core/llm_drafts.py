@@ -37,7 +37,7 @@ from shared_core.llm_schema import (
     StatementItem,
     ToldItem,
 )
-from shared_core.slots import Slot, relation_of, slot_about, slot_of
+from shared_core.slots import Slot, is_kin, relation_of, slot_about, slot_of
 from shared_core.text import language, search_terms
 
 Item = TypeVar("Item", bound=ToldItem)
@@ -158,8 +158,9 @@ class _Drafting:
             if normalised(subject) not in self._said:
                 self._leave_out("fact about somebody nobody named")
                 return None
-            slot = slot_about(subject, slot)
-            subject = USER if slot.name.startswith("relation.") else subject
+            told, slot = slot, slot_about(subject, slot)
+            if slot.name.startswith("relation.") and (slot != told or is_kin(subject)):
+                subject = USER
         if not self._may_say(item, slot):
             return None
         primary, others = source

@@ -23,6 +23,8 @@ FAVOURITE: Final = "favourite"
 RELATION: Final = "relation"
 ABOUT: Final = "about"
 FAVOURITES: Final = ("favourite", "favorite", "fav", "最喜欢的", "最爱的")
+INNER: Final = {"name": "", "age": ".age", "residence": ".place"}
+"""What a slot of somebody adds to "relation.daughter"; others add their name."""
 RELATIONS: Final = ("relation", "relations", "relationship", "family", "pet", "家人")
 SECRET: Final = re.compile(
     r"(?:^|[._])(?:password|passcode|passphrase|pin|secret|token|credentials?|api_?key|private_?key"
@@ -58,14 +60,49 @@ def slot_of(given: str) -> Slot | None:
 
 
 def slot_about(subject: str, slot: Slot) -> Slot:
-    """Return the slot of somebody the user speaks of; a relative by kinship shares the rules'."""
+    """Return the slot of somebody the user speaks of; a relative by kinship shares the rules'.
+
+    What a slot tells of a relation anyway ("relation.daughter.age" of "Mia") stays as it is.
+    """
+    if slot.known and slot.name.startswith(f"{RELATION}.") and slot.name.count(".") > 1:
+        return slot
     named = _slug(subject)
     kin = _kinship().get(named.replace("_", " "))
-    inner = {"name": "", "age": ".age", "residence": ".place"}.get(slot.name)
+    inner = INNER.get(slot.name)
     if kin is not None and inner is not None:
         return cast(Slot, slot_of(f"{RELATION}.{kin}{inner}"))
     name = f"{ABOUT}.{named[:MAX_SLOT_CHARACTERS]}.{slot.name}"
     return Slot(name=name, fact_type=slot.fact_type, functional=slot.functional, known=slot.known)
+
+
+def is_kin(subject: str) -> bool:
+    """Tell whether a subject is a word for a relative or an animal, not a name."""
+    return _slug(subject).replace("_", " ") in _kinship()
+
+
+def about_slot(subject: str, relation_slot: str) -> str:
+    """Return the slot that a relative's has for one who is known by name only, or "".
+
+    subject: the name. "about.mia.age" for Mia and "relation.daughter.age".
+    """
+    parts = relation_slot.split(".", 2)
+    if parts[0] != RELATION or len(parts) < 3 or not _slug(subject):
+        return ""
+    own = {inner[1:]: name for name, inner in INNER.items() if inner}
+    return f"{ABOUT}.{_slug(subject)[:MAX_SLOT_CHARACTERS]}.{own.get(parts[2], parts[2])}"
+
+
+def relation_slots(subject: str, slot: str) -> dict[str, str]:
+    """Return the relative's slot by relation for a slot told of a name; {} for any other slot.
+
+    {"relation.daughter": "relation.daughter.age", ...} for Mia and "about.mia.age".
+    """
+    told = slot.removeprefix(f"{ABOUT}.{_slug(subject)[:MAX_SLOT_CHARACTERS]}.")
+    if told == slot or told == "name" or told.startswith(f"{RELATION}."):
+        return {}
+    inner = INNER.get(told, f".{told}")
+    kins = sorted(set(_kinship().values()))
+    return {f"{RELATION}.{kin}": f"{RELATION}.{kin}{inner}" for kin in kins}
 
 
 def relation_of(given: str) -> tuple[str, bool]:

@@ -42,8 +42,8 @@ SMALL_TALK: Final = re.compile(
     re.IGNORECASE,
 )
 TURN_AROUND: Final = re.compile(
-    r"\b(?:is|are|it's|that's|was) (?:now |all )?(?:off|over|cancell?ed)\b"
-    r"|\bcall(?:ed|ing) (?:it )?off\b"
+    r"\b(?:is|are|it's|that's|was) "
+    r"(?:now |all )?(?:off|over|cancell?ed)\b|\bcall(?:ed|ing) (?:it )?off\b"
     r"|\bcancel(?:led|ed|ling|ing)?\b|\binstead\b|\bno longer\b|\bany ?more\b|\bpostpone[sd]?\b"
     r"|\bchanged (?:my|our|the|his|her|their) (?:minds?|plans?)\b|\bturns out\b|\bafter all\b"
     r"|\bswitch(?:ed|ing)? to\b|\brather than\b"

@@ -19,8 +19,8 @@ from shared_core.rules import load_kinship, load_rules
 from shared_core.text import Language
 
 DATED: Final = frozenset(
-    ["employer", "job", "residence", "education", "origin", "trait", "marital_status", "age",
-     "activity", "place", "language", "allergy"]
+    ["employer", "job", "residence", "education", "origin", "trait", "age", "activity", "place",
+     "language", "allergy", "marital_status"]
 )  # fmt: skip
 """Slots whose facts begin when the clause says something happened."""
 OF_PERSONS: Final = DATED | {"birthday", "like", "dislike"}

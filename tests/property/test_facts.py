@@ -241,3 +241,44 @@ def test_at_most_one_value_per_key_is_ever_current(
 def test_normalising_twice_is_normalising_once(value: str) -> None:
     once = normalised(value)
     assert once == normalised(once)
+
+
+def test_an_age_told_of_a_name_is_the_age_of_the_relation_so_called() -> None:
+    told = [
+        draft("relation.daughter", "灿灿"),
+        draft("relation.daughter.age", "五岁", 2, functional=True, subject="灿灿"),
+        draft("about.灿灿.age", "6", 3, functional=True, subject="灿灿"),
+    ]
+    ages = [fact for fact in plan(told).opened if fact.draft.slot.endswith("age")]
+    assert [(fact.key, fact.valid_until is None) for fact in ages] == [
+        ("relation.daughter.age@灿灿", False),
+        ("relation.daughter.age@灿灿", True),
+    ]
+
+
+def test_an_age_told_of_a_known_relation_ends_the_one_that_is_known() -> None:
+    about = draft("about.mia.age", "6", 3, functional=True, subject="Mia")
+    before = [
+        known("relation.daughter", "Mia", functional=False),
+        known("relation.daughter.age", "5", subject="Mia"),
+    ]
+    assert {"relation.daughter", "relation.daughter.age"} <= set(slots_to_read([about]))
+    done = plan([about], before)
+    assert [fact.key for fact in done.opened] == ["relation.daughter.age@mia"]
+    assert list(done.closed) == [before[1].memory_id]
+
+
+def test_what_was_told_of_a_name_ends_when_the_relation_is_told() -> None:
+    age = draft("relation.daughter.age", "6", 3, functional=True, subject="Mia")
+    before = [known("about.mia.age", "5", subject="Mia")]
+    assert "about.mia.age" in slots_to_read([age])
+    assert list(plan([age], before).closed) == [before[0].memory_id]
+
+
+def test_two_relations_of_one_name_keep_what_is_told_of_the_name_apart() -> None:
+    told = [
+        draft("relation.daughter", "Mia"),
+        draft("relation.dog", "Mia"),
+        draft("about.mia.age", "6", 3, functional=True, subject="Mia"),
+    ]
+    assert plan(told).opened[-1].key == "about.mia.age@mia"

@@ -440,3 +440,20 @@ async def test_the_fallback_reads_by_rules() -> None:
 def test_limits_of_no_use_are_refused(option: str) -> None:
     with pytest.raises(InvalidInput, match=option):
         ModelExtractor(ScriptedModel(), RuleExtractor(), **{option: 0})
+
+
+@pytest.mark.parametrize(
+    ("subject", "slot", "expected"),
+    [
+        ("Cancan", "relation.daughter.age", ("Cancan", "relation.daughter.age")),
+        ("daughter", "relation.daughter.age", ("user", "relation.daughter.age")),
+        ("daughter", "age", ("user", "relation.daughter.age")),
+    ],
+)
+async def test_one_person_has_one_slot_for_an_age(
+    subject: str, slot: str, expected: tuple[str, str]
+) -> None:
+    told = fact([3], slot, "five", "Cancan is five.", subject=subject)
+    extractor, _ = reading({"facts": [told]})
+    found = await extractor.extract(TALK, [])
+    assert [(one.subject, one.slot) for one in found.facts] == [expected]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -253,6 +254,16 @@ def test_the_end_of_a_fact_becomes_a_retraction(
 def test_every_pattern_of_the_rule_files_has_an_utterance_above() -> None:
     patterns = {pattern.id for name in ("en", "zh") for pattern in load_rules(name).patterns}
     assert patterns == {row[0] for row in ENGLISH + CHINESE + RETRACTIONS}
+
+
+def test_the_documentation_names_every_slot_that_a_sentence_can_end() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "extraction.md").read_text(encoding="utf-8")
+    part = text.split("## How a fact ends")[1].split("\n## ")[0]
+    never = next(line for line in part.splitlines() if "not by the rules" in line)
+    rules = [load_rules(name) for name in ("en", "zh")]
+    ended = {one.slot for rule in rules for one in rule.patterns if one.operation == "retract"}
+    names = {slot.replace("{kin}", "<kin>") for slot in ended}
+    assert all(f"`{name}`" in part and f"`{name}`" not in never for name in names)
 
 
 @pytest.mark.parametrize(("text", "statement"), STATEMENTS)

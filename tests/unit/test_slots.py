@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared_core.slots import relation_of, slot_about, slot_of
+from shared_core.slots import about_slot, relation_of, relation_slots, slot_about, slot_of
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,34 @@ def test_a_slot_about_somebody_else_is_apart_from_the_users() -> None:
     assert "about.cancan.age" == slot_about("Cancan", age).name
     assert "relation.daughter.age" == slot_about("女儿", age).name
     assert "relation.mother.age" == slot_about("mom", age).name
+
+
+def test_a_slot_of_a_relation_is_the_same_of_a_name() -> None:
+    age = slot_of("relation.daughter.age")
+    assert age is not None
+    assert "relation.daughter.age" == slot_about("Mia", age).name
+
+
+@pytest.mark.parametrize(
+    ("subject", "slot", "of_daughter"),
+    [
+        ("Mia", "about.mia.age", "relation.daughter.age"),
+        ("灿灿", "about.灿灿.residence", "relation.daughter.place"),
+        ("Mia", "about.mia.like", "relation.daughter.like"),
+    ],
+)
+def test_what_is_told_of_a_name_is_a_slot_of_a_relation(
+    subject: str, slot: str, of_daughter: str
+) -> None:
+    assert relation_slots(subject, slot)["relation.daughter"] == of_daughter
+    assert about_slot(subject, of_daughter) == slot
+
+
+@pytest.mark.parametrize(
+    "slot", ["age", "about.leo.age", "relation.daughter.age", "about.mia.name"]
+)
+def test_other_slots_are_no_relations_of_a_name(slot: str) -> None:
+    assert relation_slots("Mia", slot) == {}
 
 
 def test_edges_have_one_object_where_the_slot_holds_one_value() -> None:
