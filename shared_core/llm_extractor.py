@@ -77,9 +77,9 @@ class ModelExtractor:
     sums it up; an answer of no use is asked for once more, with what was wrong. fallback: what
     reads the turns when the model has failed for good; this class itself never turns to it.
     max_concurrent_model_calls, timeout_s (seconds a call): see ModelCalls. max_output_tokens: of
-    one answer, where the host's model leaves it to the request.
-    Raises ModelUnavailable when the model fails, ModelQuotaExceeded when it takes no more for now,
-    and ModelOutputInvalid when it refuses or answers nothing of use twice.
+    one answer, where the host leaves it to the request. Raises ModelUnavailable when the model
+    fails, ModelQuotaExceeded when it takes no more for now, ModelOutputInvalid for two useless
+    answers.
     """
 
     def __init__(
@@ -92,10 +92,8 @@ class ModelExtractor:
         max_input_tokens: int = MAX_INPUT_TOKENS,
         max_output_tokens: int = MAX_OUTPUT_TOKENS,
     ) -> None:
-        for name, count in (
-            ("max_input_tokens", max_input_tokens),
-            ("max_output_tokens", max_output_tokens),
-        ):
+        limits = {"max_input_tokens": max_input_tokens, "max_output_tokens": max_output_tokens}
+        for name, count in limits.items():
             if count < 1:
                 raise InvalidInput(f"{name} must be at least 1, not {count}")
         self.fallback = fallback
@@ -396,6 +394,6 @@ def _insights(items: Sequence[ReflectionItem], ids: Mapping[int, MemoryId]) -> l
 
 
 def _log_left_out(reasons: Counter[str]) -> None:
-    if reasons:
-        said = ", ".join(f"{reason} ({count})" for reason, count in sorted(reasons.items()))
+    said = ", ".join(f"{reason} ({count})" for reason, count in sorted(reasons.items()))
+    if said:
         log.info("left out of a model's answer: %s", said)

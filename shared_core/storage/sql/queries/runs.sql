@@ -402,7 +402,8 @@ WITH run AS (
 SELECT l.run_id, l.number FROM runs l CROSS JOIN run r
 WHERE l.tenant_id = %(tenant)s AND l.undone_at IS NULL
   AND l.number > r.number
-  AND (l.thread_id = r.thread_id AND (l.to_seq > r.from_seq OR l.summed_to_seq > r.summed_from_seq)
+  AND (l.thread_id = r.thread_id AND (l.to_seq > r.from_seq
+                                     OR l.summed_to_seq IS NOT NULL AND r.summed_to_seq IS NOT NULL)
        OR EXISTS (SELECT FROM run_changes c JOIN touched t USING (target)
                   WHERE c.tenant_id = %(tenant)s AND c.run_id = l.run_id AND c.change <> 'rated')
        OR EXISTS (SELECT FROM memories m JOIN facts f USING (tenant_id, memory_id)
