@@ -20,6 +20,8 @@ TURN_AROUND_BONUS: Final = 1.0
 # The last third of what was said chooses first, from so much of the room: a summary rolls on.
 NEWEST: Final = 1 / 3
 NEWEST_ROOM: Final = 0.6
+# Guards are meant for sentences of a turn; longer ones are looked at in parts.
+GUARDED_CHARACTERS: Final = 400
 AGENT_WEIGHT: Final = 0.5
 QUESTION_WEIGHT: Final = 0.4
 SHORT_WEIGHT: Final = 0.5
@@ -55,10 +57,10 @@ SECRET_OR_MARK: Final = re.compile(
     r"|\b(?:pass(?:word|wd|phrase|code)|pin|pin code|api[- ]?key|secret key|private key|cvv"
     r"|credentials|(?:access|auth|bearer) token|credit card|social security|ssn)s?\b.{0,40}?"
     r"(?:\b(?:is|are|was|be|to)\b|[:=]|\d)"
-    r"|\b\S*\d\S*\b.{0,15}\b(?:password|passcode|pin|api[- ]?key)\b"
+    r"|\d\S{0,20}(?: \w{1,12}){0,3} (?:password|passcode|pin|api[- ]?key)\b"
     r"|\bcode\b.{0,30}\bis\b.{0,5}\d{3}"
     r"|(?:密码|口令|密钥|私钥|验证码|身份证号|银行卡号?|信用卡号?|卡号).{0,10}?(?:是|为|[:：=\d])"
-    r"|\w*\d\w*.{0,8}(?:密码|口令|密钥)",
+    r"|\d\w{0,30}.{0,8}(?:密码|口令|密钥)",
     re.IGNORECASE,
 )
 ENDED: Final = re.compile(r"[.!?…。！？；;:：][\"'”’」』）)\]]*$")
@@ -152,7 +154,8 @@ def candidates(turns: Sequence[Event], key_sentences: Collection[str]) -> Iterat
 def unsafe(sentence: str) -> bool:
     """Tell whether a sentence must not be shown to a model: a secret, or an order to the memory."""
     return bool(SECRET_OR_MARK.search(sentence)) or any(
-        guard.unsafe and guard.regex.search(sentence)
+        guard.unsafe and guard.regex.search(sentence[start : start + GUARDED_CHARACTERS])
+        for start in range(0, len(sentence), GUARDED_CHARACTERS)
         for spoken in LANGUAGES
         for guard in load_rules(spoken).guards
     )
