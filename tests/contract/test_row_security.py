@@ -26,6 +26,7 @@ FILL = {
     " '{}', 'tea', 1, now(), now(), now())",
     "embeddings": f"(model, memory_id, field, embedding) VALUES (%s, 'm', {ONE}, 'text', '[1]')",
     "memory_sources": f"(memory_id, thread_id, event_id) VALUES (%s, {ONE}, 't', 'e')",
+    "memory_bases": f"(memory_id, basis_id) VALUES (%s, {ONE}, {ONE})",
     "memory_access": f"(memory_id) VALUES (%s, {ONE})",
     "facts": "(memory_id, fact_type, slot, key, value, functional, confidence, extractor, pattern,"
     f" valid_from, recorded_at) VALUES (%s, {ONE}, 'custom', 's', 'k', '1', true, 1, 'x', 'p',"

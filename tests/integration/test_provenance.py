@@ -17,6 +17,7 @@ from shared_core.domain import (
     ModelUsage,
 )
 from shared_core.extraction import RuleExtractor
+from shared_core.storage.sql_files import migrations
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -118,7 +119,10 @@ async def test_reflections_of_an_older_library_go_with_their_memories(dsn: str) 
     with psycopg.connect(dsn) as superuser:
         superuser.execute("DROP TABLE hippocampus.memory_bases")
         superuser.execute("DROP INDEX hippocampus.events_expiry")
-        superuser.execute("DELETE FROM hippocampus.schema_migrations WHERE version = 11")
+        version = next(step.version for step in migrations() if step.name == "provenance")
+        later = [step.name for step in migrations() if step.version > version]
+        assert [] == later  # what follows must be undone here as well
+        superuser.execute("DELETE FROM hippocampus.schema_migrations WHERE version = %s", [version])
     async with open_memory(dsn, worker=False) as memory:
         await memory.forget(ANN, keys[1])
         assert [] == await texts(memory, "reflection")
