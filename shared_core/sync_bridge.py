@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -82,12 +83,15 @@ class LoopThread:
 
 
 def _run_on(loop: asyncio.AbstractEventLoop) -> None:
-    while True:
-        try:
-            loop.run_forever()
-            return
-        except (SystemExit, KeyboardInterrupt):  # asyncio lets these out of the loop
-            log.exception("work in the background tried to end the process; it goes on")
+    try:
+        while True:
+            try:
+                loop.run_forever()
+                return
+            except (SystemExit, KeyboardInterrupt):  # asyncio lets these out of the loop
+                log.exception("work in the background tried to end the process; it goes on")
+    finally:
+        loop.close()
 
 
 _bridge = LoopThread()
@@ -143,6 +147,8 @@ class _Runner:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
+        # Not __del__: in a cycle with its loop, the loop may be finalised first, and complain.
+        weakref.finalize(self, _close_in, self.pid, self.loop).atexit = False
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         task = self.loop.create_task(coroutine)
@@ -153,9 +159,10 @@ class _Runner:
                 task.cancel()
                 self.loop.run_until_complete(asyncio.wait([task]))
 
-    def __del__(self) -> None:
-        if self.pid == os.getpid():
-            self.loop.close()
+
+def _close_in(pid: int, loop: asyncio.AbstractEventLoop) -> None:
+    if pid == os.getpid():
+        loop.close()
 
 
 def _own_runner() -> _Runner:
