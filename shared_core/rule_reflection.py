@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from shared_core.domain import NO_USAGE, InsightDraft, Memory, ModelUsage
+from shared_core.rule_extractor import RULES_VERSION
 from shared_core.text import language
 
 MIN_SAID: Final = 3
@@ -17,7 +18,7 @@ WORDING: Final = {"en": "Again and again: {}", "zh": "反复提到：{}"}
 class RuleReflector:
     """Finds facts that several turns state. No more can be said honestly without a model."""
 
-    name = "rules-v1"
+    name = RULES_VERSION
 
     async def reflect(
         self, memories: Sequence[Memory]

@@ -12,6 +12,8 @@ from shared_core.errors import InvalidInput
 from shared_core.extraction import RuleExtractor
 from shared_core.facts import plan_facts
 from shared_core.ids import uuid7
+from shared_core.rule_extractor import RULES_VERSION
+from shared_core.rule_reflection import RuleReflector
 from shared_core.signals import emotion_of
 
 MAY = datetime(2026, 5, 13, 15, 0, tzinfo=UTC)
@@ -365,3 +367,7 @@ async def test_what_the_port_returns_is_what_was_read() -> None:
     extractor = RuleExtractor()
     events = turns("I love tea", "She is five")
     assert extractor.read(events, ()) == await extractor.extract(events, ())
+
+
+def test_all_that_rules_draw_names_one_version_of_them() -> None:
+    assert {RULES_VERSION} == {RuleExtractor.name, RuleReflector.name}
