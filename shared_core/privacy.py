@@ -108,6 +108,18 @@ def _told(text: str) -> bool:
     return not _TALK.fullmatch(text)
 
 
+def _keylike(text: str) -> bool:
+    """Tell whether a text is made of letters and digits as keys are, not of words or a name."""
+    text = text.rstrip(".!?")
+    digits = sum(sign.isdigit() for sign in text)
+    if re.fullmatch(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|\d{4}-\d\d-\d\d", text):
+        return False
+    parts = re.findall(r"[A-Za-z0-9]{6,}", text)
+    mixed = any(re.search(r"\d", part) and re.search(r"[A-Za-z]", part) for part in parts)
+    long = any(len(part) >= 24 for part in parts) or (digits >= 3 and len(text) >= 10)
+    return mixed or long or text.endswith("=") or text.isdigit()
+
+
 _DIGITS: Final = tuple("0123456789")
 _WIDE: Final = {
     code: plain
@@ -125,6 +137,29 @@ def _narrow(text: str) -> str:
 def _form(pattern: str) -> re.Pattern[str]:
     """Compile a pattern for which a letter is a Latin one: "密钥sk-..." begins at "sk-"."""
     return re.compile(pattern, re.ASCII)
+
+
+_CODE: Final = (
+    r"(?i:(?:(?<![a-z0-9])pin(?:[ -]?(?:code|number))?"
+    r"|\b(?:verification|security|access|login|one-time|auth(?:entication)?) (?:pass)?code"
+    r"|\b(?:otp|cvv|cvc))(?![a-z0-9_])"
+    r"(?:\s+(?:for|to|of|on)(?:\s+[\w.@-]{1,40}){1,4}?|\\?[\"'”’])?"
+    r"(?:['’]s\b|\s+(?:is|was)\b\s*[:：]?|\s*[=:：])(?:\s*now\b)?\s*\\?[\"'“‘]?"
+    r"|(?:密码|口令|验证码|(?<![a-z0-9])pin码)\s?(?:就?是|为|改成了?|换成了?)?\s?[:：=]?\s?[「“]?"
+    r"|(?<![a-z0-9])pin\s?(?:就?是|为|改成了?|换成了?)\s?[:：=]?\s?)"
+    r"(?P<code>\d(?:[ -]?\d){2,11})(?![\w%°]|[.,]\d|\s?(?i:[mcμ]?m|inch(?:es)?|m?v|ohms?)\b"
+    r"|\s?[年月日号个位次天元块])"
+)
+"""A number told as a PIN or a code, and no measure or year."""
+_KEY: Final = (
+    r"(?i:(?:api|secret|access|auth|private|client|refresh|bearer|encryption|signing|session|bot)"
+    r"[ _-]?(?:key|secret|token)(?![a-z0-9_])"
+    r"(?:\s+(?:for|to|of|on)(?:\s+[\w.@-]{1,40}){1,4}?|\\?[\"'”’])?"
+    r"(?:['’]s\b|\s+(?:is|was)\b\s*[:：]?|\s*(?:[:=：]|是|为)[:：=]?)(?:\s*now\b)?\s*"
+    r"|\bbearer\s+|\bauthorization(?:\\?[\"'])?\s*[:=]\s*(?:\\?[\"'])?(?:basic|token)\s+)"
+    r"\\?[\"'“‘`]?(?P<secret>[^\s\"'“”‘’`,;&，。；…<>()\[\]{}\\]{6,4000})"
+)
+"""A name of keys, or the head of an HTTP request, and what stands behind it."""
 
 
 _KINDS: Final[Mapping[str, _Kind]] = {
@@ -160,18 +195,24 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         _always, "mask", "drop",
     ),
     "password": _Kind(
-        ("pass", "pwd", "密码", "口令", "验证码", "密钥"),
+        ("pass", "pwd", "密码", "口令", "验证码", "密钥", "pin", "code", "otp", "cvv", "cvc"),
         _form(
             r"(?i:(?:pass(?:word|code|phrase|wd)|(?<![a-z0-9])pwd(?!=[~/]))(?![a-z0-9_])"
             r"(?:\s+(?:for|to|of|on)(?:\s+[\w.@-]{1,40}){1,4}?|\\?[\"'”’])?"
             r"(?:\s+(?:is|was)\b\s*[:：]?|\s*[=:：])(?:\s*now\b)?\s*)"
             r"(?:\\?[\"'“‘`](?P<quoted>[^\"'”’`\n]{2,99}[^\"'”’`\n\\])\\?[\"'”’`]"
             r"|(?P<secret>[^\s\"'“”‘’`,;，。；]{3,100}))"
-            r"|(?:密码|口令|验证码|密钥)(?:\\?[\"'”’])?"
+            r"|(?i:pass(?:word|code|phrase))['’]s\s+(?P<short>(?!\d+-)(?=\S{0,99}[\d@#$%^*_+=~])"
+            r"[^\s\"'“”‘’`,;，。；]{6,100})"
+            r"|" + _CODE + r"|(?:密码|口令|验证码|密钥)(?:\\?[\"'”’])?"
             r"(?:\s*(?:就?是|为|改成了?|换成了?)\s*[:：=]?|\s*[:：=])\s*(?:\\?[\"'“‘「])?"
             r"(?P<chinese>[!#-&(-\[\]-~]{3,100})"
         ),
         _told, "mask", "drop",
+    ),
+    "credential": _Kind(
+        ("key", "secret", "token", "bearer", "authorization"),
+        _form(_KEY), _keylike, "mask", "drop",
     ),
     "card": _Kind(
         _DIGITS,
@@ -303,10 +344,7 @@ def _without(kind: _Kind, name: str, text: str) -> Iterator[str]:
     end = 0
     plain = _narrow(text)
     for match in kind.pattern.finditer(plain):
-        group = next(
-            (key for key in ("secret", "quoted", "chinese") if match.groupdict().get(key)), None
-        )
-        start, stop = match.span(group) if group else match.span()
+        start, stop = match.span(match.lastgroup or 0)
         secret = plain[start:stop]
         if secret.startswith("[REDACTED") or not kind.holds(secret):
             continue
