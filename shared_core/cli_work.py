@@ -60,7 +60,7 @@ def jobs(
 ) -> None:
     """Show the jobs that run, wait, or were given up; put some back, or cancel one.
 
-    A job is named by its id, or by how that ends.
+    A job is named by its id, or by how that begins or ends.
     """
     from shared_core import queue_commands as queue
 
@@ -100,7 +100,8 @@ def runs(
     thread: Annotated[str | None, typer.Option(help="Only those of a thread.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 20,
     undo: Annotated[
-        str | None, typer.Option(help="Restore what was before a run, by its id.")
+        str | None,
+        typer.Option(help="Restore what was before a run: its id, or how that begins or ends."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -108,14 +109,15 @@ def runs(
 
     What a run built on is undone last: the error names the later ones in order.
     """
-    from shared_core.run_commands import runs_json, runs_table
+    from shared_core.run_commands import named_run, runs_json, runs_table
 
     async def run() -> None:
         scope = Scope(app_name, user)
         async with open_memory(uri, schema=schema, worker=False) as memory:
             if undo is not None:
-                await memory.undo_run(scope, undo)
-                typer.echo(f"Run {undo} is undone.")
+                run_id = await named_run(memory, scope, undo)
+                await memory.undo_run(scope, run_id)
+                typer.echo(f"Run {run_id} is undone.")
                 return
             found = await memory.runs(scope, thread_id=thread, limit=limit)
         if as_json:

@@ -17,6 +17,7 @@ from rich.table import Table
 from shared_core.domain import JsonValue, Scope
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
+from shared_core.id_names import chosen_id
 from shared_core.job_ports import JobRecord, JobStats, JobStatus
 
 log = logging.getLogger("hippocampus")
@@ -80,7 +81,8 @@ async def change(
 ) -> str:
     """Put jobs back or cancel one, and return what was done, in a line.
 
-    retry, cancel: how the id of a job ends; or "all" that were given up, limit at most.
+    retry, cancel: the id of a job, or how it begins or ends; or "all" that were given up, limit
+    at most.
     Raises InvalidInput for a name that means no job, or more than one.
     """
     if retry is not None and cancel is not None:
@@ -100,14 +102,10 @@ async def change(
 
 
 async def _named(memory: MemoryEngine, name: str, statuses: Sequence[JobStatus]) -> list[UUID]:
-    wanted = name.strip().lower()
     candidates = await memory.jobs.list(statuses=statuses, limit=MOST_JOBS)
-    found = [job.job_id for job in candidates if wanted and str(job.job_id).endswith(wanted)]
-    if len(found) != 1:
-        states = " or ".join(statuses)
-        reason = f"names {len(found)} jobs: give more of it" if found else f"names no {states} job"
-        raise InvalidInput(f"{name!r} {reason}; 'hippocampus jobs' shows them")
-    return found
+    ids = [job.job_id for job in candidates]
+    what = f"{' or '.join(statuses)} job"
+    return [chosen_id(name, ids, what=what, shown_by="hippocampus jobs")]
 
 
 def jobs_json(jobs: Sequence[JobRecord], now: datetime) -> list[dict[str, JsonValue]]:

@@ -1,14 +1,38 @@
-"""What `hippocampus runs` shows."""
+"""What `hippocampus runs` shows, and which run it means."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from rich import box
 from rich.table import Table
 
-from shared_core.domain import JsonValue
+from shared_core.domain import JsonValue, Scope
+from shared_core.engine import MemoryEngine
+from shared_core.errors import InvalidInput
+from shared_core.id_names import chosen_id, whole_id
 from shared_core.run_ports import RunRecord
+
+MOST_RUNS = 100_000
+PART_OF_ID = re.compile(r"[0-9a-fA-F-]+")
+
+
+async def named_run(memory: MemoryEngine, scope: Scope, name: str) -> UUID:
+    """Return the id of a run by that id, or by how the id of one that holds begins or ends.
+
+    Raises InvalidInput for a name that is no part of an id, or means no run, or more than one.
+    """
+    run_id = whole_id(name)
+    if run_id is not None:
+        return run_id
+    if not PART_OF_ID.fullmatch(name.strip()):
+        raise InvalidInput(f"run_id must be a UUID, or how one begins or ends, not {name!r}")
+    runs = await memory.runs(scope, limit=MOST_RUNS)
+    ids = [run.run_id for run in runs if run.undone_at is None]
+    command = f"hippocampus runs {scope.app} {scope.user}"
+    return chosen_id(name, ids, what="run", shown_by=command)
 
 
 def runs_json(found: Sequence[RunRecord]) -> list[JsonValue]:

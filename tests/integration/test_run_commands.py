@@ -51,6 +51,19 @@ def test_runs_are_shown_and_undone_in_order(dsn: str) -> None:
     assert "undone" in run(dsn).stdout
 
 
+def test_a_run_is_named_by_either_end_of_its_id(dsn: str) -> None:
+    run_sync(learn(dsn))
+    second, first = (run["run_id"] for run in json.loads(run(dsn, "--json").stdout))
+    both = next(n for n in range(36, 0, -1) if first[:n] == second[:n])
+    refused = run(dsn, "--undo", first[:both])
+    assert 1 == refused.exit_code
+    assert f"{first[:both]!r} names 2 runs, {second}, {first}: give more" in refused.stderr
+    assert f"Run {second} is undone.\n" == run(dsn, "--undo", second[-12:].upper()).stdout
+    assert f"Run {first} is undone.\n" == run(dsn, "--undo", first[:both]).stdout
+    gone = run(dsn, "--undo", first[:both])
+    assert f"{first[:both]!r} names no run: 'hippocampus runs" in " ".join(gone.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("run_id", "told"), [("last", "run_id must be a UUID"), ("0" * 32, "there is no run")]
 )

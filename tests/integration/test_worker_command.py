@@ -171,6 +171,8 @@ async def test_jobs_are_chosen_put_back_and_cancelled(dsn: str) -> None:
     assert {"one", "two", "quiet"} == set(ids("--status", "pending"))
     assert "1 cancelled\n" == shown(dsn, "--cancel", ids()["quiet"][-12:])
     assert {"one", "two"} == set(ids())
+    again = shown(dsn, "--cancel", ids()["two"][:-4])
+    assert "1 cancelled\n" == again
     for wrong in (["--retry", "nothing"], ["--cancel", "-"], ["--user", "ann"]):
         command = [*COMMAND, "jobs", "--uri", dsn, *wrong]
         refused = subprocess.run(command, capture_output=True, text=True, check=False)
