@@ -170,8 +170,8 @@ class MemoryEngine:
     async def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until all that was left for later is done; False if time ran out or it failed.
 
-        That is what this process left, and what is due of others that no worker has taken. What
-        waits for its time is done now.
+        That is what this process left, whichever process does it, and what is due of others that
+        no worker has taken. What waits for its time is done now.
         """
         await self.open()
         return await self._worker.flush(timeout_s)

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from uuid import uuid4
+from typing import TypeAlias, TypeVar
+from uuid import UUID, uuid4
 
 from shared_core.domain import Scope, ThreadId
 from shared_core.errors import StorageUnavailable
 from shared_core.hearing import Hearing
 from shared_core.job_failures import MAX_ATTEMPTS, OUTAGE, wait_s
-from shared_core.job_ports import Capability, Job, JobStorage
+from shared_core.job_ports import Capability, Job, JobFilter, JobStatus, JobStorage
 from shared_core.job_runner import JobRunner, Outcome, Perform
 from shared_core.ports import Clock
 from shared_core.sync_bridge import exiting, on_own_loop, start_on_own_loop
@@ -30,6 +31,10 @@ MOST_THREADS = 10_000
 """So many threads are kept in mind for flush()."""
 LONGEST_SLEEP_S = 30.0
 _POLL_S = 0.02
+
+_Thread: TypeAlias = tuple[Scope, ThreadId]
+_Known = TypeVar("_Known")
+_About = TypeVar("_About")
 
 
 @dataclass(slots=True)
@@ -73,8 +78,8 @@ class Worker:
         self._opened = self._called_back = False
         self._resumed = self._working = self._draining = False
         self._served: Scope | None = None
-        self._handed_over: dict[tuple[Scope, ThreadId], None] = {}
-        self._given_up: set[tuple[Scope, ThreadId | None]] = set()
+        self._handed_over: dict[_Thread, datetime] = {}
+        self._unfinished: dict[UUID, tuple[Scope, ThreadId | None]] = {}
 
     @property
     def in_background(self) -> bool:
@@ -111,10 +116,11 @@ class Worker:
         """Remember that there is a job for a thread, for flush(), and begin to work."""
         self._forget_parent()
         thread = (scope, thread_id)
-        self._given_up.discard(thread)
-        self._handed_over[thread] = None
-        while len(self._handed_over) > MOST_THREADS:
-            del self._handed_over[next(iter(self._handed_over))]
+        for job_id, whose in list(self._unfinished.items()):
+            if whose == thread:
+                self._unfinished.pop(job_id, None)
+        self._handed_over[thread] = self._clock()
+        _keep_newest(self._handed_over)
         self.wake()
 
     def resume(self) -> None:
@@ -132,16 +138,19 @@ class Worker:
     async def flush(self, timeout_s: float | None) -> bool:
         """Wait until all that this process handed over is done; False if not, or given up.
 
-        What waits for its time is done now, and so is what is due and nobody has taken.
+        What waits for its time is done now, and so is what is due and nobody has taken. A try of
+        what others handed over is not waited for again: one that failed here makes it False.
         """
         self._forget_parent()
+        handed_over: dict[_Thread, datetime] = {}
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         capabilities = self.capabilities()
         while True:
             waiting = list(self._handed_over)
             if not waiting or not await self._storage.open_jobs(waiting, capabilities):
                 for thread in waiting:
-                    self._handed_over.pop(thread, None)
+                    if (since := self._handed_over.pop(thread, None)) is not None:
+                        handed_over[thread] = since
                 due = await self._storage.next_job_at(self._runner.capabilities())
                 rests = due is None or due > self._clock()
                 if not self._in_background or (rests and not self._working):
@@ -150,9 +159,27 @@ class Worker:
                 return False
             self.wake()
             await asyncio.sleep(_POLL_S)
-        given_up = bool(self._given_up)
-        self._given_up.clear()
-        return not given_up
+        return not await self._failures(handed_over)
+
+    async def _failures(self, handed_over: Mapping[_Thread, datetime]) -> bool:
+        """Tell whether a job was given up since its thread was handed over, by whatever worker, or
+        its last try here failed; what was given up is told once."""
+        threads = list(handed_over)
+        records = await self._storage.jobs_of_threads(threads) if threads else []
+        failed = any(
+            record.thread_id is not None
+            and record.status is JobStatus.FAILED
+            and record.completed_at is not None
+            and record.completed_at >= handed_over[record.scope, record.thread_id]
+            for record in records
+        )
+        for job_id, (scope, _) in list(self._unfinished.items()):
+            wanted = JobFilter(app=scope.app, user=scope.user, job_id=job_id)
+            found = await self._storage.list_jobs(wanted)
+            if not found or found[0].status is JobStatus.FAILED:
+                self._unfinished.pop(job_id, None)
+            failed = failed or bool(found)
+        return failed
 
     async def run_now(self, job: Job, worker_id: str, *, tries: int) -> Outcome:
         """Do a job that is stored as taken by worker_id, here and now."""
@@ -249,7 +276,7 @@ class Worker:
         if self._pid != os.getpid():
             self._pid, self._task, self._name = os.getpid(), None, uuid4().hex
             self._resumed = self._opened = False
-            self._handed_over, self._given_up = {}, set()
+            self._handed_over, self._unfinished = {}, {}
             self._woken = asyncio.Event()
 
     async def _work(self) -> None:
@@ -301,12 +328,18 @@ class Worker:
             outcome = await self._runner.run(job, self._name, self._lease_s)
         finally:
             self._working = False
-        if outcome is Outcome.DONE:
-            self._given_up.discard((job.scope, job.thread_id))
-        elif outcome is Outcome.GIVEN_UP:
-            self._given_up.add((job.scope, job.thread_id))
+        self._unfinished.pop(job.job_id, None)
+        if outcome not in (Outcome.DONE, Outcome.LOST):
+            self._unfinished[job.job_id] = (job.scope, job.thread_id)
+            _keep_newest(self._unfinished)
         self.tried()
         return outcome
+
+
+def _keep_newest(known: dict[_Known, _About]) -> None:
+    """Forget the oldest of what is kept in mind for flush(), beyond MOST_THREADS."""
+    while len(known) > MOST_THREADS:
+        del known[next(iter(known))]
 
 
 async def _rest(event: asyncio.Event, seconds: float) -> None:

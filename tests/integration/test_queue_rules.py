@@ -481,3 +481,40 @@ async def test_hints_come_back_after_the_listening_connection_was_lost(
 def test_a_strategy_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
         ExtractionStrategy(**wrong)
+
+
+async def failing(job: Job) -> dict[str, JsonValue]:
+    raise ValueError("never")
+
+
+async def test_flush_tells_that_what_another_left_failed_here(dsn: str) -> None:
+    async with open_memory(dsn, worker=False) as idle:
+        await idle.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+    async with open_memory(dsn) as memory:
+        memory.jobs.learn(failing, JobType.FULL_CONSOLIDATION)
+        assert not await memory.flush(60)
+        assert not await memory.flush(60)
+        async with open_memory(dsn, worker=False) as other:
+            assert JobStatus.COMPLETED is (await other.jobs.run(ANN, "t")).status
+            [waiting] = await other.jobs.list()
+            await other.jobs.cancel([waiting.job_id])
+        assert await memory.flush(60)
+
+
+async def test_flush_tells_that_another_gave_up_what_it_took_over(dsn: str) -> None:
+    now = datetime.now(UTC)
+    async with (
+        open_memory(dsn, clock=lambda: now, worker=False) as idle,
+        open_memory(dsn, clock=lambda: now, worker=False) as other,
+    ):
+        other.jobs.learn(failing, JobType.FULL_CONSOLIDATION)
+        await idle.append_events(ANN, "t", [told("e1", "I live in Lisbon.")], later=True)
+        while [job for job in await other.jobs.list() if job.is_open]:
+            await other.jobs.serve(once=True)
+            now += timedelta(minutes=1)
+        assert [("failed", 5)] == jobs(dsn)
+        assert not await idle.flush(60)
+        assert await idle.flush(60)
+        await idle.append_events(ANN, "t", [told("e2", "I like tea.")], later=True)
+        assert 1 == (await idle.jobs.serve(once=True)).done
+        assert await idle.flush(60)
