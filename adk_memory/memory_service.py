@@ -71,7 +71,8 @@ class OpenMemoryService(BaseMemoryService):
     min_relevance: a memory is left out when its relevance, from 0 to 1, is below; see
     shared_core.ranking.relevance. include_tool_results: whether what tools answered is remembered.
     wait: whether ingestion returns when everything is embedded and consolidated, or leaves that
-    to the queue; then words find the turns at once, meaning and facts a moment later.
+    to the queue; then words find the turns at once, meaning and facts a moment later. A model that
+    fails while it waits is raised, the turns are stored, and the queue tries again.
     deadline_s: how long a search may take. fail_open: whether a search that cannot be answered,
     because the database is away or the deadline passed, returns nothing, logs why and counts it in
     `failed_searches`; with False it raises StorageUnavailable. Ingestion always raises.
@@ -382,7 +383,9 @@ class OpenMemoryService(BaseMemoryService):
             later=not wait,
             session_end=session_end,
             strategy=self._strategy,
+            retry_later=wait,
         )
-        if wait:
-            await self._engine.consolidate(scope, session_id)
         invocation_cache.clear()
+        if wait:
+            await self._engine.consolidate(scope, session_id, retry_later=True)
+            invocation_cache.clear()

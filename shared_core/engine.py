@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from shared_core.domain import (
     ThreadId,
 )
 from shared_core.embedding import Embedding
+from shared_core.errors import ModelUnavailable
 from shared_core.formation import Formation
 from shared_core.ids import is_uuid
 from shared_core.imported_items import ImportedItems
@@ -121,6 +123,7 @@ class MemoryEngine:
         session_end: bool = False,
         strategy: ExtractionStrategy | None = None,
         history: bool = False,
+        retry_later: bool = False,
     ) -> set[str]:
         """Append turns to a thread and remember each that has text; return the ids that were new.
 
@@ -130,17 +133,25 @@ class MemoryEngine:
         and consolidates them, when the strategy (by default the memory's) says. delay_s: instead
         of the strategy's. session_end: they end a session, as end_session() does. history: the
         events are all of a conversation up to now, and their ids may be new every time: what its
-        beginning says in the words of remembered turns is known (one more round trip).
+        beginning says in the words of remembered turns is known (one more round trip). retry_later:
+        when the embedder fails, the turns are stored as with later, and the error is raised.
         """
         await self.open()
         thread = ThreadId(thread_id)
         by = strategy or self._strategy
         job = job_for_turns(by, self._clock, delay_s=delay_s, session_end=session_end)
         asked = job if later and events else None
-        new = await ingest.append_events(
-            self._storage, self._embedding, scope, thread, events,
-            intake=self._intake, job=asked, unseen=unseen, history=history,
+        append = partial(
+            ingest.append_events, self._storage, self._embedding, scope, thread, events,
+            intake=self._intake, unseen=unseen, history=history,
         )  # fmt: skip
+        try:
+            new = await append(job=asked)
+        except ModelUnavailable:
+            async with self.jobs.taking_over(scope, thread, job.job_type, wanted=retry_later):
+                if retry_later:
+                    await append(job=job)
+                raise
         if asked:
             self._worker.hand_over(scope, thread)
         else:
@@ -177,13 +188,21 @@ class MemoryEngine:
         return await self._worker.flush(timeout_s)
 
     async def consolidate(
-        self, scope: Scope, thread_id: str, *, job_type: JobType = JobType.FULL_CONSOLIDATION
+        self,
+        scope: Scope,
+        thread_id: str,
+        *,
+        job_type: JobType = JobType.FULL_CONSOLIDATION,
+        retry_later: bool = False,
     ) -> RunReport:
         """Draw facts and a summary out of the turns of a thread that were not read yet.
 
         job_type: FAST_REPLAY for the summary alone, DEEP_REFLECTION for all but the summary.
+        retry_later: what fails or is cancelled is left to the queue, and the error is raised.
         """
-        report = await self._formation.consolidate(scope, ThreadId(thread_id), job_type=job_type)
+        thread = ThreadId(thread_id)
+        async with self.jobs.taking_over(scope, thread, job_type, wanted=retry_later):
+            report = await self._formation.consolidate(scope, thread, job_type=job_type)
         if report.run_id and self._strategy.reflection_interval:
             self._worker.wake()
         return report

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from tenacity import RetryCallState, Retrying, wait_exponential_jitter
 from tenacity.wait import wait_base
 
-from shared_core.errors import MemoryCoreError, ModelQuotaExceeded
+from shared_core.errors import MemoryCoreError, ModelQuotaExceeded, StorageUnavailable
 
 MAX_ATTEMPTS = 5
 LONGEST_REASON = 300
@@ -43,6 +43,13 @@ def pause_s(error: ModelQuotaExceeded, refusals: int) -> float:
         return wait_s(OUTAGE, refusals)
     asked = min(max(error.retry_after_s, 0.0), LONGEST_PAUSE_S)
     return asked * (1 + 0.1 * random.random())
+
+
+def first_wait_s(error: BaseException) -> float:
+    """Return how long a job waits that takes over what failed once outside of the queue."""
+    if isinstance(error, ModelQuotaExceeded):
+        return pause_s(error, 1)
+    return wait_s(OUTAGE if isinstance(error, StorageUnavailable) else POISON, 1)
 
 
 def reason(error: BaseException) -> str:

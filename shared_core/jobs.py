@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+import logging
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from uuid import UUID, uuid4
 
 from shared_core.domain import JsonValue, Scope, ThreadId
-from shared_core.errors import Conflict, InvalidInput, NotFound
+from shared_core.errors import Conflict, InvalidInput, NotFound, StorageUnavailable
 from shared_core.ids import uuid7
 from shared_core.intake import Intake
+from shared_core.job_failures import first_wait_s, reason
 from shared_core.job_ports import (
     OF_A_THREAD,
     OPEN_OR_FAILED,
@@ -31,6 +41,8 @@ from shared_core.namespaces import check_label, scope_path
 from shared_core.ports import Clock
 from shared_core.strategy import ExtractionStrategy, check_delay
 from shared_core.worker import Tally, Worker
+
+log = logging.getLogger("hippocampus")
 
 SHORTEST_LOOK_S = 0.02
 LONGEST_LOOK_S = 1.0
@@ -178,6 +190,36 @@ class JobQueue:
         if job_type is JobType.CALLBACK:
             raise InvalidInput("a callback needs its payload: ask for it with ask()")
         await self._enqueue(scope, thread_id, self._new(job_type, JobPriority.MANUAL, delay_s))
+
+    @asynccontextmanager
+    async def taking_over(
+        self, scope: Scope, thread_id: str, job_type: JobType, *, wanted: bool
+    ) -> AsyncIterator[None]:
+        """Ask for work that fails, or is cancelled, here and now, if that is wanted.
+
+        It is due as after the first of its tries, and the error goes on to who called; so it does
+        where the database is away as well, which is told in the log.
+        """
+        try:
+            yield
+        except InvalidInput:
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            if wanted:
+                await self._take_over(scope, thread_id, job_type, error)
+            raise
+
+    async def _take_over(
+        self, scope: Scope, thread_id: str, job_type: JobType, error: BaseException
+    ) -> None:
+        delay_s = first_wait_s(error)
+        try:
+            await self._enqueue(scope, thread_id, self._new(job_type, JobPriority.TURN, delay_s))
+        except StorageUnavailable:
+            log.warning("what failed cannot be left to the queue: %s", reason(error))
+            return
+        log.warning("left to the queue for %.0f s: %s", delay_s, reason(error))
+        error.add_note("The turns are stored, and a job in the queue tries again.")
 
     async def run(
         self, scope: Scope, thread_id: str, job_type: JobType = JobType.FULL_CONSOLIDATION
