@@ -22,7 +22,7 @@ from shared_core.domain import (
 from shared_core.drafts import Checked, checked
 from shared_core.edges import EdgePlan, plan_edges
 from shared_core.embedding import Embedding
-from shared_core.errors import Conflict, ModelOutputInvalid
+from shared_core.errors import Conflict, ModelOutputInvalid, ModelUnavailable
 from shared_core.extraction import RuleExtractor
 from shared_core.facts import FactPlan, normalised, plan_facts, slots_to_read
 from shared_core.ids import uuid7
@@ -195,7 +195,7 @@ async def _form(extractor: Extractor, reading: Reading) -> Formed | None:
     if turns:
         extraction = await extractor.extract([event for _, event in turns], reading.context)
         turns = _before(turns, extraction.unread)
-    summary, usage, by_rules = "", extraction.usage, False
+    summary, usage, by_rules, put_off = "", extraction.usage, False, False
     if unsummed:
         before = reading.summary if reading.summed > reread else ""
         said = [event for _, event in replay]
@@ -208,6 +208,11 @@ async def _form(extractor: Extractor, reading: Reading) -> Formed | None:
             log.warning("thread is summed up by rules in place of %s: %s", extractor.name, error)
             by_rules = True
             summary, asked = await RuleExtractor().summarise(said, before, SUMMARY_CHARACTERS)
+        except ModelUnavailable as error:
+            if not turns:
+                raise
+            log.warning("the summary is left to the next run: %s", type(error).__name__)
+            put_off, unsummed, asked = True, False, NO_USAGE
         usage += asked
     news = bool(turns) or replay[-1][0] > reading.replay_mark
     if not news and not summary:
@@ -224,7 +229,9 @@ async def _form(extractor: Extractor, reading: Reading) -> Formed | None:
         summed_anew=bool(summary.strip()) and not reading.summary,
         summed_by_rules=by_rules,
         usage=usage,
-        more=len(turns) < len(reading.turns) or (unsummed and len(replay) < len(reading.replay)),
+        more=put_off
+        or len(turns) < len(reading.turns)
+        or (unsummed and len(replay) < len(reading.replay)),
     )
 
 

@@ -134,3 +134,40 @@ async def test_an_embedder_that_fails_loses_no_turn(dsn: str) -> None:
         [hit] = await engine.recall(ANN, "Oslo", kinds=["episodic"])
         assert "similarity" in hit.parts
         assert ["Oslo"] == await values(service)
+
+
+@pytest.mark.parametrize("error", [ModelQuotaExceeded("full", retry_after_s=90), OSError("cut")])
+async def test_what_was_read_before_the_summary_failed_is_kept_and_not_asked_again(
+    dsn: str, error: Exception
+) -> None:
+    now = datetime.now(UTC)
+    read, summary = ANSWERS
+    model = Answering(read, error, summary)
+    engine = open_memory(dsn, llm=model, clock=lambda: now, worker=False)
+    async with engine, OpenMemoryService(engine=engine, wait=False) as service:
+        await service.add_session_to_memory(session())
+        await engine.jobs.serve(once=True)
+        assert ["Oslo"] == await values(service)
+        now += timedelta(seconds=100)
+        assert 0 == (await engine.jobs.serve(once=True)).failed
+        [told] = await engine.list_memories(ANN, kinds=["summary"])
+        assert "She lives in Oslo." == told.text
+        assert [] == await engine.jobs.list()
+        assert [1, 1] == [run.counts["model_calls"] for run in await engine.runs(ANN)]
+
+
+async def test_a_summary_that_fails_while_a_caller_waits_is_raised_and_tried_again(
+    dsn: str,
+) -> None:
+    now = datetime.now(UTC)
+    read, summary = ANSWERS
+    model = Answering(read, *[ModelQuotaExceeded("full", retry_after_s=90)] * 2, summary)
+    engine = open_memory(dsn, llm=model, clock=lambda: now, worker=False)
+    async with engine, OpenMemoryService(engine=engine) as service:
+        with pytest.raises(ModelQuotaExceeded, match="full"):
+            await service.add_session_to_memory(session())
+        assert ["Oslo"] == await values(service)
+        now += timedelta(seconds=100)
+        assert 1 == (await engine.jobs.serve(once=True)).done
+        [told] = await engine.list_memories(ANN, kinds=["summary"])
+        assert "She lives in Oslo." == told.text
