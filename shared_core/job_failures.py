@@ -14,6 +14,8 @@ from shared_core.errors import MemoryCoreError, ModelQuotaExceeded, StorageUnava
 MAX_ATTEMPTS = 5
 LONGEST_REASON = 300
 LONGEST_PAUSE_S = 3_600.0
+QUOTED = 40
+"""So many characters of a cause tell that its words are quoted, shortened."""
 
 POISON = wait_exponential_jitter(initial=2, max=600, jitter=1)
 """Between two tries of a job that fails."""
@@ -61,17 +63,31 @@ def reason(error: BaseException) -> str:
     name = type(error).__name__
     if not isinstance(error, MemoryCoreError):
         return f"{name} {_place(error)}".strip()
-    told = str(error)
+    told = _one_line(str(error))
     cause = error.__cause__ or error.__context__
     while cause is not None:
         if not isinstance(cause, MemoryCoreError) and str(cause):
-            for said in (repr(cause), str(cause)):
-                told = told.replace(said, type(cause).__name__)
+            told = _without(told, cause)
         cause = cause.__cause__ or cause.__context__
-    told = " ".join(told.split())
     if len(told) > LONGEST_REASON:
         told = f"{told[:LONGEST_REASON]}…"
     return f"{name}: {told}" if told else name
+
+
+def _without(told: str, cause: BaseException) -> str:
+    """Return what we say of an error with the type of its cause instead of the cause's words.
+
+    Where only their beginning is quoted, all from there on goes.
+    """
+    kind, words = type(cause).__name__, _one_line(str(cause))
+    for said in (_one_line(repr(cause)), f"{kind}: {words}", words):
+        told = told.replace(said, kind) if said else told
+    begun = told.find(words[:QUOTED]) if len(words) > QUOTED else -1
+    return told if begun < 0 else f"{told[:begun].removesuffix(f'{kind}: ')}{kind}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _place(error: BaseException) -> str:

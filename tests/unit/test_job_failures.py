@@ -11,6 +11,7 @@ from shared_core import (
     ModelUnavailable,
 )
 from shared_core.job_failures import LONGEST_PAUSE_S, OUTAGE, POISON, pause_s, reason, wait_s
+from shared_core.llm_errors import model_failure
 
 SAID = "I live in Lisbon,\nat 'home'. 我喜欢茶"
 
@@ -37,6 +38,20 @@ async def test_an_embedder_that_fails_is_quoted_by_its_type(
     told = reason(raised.value)
     assert "Refused" in told and "tiny" in told
     assert "Lisbon" not in told and "茶" not in told
+
+
+@pytest.mark.parametrize("said", [SAID, f"{SAID} " * 50, f"{{'prompt': {SAID!r}}}", ""])
+def test_a_language_model_that_fails_is_quoted_by_its_type(said: str) -> None:
+    class Refused(Exception):
+        status_code = 503
+
+    with pytest.raises(ModelUnavailable) as raised:
+        try:
+            raise Refused(said)
+        except Refused as error:
+            raise model_failure("tiny", error) from error
+    told = "ModelUnavailable: language model 'tiny' failed with status 503: Refused"
+    assert told == reason(raised.value).rstrip(": ")
 
 
 def test_waits_grow_and_end_somewhere() -> None:
