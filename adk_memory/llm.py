@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.adk.models.base_llm import BaseLlm
+from google.adk.models.google_llm import Gemini
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.adk.models.registry import LLMRegistry
@@ -44,13 +46,29 @@ class AdkModel:
     def __init__(self, llm: BaseLlm) -> None:
         self._llm = llm
         self._temperature = True
+        self._checked = False
 
     @property
     def name(self) -> str:
         return self._llm.model
 
+    def check(self) -> None:
+        """Raise ModelUnavailable if the model cannot be asked, as far as that is known: no key.
+
+        Not on an event loop: a client of Gemini that cannot be made leaves a task that fails there.
+        """
+        if not self._checked and isinstance(self._llm, Gemini):
+            try:
+                _ = self._llm.api_client
+            except Exception as error:  # whatever its client, or one for its credentials, raises
+                error.__traceback__ = None  # the half-made client is in its frames: to end here
+                raise model_failure(self.name, error) from error
+        self._checked = True
+
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Ask the model. Raises ModelUnavailable, or ModelQuotaExceeded, when it fails."""
+        if not self._checked:
+            await asyncio.to_thread(self.check)
         try:
             return self._reply(await self._responses(request))
         except MemoryCoreError:

@@ -31,11 +31,13 @@ def worker(
 
     As many as you like work side by side. With --once the exit code is 1 if a try failed.
     """
+    from shared_core.llm import ready_language_model
     from shared_core.queue_commands import work
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("hippocampus").setLevel(logging.INFO)
-    memory = open_memory(uri, schema=schema, embedder=embedder, llm=llm)
+    model = None if llm is None else ready_language_model(llm)
+    memory = open_memory(uri, schema=schema, embedder=embedder, llm=model)
     raise typer.Exit(asyncio.run(work(memory, once=once, poll_s=poll)))
 
 

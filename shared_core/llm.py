@@ -107,6 +107,27 @@ def resolve_language_model(llm: object) -> LanguageModel:
     )
 
 
+@runtime_checkable
+class CheckedModel(Protocol):
+    """A language model that knows before it is asked whether something is missing."""
+
+    def check(self) -> None:
+        """Raise ModelUnavailable if it cannot be asked, for want of a key for example."""
+        ...
+
+
+def ready_language_model(llm: object) -> LanguageModel:
+    """Return the language model that the argument `llm` names, if it can be asked; asks nothing.
+
+    Raises InvalidInput as resolve_language_model does, and ModelUnavailable where it is known that
+    the model would fail: without a key. Not on an event loop.
+    """
+    model = resolve_language_model(llm)
+    if isinstance(model, CheckedModel):
+        model.check()
+    return model
+
+
 class FunctionModel:
     """Any function from a prompt to an answer, sync or async; a sync one runs in a thread.
 

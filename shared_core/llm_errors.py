@@ -14,6 +14,15 @@ from shared_core.errors import ModelQuotaExceeded, ModelUnavailable
 TOO_MANY_REQUESTS: Final = 429
 QUOTA_NAMES: Final = re.compile(r"rate_?limit|resource_?exhausted|too_?many_?requests|quota", re.I)
 STATUS_ATTRIBUTES: Final = ("status_code", "http_status", "code", "status")
+KEY_REFUSED: Final = ("401", "UNAUTHENTICATED")
+KEY_REFUSALS: Final = re.compile(
+    r"\bapi[ _-]?key (?:was )?(?:not (?:valid|found|provided)|invalid|expired|missing)"
+    r"|API_KEY_INVALID"
+    r"|\b(?:no|invalid|incorrect|missing|expired) (?:\w+ )?(?:api[ _-]?key|credentials)"
+    r"|\bdefault credentials were not found",
+    re.IGNORECASE,
+)
+KEY_VARIABLES: Final = "e.g. GOOGLE_API_KEY or GEMINI_API_KEY for Gemini, OPENAI_API_KEY for OpenAI"
 MAX_SHOWN_CHARACTERS: Final = 300
 MAX_CAUSES: Final = 5
 DELAY: Final = re.compile(
@@ -24,13 +33,21 @@ DELAY: Final = re.compile(
 def model_failure(model: str, error: BaseException) -> ModelUnavailable:
     """Return the error that a call of the core raises when a model raised this one."""
     shown = shortened_message(f"{type(error).__name__}: {error}")
-    for cause in _causes(error):
+    causes = _causes(error)
+    for cause in causes:
         if _is_quota(cause):
             return ModelQuotaExceeded(
                 f"language model {model!r} takes no more for now: {shown}",
                 retry_after_s=retry_after_s(cause),
             )
-    return ModelUnavailable(f"language model {model!r} failed: {shown}")
+    status = next((code for cause in causes for code in _codes(cause) if code.isdecimal()), "")
+    told = f" with status {status}" if status else ""
+    if any(_refuses_key(cause) for cause in causes):
+        return ModelUnavailable(
+            f"language model {model!r} failed{told} for want of a valid key: set the one its client"
+            f" looks for, {KEY_VARIABLES}: {shown}"
+        )
+    return ModelUnavailable(f"language model {model!r} failed{told}: {shown}")
 
 
 def coded_failure(model: str, code: str, message: str) -> ModelUnavailable:
@@ -79,11 +96,23 @@ def _causes(error: BaseException) -> list[BaseException]:
     return causes
 
 
-def _is_quota(error: BaseException) -> bool:
+def _codes(error: BaseException) -> list[str]:
+    """Return what an error says of its status, numbers and words."""
     said = [getattr(error, name, None) for name in STATUS_ATTRIBUTES]
     said.append(getattr(getattr(error, "response", None), "status_code", None))
     codes = [getattr(code, "value", code) for code in said]
-    if any(str(code) == str(TOO_MANY_REQUESTS) for code in codes if code is not None):
+    return [str(code) for code in codes if isinstance(code, int | str)]
+
+
+def _is_quota(error: BaseException) -> bool:
+    codes = _codes(error)
+    if str(TOO_MANY_REQUESTS) in codes:
         return True
-    words = [type(error).__name__, *(code for code in codes if isinstance(code, str))]
-    return any(QUOTA_NAMES.search(word) for word in words)
+    return any(QUOTA_NAMES.search(word) for word in (type(error).__name__, *codes))
+
+
+def _refuses_key(error: BaseException) -> bool:
+    codes = _codes(error)
+    if any(code in KEY_REFUSED for code in codes):
+        return True
+    return bool(KEY_REFUSALS.search(str(error)))

@@ -69,6 +69,37 @@ async def test_once_says_by_its_exit_code_that_a_try_failed(dsn: str) -> None:
     assert job["error"]
 
 
+async def test_a_model_without_its_key_is_told_once_and_at_the_start(dsn: str) -> None:
+    await hand_over(dsn, ["a"])
+    worker = start(dsn, "--llm", "adk:gemini-3.5-flash")
+    _, log = await asyncio.to_thread(worker.communicate)
+    assert 1 == worker.returncode, log
+    assert 1 == len(log.splitlines())
+    assert log.startswith("Error: language model 'gemini-3.5-flash' failed for want of a valid key")
+    assert "GOOGLE_API_KEY" in log
+    assert [("pending", 0)] == jobs(dsn)
+
+
+async def test_a_job_whose_model_lacks_its_key_fails_in_one_line(dsn: str) -> None:
+    await hand_over(dsn, ["a"])
+    code = (
+        "import asyncio, logging, sys\n"
+        "from shared_core import open_memory\n"
+        "logging.basicConfig(level=logging.WARNING)\n"
+        "async def main():\n"
+        "    llm = 'adk:gemini-3.5-flash'\n"
+        "    async with open_memory(sys.argv[1], llm=llm, worker=False) as memory:\n"
+        "        await memory.jobs.serve(once=True)\n"
+        "asyncio.run(main())\n"
+    )
+    kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    command = [sys.executable, "-W", "ignore", "-c", code, dsn]
+    done = subprocess.run(command, capture_output=True, text=True, env=kept, check=True)
+    [line] = done.stderr.splitlines()
+    assert "failed 1 times: ModelUnavailable: language model 'gemini-3.5-flash' failed for" in line
+    assert "valid key" in line and line.endswith(": ValueError")
+
+
 async def test_workers_side_by_side_share_the_work_and_stop_when_asked(dsn: str) -> None:
     workers = [start(dsn), start(dsn)]
     await hand_over(dsn, [f"t{n}" for n in range(20)])

@@ -193,6 +193,26 @@ def test_any_other_failure_is_one_and_is_quoted_briefly() -> None:
         assert "\n" not in str(found)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        APIError("no", status_code=401),
+        APIError("400 INVALID_ARGUMENT. API key not valid. Please pass a valid API key.", code=400),
+        ValueError("No API key was provided. Please pass a valid API key."),
+        APIError("Incorrect API key provided: sk-x", response=_Response(401)),
+    ],
+)
+def test_a_key_that_is_missing_or_wrong_is_named_with_the_way_out(error: Exception) -> None:
+    found = model_failure("m", error)
+    assert ModelUnavailable is type(found)
+    assert "for want of a valid key: set the one its client looks for, e.g. GOOGLE" in str(found)
+
+
+@pytest.mark.parametrize("error", [APIError("x", code=403), ValueError("the keys of the dict")])
+def test_other_failures_are_no_matter_of_a_key(error: Exception) -> None:
+    assert "key:" not in str(model_failure("m", error))
+
+
 def test_error_codes_say_the_same() -> None:
     assert isinstance(coded_failure("m", "429", "retry after 3 s"), ModelQuotaExceeded)
     assert isinstance(coded_failure("m", "RESOURCE_EXHAUSTED", ""), ModelQuotaExceeded)
