@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 from typing import Annotated
 
 import typer
@@ -176,6 +177,8 @@ def extract(
     from shared_core.extraction import RuleExtractor
 
     extractor = RuleExtractor(without=without or ())
+    if sys.stdin is None:
+        raise InvalidInput("standard input is closed: give lines of text, e.g. with < FILE")
     source = typer.get_binary_stream("stdin")
     for line in read_lines(source, extractor, moment(said_at), conversation=conversation):
         typer.echo(line.as_json() if as_json else line.as_lines())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from shared_core.facts import without_moot
 
 LINE_BREAKS: Final = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
 """What JSON leaves as it is, and some take for the end of a line."""
+UTF_16_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MAX_CONVERSATION: Final = 20
 """So many lines before a line help to understand it, if lines are turns of one conversation."""
 
@@ -60,9 +62,10 @@ def read_lines(
         try:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
+            written = "UTF-16" if number == 1 and raw.startswith(UTF_16_MARKS) else "GB18030"
             raise InvalidInput(
                 f"line {number} is not UTF-8 (byte {error.start + 1}): convert the text first,"
-                " e.g. with iconv -f GB18030 -t UTF-8"
+                f" e.g. with iconv -f {written} -t UTF-8"
             ) from None
         turn = Event(
             event_id=str(number), author="user", role="user", text=text, occurred_at=said_at

@@ -100,6 +100,28 @@ def test_bytes_that_are_no_utf_8_are_an_error_that_names_the_line() -> None:
     assert 1 == len(ran.stdout.splitlines())
 
 
+def test_utf_16_is_called_so() -> None:
+    ran = extract("I love tea\n".encode("utf-16"), "--json")
+    assert (1, "") == (ran.exit_code, ran.stdout)
+    assert "line 1 is not UTF-8 (byte 1)" in ran.stderr and "iconv -f UTF-16 -t" in ran.stderr
+
+
+def test_a_closed_input_is_an_error_of_one_line() -> None:
+    command = [sys.executable, "-m", "shared_core.cli", "extract"]
+    ran = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *command], capture_output=True, text=True
+    )
+    assert (1, "") == (ran.returncode, ran.stdout)
+    told = "Error: standard input is closed: give lines of text, e.g. with < FILE\n"
+    assert told == ran.stderr
+
+
+@pytest.mark.parametrize("line", ["x" * 1_000_000, "我" * 300_000, "I love " * 150_000, "\x00" * 9])
+def test_a_line_of_any_shape_gives_one_object(line: str) -> None:
+    [one] = objects(f"{line}\n")
+    assert line == one["text"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
