@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+BY_FUNCTION = "llm-v1/extract.v1/__main__.my_function"
 
 
 def run(name: str, *arguments: str) -> str:
@@ -101,6 +102,24 @@ asyncio.run(memory.add_session_to_memory(session))
     )  # fmt: skip
     assert 0 == ran.returncode, ran.stderr
     assert "User lives in Lisbon." in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("page", "printed"),
+    [
+        ("core", {"3 turns are new, then 0", "employer: Acme", "like: green tea"}),
+        ("models", {f"employer: Acme ({BY_FUNCTION})", "Ana told where she works."}),
+    ],
+)
+def test_whole_programs_in_the_docs_run_as_they_are_printed(page: str, printed: set[str]) -> None:
+    text = (EXAMPLES.parent / "docs" / f"{page}.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    [program] = [block for block in blocks if "asyncio.run(main())" in block]
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=180
+    )
+    assert (0, "") == (ran.returncode, ran.stderr)
+    assert printed <= set(ran.stdout.splitlines())
 
 
 def test_the_readme_names_the_two_commands_exactly() -> None:
