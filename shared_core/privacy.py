@@ -148,7 +148,7 @@ _CODE: Final = (
     r"|(?:密码|口令|验证码|(?<![a-z0-9])pin码)\s?(?:就?是|为|改成了?|换成了?)?\s?[:：=]?\s?[「“]?"
     r"|(?<![a-z0-9])pin\s?(?:就?是|为|改成了?|换成了?)\s?[:：=]?\s?)"
     r"(?P<code>\d(?:[ -]?\d){2,11})(?![\w%°]|[.,]\d|\s?(?i:[mcμ]?m|inch(?:es)?|m?v|ohms?)\b"
-    r"|\s?[年月日号个位次天元块])"
+    r"|\s?[年月日号个位次天元块秒分小多版])"
 )
 """A number told as a PIN or a code, and no measure or year."""
 _KEY: Final = (
