@@ -41,13 +41,13 @@ def model_failure(model: str, error: BaseException) -> ModelUnavailable:
                 retry_after_s=retry_after_s(cause),
             )
     status = next((code for cause in causes for code in _codes(cause) if code.isdecimal()), "")
-    told = f" with status {status}" if status else ""
+    told = f"status {status}, " if status else ""
     if any(_refuses_key(cause) for cause in causes):
         return ModelUnavailable(
-            f"language model {model!r} failed{told} for want of a valid key: set the one its client"
-            f" looks for, {KEY_VARIABLES}: {shown}"
+            f"language model {model!r} failed: {told}no valid key, set the one its client looks"
+            f" for, {KEY_VARIABLES}: {shown}"
         )
-    return ModelUnavailable(f"language model {model!r} failed{told}: {shown}")
+    return ModelUnavailable(f"language model {model!r} failed: {told}{shown}")
 
 
 def coded_failure(model: str, code: str, message: str) -> ModelUnavailable:

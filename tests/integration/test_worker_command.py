@@ -75,7 +75,7 @@ async def test_a_model_without_its_key_is_told_once_and_at_the_start(dsn: str) -
     _, log = await asyncio.to_thread(worker.communicate)
     assert 1 == worker.returncode, log
     assert 1 == len(log.splitlines())
-    assert log.startswith("Error: language model 'gemini-3.5-flash' failed for want of a valid key")
+    assert log.startswith("Error: language model 'gemini-3.5-flash' failed: no valid key")
     assert "GOOGLE_API_KEY" in log
     assert [("pending", 0)] == jobs(dsn)
 
@@ -96,7 +96,7 @@ async def test_a_job_whose_model_lacks_its_key_fails_in_one_line(dsn: str) -> No
     command = [sys.executable, "-W", "ignore", "-c", code, dsn]
     done = subprocess.run(command, capture_output=True, text=True, env=kept, check=True)
     [line] = done.stderr.splitlines()
-    assert "failed 1 times: ModelUnavailable: language model 'gemini-3.5-flash' failed for" in line
+    assert "failed 1 times: ModelUnavailable: language model 'gemini-3.5-flash' failed: no" in line
     assert "valid key" in line and line.endswith(": ValueError")
 
 

@@ -50,7 +50,7 @@ def test_a_language_model_that_fails_is_quoted_by_its_type(said: str) -> None:
             raise Refused(said)
         except Refused as error:
             raise model_failure("tiny", error) from error
-    told = "ModelUnavailable: language model 'tiny' failed with status 503: Refused"
+    told = "ModelUnavailable: language model 'tiny' failed: status 503, Refused"
     assert told == reason(raised.value).rstrip(": ")
 
 
