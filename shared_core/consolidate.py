@@ -31,6 +31,7 @@ from shared_core.job_ports import JobType, ReflectionDue
 from shared_core.likeness import same_statement
 from shared_core.namespaces import summary_key
 from shared_core.ports import Clock, Extractor, Storage
+from shared_core.privacy_rows import add_privacy
 from shared_core.run_ports import Passage, Reading, ReadRequest, RunPlan
 from shared_core.run_rows import RunRows
 
@@ -149,6 +150,7 @@ async def consolidate(
         if formed.summary:
             rows.add_summary(formed.summary, [event for _, event in formed.replay])
         vectors = await _without_likes(storage, embedding, scope, rows)
+        await add_privacy(embedding, rows, vectors)
         plan = RunPlan(
             run_id=rows.run_id,
             kind=job_type,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from shared_core.errors import EmbeddingMismatch, ModelUnavailable
 from shared_core.item_ports import ItemAddress, VectorRows
 from shared_core.ports import Embedder, Storage
+from shared_core.privacy_class import Prototypes, examples, prototypes_of
+from shared_core.text import Language
 
 if TYPE_CHECKING:
     from shared_core.ports import Vectors
@@ -23,6 +25,7 @@ class Embedding:
         self._embedder = embedder
         self._storage = storage
         self._dimensions: int | None = None
+        self._prototypes: dict[Language, Prototypes] = {}
 
     @property
     def model(self) -> str:
@@ -62,6 +65,22 @@ class Embedding:
         except ModelUnavailable as error:
             log.warning("recall goes on by words alone, the embedder failed: %s", error)
             return None
+
+    async def prototypes(self, spoken: Language) -> Prototypes | None:
+        """Return the examples of both privacy classes, None, with a warning, if that fails.
+
+        They are embedded at first need and kept: two threads that come first at once do it twice.
+        """
+        if spoken not in self._prototypes:
+            try:
+                vectors = await self._embedder.embed_passages(examples(spoken))
+                self._prototypes[spoken] = prototypes_of(spoken, vectors)
+            except Exception:  # a stranger's code: anything may come out, and it stops no run
+                log.warning(
+                    "all that may be public counts as private: embedder %r failed on the examples",
+                    self.model, exc_info=True,
+                )  # fmt: skip
+        return self._prototypes.get(spoken)
 
     async def _declare(self, vectors: Vectors) -> None:
         dimensions = int(vectors.shape[1])

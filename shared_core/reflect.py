@@ -21,6 +21,7 @@ from shared_core.ids import uuid7
 from shared_core.job_ports import JobType
 from shared_core.likeness import same_statement
 from shared_core.ports import Clock, Reflector, Storage
+from shared_core.privacy_rows import add_privacy
 from shared_core.run_ports import RunPlan
 from shared_core.run_rows import RunRows
 
@@ -85,6 +86,7 @@ async def reflect(
         written = {(row.namespace, row.key) for row in rows.memories}
         if not written:
             return ReflectionReport(reflections=(), usage=usage)
+        await add_privacy(embedding, rows, vectors)
         plan = RunPlan(
             run_id=rows.run_id,
             kind=JobType.REFLECTION,

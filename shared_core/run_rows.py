@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
@@ -24,8 +25,12 @@ from shared_core.ids import uuid7
 from shared_core.ingest import TEXT_FIELD, memory_value
 from shared_core.item_ports import ItemAddress, MemoryRow
 from shared_core.namespaces import memories_namespace, summary_key
+from shared_core.privacy_class import private_by_slot
 from shared_core.run_ports import Annotation, PlannedFact, Source
 from shared_core.text import search_terms
+
+PRIVACY_FIELD = "privacy"
+"""Where the metadata of a derived memory say whether it is private or public."""
 
 
 class RunRows:
@@ -64,7 +69,7 @@ class RunRows:
 
     def texts(self) -> list[tuple[ItemAddress, str, str]]:
         """Return what is to be embedded."""
-        return [((row.namespace, row.key), TEXT_FIELD, row.text) for row in self.memories]
+        return [(_address(row), TEXT_FIELD, row.text) for row in self.memories]
 
     def free_texts(self) -> Mapping[ItemAddress, str]:
         """Return the texts that no key tells apart: statements and insights."""
@@ -72,8 +77,23 @@ class RunRows:
 
     def drop(self, addresses: Collection[ItemAddress]) -> None:
         """Write nothing at these addresses."""
-        self.memories = [row for row in self.memories if (row.namespace, row.key) not in addresses]
+        self.memories = [row for row in self.memories if _address(row) not in addresses]
         self.sources = [one for one in self.sources if one.address not in addresses]
+
+    def undecided(self) -> Mapping[ItemAddress, str]:
+        """Return the texts of which nothing says yet that they are private; summaries aside."""
+        return {
+            _address(row): row.text
+            for row in self.memories
+            if row.kind != "summary" and _privacy(row) != "private"
+        }
+
+    def classify(self, classes: Mapping[ItemAddress, Privacy]) -> None:
+        """Write the privacy class of the rows at these addresses."""
+        self.memories = [
+            _classified(row, classes[_address(row)]) if _address(row) in classes else row
+            for row in self.memories
+        ]
 
     def add_facts(self, plan: FactPlan, turns: Sequence[Event]) -> None:
         """Add the facts of a plan, drawn from these turns."""
@@ -112,10 +132,15 @@ class RunRows:
             self.annotations.append(note)
 
     def add_reflection(self, insight: InsightDraft, based_on: Sequence[Memory]) -> ItemAddress:
-        """Add an insight drawn from these memories, which lives as long as all do."""
+        """Add an insight drawn from these memories, which lives as long as all do.
+
+        It is private if one of them is, or may be.
+        """
         occurred_at = max(one.occurred_at for one in based_on)
         extra: dict[str, JsonValue] = {"category": insight.category}
         extra["memories"] = [str(memory_id) for memory_id in insight.memory_ids]
+        if any(_privacy(one) != "public" for one in based_on):
+            extra[PRIVACY_FIELD] = "private"
         row = self._row("reflection", insight.text, occurred_at, insight.importance, extra,
                         _first_expiry(based_on))  # fmt: skip
         self.memories.append(row)
@@ -146,13 +171,14 @@ class RunRows:
 
     def _fact_row(self, fact: PlannedFact) -> MemoryRow:
         draft = fact.draft
+        privacy: Privacy | None = "private" if private_by_slot(draft) else draft.privacy
         extra: dict[str, JsonValue] = {
             "fact_type": draft.fact_type,
             "slot": draft.slot,
             "value": draft.value,
             "confidence": draft.confidence,
             "pattern": draft.pattern,
-            **_extra(draft.emotion, draft.privacy),
+            **_extra(draft.emotion, privacy),
         }
         return MemoryRow(
             memory_id=fact.memory_id,
@@ -235,7 +261,22 @@ class RunRows:
         return _first_expiry([self._turns[event_id] for event_id in event_ids])
 
     def _is_free(self, row: MemoryRow) -> bool:
-        return (row.namespace, row.key) in self._free
+        return _address(row) in self._free
+
+
+def _address(row: MemoryRow) -> ItemAddress:
+    return row.namespace, row.key
+
+
+def _privacy(row: MemoryRow | Memory) -> JsonValue:
+    metadata = row.value.get("metadata")
+    return metadata.get(PRIVACY_FIELD) if isinstance(metadata, Mapping) else None
+
+
+def _classified(row: MemoryRow, privacy: Privacy) -> MemoryRow:
+    metadata = row.value.get("metadata")
+    assert isinstance(metadata, Mapping)
+    return replace(row, value={**row.value, "metadata": {**metadata, PRIVACY_FIELD: privacy}})
 
 
 def _first_expiry(drawn_from: Iterable[Event | Memory]) -> datetime | None:
@@ -251,5 +292,5 @@ def _extra(emotion: Emotion | None, privacy: Privacy | None) -> dict[str, JsonVa
             "label": emotion.label,
         }
     if privacy:
-        extra["privacy"] = privacy
+        extra[PRIVACY_FIELD] = privacy
     return extra

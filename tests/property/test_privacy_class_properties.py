@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from shared_core.domain import FactDraft
+from shared_core.privacy_class import (
+    Prototypes,
+    class_by_example,
+    margin_between,
+    private_by_slot,
+    private_by_words,
+)
+
+numbers = st.floats(width=32)
+
+
+@st.composite
+def three_of_a_width(draw: st.DrawFn) -> list[np.ndarray]:
+    """Return a text's vector and two sets of examples, of any numbers."""
+    width = draw(st.integers(1, 4))
+    rows = st.integers(1, 20)
+    return [
+        draw(arrays.arrays(np.float32, (draw(rows), width), elements=numbers)) for _ in range(3)
+    ]
+
+
+texts = st.text(max_size=80)
+
+
+@given(texts)
+def test_any_text_is_read(text: str) -> None:
+    assert private_by_words(text) in (True, False)
+    assert private_by_words(f"I {text}") or any(one > "\u2e80" for one in text)
+
+
+@given(texts, st.sampled_from(["preference", "rule", "profile", "custom"]))
+def test_any_slot_is_read(slot: str, fact_type: str) -> None:
+    fact = FactDraft(
+        fact_type=fact_type, slot=slot, value="", statement="", event_id="e", functional=False,
+        confidence=1.0, pattern="p", language="en",
+    )  # type: ignore[arg-type]  # fmt: skip
+    assert private_by_slot(fact) in (True, False)
+
+
+@given(three_of_a_width())
+def test_numbers_of_no_use_are_private(drawn: list[np.ndarray]) -> None:
+    (one, *_), private, public = drawn
+    with np.errstate(all="ignore"):
+        said = class_by_example(one, Prototypes(private=private, public=public, margin=0.0))
+    assert said in ("private", "public")
+    if not np.isfinite(one).all():
+        assert said == "private"
+
+
+@given(arrays.arrays(np.float32, (30, 3), elements=st.floats(-1, 1, width=32)), st.data())
+def test_a_wider_margin_never_makes_a_text_public(examples: object, data: st.DataObject) -> None:
+    private, public = examples[:15], examples[15:]  # type: ignore[index]
+    margin = margin_between(private, public)
+    assert margin > 0
+    one = data.draw(arrays.arrays(np.float32, 3, elements=st.floats(-1, 1, width=32)))
+    narrow = class_by_example(one, Prototypes(private=private, public=public, margin=0.0))
+    wide = class_by_example(one, Prototypes(private=private, public=public, margin=margin))
+    assert (narrow, wide) != ("private", "public")
+    assert "private" == class_by_example(
+        one, Prototypes(private=private, public=public, margin=float("inf"))
+    )
