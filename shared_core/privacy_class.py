@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 NEIGHBOURS: Final = 8
 """So many examples of each class, the nearest, stand for it."""
-MARGIN: Final = 0.6
+MARGIN: Final = 0.8
 """By so much the public examples must be nearer, in standard deviations of the examples' own
-scores: models differ in how far apart they put texts. Chosen with `python -m benchmarks.privacy
---tuning`; see docs/privacy.md."""
+scores: models differ in how far apart they put texts. Chosen with `python -m benchmarks.privacy`
+on the parts "tuning" and "seen"; see docs/benchmarks.md."""
 MOST_STRAY: Final = 0.1
 """A model that takes more than this share of the private examples for public tells nothing."""
 

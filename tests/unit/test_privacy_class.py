@@ -135,10 +135,10 @@ def test_what_is_between_both_is_private() -> None:
 
 def test_a_model_that_cannot_tell_leaves_everything_private() -> None:
     rng = np.random.default_rng(7)
-    random = rng.normal(size=(156, 64)).astype(np.float32)
+    random = rng.normal(size=(204, 64)).astype(np.float32)
     random /= np.linalg.norm(random, axis=1, keepdims=True)
     assert float("inf") == prototypes_of("en", random).margin
-    same = np.ones((156, 4), dtype=np.float32) / 2
+    same = np.ones((204, 4), dtype=np.float32) / 2
     assert float("inf") == prototypes_of("en", same).margin
     assert "private" == class_by_example(random[-1], prototypes_of("en", random))
 
@@ -153,5 +153,5 @@ def test_without_examples_or_of_another_length_all_is_private() -> None:
 
 
 def test_vectors_that_are_not_one_for_each_example_are_refused() -> None:
-    with pytest.raises(ValueError, match="3 vectors for 156 examples"):
+    with pytest.raises(ValueError, match="3 vectors for 204 examples"):
         prototypes_of("en", circle(1, 2, 3))

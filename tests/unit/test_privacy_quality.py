@@ -13,8 +13,8 @@ from shared_core.embedders import UseEmbedder
 from shared_core.privacy_class import Prototypes, prototype_texts
 from shared_core.text import language
 
-BOUNDS = {"EN": (2, 22), "ZH": (1, 17)}
-"""Private called public, and public called private, at most, of forty each; docs/benchmarks.md."""
+BOUNDS = {"EN": (1, 16), "ZH": (0, 19)}
+"""Private called public, and public called private, at most, of thirty each; docs/benchmarks.md."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ async def test_no_private_sentence_of_the_tuning_part_is_called_public(
 def test_the_sentences_are_many_half_public_and_not_the_examples(
     data: dict[str, Any], name: str
 ) -> None:
-    rows = [*data[name]["tuning"], *data[name]["test"]]
+    rows = [row for part in data[name].values() for row in part]
     texts = {row["text"] for row in rows}
     examples = {
         text for classes in prototype_texts().values() for part in classes.values() for text in part
@@ -55,7 +55,7 @@ def test_the_sentences_are_many_half_public_and_not_the_examples(
     assert len(texts) == len(rows)
     assert set() == texts & examples
     assert {name.lower()} == {language(text) for text in texts}
-    for part, least in (("tuning", 60), ("test", 80)):
+    for part, least in (("tuning", 60), ("seen", 80), ("test", 60)):
         private = [row for row in data[name][part] if row["privacy"] == "private"]
         assert len(data[name][part]) == 2 * len(private) >= least
         assert sum(row.get("hard", False) for row in data[name][part]) >= 0.25 * least
