@@ -28,7 +28,6 @@ from shared_core.facts import FactPlan, normalised, plan_facts, slots_to_read
 from shared_core.ids import uuid7
 from shared_core.item_ports import VectorRows
 from shared_core.job_ports import JobType, ReflectionDue
-from shared_core.likeness import same_statement
 from shared_core.namespaces import summary_key
 from shared_core.ports import Clock, Extractor, Storage
 from shared_core.privacy_rows import add_privacy
@@ -129,10 +128,14 @@ async def consolidate(
         replay=0 if job_type is JobType.DEEP_REFLECTION else REPLAY + 1,
         reread=extractor.reread_turns,
     )
+    read: Reading | None = None
+    formed: Formed | None = None
     for tries_left in reversed(range(MAX_TRIES)):
         started_at = clock()
         reading = await storage.read_thread(scope, thread_id, request)
-        formed = await _form(extractor, reading) if reading else None
+        if reading != read:  # else only what is known has changed, and no model is asked again
+            formed = await _form(extractor, reading) if reading else None
+            read = reading
         if reading is None or formed is None:
             return NOTHING_NEW
         drafts = formed.drafts.extraction
@@ -173,6 +176,7 @@ async def consolidate(
             vectors=vectors,
             counts=_counts(formed, facts, graph, rows, instead_of),
             reflection=reflection if formed.turns else None,
+            unsaid=list(rows.free_keys().values()),
         )
         try:
             await storage.apply_run(plan)
@@ -265,15 +269,12 @@ async def _without_likes(
 ) -> VectorRows | None:
     """Embed what the run would write; statements and insights that are known are not written."""
     vectors = await embedding.rows(rows.texts())
-    free = vectors.only(rows.free_texts()) if vectors else None
-    if free is None or vectors is None:
+    keys = rows.free_keys()
+    if not keys:
         return vectors
-    near = await storage.like_texts(scope, ("semantic", "reflection"), free)
-    texts = rows.free_texts()
-    rows.drop(
-        [address for address in texts if same_statement(texts[address], near.get(address, ()))]
-    )
-    return vectors.only({(row.namespace, row.key) for row in rows.memories})
+    free = vectors.only(keys) if vectors else None
+    rows.drop_known(await storage.like_texts(scope, ("semantic", "reflection"), keys, free))
+    return rows.vectors_of(vectors)
 
 
 def _counts(

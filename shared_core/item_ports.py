@@ -40,7 +40,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRow:
-    """A memory to write by namespace and key."""
+    """A memory to write by namespace and key.
+
+    words_key: of what a run writes, so that nothing is written twice; as in likeness.
+    """
 
     memory_id: MemoryId
     namespace: Namespace
@@ -57,6 +60,7 @@ class MemoryRow:
     thread_id: ThreadId | None = None
     run_id: UUID | None = None
     superseded_at: datetime | None = None
+    words_key: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,13 @@
-"""Whether two statements say the same. Pure."""
+"""Whether two statements say the same, and the key of those that do. Pure."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Final
+from uuid import UUID
 
 from shared_core.run_ports import LikeText
 
@@ -22,6 +24,11 @@ def same_statement(text: str, near: Sequence[LikeText]) -> LikeText | None:
     """
     words = words_of(text)
     return next((other for other in near if words_of(other.text) == words), None)
+
+
+def words_key(text: str) -> UUID:
+    """Return one key for all texts that say the same: of the SHA-256 of their words, 128 bits."""
+    return UUID(bytes=sha256(" ".join(words_of(text)).encode()).digest()[:16])
 
 
 def words_of(text: str) -> list[str]:

@@ -19,7 +19,6 @@ from shared_core.embedding import Embedding
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.ids import uuid7
 from shared_core.job_ports import JobType
-from shared_core.likeness import same_statement
 from shared_core.ports import Clock, Reflector, Storage
 from shared_core.privacy_rows import add_privacy
 from shared_core.run_ports import RunPlan
@@ -79,10 +78,11 @@ async def reflect(
             kept[address[1]] = draft
             inherited += [(address, memory.memory_id) for memory in based_on]
         vectors = await embedding.rows(rows.texts())
-        if vectors is not None:
-            near = await storage.like_texts(scope, ("reflection", "semantic"), vectors)
-            texts = rows.free_texts()
-            rows.drop([one for one in texts if same_statement(texts[one], near.get(one, ()))])
+        keys = rows.free_keys()
+        if keys:
+            rows.drop_known(
+                await storage.like_texts(scope, ("reflection", "semantic"), keys, vectors)
+            )
         written = {(row.namespace, row.key) for row in rows.memories}
         if not written:
             return ReflectionReport(reflections=(), usage=usage)
@@ -96,7 +96,8 @@ async def reflect(
             started_at=started_at,
             memories=rows.memories,
             inherited=[pair for pair in inherited if pair[0] in written],
-            vectors=vectors.only(written) if vectors else None,
+            vectors=rows.vectors_of(vectors),
+            unsaid=list(rows.free_keys().values()),
             counts={
                 "memories": len(memories),
                 "insights": len(written),

@@ -166,8 +166,9 @@ class RunPlan:
     thread_id: None for a run across threads. read: what it extracted from; summed: what its summary
     tells of, which stands under summary_key. inherited: memories that rest on all that others rest
     on. summary_run: the run that wrote the summary this one builds on. drawn_from: turns that must
-    still be there. counts: for the record of the run. reflection: counts this extraction, and asks
-    for a reflection with every so many.
+    still be there. unsaid: keys of words that nobody may have written meanwhile. counts: for the
+    record of the run. reflection: counts this extraction, and asks for a reflection with every so
+    many.
     """
 
     run_id: UUID
@@ -192,6 +193,7 @@ class RunPlan:
     vectors: VectorRows | None = None
     counts: Mapping[str, JsonValue] = field(default_factory=dict)
     reflection: ReflectionDue | None = None
+    unsaid: Sequence[UUID] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,9 +226,13 @@ class RunStorage(Protocol):
         ...
 
     async def like_texts(
-        self, scope: Scope, kinds: Sequence[MemoryKind], vectors: VectorRows
+        self,
+        scope: Scope,
+        kinds: Sequence[MemoryKind],
+        words_keys: Mapping[ItemAddress, UUID],
+        vectors: VectorRows | None,
     ) -> Mapping[ItemAddress, Sequence[LikeText]]:
-        """Return what is nearest among what was drawn so far, for each address of vectors."""
+        """Return what is known for each address: what has its words, and what is nearest."""
         ...
 
     async def apply_run(self, plan: RunPlan) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
@@ -20,13 +20,14 @@ from shared_core.domain import (
     Scope,
     ThreadId,
 )
-from shared_core.facts import FactPlan, normalised
+from shared_core.facts import FactPlan
 from shared_core.ids import uuid7
 from shared_core.ingest import TEXT_FIELD, memory_value
-from shared_core.item_ports import ItemAddress, MemoryRow
+from shared_core.item_ports import ItemAddress, MemoryRow, VectorRows
+from shared_core.likeness import same_statement, words_key
 from shared_core.namespaces import memories_namespace, summary_key
 from shared_core.privacy_class import private_by_slot
-from shared_core.run_ports import Annotation, PlannedFact, Source
+from shared_core.run_ports import Annotation, LikeText, PlannedFact, Source
 from shared_core.text import search_terms
 
 PRIVACY_FIELD = "privacy"
@@ -71,14 +72,24 @@ class RunRows:
         """Return what is to be embedded."""
         return [(_address(row), TEXT_FIELD, row.text) for row in self.memories]
 
-    def free_texts(self) -> Mapping[ItemAddress, str]:
-        """Return the texts that no key tells apart: statements and insights."""
-        return self._free
+    def free_keys(self) -> Mapping[ItemAddress, UUID]:
+        """Return the words of what only its words tell apart: statements and insights."""
+        return {address: words_key(text) for address, text in self._free.items()}
 
-    def drop(self, addresses: Collection[ItemAddress]) -> None:
-        """Write nothing at these addresses."""
-        self.memories = [row for row in self.memories if _address(row) not in addresses]
-        self.sources = [one for one in self.sources if one.address not in addresses]
+    def drop_known(self, near: Mapping[ItemAddress, Sequence[LikeText]]) -> None:
+        """Write nothing that is known. near: what may say the same, by address."""
+        for address, text in list(self._free.items()):
+            if same_statement(text, near.get(address, ())):
+                self._drop(address)
+
+    def vectors_of(self, vectors: VectorRows | None) -> VectorRows | None:
+        """Return the vectors of what is written."""
+        return vectors and vectors.only({_address(row) for row in self.memories})
+
+    def _drop(self, address: ItemAddress) -> None:
+        del self._free[address]
+        self.memories = [row for row in self.memories if _address(row) != address]
+        self.sources = [one for one in self.sources if one.address != address]
 
     def undecided(self) -> Mapping[ItemAddress, str]:
         """Return the texts of which nothing says yet that they are private; summaries aside."""
@@ -108,18 +119,18 @@ class RunRows:
 
     def add_drafts(self, drafts: Extraction) -> None:
         """Add statements, insights and what is known of the turns; add_facts comes first."""
-        said = {normalised(row.text) for row in self.memories}
+        said = {row.words_key for row in self.memories}
         for statement in drafts.statements:
-            if normalised(statement.text) in said:
+            if words_key(statement.text) in said:
                 continue
-            said.add(normalised(statement.text))
+            said.add(words_key(statement.text))
             extra = _extra(statement.emotion, statement.privacy) | {"statement": True}
             self._free_row("semantic", statement.text, statement.event_ids,
                            statement.importance, extra)  # fmt: skip
         for insight in drafts.insights:
-            if normalised(insight.text) in said:
+            if words_key(insight.text) in said:
                 continue
-            said.add(normalised(insight.text))
+            said.add(words_key(insight.text))
             extra = {"category": insight.category}
             self._free_row("reflection", insight.text, insight.event_ids,
                            insight.importance, extra)  # fmt: skip
@@ -199,6 +210,7 @@ class RunRows:
             thread_id=self._thread_id,
             run_id=self.run_id,
             superseded_at=self._now if fact.valid_until else None,
+            words_key=words_key(draft.statement),
             expires_at=self._first_expiry((draft.event_id, *draft.other_event_ids)),
         )
 
@@ -248,6 +260,7 @@ class RunRows:
             thread_id=self._thread_id,
             run_id=self.run_id,
             expires_at=expires_at,
+            words_key=words_key(text),
         )
 
     def _draw(self, key: str, event_id: str, *, needed: bool) -> None:

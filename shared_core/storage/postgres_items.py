@@ -50,7 +50,7 @@ UNLIMITED = 1_000_000_000
 _ROW_COLUMNS = (
     "tenants", "memory_ids", "namespaces", "keys", "kinds", "texts", "values", "terms",
     "term_counts", "authors", "importances", "occurred_at", "expires_at", "ttl_s", "thread_ids",
-    "run_ids", "superseded_at",
+    "run_ids", "superseded_at", "words_keys",
 )  # fmt: skip
 
 
@@ -171,7 +171,7 @@ class PostgresItems:
                 (tenant_of(row.namespace), row.memory_id, rest_of(row.namespace), row.key,
                  row.kind, row.text, to_json(row.value), to_tsvector(row.terms), len(row.terms),
                  row.author, row.importance, row.occurred_at, row.expires_at, row.ttl_s,
-                 row.thread_id, row.run_id, row.superseded_at)
+                 row.thread_id, row.run_id, row.superseded_at, row.words_key)
                 for row in in_order
             ],
             len(_ROW_COLUMNS),

@@ -87,23 +87,39 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
         ]  # fmt: skip
 
     async def like_texts(
-        self, scope: Scope, kinds: Sequence[MemoryKind], vectors: VectorRows
+        self,
+        scope: Scope,
+        kinds: Sequence[MemoryKind],
+        words_keys: Mapping[ItemAddress, UUID],
+        vectors: VectorRows | None,
     ) -> Mapping[ItemAddress, Sequence[LikeText]]:
         path = rest_of(memories_namespace(scope))
-        values = {
+        common = {
             "tenant": scope_path(scope),
             "path": path,
             "path_end": path_end(path),
             "kinds": list(kinds),
-            "model": vectors.model,
-            "embeddings": [HalfVector(vector) for vector in vectors.vectors],
             "now": self._clock(),
         }
-        [rows] = await self._database.run(scope_path(scope), (statement("like_texts"), values))
+        asked: list[tuple[list[ItemAddress], str, dict[str, object]]] = [
+            (list(words_keys), "said_texts", {"words_keys": list(words_keys.values())})
+        ]
+        if vectors is not None:
+            near: dict[str, object] = {
+                "model": vectors.model,
+                "embeddings": [HalfVector(vector) for vector in vectors.vectors],
+            }
+            asked.append((list(vectors.addresses), "like_texts", near))
+        answers = await self._database.run(
+            scope_path(scope), *[(statement(name), common | values) for _, name, values in asked]
+        )
         found: dict[ItemAddress, list[LikeText]] = {}
-        for place, memory_id, text, similarity in rows:
-            near = LikeText(memory_id=MemoryId(memory_id), text=text, similarity=similarity)
-            found.setdefault(vectors.addresses[place - 1], []).append(near)
+        for (addresses, _, _), rows in zip(asked, answers, strict=True):
+            for place, memory_id, text, similarity in rows:
+                like = LikeText(
+                    memory_id=MemoryId(memory_id), text=text, similarity=float(similarity)
+                )
+                found.setdefault(addresses[place - 1], []).append(like)
         return found
 
     async def apply_run(self, plan: RunPlan) -> None:
@@ -151,6 +167,7 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             ("require_turns", {"event_ids": sorted(set(plan.drawn_from))}, bool(plan.drawn_from)),
             ("require_memories", inherited, bool(plan.inherited)),
             ("require_summary", {}, plan.summary_key is not None),
+            ("require_unsaid", {"words_keys": list(plan.unsaid)}, bool(plan.unsaid)),
             ("move_marks", {}, plan.thread_id is not None),
             ("add_run", record, True),
             ("close_facts", closed, bool(plan.close)),

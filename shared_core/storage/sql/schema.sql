@@ -130,6 +130,7 @@ CREATE TABLE memories (
     expires_at     timestamptz,
     ttl_s          double precision CHECK (ttl_s > 0),
     superseded_at  timestamptz,
+    words_key      uuid,
     PRIMARY KEY (tenant_id, memory_id),
     UNIQUE (tenant_id, namespace, key),
     CHECK (namespace ^@ '/')
@@ -139,6 +140,10 @@ CREATE INDEX summaries_of_thread ON memories (tenant_id, thread_id) WHERE kind =
 -- What a run wrote.
 CREATE INDEX memories_of_run ON memories (tenant_id, run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX memories_expiry ON memories (tenant_id, expires_at) WHERE expires_at IS NOT NULL;
+
+-- The words of what a run wrote, as a digest (shared_core.likeness.words_key): what says the same in
+-- the same words is found by it within the transaction that writes. No text can be read from it.
+CREATE INDEX memories_of_words ON memories (tenant_id, words_key) WHERE words_key IS NOT NULL;
 
 -- The vectors of a memory, one per indexed field and model, in a table of their own: rewriting a
 -- memory or counting its reads never touches a vector, and two models can live side by side.

@@ -4,25 +4,26 @@
 -- from a turn stays so, whoever rewrites it: deleting it must still reach the turn.
 INSERT INTO memories AS m (tenant_id, memory_id, namespace, key, kind, text, value, terms,
                            term_count, author, importance, occurred_at, created_at, updated_at,
-                           expires_at, ttl_s, thread_id, run_id, superseded_at)
+                           expires_at, ttl_s, thread_id, run_id, superseded_at, words_key)
 SELECT tenant_id, memory_id, namespace, key, kind, text, value, terms::tsvector, term_count,
        author, importance, occurred_at, %(now)s, %(now)s, expires_at, ttl_s, thread_id, run_id,
-       superseded_at
+       superseded_at, words_key
 FROM unnest(
     %(tenants)b::text[], %(memory_ids)b::uuid[], %(namespaces)b::text[], %(keys)b::text[],
     %(kinds)s::text[], %(texts)b::text[], %(values)s::jsonb[], %(terms)b::text[],
     %(term_counts)b::int[], %(authors)b::text[], %(importances)b::real[],
     %(occurred_at)b::timestamptz[], %(expires_at)b::timestamptz[], %(ttl_s)b::float8[],
-    %(thread_ids)b::text[], %(run_ids)b::uuid[], %(superseded_at)b::timestamptz[]
+    %(thread_ids)b::text[], %(run_ids)b::uuid[], %(superseded_at)b::timestamptz[],
+    %(words_keys)b::uuid[]
 ) AS g(tenant_id, memory_id, namespace, key, kind, text, value, terms, term_count, author,
-       importance, occurred_at, expires_at, ttl_s, thread_id, run_id, superseded_at)
+       importance, occurred_at, expires_at, ttl_s, thread_id, run_id, superseded_at, words_key)
 ON CONFLICT (tenant_id, namespace, key) DO UPDATE
 SET kind = CASE WHEN m.kind = 'episodic' THEN m.kind ELSE excluded.kind END,
     text = excluded.text, value = excluded.value, terms = excluded.terms,
     term_count = excluded.term_count, author = excluded.author, importance = excluded.importance,
     occurred_at = excluded.occurred_at, expires_at = excluded.expires_at, ttl_s = excluded.ttl_s,
     thread_id = coalesce(excluded.thread_id, m.thread_id), run_id = excluded.run_id,
-    superseded_at = excluded.superseded_at,
+    superseded_at = excluded.superseded_at, words_key = excluded.words_key,
     created_at = CASE WHEN m.expires_at <= excluded.updated_at THEN excluded.created_at
                       ELSE m.created_at END,
     updated_at = greatest(excluded.updated_at, m.updated_at + interval '1 microsecond')

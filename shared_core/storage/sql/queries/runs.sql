@@ -51,6 +51,20 @@ SELECT edge_id, subject, relation, object, valid_from FROM edges
 WHERE tenant_id = %(tenant)s AND subject_key = ANY(%(subjects)b::text[])
   AND valid_until IS NULL AND superseded_at IS NULL
 
+-- name: said_texts
+-- The memories whose words are those of each of some keys.
+SELECT g.position::int, m.memory_id, m.text, 1.0
+FROM unnest(%(words_keys)b::uuid[]) WITH ORDINALITY AS g(words_key, position)
+JOIN memories m ON m.tenant_id = %(tenant)s AND m.words_key = g.words_key
+WHERE {below} AND {living} AND m.kind = ANY(%(kinds)b::text[])
+
+-- name: require_unsaid
+-- Undoes the run if another one has said the same in the same words since this one looked.
+SELECT require(count(*) = 0, 'a statement was written by another run')
+FROM memories m
+WHERE {one_tenant} AND m.words_key = ANY(%(words_keys)b::uuid[]) AND m.namespace = %(namespace)s
+  AND {living}
+
 -- name: like_texts
 -- The memories of some kinds that are nearest to each of some vectors.
 WITH known AS MATERIALIZED (
