@@ -36,7 +36,7 @@ from shared_core.run_rows import RunRows
 
 log = logging.getLogger("hippocampus")
 
-MAX_TRIES = 5
+MAX_TRIES = 8
 WINDOW = 500
 """So many turns are read in one run; what is left is for the next."""
 OVERLAP = 8
@@ -140,13 +140,14 @@ async def consolidate(
             return NOTHING_NEW
         drafts = formed.drafts.extraction
         said_at = {event.event_id: event.occurred_at for _, event in formed.turns}
-        known, edges = await storage.known(
-            scope,
-            slots_to_read(drafts.facts),
-            sorted({normalised(triple.subject) for triple in drafts.triples}),
+        slots = slots_to_read(drafts.facts)
+        subjects = sorted({normalised(triple.subject) for triple in drafts.triples})
+        since = min(said_at.values(), default=started_at)
+        known = await storage.known(scope, slots, subjects, since)
+        facts = plan_facts(
+            drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions
         )
-        facts = plan_facts(drafts.facts, known, said_at, lambda: MemoryId(uuid7()))
-        graph = plan_edges(drafts.triples, edges, facts.opened, said_at, uuid7)
+        graph = plan_edges(drafts.triples, known.edges, facts.opened, said_at, uuid7)
         rows = RunRows(scope, thread_id, MemoryId(uuid7()), clock(), extractor.name)
         rows.add_facts(facts, [*reading.context, *(event for _, event in formed.turns)])
         rows.add_drafts(drafts)
@@ -177,6 +178,11 @@ async def consolidate(
             counts=_counts(formed, facts, graph, rows, instead_of),
             reflection=reflection if formed.turns else None,
             unsaid=list(rows.free_keys().values()),
+            slots=slots,
+            subjects=subjects,
+            known_number=known.number,
+            retractions=facts.retracted,
+            bounds=[*facts.bounds, *graph.bounds],
         )
         try:
             await storage.apply_run(plan)

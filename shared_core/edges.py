@@ -7,24 +7,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import MemoryId, TripleDraft
+from shared_core.domain import TripleDraft
 from shared_core.facts import normalised
+from shared_core.intervals import End, Stated, next_end, same_spell
 from shared_core.run_ports import KnownEdge, PlannedEdge, PlannedFact
 
 
 @dataclass(slots=True)
 class EdgePlan:
-    """What a run changes of the graph."""
+    """What a run changes of the graph. bounds: the edges that made history of what was opened."""
 
     opened: list[PlannedEdge] = field(default_factory=list)
     closed: dict[UUID, datetime] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Current:
-    edge_id: UUID
-    object_key: str
-    valid_from: datetime
+    bounds: list[UUID] = field(default_factory=list)
 
 
 def plan_edges(
@@ -37,59 +32,94 @@ def plan_edges(
     """Return what changes when triples, in the order they were said, meet the known edges.
 
     No edge with this subject and relation: it is added. The same object: nothing. Another object:
-    a functional relation replaces the edge, any other keeps both. One said before the current one
-    becomes history. An edge that says what a fact of the same turn says lives and dies with it.
-    said_at: event id to the moment it was said.
+    a functional relation replaces the edge, any other keeps both. As with facts the moments when
+    things were said count: what was said before the current one, or before an edge that says the
+    same ended, becomes history. An edge that says what a fact of the same turn says holds as long
+    as the fact, and dies with it.
+    known: those that ended after the first draft was said as well. said_at: event id to the moment
+    it was said.
     """
-    plan = EdgePlan()
-    current: dict[tuple[str, str], list[_Current]] = {}
-    for one in known:
-        place = (normalised(one.subject), one.relation)
-        stands = _Current(one.edge_id, normalised(one.object), one.valid_from)
-        current.setdefault(place, []).append(stands)
+    fold = _Fold(known, facts, new_id)
     for draft in drafts:
+        if normalised(draft.subject) and normalised(draft.object):
+            fold.state(draft, said_at[draft.event_id])
+    return fold.plan
+
+
+class _Fold:
+    """The edges of each subject and relation after each draft."""
+
+    def __init__(
+        self,
+        known: Sequence[KnownEdge],
+        facts: Sequence[PlannedFact],
+        new_id: Callable[[], UUID],
+    ) -> None:
+        self.plan = EdgePlan()
+        self._facts = facts
+        self._new_id = new_id
+        self._stated: dict[tuple[str, str], list[Stated]] = {}
+        for one in known:
+            said = sorted(one.said) or [one.valid_from]
+            stated = Stated(
+                one.edge_id, normalised(one.object), one.valid_from, one.valid_until, said
+            )
+            self._stated.setdefault((normalised(one.subject), one.relation), []).append(stated)
+
+    def state(self, draft: TripleDraft, at: datetime) -> None:
         subject, value = normalised(draft.subject), normalised(draft.object)
-        if not subject or not value:
-            continue
-        others = current.setdefault((subject, draft.relation), [])
-        if any(other.object_key == value for other in others):
-            continue
-        begins = draft.valid_from or said_at[draft.event_id]
+        edges = self._stated.setdefault((subject, draft.relation), [])
+        same = [one for one in edges if one.value == value]
+        others = [one for one in edges if one.value != value] if draft.functional else []
+        fact = self._fact_of(draft)
+        end = next_end(at, same, others, _end_of(fact))
+        known = same_spell(at, same, end)
+        before = [one for one in others if one.holds(at) and not one.said_after(at)]
+        begins = fact.valid_from if fact else _begins(draft, at, before)
+        for other in before:
+            self._close(other, begins)
+        if known is not None:
+            known.say(at)
+            return
+        until = end.of(begins) if end else None
         edge = PlannedEdge(
-            edge_id=new_id(),
+            edge_id=self._new_id(),
             draft=draft,
             subject_key=subject,
             object_key=value,
-            memory_id=_fact_of(draft, facts),
+            memory_id=fact.memory_id if fact else None,
             valid_from=begins,
-            valid_until=None,
+            valid_until=(fact and fact.valid_until) or until,
         )
-        if draft.functional:
-            later = [other.valid_from for other in others if other.valid_from > begins]
-            for earlier in [other for other in others if other.valid_from <= begins]:
-                others.remove(earlier)
-                _close(plan, earlier.edge_id, begins)
-            edge = replace(edge, valid_until=min(later, default=None))
-        plan.opened.append(edge)
-        if edge.valid_until is None:
-            others.append(_Current(edge.edge_id, value, begins))
-    return plan
+        self.plan.opened.append(edge)
+        self.plan.bounds += [end.row_id] if end else []
+        edges.append(Stated(edge.edge_id, value, begins, edge.valid_until, [at]))
+
+    def _fact_of(self, draft: TripleDraft) -> PlannedFact | None:
+        wanted = (draft.event_id, normalised(draft.object))
+        for fact in self._facts:
+            if wanted == (fact.draft.event_id, normalised(fact.draft.value)):
+                return fact
+        return None
+
+    def _close(self, edge: Stated, at: datetime) -> None:
+        edge.valid_until = until = max(at, edge.valid_from)
+        for place, opened in enumerate(self.plan.opened):
+            if opened.edge_id == edge.row_id:
+                self.plan.opened[place] = replace(opened, valid_until=until)
+                return
+        self.plan.closed[edge.row_id] = until
 
 
-def _fact_of(draft: TripleDraft, facts: Sequence[PlannedFact]) -> MemoryId | None:
-    wanted = (draft.event_id, normalised(draft.object))
-    for fact in facts:
-        if fact.valid_until is None and wanted == (
-            fact.draft.event_id,
-            normalised(fact.draft.value),
-        ):
-            return fact.memory_id
-    return None
+def _begins(draft: TripleDraft, at: datetime, before: Sequence[Stated]) -> datetime:
+    """Return when an edge began, after what it replaces did."""
+    told = draft.valid_from
+    if told is None or told > at or any(told <= one.valid_from for one in before):
+        return at
+    return told
 
 
-def _close(plan: EdgePlan, edge_id: UUID, at: datetime) -> None:
-    for place, edge in enumerate(plan.opened):
-        if edge.edge_id == edge_id:
-            plan.opened[place] = replace(edge, valid_until=at)
-            return
-    plan.closed[edge_id] = at
+def _end_of(fact: PlannedFact | None) -> list[End]:
+    if fact is None or fact.valid_until is None:
+        return []
+    return [End(fact.valid_until, fact.valid_until, fact.memory_id)]

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
+from uuid import UUID
 
 from shared_core.domain import USER, FactDraft, MemoryId
-from shared_core.run_ports import KnownFact, PlannedFact
+from shared_core.intervals import End, Stated, next_end, same_spell
+from shared_core.run_ports import KnownFact, PlannedFact, Retraction
 from shared_core.slots import about_slot, relation_slots
 
 OPPOSITES = {"like": "dislike", "dislike": "like"}
@@ -25,11 +27,17 @@ ATTRIBUTE = re.compile(r"(relation\.[^.]+)\..")
 
 @dataclass(slots=True)
 class FactPlan:
-    """What a run changes. seen_again: facts that were known and were said once more, and where."""
+    """What a run changes. seen_again: facts that were known and were said once more, and where.
+
+    retracted: what was retracted, and the turns that say so. bounds: the facts and retractions that
+    made history of what was opened.
+    """
 
     opened: list[PlannedFact] = field(default_factory=list)
     closed: dict[MemoryId, datetime] = field(default_factory=dict)
     seen_again: list[tuple[MemoryId, str]] = field(default_factory=list)
+    retracted: list[tuple[Retraction, tuple[str, ...]]] = field(default_factory=list)
+    bounds: list[UUID] = field(default_factory=list)
 
 
 def fact_key(draft: FactDraft) -> str:
@@ -112,18 +120,22 @@ def plan_facts(
     known: Sequence[KnownFact],
     said_at: Mapping[str, datetime],
     new_id: Callable[[], MemoryId],
+    retractions: Sequence[Retraction] = (),
 ) -> FactPlan:
     """Return what changes when drafts, in the order they were said, meet what is known.
 
     Only a fact of the same slot and subject is ever ended: by another value where the slot holds
-    one, by its opposite, or by a retraction. A value said before the current one becomes history,
-    not truth; what had already ended when known was read is not looked at.
+    one, by its opposite, or by a retraction. It is the moments when things were said that count,
+    not the order in which they are read: what was said before another value, an opposite or a
+    retraction that is known already becomes history and not truth, and a retraction ends nothing
+    that was said after it. Where two moments are the same, what is read later was said later.
     A fact begins when its draft says so, at the earliest after what it ends began, and never after
     it was said. What is told of "my daughter" is told of the one daughter whose name is known; with
     two, of neither. What is told of a name is told of the one relation who is called so.
-    said_at: event id to the moment it was said.
+    known: facts of slots_to_read(drafts), those that ended after the first draft was said as well;
+    retractions: those said after it. said_at: event id to the moment it was said.
     """
-    fold = _Fold(known, new_id)
+    fold = _Fold(known, retractions, new_id)
     for draft in drafts:
         draft = fold.identified(draft)
         at = said_at[draft.event_id]
@@ -134,23 +146,29 @@ def plan_facts(
     return fold.plan
 
 
-@dataclass(slots=True)
-class _Current:
-    memory_id: MemoryId
-    value: str
-    valid_from: datetime
-
-
 class _Fold:
-    """The facts that are current after each draft."""
+    """What was stated and retracted after each draft, by type and key."""
 
-    def __init__(self, known: Sequence[KnownFact], new_id: Callable[[], MemoryId]) -> None:
+    def __init__(
+        self,
+        known: Sequence[KnownFact],
+        retractions: Sequence[Retraction],
+        new_id: Callable[[], MemoryId],
+    ) -> None:
         self.plan = FactPlan()
         self._new_id = new_id
-        self._current: dict[tuple[str, str], _Current] = {
-            (fact.fact_type, fact.key): _Current(fact.memory_id, fact.value, fact.valid_from)
-            for fact in known
-        }
+        self._retractions = list(retractions)
+        self._stated: dict[tuple[str, str], list[Stated]] = {}
+        self._current: dict[tuple[str, str], Stated] = {}
+        for fact in known:
+            said = sorted(fact.said) or [fact.valid_from]
+            one = Stated(fact.memory_id, fact.value, fact.valid_from, fact.valid_until, said)
+            self._add((fact.fact_type, fact.key), one)
+
+    def _add(self, place: tuple[str, str], one: Stated) -> None:
+        self._stated.setdefault(place, []).append(one)
+        if one.valid_until is None:
+            self._current[place] = one
 
     def identified(self, draft: FactDraft) -> FactDraft:
         """Return the draft about the person it names by relation, if only one can be meant."""
@@ -177,43 +195,57 @@ class _Fold:
         ]
         return replace(draft, slot=found[0], fact_type="profile") if len(found) == 1 else draft
 
-    def _end_apart(self, draft: FactDraft, at: datetime) -> None:
+    def _end_apart(self, draft: FactDraft, at: datetime, begins: datetime) -> None:
         """End what was told of a name before anybody knew whose name it is."""
         slot = about_slot(draft.subject, draft.slot) if draft.subject != USER else ""
         apart = fact_key(replace(draft, slot=slot)) if slot else ""
         for place in [one for one in self._current if apart and one[1] == apart]:
-            self._close(place, at)
+            self._close(place, at, begins)
 
     def state(self, draft: FactDraft, at: datetime) -> None:
-        place = (draft.fact_type, fact_key(draft))
-        current = self._current.get(place)
-        if current is not None and normalised(current.value) == normalised(draft.value):
+        place, opposite = (draft.fact_type, fact_key(draft)), self._opposite(draft)
+        here, value = self._stated.get(place, []), normalised(draft.value)
+        same = [one for one in here if normalised(one.value) == value]
+        others = [one for one in here if normalised(one.value) != value]
+        others += self._stated.get(opposite, []) if opposite else []
+        end = next_end(at, same, others, self._ends_of(draft, at))
+        known = same_spell(at, same, end)
+        begins = _begins(draft, at, [one for one in others if one.holds(at)])
+        for key in (place, opposite):
+            if key and (known is None or self._current.get(key) is not known):
+                self._close(key, at, begins)
+        if known is not None:
             if not draft.other_event_ids:  # else the turn alone does not say it
-                self.plan.seen_again.append((current.memory_id, draft.event_id))
+                self.plan.seen_again.append((MemoryId(known.row_id), draft.event_id))
+            known.say(at)
             return
-        opposite = self._opposite(draft)
-        against = [one for one in (current, opposite and self._current.get(opposite)) if one]
-        ends = [one.valid_from for one in against if at < one.valid_from]
-        begins = _begins(draft, at, against)
+        self._end_apart(draft, at, begins)
         fact = PlannedFact(
             memory_id=self._new_id(),
             draft=draft,
             key=place[1],
             valid_from=begins,
-            valid_until=min(ends, default=None),
+            valid_until=end.of(begins) if end else None,
         )
-        for key in (place, opposite):
-            if key:
-                self._close(key, begins)
-        self._end_apart(draft, begins)
         self.plan.opened.append(fact)
-        if not ends:
-            self._current[place] = _Current(fact.memory_id, draft.value, begins)
+        self.plan.bounds += [end.row_id] if end else []
+        self._add(place, Stated(fact.memory_id, draft.value, begins, fact.valid_until, [at]))
 
     @staticmethod
     def _opposite(draft: FactDraft) -> tuple[str, str] | None:
         slot = opposite_slot(draft.slot)
         return (draft.fact_type, fact_key(replace(draft, slot=slot))) if slot else None
+
+    def _ends_of(self, draft: FactDraft, at: datetime) -> list[End]:
+        """Return the retractions of what a draft says."""
+        place, value = subject_key(draft), normalised(draft.value)
+        return [
+            End(one.said_at, one.valid_until or one.said_at, one.retraction_id)
+            for one in self._retractions
+            if one.said_at > at
+            and (one.fact_type, one.subject_key) == (draft.fact_type, place)
+            and one.value in ("", value)
+        ]
 
     def retract(self, draft: FactDraft, at: datetime) -> None:
         wanted, slot = normalised(draft.value), subject_key(draft)
@@ -222,21 +254,34 @@ class _Fold:
                 place[1] == slot or place[1].startswith(f"{slot}:")
             )
             if same_slot and wanted in ("", normalised(current.value)):
-                self._close(place, _begins(draft, at, [current]))
+                self._close(place, at, _begins(draft, at, [current]))
+        retraction = Retraction(
+            retraction_id=self._new_id(),
+            fact_type=draft.fact_type,
+            slot=draft.slot,
+            subject_key=slot,
+            value=wanted,
+            said_at=at,
+            valid_until=draft.valid_from if _begins(draft, at, []) < at else None,
+        )
+        self._retractions.append(retraction)
+        self.plan.retracted.append((retraction, (draft.event_id, *draft.other_event_ids)))
 
-    def _close(self, place: tuple[str, str], at: datetime) -> None:
+    def _close(self, place: tuple[str, str], at: datetime, until: datetime) -> None:
+        """End what is current as of until, unless it was said after the moment at."""
         current = self._current.get(place)
-        if current is None or at < current.valid_from:
+        if current is None or current.said_after(at):
             return
+        current.valid_until = until = max(until, current.valid_from)
         del self._current[place]
         for position, fact in enumerate(self.plan.opened):
-            if fact.memory_id == current.memory_id:
-                self.plan.opened[position] = replace(fact, valid_until=at)
+            if fact.memory_id == current.row_id:
+                self.plan.opened[position] = replace(fact, valid_until=until)
                 return
-        self.plan.closed[current.memory_id] = at
+        self.plan.closed[MemoryId(current.row_id)] = until
 
 
-def _begins(draft: FactDraft, at: datetime, against: Sequence[_Current]) -> datetime:
+def _begins(draft: FactDraft, at: datetime, against: Sequence[Stated]) -> datetime:
     """Return when what a draft says began to hold, after what it speaks against did."""
     told = draft.valid_from
     if told is None or told > at or any(told <= one.valid_from for one in against):

@@ -59,13 +59,32 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFact:
-    """A fact that is believed now."""
+    """A fact that is believed now, or was. said: when its turns were said; () for valid_from."""
 
     memory_id: MemoryId
     fact_type: FactType
     key: str
     value: str
     valid_from: datetime
+    valid_until: datetime | None = None
+    said: Sequence[datetime] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retraction:
+    """What no longer holds since it was said so, whether it was known or not.
+
+    subject_key: of the slot for one subject (facts.subject_key). value: normalised, "" for
+    whatever the slot held. valid_until: as of when, if that was said.
+    """
+
+    retraction_id: UUID
+    fact_type: FactType
+    slot: str
+    subject_key: str
+    value: str
+    said_at: datetime
+    valid_until: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +118,25 @@ class PlannedFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownEdge:
-    """An edge of the graph that is believed now."""
+    """An edge of the graph that is believed now, or was. said: as of a KnownFact."""
 
     edge_id: UUID
     subject: str
     relation: str
     object: str
     valid_from: datetime
+    valid_until: datetime | None = None
+    said: Sequence[datetime] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known that drafts may meet. number: of the last run that it is the work of."""
+
+    facts: Sequence[KnownFact]
+    retractions: Sequence[Retraction]
+    edges: Sequence[KnownEdge]
+    number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,9 +197,10 @@ class RunPlan:
     thread_id: None for a run across threads. read: what it extracted from; summed: what its summary
     tells of, which stands under summary_key. inherited: memories that rest on all that others rest
     on. summary_run: the run that wrote the summary this one builds on. drawn_from: turns that must
-    still be there. unsaid: keys of words that nobody may have written meanwhile. counts: for the
-    record of the run. reflection: counts this extraction, and asks for a reflection with every so
-    many.
+    still be there. counts: for the record of the run. reflection: counts this extraction, and asks
+    for a reflection with every so many. unsaid: keys of words that nobody may have written
+    meanwhile. slots, subjects: of which no run after known_number may have changed anything.
+    retractions: with the ids of their turns. bounds: what made history of what is written.
     """
 
     run_id: UUID
@@ -194,6 +226,11 @@ class RunPlan:
     counts: Mapping[str, JsonValue] = field(default_factory=dict)
     reflection: ReflectionDue | None = None
     unsaid: Sequence[UUID] = ()
+    slots: Sequence[str] = ()
+    subjects: Sequence[str] = ()
+    known_number: int = 0
+    retractions: Sequence[tuple[Retraction, tuple[str, ...]]] = ()
+    bounds: Sequence[UUID] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,9 +257,10 @@ class RunStorage(Protocol):
         ...
 
     async def known(
-        self, scope: Scope, slots: Sequence[str], subjects: Sequence[str]
-    ) -> tuple[Sequence[KnownFact], Sequence[KnownEdge]]:
-        """Return what holds now: facts of some slots, edges from some subjects, by subject_key."""
+        self, scope: Scope, slots: Sequence[str], subjects: Sequence[str], since: datetime
+    ) -> Known:
+        """Return what holds now or ended after since: facts of some slots, retractions of them,
+        edges from some subjects, by subject_key."""
         ...
 
     async def like_texts(

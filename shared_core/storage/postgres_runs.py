@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import datetime
 from uuid import UUID
 
 import psycopg
@@ -22,21 +22,25 @@ from shared_core.namespaces import (
     summary_key,
 )
 from shared_core.run_ports import (
-    KnownEdge,
-    KnownFact,
+    Known,
     LikeText,
-    PlannedEdge,
-    PlannedFact,
     Reading,
     ReadRequest,
     RunPlan,
     RunRecord,
 )
-from shared_core.storage.database import by_column
 from shared_core.storage.postgres_events import PostgresEvents
 from shared_core.storage.postgres_items import address_columns
 from shared_core.storage.postgres_jobs import PostgresJobs
 from shared_core.storage.rows import event_from_row, memory_from_row, utc
+from shared_core.storage.run_columns import (
+    edge_columns,
+    fact_columns,
+    known_edge,
+    known_fact,
+    known_retraction,
+    retraction_columns,
+)
 from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Statement
 
@@ -72,19 +76,25 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
         )
 
     async def known(
-        self, scope: Scope, slots: Sequence[str], subjects: Sequence[str]
-    ) -> tuple[Sequence[KnownFact], Sequence[KnownEdge]]:
+        self, scope: Scope, slots: Sequence[str], subjects: Sequence[str], since: datetime
+    ) -> Known:
         tenant = scope_path(scope)
-        facts, edges = await self._database.run(
-            tenant,
-            (statement("current_facts"), {"tenant": tenant, "slots": list(slots)}),
-            (statement("known_edges"), {"tenant": tenant, "subjects": list(subjects)}),
+        values = {
+            "tenant": tenant,
+            "slots": list(slots),
+            "subjects": list(subjects),
+            "since": since,
+        }
+        names = ("last_run", "known_facts", "known_retractions", "known_edges")
+        [[number]], facts, retractions, edges = await self._database.run(
+            tenant, *[(statement(name), values) for name in names]
         )
-        return [_known_fact(row) for row in facts], [
-            KnownEdge(edge_id=row[0], subject=row[1], relation=row[2], object=row[3],
-                      valid_from=utc(row[4]))
-            for row in edges
-        ]  # fmt: skip
+        return Known(
+            number=number,
+            facts=[known_fact(row) for row in facts],
+            retractions=[known_retraction(row) for row in retractions],
+            edges=[known_edge(row) for row in edges],
+        )
 
     async def like_texts(
         self,
@@ -167,6 +177,15 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             ("require_turns", {"event_ids": sorted(set(plan.drawn_from))}, bool(plan.drawn_from)),
             ("require_memories", inherited, bool(plan.inherited)),
             ("require_summary", {}, plan.summary_key is not None),
+            (
+                "require_known",
+                {
+                    "slots": list(plan.slots),
+                    "subjects": list(plan.subjects),
+                    "known_number": plan.known_number,
+                },
+                bool(plan.slots or plan.subjects),
+            ),
             ("require_unsaid", {"words_keys": list(plan.unsaid)}, bool(plan.unsaid)),
             ("move_marks", {}, plan.thread_id is not None),
             ("add_run", record, True),
@@ -177,8 +196,10 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             ("keep_summary", {"started_at": plan.started_at}, plan.summary_key is not None),
         ]
         later: list[tuple[str, Mapping[str, object], bool]] = [
-            ("add_facts", _fact_columns(plan.facts) | record, bool(plan.facts)),
-            ("add_edges", _edge_columns(plan.edges), bool(plan.edges)),
+            ("add_facts", fact_columns(plan.facts) | record, bool(plan.facts)),
+            ("add_retractions", retraction_columns(plan.retractions), bool(plan.retractions)),
+            ("note_bounds", {"bounds": list(plan.bounds)}, bool(plan.bounds)),
+            ("add_edges", edge_columns(plan.edges), bool(plan.edges)),
             ("add_sources", sources | {
                 "event_ids": [source.event_id for source in plan.sources],
                 "needed": [source.needed for source in plan.sources]}, bool(plan.sources)),
@@ -274,16 +295,6 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
         }
 
 
-def _known_fact(row: Sequence[Any]) -> KnownFact:
-    return KnownFact(
-        memory_id=MemoryId(row[2]),
-        fact_type=row[0],
-        key=row[1],
-        value=row[3],
-        valid_from=utc(row[4]),
-    )
-
-
 def _passages(plan: RunPlan) -> dict[str, int | None]:
     return {
         "from_seq": plan.read.mark if plan.read else None,
@@ -291,35 +302,3 @@ def _passages(plan: RunPlan) -> dict[str, int | None]:
         "summed_from": plan.summed.mark if plan.summed else None,
         "summed_to": plan.summed.to if plan.summed else None,
     }
-
-
-def _fact_columns(facts: Sequence[PlannedFact]) -> dict[str, object]:
-    columns = by_column(
-        [
-            (fact.memory_id, fact.draft.fact_type, fact.draft.slot, fact.key,
-             to_json(fact.draft.value), fact.draft.functional, float(fact.draft.confidence),
-             fact.draft.pattern, fact.valid_from, fact.valid_until)
-            for fact in facts
-        ],
-        10,
-    )  # fmt: skip
-    names = ("memory_ids", "fact_types", "slots", "keys", "values", "functional",
-             "confidences", "patterns", "valid_from", "valid_until")  # fmt: skip
-    return dict(zip(names, columns, strict=True))
-
-
-def _edge_columns(edges: Sequence[PlannedEdge]) -> dict[str, object]:
-    columns = by_column(
-        [
-            (edge.edge_id, edge.memory_id, edge.draft.event_id, edge.draft.subject,
-             edge.draft.relation, edge.draft.object, edge.subject_key, edge.object_key,
-             edge.draft.functional, float(edge.draft.confidence),
-             edge.valid_from, edge.valid_until)
-            for edge in edges
-        ],
-        12,
-    )  # fmt: skip
-    names = ("edge_ids", "memory_ids", "event_ids", "subjects", "relations", "objects",
-             "subject_keys", "object_keys", "functional", "confidences", "valid_from",
-             "valid_until")  # fmt: skip
-    return dict(zip(names, columns, strict=True))

@@ -43,6 +43,9 @@ FILL = {
     "runs": f"(run_id, kind, extractor, started_at, finished_at) VALUES (%s, {ONE}, 'k', 'x',"
     " now(), now())",
     "run_changes": f"(run_id, change, target) VALUES (%s, {ONE}, 'closed', {ONE})",
+    "retractions": "(retraction_id, run_id, fact_type, slot, subject_key, value, said_at,"
+    f" thread_id, event_ids) VALUES (%s, {ONE}, {ONE}, 'custom', 's', 's', 'v', now(), 't',"
+    " '{}')",
     "pipeline_log": "(run_id, step, stage, started_at, duration_s)"
     f" VALUES (%s, {ONE}, 1, 's', now(), 1)",
     "erasures": "(erasure_id, target, counts, receipt_hash, requested_at, completed_at)"

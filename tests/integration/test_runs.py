@@ -39,7 +39,7 @@ from shared_core.extraction import RuleExtractor
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
-TABLES = ("memories", "facts", "edges", "embeddings", "memory_sources", "threads")
+TABLES = ("memories", "facts", "edges", "embeddings", "memory_sources", "threads", "retractions")
 
 
 def said(number: int, text: str, **more: Any) -> Event:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared_core.domain import USER, FactDraft, MemoryId
@@ -17,7 +19,7 @@ from shared_core.facts import (
     slots_to_read,
     without_moot,
 )
-from shared_core.run_ports import KnownFact
+from shared_core.run_ports import KnownFact, Retraction
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -282,3 +284,126 @@ def test_two_relations_of_one_name_keep_what_is_told_of_the_name_apart() -> None
         draft("about.mia.age", "6", 3, functional=True, subject="Mia"),
     ]
     assert plan(told).opened[-1].key == "about.mia.age@mia"
+
+
+class Read:
+    """What is known after the turns that were read, each in a run of its own."""
+
+    def __init__(self) -> None:
+        self.facts: dict[MemoryId, KnownFact] = {}
+        self.retractions: list[Retraction] = []
+
+    def turn(self, one: FactDraft) -> None:
+        at = START + timedelta(days=int(one.event_id))
+        slots = slots_to_read([one])
+        known = [
+            fact
+            for fact in self.facts.values()
+            if fact.key.split(":")[0] in slots
+            and (fact.valid_until is None or fact.valid_until > at)
+        ]
+        retracted = [end for end in self.retractions if end.slot in slots and end.said_at > at]
+        found = plan_facts([one], known, {one.event_id: at}, lambda: MemoryId(uuid4()), retracted)
+        for memory_id, until in found.closed.items():
+            assert self.facts[memory_id].valid_until is None
+            self.facts[memory_id] = replace(self.facts[memory_id], valid_until=until)
+        for memory_id, _ in found.seen_again:
+            fact = self.facts[memory_id]
+            self.facts[memory_id] = replace(fact, said=[*fact.said, at])
+        for opened in found.opened:
+            self.facts[opened.memory_id] = KnownFact(
+                memory_id=opened.memory_id,
+                fact_type=opened.draft.fact_type,
+                key=opened.key,
+                value=opened.draft.value,
+                valid_from=opened.valid_from,
+                valid_until=opened.valid_until,
+                said=[at],
+            )
+        self.retractions += [end for end, _ in found.retracted]
+
+    def current(self) -> list[tuple[str, str]]:
+        return sorted(
+            (fact.key, fact.value) for fact in self.facts.values() if fact.valid_until is None
+        )
+
+
+def read(drafts: list[FactDraft]) -> Read:
+    so_far = Read()
+    for one in drafts:
+        so_far.turn(one)
+        assert all(
+            fact.valid_until is None or fact.valid_until >= fact.valid_from
+            for fact in so_far.facts.values()
+        )
+    return so_far
+
+
+TURNS = st.lists(
+    st.tuples(
+        st.sampled_from(["employer", "like", "dislike"]),
+        st.sampled_from(["a", "b"]),
+        st.sampled_from(["assert", "assert", "retract", "retract all"]),
+        st.sampled_from([None, 0, 3, 12]),
+    ),
+    max_size=7,
+)
+
+
+@settings(max_examples=400)
+@given(TURNS, st.randoms(use_true_random=False))
+def test_the_order_in_which_turns_are_read_does_not_count(
+    said: list[tuple[str, str, str, int | None]], order: random.Random
+) -> None:
+    drafts = [
+        draft(
+            slot,
+            "" if operation == "retract all" else value,
+            day,
+            functional=slot == "employer",
+            operation=operation.split()[0],
+            since=since,
+        )
+        for day, (slot, value, operation, since) in enumerate(said, 1)
+    ]
+    as_said = read(drafts).current()
+    order.shuffle(drafts)
+    assert as_said == read(drafts).current()
+
+
+def days(so_far: Read) -> list[tuple[str, int, int | None]]:
+    return sorted(
+        (fact.value, (fact.valid_from - START).days,
+         None if fact.valid_until is None else (fact.valid_until - START).days)
+        for fact in so_far.facts.values()
+    )  # fmt: skip
+
+
+def test_what_is_read_late_and_was_retracted_since_is_history() -> None:
+    told = draft("employer", "Acme", 1, functional=True)
+    left = draft("employer", "Acme", 5, functional=True, operation="retract")
+    assert [("Acme", 1, 5)] == days(read([left, told]))
+    to_come = replace(left, valid_from=START + timedelta(days=9))
+    assert [("Acme", 1, 5)] == days(read([to_come, told]))
+    since = replace(left, valid_from=START + timedelta(days=3))
+    assert [("Acme", 1, 3)] == days(read([since, told]))
+    assert [("Bosch", 1, None)] == days(read([left, replace(told, value="Bosch")]))
+
+
+def test_what_is_read_late_ends_where_the_next_value_began() -> None:
+    leeds, york = (draft("home", city, day, functional=True) for day, city in ((1, "L"), (3, "Y")))
+    away = draft("home", "Y", 5, functional=True, operation="retract")
+    assert [("L", 1, 3), ("Y", 3, 5)] == days(read([york, away, leeds]))
+
+
+def test_a_retraction_read_late_leaves_what_was_said_since() -> None:
+    told = [draft("like", "tea", day) for day in (1, 5)]
+    stopped = draft("like", "tea", 3, operation="retract")
+    assert [("tea", 1, None)] == days(read([*told, stopped]))
+    assert [("tea", 1, 3), ("tea", 5, None)] == days(read([told[1], stopped, told[0]]))
+
+
+def test_what_was_said_again_between_ends_what_it_speaks_against() -> None:
+    first, again = (draft("dislike", "tea", day) for day in (2, 6))
+    liked, no_more = draft("like", "tea", 3), draft("dislike", "", 7, operation="retract")
+    assert [] == read([first, no_more, liked, again]).current()

@@ -363,13 +363,14 @@ CREATE INDEX runs_in_order ON runs (tenant_id, number);
 CREATE INDEX runs_of_thread ON runs (tenant_id, thread_id, finished_at);
 
 -- What a run changed of what was there before it, and how that stood: ids, moments and numbers, no
--- text of a user. target: a memory, or an edge.
+-- text of a user. target: a memory, an edge or a retraction. bounded: what the run wrote had ended
+-- already, by the target; who undoes that undoes this run first.
 CREATE TABLE run_changes (
     tenant_id  text COLLATE "C" NOT NULL,
     run_id     uuid NOT NULL,
     change     text COLLATE "C" NOT NULL
                CHECK (change IN ('closed', 'retired', 'sourced', 'renewed', 'rated', 'summary',
-                                 'edge')),
+                                 'edge', 'bounded')),
     target     uuid NOT NULL,
     event_id   text COLLATE "C" NOT NULL DEFAULT '',
     before     jsonb NOT NULL DEFAULT '{}',
@@ -378,6 +379,27 @@ CREATE TABLE run_changes (
 );
 CREATE INDEX run_changes_of_target ON run_changes (tenant_id, target);
 
+-- What was retracted, known or not: a turn that is read later and was said before ends with it.
+-- subject_key: of the slot for one subject; value: normalised, empty for whatever the slot held.
+-- valid_until: as of when, if that was said. It goes with any of its turns, and with its run.
+CREATE TABLE retractions (
+    tenant_id      text COLLATE "C" NOT NULL,
+    retraction_id  uuid NOT NULL,
+    run_id         uuid NOT NULL,
+    fact_type      text COLLATE "C" NOT NULL,
+    slot           text COLLATE "C" NOT NULL,
+    subject_key    text COLLATE "C" NOT NULL,
+    value          text COLLATE "C" NOT NULL,
+    said_at        timestamptz NOT NULL,
+    valid_until    timestamptz,
+    thread_id      text COLLATE "C" NOT NULL,
+    event_ids      text[] COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant_id, retraction_id),
+    FOREIGN KEY (tenant_id, run_id) REFERENCES runs (tenant_id, run_id) ON DELETE CASCADE
+);
+CREATE INDEX retractions_of_slot ON retractions (tenant_id, slot);
+CREATE INDEX retractions_of_thread ON retractions (tenant_id, thread_id);
+CREATE INDEX retractions_of_run ON retractions (tenant_id, run_id);
 -- The stages of a run, in order, for whoever must explain it.
 CREATE TABLE pipeline_log (
     tenant_id   text COLLATE "C" NOT NULL,
@@ -405,7 +427,7 @@ CREATE TABLE erasures (
 );
 
 SELECT protect('consolidation_jobs'), protect('extraction_counts'), protect('runs'),
-       protect('run_changes'), protect('pipeline_log'), protect('erasures');
+       protect('run_changes'), protect('retractions'), protect('pipeline_log'), protect('erasures');
 
 -- What was imported, so that a later import does not bring back what was deleted here since.
 

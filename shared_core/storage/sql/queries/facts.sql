@@ -1,8 +1,64 @@
--- name: current_facts
--- What is believed now of the given keys.
-SELECT fact_type, key, memory_id, value, valid_from FROM facts
-WHERE tenant_id = %(tenant)s AND slot = ANY(%(slots)s)
-  AND valid_until IS NULL AND superseded_at IS NULL
+-- fragment: said_of
+-- When the turns were said that a memory was drawn from, those of one that needs several once.
+SELECT array_agg(DISTINCT at ORDER BY at) AS said
+FROM (SELECT max(e.occurred_at) AS at
+      FROM memory_sources s
+      JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
+                   AND e.event_id = s.event_id
+      WHERE s.tenant_id = %(tenant)s AND s.memory_id = k.memory_id
+      GROUP BY s.needed, CASE WHEN NOT s.needed THEN (s.thread_id, s.event_id) END) turns
+
+-- name: known_facts
+-- What is believed now of the given slots, and what ended since.
+SELECT k.fact_type, k.key, k.memory_id, k.value, k.valid_from, k.valid_until, t.said
+FROM facts k CROSS JOIN LATERAL ({said_of}) t
+WHERE k.tenant_id = %(tenant)s AND k.slot = ANY(%(slots)b::text[])
+  AND (k.valid_until IS NULL OR k.valid_until > %(since)s OR k.superseded_at > %(since)s)
+
+-- name: known_retractions
+SELECT retraction_id, fact_type, slot, subject_key, value, said_at, valid_until FROM retractions
+WHERE tenant_id = %(tenant)s AND slot = ANY(%(slots)b::text[]) AND said_at > %(since)s
+
+-- name: last_run
+SELECT coalesce(max(number), 0) FROM runs WHERE tenant_id = %(tenant)s
+
+-- name: require_known
+-- Undoes the run if another one has changed what this one looked at since: facts and retractions of
+-- its slots, edges of its subjects.
+WITH later AS (
+    SELECT run_id FROM runs WHERE tenant_id = %(tenant)s AND number > %(known_number)s
+), written AS (
+    SELECT 1 FROM later l JOIN memories m ON m.tenant_id = %(tenant)s AND m.run_id = l.run_id
+    JOIN facts f USING (tenant_id, memory_id) WHERE f.slot = ANY(%(slots)b::text[])
+    UNION ALL
+    SELECT 1 FROM later l JOIN run_changes c ON c.tenant_id = %(tenant)s AND c.run_id = l.run_id
+    JOIN facts f ON f.tenant_id = c.tenant_id AND f.memory_id = c.target
+    WHERE f.slot = ANY(%(slots)b::text[])
+    UNION ALL
+    SELECT 1 FROM later l JOIN retractions r ON r.tenant_id = %(tenant)s AND r.run_id = l.run_id
+    WHERE r.slot = ANY(%(slots)b::text[])
+    UNION ALL
+    SELECT 1 FROM later l JOIN edges e ON e.tenant_id = %(tenant)s AND e.run_id = l.run_id
+    WHERE e.subject_key = ANY(%(subjects)b::text[])
+)
+SELECT require(count(*) = 0, 'a fact was changed by another run') FROM written
+
+-- name: add_retractions
+INSERT INTO retractions (tenant_id, retraction_id, run_id, fact_type, slot, subject_key, value,
+                         said_at, valid_until, thread_id, event_ids)
+SELECT %(tenant)s, retraction_id, %(run_id)s, fact_type, slot, subject_key, value, said_at,
+       valid_until, %(thread_id)s,
+       ARRAY(SELECT jsonb_array_elements_text(event_ids))
+FROM unnest(%(retraction_ids)b::uuid[], %(fact_types)b::text[], %(slots)b::text[],
+            %(subject_keys)b::text[], %(values)b::text[], %(said_at)b::timestamptz[],
+            %(valid_until)b::timestamptz[], %(event_ids)s::jsonb[])
+     AS g(retraction_id, fact_type, slot, subject_key, value, said_at, valid_until, event_ids)
+
+-- name: note_bounds
+-- What made history of what a run wrote; what the run wrote itself goes with it anyway.
+INSERT INTO run_changes (tenant_id, run_id, change, target)
+SELECT DISTINCT %(tenant)s, %(run_id)s::uuid, 'bounded', target
+FROM unnest(%(bounds)b::uuid[]) AS g(target)
 
 -- name: add_facts
 INSERT INTO facts (tenant_id, memory_id, fact_type, slot, key, value, functional, confidence,

@@ -109,6 +109,10 @@ derived AS (
     UPDATE events e SET memory_seq = NULL FROM said s
     WHERE e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id AND e.event_id = s.event_id
       AND e.payload IS NOT NULL
+), unretracted AS (
+    DELETE FROM retractions r USING (SELECT tenant_id, thread_id, array_agg(event_id) AS event_ids
+                                     FROM said GROUP BY 1, 2) s
+    WHERE r.tenant_id = s.tenant_id AND r.thread_id = s.thread_id AND r.event_ids && s.event_ids
 ), unsourced AS (
     DELETE FROM memory_sources x USING said s
     WHERE x.tenant_id = s.tenant_id AND x.thread_id = s.thread_id AND x.event_id = s.event_id

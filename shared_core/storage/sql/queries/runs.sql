@@ -46,10 +46,11 @@ WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND {unexpired}
 ORDER BY e.memory_seq LIMIT %(replay)s
 
 -- name: known_edges
--- What is believed now of the given subjects.
-SELECT edge_id, subject, relation, object, valid_from FROM edges
-WHERE tenant_id = %(tenant)s AND subject_key = ANY(%(subjects)b::text[])
-  AND valid_until IS NULL AND superseded_at IS NULL
+-- What is believed now of the given subjects, and what ended since.
+SELECT k.edge_id, k.subject, k.relation, k.object, k.valid_from, k.valid_until, t.said
+FROM edges k CROSS JOIN LATERAL ({said_of}) t
+WHERE k.tenant_id = %(tenant)s AND k.subject_key = ANY(%(subjects)b::text[])
+  AND (k.valid_until IS NULL OR k.valid_until > %(since)s OR k.superseded_at > %(since)s)
 
 -- name: said_texts
 -- The memories whose words are those of each of some keys.
@@ -412,6 +413,8 @@ WITH run AS (
     SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
     UNION
     SELECT edge_id FROM edges WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
+    UNION
+    SELECT retraction_id FROM retractions WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
 )
 SELECT l.run_id, l.number FROM runs l CROSS JOIN run r
 WHERE l.tenant_id = %(tenant)s AND l.undone_at IS NULL
@@ -481,9 +484,11 @@ WITH change AS (
 DELETE FROM memories m USING change c WHERE m.tenant_id = %(tenant)s AND m.memory_id = c.copy_id
 
 -- name: unwrite
--- What a run wrote goes, with vectors, facts, sources and edges.
+-- What a run wrote goes, with vectors, facts, sources, edges and retractions.
 WITH edges_gone AS (
     DELETE FROM edges WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
+), retractions_gone AS (
+    DELETE FROM retractions WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
 )
 DELETE FROM memories WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
 

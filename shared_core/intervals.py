@@ -1,0 +1,78 @@
+"""What was said of one matter on its way through time: when it holds, and what ends it. Pure."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+
+@dataclass(slots=True)
+class Stated:
+    """A fact or an edge: what it says, when it holds, and when it was said, in that order.
+
+    valid_until: None as long as it holds.
+    """
+
+    row_id: UUID
+    value: str
+    valid_from: datetime
+    valid_until: datetime | None
+    said: list[datetime]
+
+    def say(self, at: datetime) -> None:
+        """Note that it was said at this moment as well."""
+        insort(self.said, at)
+
+    def holds(self, at: datetime) -> bool:
+        """Tell whether it was said by this moment and had not ended."""
+        return self.said[0] <= at and (self.valid_until is None or self.valid_until > at)
+
+    def said_after(self, at: datetime) -> bool:
+        """Tell whether it was said later, too."""
+        return self.said[-1] > at
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What ended something: said when, as of when, and the row that says so."""
+
+    said_at: datetime
+    until: datetime
+    row_id: UUID
+
+    def of(self, begins: datetime) -> datetime:
+        """Return when it ended what began at a moment."""
+        return self.until if self.until > begins else self.said_at
+
+
+def next_end(
+    at: datetime, same: Iterable[Stated], others: Iterable[Stated], ends: Sequence[End] = ()
+) -> End | None:
+    """Return what first ended something that was said at a moment, None if it holds to this day.
+
+    same: what says the same: when that ended, this did. others: what cannot hold beside it, and
+    ends it when said. ends: retractions of it.
+    """
+    found = [end for end in ends if end.said_at > at]
+    for other in others:
+        later = [moment for moment in other.said if moment > at]
+        if later:
+            first = later[0] == other.said[0] and other.valid_from > at
+            until = other.valid_from if first else later[0]
+            found.append(End(later[0], until, other.row_id))
+    for one in same:
+        if one.valid_until is not None and one.valid_until > at:
+            found.append(End(one.valid_until, one.valid_until, one.row_id))
+    return min(found, key=lambda end: end.said_at, default=None)
+
+
+def same_spell(at: datetime, same: Iterable[Stated], end: End | None) -> Stated | None:
+    """Return the one of same that holds at a moment, or is said before anything ends it."""
+    for one in same:
+        held = one.valid_until is None or one.valid_until > at
+        if held and (end is None or one.said[0] <= end.said_at):
+            return one
+    return None

@@ -1,0 +1,185 @@
+"""Turns that are read late: what they say ends where what was said after them ended it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
+from typing import Any
+
+import psycopg
+import pytest
+
+from shared_core import Conflict, Event, MemoryEngine, Scope, open_memory
+from shared_core.domain import Extraction, TripleDraft
+from tests.integration.test_runs import Scripted, fact, snapshot
+
+ANN = Scope("app", "ann")
+START = datetime(2026, 3, 2, 9, tzinfo=UTC)
+
+
+def said(thread: str, day: int, text: str) -> Event:
+    return Event(
+        event_id=f"{thread}{day}",
+        author="user",
+        role="user",
+        text=text,
+        occurred_at=START + timedelta(days=day),
+    )
+
+
+async def history(memory: MemoryEngine) -> list[tuple[str, int, int | None]]:
+    return sorted(
+        (one.value, (one.valid_from - START).days,
+         None if one.valid_until is None else (one.valid_until - START).days)
+        for one in await memory.facts(ANN, history=True)
+    )  # fmt: skip
+
+
+def edges(dsn: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn) as superuser:
+        rows = superuser.execute("SELECT object, valid_from, valid_until FROM hippocampus.edges")
+        return sorted(
+            (value, (begins - START).days, None if ends is None else (ends - START).days)
+            for value, begins, ends in rows.fetchall()
+        )
+
+
+def retractions(dsn: str) -> int:
+    with psycopg.connect(dsn) as superuser:
+        return len(superuser.execute("SELECT FROM hippocampus.retractions").fetchall())
+
+
+JOB = {
+    "en": ("I work at Acme.", "I don't work at Acme any more.", "Acme"),
+    "zh": ("我在腾讯工作。", "我不在腾讯工作了。", "腾讯"),
+}
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+async def test_what_was_retracted_before_it_was_read_is_history(
+    memory: MemoryEngine, dsn: str, language: str
+) -> None:
+    works, left, name = JOB[language]
+    await memory.append_events(ANN, "a", [said("a", 0, works)])
+    await memory.append_events(ANN, "b", [said("b", 4, left)])
+    retracted = await memory.consolidate(ANN, "b")
+    assert (1, []) == (retractions(dsn), await history(memory))
+    late = await memory.consolidate(ANN, "a")
+    assert [(name, 0, 4)] == await history(memory) == edges(dsn)
+    assert [] == [one for one in await memory.list_memories(ANN, kinds=["semantic"])]
+    assert retracted.run_id and late.run_id
+    with pytest.raises(Conflict, match=str(late.run_id)):  # it builds on the retraction
+        await memory.undo_run(ANN, retracted.run_id)
+    before = snapshot(dsn)
+    await memory.undo_run(ANN, late.run_id)
+    assert [] == await history(memory)
+    await memory.consolidate(ANN, "a")
+    assert [(name, 0, 4)] == await history(memory)
+    assert {table: len(rows) for table, rows in before.items()} == {
+        table: len(rows) for table, rows in snapshot(dsn).items()
+    }
+
+
+@pytest.mark.parametrize("order", list(permutations("abc")))
+async def test_places_in_any_order(memory: MemoryEngine, dsn: str, order: Sequence[str]) -> None:
+    turns = {"a": (0, "I live in Leeds."), "b": (2, "I live in York."),
+             "c": (4, "I don't live in York any more.")}  # fmt: skip
+    for thread, (day, text) in turns.items():
+        await memory.append_events(ANN, thread, [said(thread, day, text)])
+    for thread in order:
+        await memory.consolidate(ANN, thread)
+    assert [("Leeds", 0, 2), ("York", 2, 4)] == await history(memory) == edges(dsn)
+
+
+async def test_edges_of_a_model_in_any_order(dsn: str) -> None:
+    script = {
+        f"{thread}{day}": Extraction(triples=[
+            TripleDraft(subject="Mia", relation="lives_in", object=place, functional=True,
+                        event_id=f"{thread}{day}")])
+        for thread, day, place in (("a", 0, "Leeds"), ("b", 2, "York"), ("c", 4, "Rome"))
+    }  # fmt: skip
+    async with open_memory(dsn, extractor=Scripted(script), worker=False) as memory:
+        for thread, day in (("c", 4), ("a", 0), ("b", 2)):
+            await memory.append_events(ANN, thread, [said(thread, day, "A turn of the story.")])
+            await memory.consolidate(ANN, thread)
+    assert [("Leeds", 0, 4), ("Rome", 4, None), ("York", 2, 4)] == edges(dsn)
+
+
+async def test_a_retraction_goes_with_its_turn_its_run_and_its_user(
+    memory: MemoryEngine, dsn: str
+) -> None:
+    left = JOB["en"][1]
+    for day in range(3):
+        await memory.append_events(ANN, f"b{day}", [said("b", day, left)])
+    runs = [(await memory.consolidate(ANN, f"b{day}")).run_id for day in range(3)]
+    assert 3 == retractions(dsn)
+    await memory.forget_turns(ANN, "b0", ["b0"])
+    assert 2 == retractions(dsn)
+    assert runs[1]
+    await memory.undo_run(ANN, runs[1])
+    assert 1 == retractions(dsn)
+    await memory.append_events(ANN, "a", [said("a", 0, JOB["en"][0])])
+    await memory.forget_thread(ANN, "b2")
+    assert 0 == retractions(dsn)
+    await memory.consolidate(ANN, "a")
+    assert [("Acme", 0, None)] == await history(memory)
+    await memory.append_events(ANN, "c", [said("c", 5, left)])
+    await memory.consolidate(ANN, "c")
+    await memory.forget_scope(ANN)
+    assert 0 == retractions(dsn)
+
+
+async def test_a_retraction_that_another_worker_reads_at_the_same_time_counts(dsn: str) -> None:
+    employed, gone = (Scripted({}), Scripted({}))
+    async with (
+        open_memory(dsn, extractor=employed, worker=False) as one,
+        open_memory(dsn, extractor=gone, worker=False) as other,
+    ):
+        await one.append_events(ANN, "a", [said("a", 0, JOB["en"][0])])
+        await one.append_events(ANN, "b", [said("b", 4, JOB["en"][1])])
+        barrier = asyncio.Barrier(2)
+        for memory in (one, other):
+            meeting(memory, barrier)
+        await asyncio.gather(one.consolidate(ANN, "a"), other.consolidate(ANN, "b"))
+        assert [("Acme", 0, 4)] == await history(one)
+        assert [1, 1] == [len(reader.seen) for reader in (employed, gone)]
+
+
+def meeting(memory: MemoryEngine, barrier: asyncio.Barrier) -> None:
+    """Let the first look at what is known wait until the other memory has looked, too."""
+    look: Callable[..., Any] = memory._storage.known
+
+    async def looks(*given: Any) -> Any:
+        found = await look(*given)
+        if waiting:
+            waiting.clear()
+            await barrier.wait()
+        return found
+
+    waiting = [True]
+    memory._storage.known = looks  # type: ignore[method-assign]
+
+
+async def test_a_retraction_read_late_leaves_what_was_said_after_it(memory: MemoryEngine) -> None:
+    for thread, day in (("a", 0), ("c", 4)):
+        await memory.append_events(ANN, thread, [said(thread, day, JOB["en"][0])])
+        await memory.consolidate(ANN, thread)
+    await memory.append_events(ANN, "b", [said("b", 2, JOB["en"][1])])
+    await memory.consolidate(ANN, "b")
+    assert [("Acme", 0, None)] == await history(memory)
+
+
+async def test_a_value_that_holds_two_facts_of_a_script_is_read_in_order(dsn: str) -> None:
+    """A model's facts of slots the rules do not know follow the same rules."""
+    script = {
+        "a0": Extraction(facts=[fact("a0", "guitar", "Fender")]),
+        "b4": Extraction(facts=[fact("b4", "guitar", "Gibson")]),
+        "c8": Extraction(facts=[fact("c8", "guitar", "", operation="retract")]),
+    }
+    async with open_memory(dsn, extractor=Scripted(script), worker=False) as memory:
+        for thread, day in (("c", 8), ("b", 4), ("a", 0)):
+            await memory.append_events(ANN, thread, [said(thread, day, "A turn of the story.")])
+            await memory.consolidate(ANN, thread)
+        assert [("Fender", 0, 4), ("Gibson", 4, 8)] == await history(memory)
