@@ -150,6 +150,7 @@ async def consolidate(
         graph = plan_edges(drafts.triples, known.edges, facts.opened, said_at, uuid7)
         rows = RunRows(scope, thread_id, MemoryId(uuid7()), clock(), extractor.name)
         rows.add_facts(facts, [*reading.context, *(event for _, event in formed.turns)])
+        rows.add_edges(graph)
         rows.add_drafts(drafts)
         if formed.summary:
             rows.add_summary(formed.summary, [event for _, event in formed.replay])
@@ -171,6 +172,7 @@ async def consolidate(
             summary_key=summary_key(thread_id) if formed.summary else None,
             summary_run=reading.summary_run,
             edges=graph.opened,
+            edge_sources=rows.edge_sources,
             close_edges=list(graph.closed.items()),
             annotations=rows.annotations,
             drawn_from=rows.drawn_from,

@@ -188,7 +188,8 @@ class InsightDraft:
 class TripleDraft:
     """An edge of the knowledge graph: subject, relation (snake_case), object.
 
-    functional: the subject has one object at a time. confidence: 0 to 1.
+    functional: the subject has one object at a time. confidence: 0 to 1. other_event_ids: further
+    turns it was drawn from, as of a FactDraft.
     """
 
     subject: str
@@ -198,6 +199,7 @@ class TripleDraft:
     functional: bool = False
     confidence: float = 1.0
     valid_from: datetime | None = None
+    other_event_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,9 @@ def checked(
             relation=_name(draft.relation),
             object=_name(draft.object),
             confidence=_within(draft.confidence, 0, 1, 0.5),
+            other_event_ids=tuple(
+                one for one in draft.other_event_ids if one in known_ids and one != draft.event_id
+            ),
         )
         for draft in extraction.triples
         if draft.event_id in event_ids

@@ -15,10 +15,15 @@ from shared_core.run_ports import KnownEdge, PlannedEdge, PlannedFact
 
 @dataclass(slots=True)
 class EdgePlan:
-    """What a run changes of the graph. bounds: the edges that made history of what was opened."""
+    """What a run changes of the graph.
+
+    said: edges, old and new, and the turns that say each together. bounds: the edges that made
+    history of what was opened.
+    """
 
     opened: list[PlannedEdge] = field(default_factory=list)
     closed: dict[UUID, datetime] = field(default_factory=dict)
+    said: list[tuple[UUID, tuple[str, ...]]] = field(default_factory=list)
     bounds: list[UUID] = field(default_factory=list)
 
 
@@ -31,11 +36,11 @@ def plan_edges(
 ) -> EdgePlan:
     """Return what changes when triples, in the order they were said, meet the known edges.
 
-    No edge with this subject and relation: it is added. The same object: nothing. Another object:
-    a functional relation replaces the edge, any other keeps both. As with facts the moments when
-    things were said count: what was said before the current one, or before an edge that says the
-    same ended, becomes history. An edge that says what a fact of the same turn says holds as long
-    as the fact, and dies with it.
+    No edge with this subject and relation: it is added. The same object: it rests on these turns as
+    well. Another object: a functional relation replaces the edge, any other keeps both. As with
+    facts it is the moments of saying that count: what was said before the current one, or before
+    an edge that says the same ended, becomes history. An edge that says what a fact of the same
+    turn says holds as long as the fact, and dies with it unless it is said apart.
     known: those that ended after the first draft was said as well. said_at: event id to the moment
     it was said.
     """
@@ -78,20 +83,26 @@ class _Fold:
         begins = fact.valid_from if fact else _begins(draft, at, before)
         for other in before:
             self._close(other, begins)
+        turns = (draft.event_id, *draft.other_event_ids)
         if known is not None:
             known.say(at)
+            self.plan.said.append((known.row_id, turns))
             return
+        rests = fact and {*turns} <= {fact.draft.event_id, *fact.draft.other_event_ids}
         until = end.of(begins) if end else None
         edge = PlannedEdge(
             edge_id=self._new_id(),
             draft=draft,
             subject_key=subject,
             object_key=value,
-            memory_id=fact.memory_id if fact else None,
+            memory_id=fact.memory_id if fact and rests else None,
+            fact_id=fact.memory_id if fact else None,
             valid_from=begins,
             valid_until=(fact and fact.valid_until) or until,
         )
         self.plan.opened.append(edge)
+        if not rests:
+            self.plan.said.append((edge.edge_id, turns))
         self.plan.bounds += [end.row_id] if end else []
         edges.append(Stated(edge.edge_id, value, begins, edge.valid_until, [at]))
 

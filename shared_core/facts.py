@@ -27,7 +27,8 @@ ATTRIBUTE = re.compile(r"(relation\.[^.]+)\..")
 
 @dataclass(slots=True)
 class FactPlan:
-    """What a run changes. seen_again: facts that were known and were said once more, and where.
+    """What a run changes. seen_again: facts that were known and were said once more, and by
+    which turns together.
 
     retracted: what was retracted, and the turns that say so. bounds: the facts and retractions that
     made history of what was opened.
@@ -35,7 +36,7 @@ class FactPlan:
 
     opened: list[PlannedFact] = field(default_factory=list)
     closed: dict[MemoryId, datetime] = field(default_factory=dict)
-    seen_again: list[tuple[MemoryId, str]] = field(default_factory=list)
+    seen_again: list[tuple[MemoryId, tuple[str, ...]]] = field(default_factory=list)
     retracted: list[tuple[Retraction, tuple[str, ...]]] = field(default_factory=list)
     bounds: list[UUID] = field(default_factory=list)
 
@@ -215,8 +216,8 @@ class _Fold:
             if key and (known is None or self._current.get(key) is not known):
                 self._close(key, at, begins)
         if known is not None:
-            if not draft.other_event_ids:  # else the turn alone does not say it
-                self.plan.seen_again.append((MemoryId(known.row_id), draft.event_id))
+            turns = (draft.event_id, *draft.other_event_ids)
+            self.plan.seen_again.append((MemoryId(known.row_id), turns))
             known.say(at)
             return
         self._end_apart(draft, at, begins)

@@ -141,9 +141,10 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedEdge:
-    """An edge to write. memory_id: of the fact it says again; None: it rests on its turn.
+    """An edge to write. fact_id: of the fact it says again and ends with, if there is one.
 
-    subject_key, object_key: both names as they are compared (facts.normalised).
+    memory_id: the same if the edge rests on that fact; else it rests on its turns. subject_key,
+    object_key: both names as they are compared (facts.normalised).
     """
 
     edge_id: UUID
@@ -151,6 +152,7 @@ class PlannedEdge:
     subject_key: str
     object_key: str
     memory_id: MemoryId | None
+    fact_id: MemoryId | None
     valid_from: datetime
     valid_until: datetime | None
 
@@ -166,11 +168,11 @@ class LikeText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A turn a memory was drawn from. needed: without it the memory must go."""
+    """A turn a memory was drawn from. basis: turns of one number say it together."""
 
     address: ItemAddress
     event_id: str
-    needed: bool
+    basis: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +202,8 @@ class RunPlan:
     still be there. counts: for the record of the run. reflection: counts this extraction, and asks
     for a reflection with every so many. unsaid: keys of words that nobody may have written
     meanwhile. slots, subjects: of which no run after known_number may have changed anything.
-    retractions: with the ids of their turns. bounds: what made history of what is written.
+    retractions: with the ids of their turns. edge_sources: edge, turn and
+    basis, as of a Source. bounds: what made history of what is written.
     """
 
     run_id: UUID
@@ -219,6 +222,7 @@ class RunPlan:
     summary_key: str | None = None
     summary_run: UUID | None = None
     edges: Sequence[PlannedEdge] = ()
+    edge_sources: Sequence[tuple[UUID, str, int]] = ()
     close_edges: Sequence[tuple[UUID, datetime]] = ()
     annotations: Sequence[Annotation] = ()
     drawn_from: Sequence[str] = ()

@@ -20,6 +20,7 @@ from shared_core.domain import (
     Scope,
     ThreadId,
 )
+from shared_core.edges import EdgePlan
 from shared_core.facts import FactPlan
 from shared_core.ids import uuid7
 from shared_core.ingest import TEXT_FIELD, memory_value
@@ -48,6 +49,7 @@ class RunRows:
         self.run_id = run_id
         self.memories: list[MemoryRow] = []
         self.sources: list[Source] = []
+        self.edge_sources: list[tuple[UUID, str, int]] = []
         self.annotations: list[Annotation] = []
         self.drawn_from: list[str] = []
         self._namespace = memories_namespace(scope)
@@ -56,7 +58,7 @@ class RunRows:
         self._extractor = extractor
         self._turns: dict[str, Event] = {}
         self._free: dict[ItemAddress, str] = {}
-        self._drawn: set[tuple[str, str]] = set()
+        self._drawn: set[tuple[str, frozenset[str]]] = set()
 
     @property
     def statements(self) -> int:
@@ -77,10 +79,13 @@ class RunRows:
         return {address: words_key(text) for address, text in self._free.items()}
 
     def drop_known(self, near: Mapping[ItemAddress, Sequence[LikeText]]) -> None:
-        """Write nothing that is known. near: what may say the same, by address."""
+        """Write nothing that is known: that has a further basis. near: what may say the same."""
         for address, text in list(self._free.items()):
-            if same_statement(text, near.get(address, ())):
+            if known := same_statement(text, near.get(address, ())):
+                event_ids = [one.event_id for one in self.sources if one.address == address]
                 self._drop(address)
+                if event_ids:
+                    self._draw(str(known.memory_id), event_ids)
 
     def vectors_of(self, vectors: VectorRows | None) -> VectorRows | None:
         """Return the vectors of what is written."""
@@ -111,11 +116,15 @@ class RunRows:
         self._turns = {event.event_id: event for event in turns}
         for fact in plan.opened:
             self.memories.append(self._fact_row(fact))
-            joint = bool(fact.draft.other_event_ids)
-            for event_id in (fact.draft.event_id, *fact.draft.other_event_ids):
-                self._draw(str(fact.memory_id), event_id, needed=joint)
-        for memory_id, event_id in plan.seen_again:
-            self._draw(str(memory_id), event_id, needed=False)
+            self._draw(str(fact.memory_id), (fact.draft.event_id, *fact.draft.other_event_ids))
+        for memory_id, event_ids in plan.seen_again:
+            self._draw(str(memory_id), event_ids)
+
+    def add_edges(self, plan: EdgePlan) -> None:
+        """Note the turns that say each edge of a plan together."""
+        for basis, (edge_id, event_ids) in enumerate(plan.said):
+            self.edge_sources += [(edge_id, one, basis) for one in sorted({*event_ids})]
+            self.drawn_from += event_ids
 
     def add_drafts(self, drafts: Extraction) -> None:
         """Add statements, insights and what is known of the turns; add_facts comes first."""
@@ -227,8 +236,7 @@ class RunRows:
         row = self._row(kind, text, occurred_at, importance, extra, expires_at)
         self.memories.append(row)
         self._free[row.namespace, row.key] = text
-        for event_id in event_ids:
-            self._draw(row.key, event_id, needed=True)
+        self._draw(row.key, event_ids)
 
     def _row(
         self,
@@ -263,12 +271,15 @@ class RunRows:
             words_key=words_key(text),
         )
 
-    def _draw(self, key: str, event_id: str, *, needed: bool) -> None:
-        if (key, event_id) not in self._drawn:
-            self._drawn.add((key, event_id))
-            address = (self._namespace, key)
-            self.sources.append(Source(address=address, event_id=event_id, needed=needed))
-            self.drawn_from.append(event_id)
+    def _draw(self, key: str, event_ids: Iterable[str]) -> None:
+        """Note turns that say together what stands under a key."""
+        together = frozenset(event_ids)
+        if (key, together) not in self._drawn:
+            self._drawn.add((key, together))
+            address, basis = (self._namespace, key), len(self._drawn)
+            self.sources += [Source(address=address, event_id=one, basis=basis)
+                             for one in sorted(together)]  # fmt: skip
+            self.drawn_from += together
 
     def _first_expiry(self, event_ids: Iterable[str]) -> datetime | None:
         return _first_expiry([self._turns[event_id] for event_id in event_ids])

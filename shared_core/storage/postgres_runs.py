@@ -35,6 +35,7 @@ from shared_core.storage.postgres_jobs import PostgresJobs
 from shared_core.storage.rows import event_from_row, memory_from_row, utc
 from shared_core.storage.run_columns import (
     edge_columns,
+    edge_source_columns,
     fact_columns,
     known_edge,
     known_fact,
@@ -200,9 +201,10 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             ("add_retractions", retraction_columns(plan.retractions), bool(plan.retractions)),
             ("note_bounds", {"bounds": list(plan.bounds)}, bool(plan.bounds)),
             ("add_edges", edge_columns(plan.edges), bool(plan.edges)),
+            ("add_edge_sources", edge_source_columns(plan.edge_sources), bool(plan.edge_sources)),
             ("add_sources", sources | {
                 "event_ids": [source.event_id for source in plan.sources],
-                "needed": [source.needed for source in plan.sources]}, bool(plan.sources)),
+                "bases": [source.basis for source in plan.sources]}, bool(plan.sources)),
             ("inherit_sources", inherited, bool(plan.inherited)),
             ("add_bases", inherited, bool(plan.inherited)),
             ("add_summary_sources", {}, plan.summary_key is not None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from shared_core.domain import MemoryId
 from shared_core.jsontext import to_json
@@ -88,7 +89,7 @@ def edge_columns(edges: Sequence[PlannedEdge]) -> dict[str, object]:
     """Return the columns of edges."""
     columns = by_column(
         [
-            (edge.edge_id, edge.memory_id, edge.draft.event_id, edge.draft.subject,
+            (edge.edge_id, edge.memory_id, edge.fact_id, edge.draft.subject,
              edge.draft.relation, edge.draft.object, edge.subject_key, edge.object_key,
              edge.draft.functional, float(edge.draft.confidence),
              edge.valid_from, edge.valid_until)
@@ -96,7 +97,12 @@ def edge_columns(edges: Sequence[PlannedEdge]) -> dict[str, object]:
         ],
         12,
     )  # fmt: skip
-    names = ("edge_ids", "memory_ids", "event_ids", "subjects", "relations", "objects",
+    names = ("edge_ids", "memory_ids", "fact_ids", "subjects", "relations", "objects",
              "subject_keys", "object_keys", "functional", "confidences", "valid_from",
              "valid_until")  # fmt: skip
     return dict(zip(names, columns, strict=True))
+
+
+def edge_source_columns(sources: Sequence[tuple[UUID, str, int]]) -> dict[str, object]:
+    """Return the columns of the turns of edges: edge, turn, basis."""
+    return dict(zip(("edge_ids", "event_ids", "bases"), by_column(sources, 3), strict=True))

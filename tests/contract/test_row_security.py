@@ -33,6 +33,7 @@ FILL = {
     " now(), now())",
     "edges": "(edge_id, subject, relation, object, valid_from, recorded_at)"
     f" VALUES (%s, {ONE}, 's', 'r', 'o', now(), now())",
+    "edge_sources": f"(edge_id, thread_id, event_id) VALUES (%s, {ONE}, 't', 'e')",
     "instructions": "(instruction_key, version, content, created_at)"
     " VALUES (%s, 'i', 1, '', now())",
     "profiles": "(subject_kind, subject_id, version, paragraph, content_hash, created_at)"

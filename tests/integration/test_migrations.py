@@ -6,6 +6,7 @@ import asyncio
 import re
 import subprocess
 import sys
+from typing import Any
 
 import psycopg
 import pytest
@@ -39,6 +40,7 @@ CATALOGUE = {
         SELECT attrelid::regclass::text, attname, attstorage::text FROM pg_attribute
         JOIN pg_class c ON c.oid = attrelid
         WHERE c.relnamespace = %(schema)s::regnamespace AND attnum > 0 AND c.relkind = 'r'
+          AND NOT attisdropped
         ORDER BY 1, 2""",
     "functions": """
         SELECT proname, prosrc, provolatile::text FROM pg_proc
@@ -232,22 +234,27 @@ async def test_migrations_run_in_a_database_that_others_use(dsn: str) -> None:
         assert connection.execute("SELECT count(*) FROM public.events").fetchone() == (0,)
 
 
+def migrated_to(connection: psycopg.Connection[Any], version: int) -> None:
+    """Build the schema of an older library."""
+    connection.execute("CREATE EXTENSION vector; CREATE SCHEMA hippocampus")
+    connection.execute("SET search_path TO hippocampus, public")
+    connection.execute(
+        "CREATE TABLE schema_migrations (version integer PRIMARY KEY, name text NOT NULL,"
+        " checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
+    )
+    for step in migrations()[:version]:
+        with connection.transaction():
+            connection.execute(step.sql.encode())
+        connection.execute(
+            "INSERT INTO schema_migrations VALUES (%s, %s, %s)",
+            [step.version, step.name, step.checksum],
+        )
+
+
 async def test_jobs_of_an_older_library_go_on(empty_dsn: str) -> None:
     """A caller's own code had another name, and two jobs of one thread could run at once."""
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION vector; CREATE SCHEMA hippocampus")
-        connection.execute("SET search_path TO hippocampus, public")
-        connection.execute(
-            "CREATE TABLE schema_migrations (version integer PRIMARY KEY, name text NOT NULL,"
-            " checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
-        )
-        for step in migrations()[:7]:
-            with connection.transaction():
-                connection.execute(step.sql.encode())
-            connection.execute(
-                "INSERT INTO schema_migrations VALUES (%s, %s, %s)",
-                [step.version, step.name, step.checksum],
-            )
+        migrated_to(connection, 7)
         connection.execute(
             "INSERT INTO threads (tenant_id, thread_id, created_at, updated_at)"
             " VALUES ('/app/ann/', 't', now(), now());"
@@ -268,3 +275,56 @@ async def test_jobs_of_an_older_library_go_on(empty_dsn: str) -> None:
         memory.jobs.learn(perform)
         assert 2 == (await memory.jobs.serve(once=True)).done
     assert [{"n": 1}] == seen
+
+
+OLDER = """
+    INSERT INTO threads (tenant_id, thread_id, created_at, updated_at)
+    VALUES ('/app/ann/', 't', now(), now());
+    INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text, occurred_at,
+                        recorded_at, memory_seq)
+    SELECT '/app/ann/', 't', n, 'e' || n, 'user', 'user', 'Turn ' || n, now(), now(), n
+    FROM generate_series(1, 4) n;
+    INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,
+                          term_count, occurred_at, created_at, updated_at)
+    SELECT '/app/ann/', ('00000000-0000-7000-8000-00000000000' || n)::uuid, '/memories/',
+           '00000000-0000-7000-8000-00000000000' || n,
+           CASE WHEN n < 5 THEN 'episodic' ELSE 'semantic' END, 'Text ' || n, '{}', '', 0, now(),
+           now(), now()
+    FROM generate_series(1, 7) n;
+    INSERT INTO facts (tenant_id, memory_id, fact_type, slot, key, value, functional, confidence,
+                       extractor, pattern, valid_from, recorded_at)
+    SELECT tenant_id, memory_id, 'custom', 'slot', key, '1', false, 1, 'x', 'p', now(), now()
+    FROM memories WHERE text IN ('Text 5', 'Text 6');
+    INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id, needed)
+    SELECT '/app/ann/', ('00000000-0000-7000-8000-00000000000' || n)::uuid, 't', event, needed
+    FROM (VALUES (1, 'e1', false), (2, 'e2', false), (3, 'e3', false), (4, 'e4', false),
+                 (5, 'e1', false), (5, 'e2', false),
+                 (6, 'e1', true), (6, 'e2', true), (6, 'e4', false),
+                 (7, 'e2', true), (7, 'e3', true)) AS s(n, event, needed);
+    INSERT INTO edges (tenant_id, edge_id, memory_id, subject, relation, object, object_key,
+                       valid_from, recorded_at)
+    SELECT tenant_id, memory_id, memory_id, 'Ann', 'knows', text, text, now(), now()
+    FROM memories WHERE text IN ('Text 3', 'Text 5');
+"""
+"""Of a library before schema 17: a fact of either turn, one of two together or of another, and a
+statement of two; an edge of a turn, and one of a fact."""
+
+
+async def test_sources_of_an_older_library_become_bases(empty_dsn: str) -> None:
+    ann = Scope("app", "ann")
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        migrated_to(connection, 16)
+        connection.execute(OLDER)
+        async with open_memory(empty_dsn, worker=False) as memory:
+            left: list[tuple[set[str], set[str]]] = []
+            for turn in ("e1", "e3", "e2", "e4"):
+                await memory.forget_turns(ann, "t", [turn])
+                kept = await memory.list_memories(ann, kinds=["semantic"])
+                edges = connection.execute("SELECT object FROM hippocampus.edges").fetchall()
+                left.append(({one.text for one in kept}, {text for (text,) in edges}))
+    assert [
+        ({"Text 5", "Text 6", "Text 7"}, {"Text 3", "Text 5"}),
+        ({"Text 5", "Text 6"}, {"Text 5"}),
+        ({"Text 6"}, set()),
+        (set(), set()),
+    ] == left

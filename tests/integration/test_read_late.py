@@ -183,3 +183,20 @@ async def test_a_value_that_holds_two_facts_of_a_script_is_read_in_order(dsn: st
             await memory.append_events(ANN, thread, [said(thread, day, "A turn of the story.")])
             await memory.consolidate(ANN, thread)
         assert [("Fender", 0, 4), ("Gibson", 4, 8)] == await history(memory)
+
+
+async def test_what_made_history_of_a_fact_may_be_said_again_before_the_fact_is_undone(
+    memory: MemoryEngine,
+) -> None:
+    for thread, day, text in (
+        ("b", 4, "I live in York."),
+        ("a", 0, "I live in Leeds."),
+        ("c", 6, "I live in York."),
+    ):
+        await memory.append_events(ANN, thread, [said(thread, day, text)])
+        await memory.consolidate(ANN, thread)
+    _, late, first = await memory.runs(ANN)
+    with pytest.raises(Conflict, match="2 later runs build on"):
+        await memory.undo_run(ANN, first.run_id)
+    await memory.undo_run(ANN, late.run_id)  # the one that said York again touched nothing of it
+    assert [("York", 4, None)] == await history(memory)

@@ -39,7 +39,8 @@ from shared_core.extraction import RuleExtractor
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
-TABLES = ("memories", "facts", "edges", "embeddings", "memory_sources", "threads", "retractions")
+TABLES = ("memories", "facts", "edges", "embeddings", "memory_sources", "threads", "retractions",
+          "edge_sources")  # fmt: skip
 
 
 def said(number: int, text: str, **more: Any) -> Event:

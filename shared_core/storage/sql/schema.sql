@@ -160,15 +160,15 @@ CREATE TABLE embeddings (
 ALTER TABLE embeddings ALTER COLUMN embedding SET STORAGE MAIN;
 CREATE INDEX embeddings_of_memory ON embeddings (tenant_id, memory_id);
 
--- The turns a memory was drawn from; an episodic memory has exactly one. needed: without this turn
--- the memory must go, because its text may tell of it; else it goes with the last of its turns.
+-- The turns a memory was drawn from; an episodic memory has exactly one. basis: turns that say it
+-- together; the memory stays as long as all turns of one basis are there.
 CREATE TABLE memory_sources (
     tenant_id  text COLLATE "C" NOT NULL,
     memory_id  uuid NOT NULL,
     thread_id  text COLLATE "C" NOT NULL,
     event_id   text COLLATE "C" NOT NULL,
-    needed     boolean NOT NULL DEFAULT false,
-    PRIMARY KEY (tenant_id, memory_id, thread_id, event_id),
+    basis      integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant_id, memory_id, basis, thread_id, event_id),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
 );
 CREATE INDEX memory_sources_of_event ON memory_sources (tenant_id, thread_id, event_id);
@@ -228,6 +228,8 @@ CREATE UNIQUE INDEX facts_current ON facts (tenant_id, fact_type, key)
 CREATE INDEX facts_history ON facts (tenant_id, fact_type, key, valid_from);
 
 -- The knowledge graph: subject, relation, object, on the same two time lines.
+-- fact_id: the fact that an edge says again, and ends with. memory_id: the same if the edge rests on
+-- it as well, so that it lives while the fact does.
 CREATE TABLE edges (
     tenant_id      text COLLATE "C" NOT NULL,
     edge_id        uuid NOT NULL,
@@ -244,6 +246,7 @@ CREATE TABLE edges (
     subject_key    text COLLATE "C" NOT NULL DEFAULT '',
     object_key     text COLLATE "C" NOT NULL DEFAULT '',
     run_id         uuid,
+    fact_id        uuid,
     PRIMARY KEY (tenant_id, edge_id),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE,
     CHECK (valid_until >= valid_from)
@@ -254,8 +257,21 @@ CREATE INDEX edges_of_memory ON edges (tenant_id, memory_id);
 CREATE UNIQUE INDEX edges_current ON edges (tenant_id, subject_key, relation, object_key)
     WHERE valid_until IS NULL AND superseded_at IS NULL;
 CREATE INDEX edges_of_run ON edges (tenant_id, run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX edges_of_fact ON edges (tenant_id, fact_id) WHERE fact_id IS NOT NULL;
 
-SELECT protect('facts'), protect('edges');
+-- The turns an edge was drawn from, in bases as those of a memory.
+CREATE TABLE edge_sources (
+    tenant_id  text COLLATE "C" NOT NULL,
+    edge_id    uuid NOT NULL,
+    basis      integer NOT NULL DEFAULT 0,
+    thread_id  text COLLATE "C" NOT NULL,
+    event_id   text COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant_id, edge_id, basis, thread_id, event_id),
+    FOREIGN KEY (tenant_id, edge_id) REFERENCES edges (tenant_id, edge_id) ON DELETE CASCADE
+);
+CREATE INDEX edge_sources_of_event ON edge_sources (tenant_id, thread_id, event_id);
+
+SELECT protect('facts'), protect('edges'), protect('edge_sources');
 
 -- Procedural memory and profiles; both keep every version.
 

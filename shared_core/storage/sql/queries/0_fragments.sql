@@ -7,8 +7,13 @@ m.tenant_id || substr(m.namespace, 2), m.key, m.value, m.created_at, m.updated_a
 m.memory_id, m.tenant_id || substr(m.namespace, 2), m.key, m.kind, m.text, m.value::text,
 m.author, m.importance, m.occurred_at, m.created_at, m.updated_at, m.expires_at,
 m.superseded_at, m.thread_id,
-(SELECT array_agg(s.event_id ORDER BY s.event_id) FROM memory_sources s
- WHERE s.tenant_id = m.tenant_id AND s.memory_id = m.memory_id)
+{source_ids}
+
+-- fragment: source_ids
+-- The ids of the turns of a memory, each once.
+(SELECT array_agg(s.event_id ORDER BY s.event_id)
+ FROM (SELECT DISTINCT thread_id, event_id FROM memory_sources x
+       WHERE x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id) s)
 
 -- fragment: living
 m.superseded_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > %(now)s)

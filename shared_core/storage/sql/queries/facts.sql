@@ -1,17 +1,18 @@
--- fragment: said_of
--- When the turns were said that a memory was drawn from, those of one that needs several once.
-SELECT array_agg(DISTINCT at ORDER BY at) AS said
-FROM (SELECT max(e.occurred_at) AS at
-      FROM memory_sources s
-      JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
-                   AND e.event_id = s.event_id
-      WHERE s.tenant_id = %(tenant)s AND s.memory_id = k.memory_id
-      GROUP BY s.needed, CASE WHEN NOT s.needed THEN (s.thread_id, s.event_id) END) turns
+-- fragment: said_of_memory
+-- When the turns were said that a memory was drawn from: those of a basis once, with the last.
+SELECT max(e.occurred_at) AS at
+FROM memory_sources s
+JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
+             AND e.event_id = s.event_id
+WHERE s.tenant_id = %(tenant)s AND s.memory_id = k.memory_id
+GROUP BY s.basis
 
 -- name: known_facts
 -- What is believed now of the given slots, and what ended since.
 SELECT k.fact_type, k.key, k.memory_id, k.value, k.valid_from, k.valid_until, t.said
-FROM facts k CROSS JOIN LATERAL ({said_of}) t
+FROM facts k
+CROSS JOIN LATERAL (
+    SELECT array_agg(DISTINCT at ORDER BY at) AS said FROM ({said_of_memory}) turns) t
 WHERE k.tenant_id = %(tenant)s AND k.slot = ANY(%(slots)b::text[])
   AND (k.valid_until IS NULL OR k.valid_until > %(since)s OR k.superseded_at > %(since)s)
 
@@ -76,8 +77,7 @@ FROM unnest(%(memory_ids)b::uuid[], %(fact_types)b::text[], %(slots)b::text[], %
 -- The facts of a scope, current ones first, then the closed ones, newest first.
 SELECT f.memory_id, f.fact_type, f.slot, f.value, m.text, f.confidence, f.extractor, f.pattern,
        f.valid_from, f.valid_until, m.thread_id,
-       (SELECT array_agg(s.event_id ORDER BY s.event_id) FROM memory_sources s
-        WHERE s.tenant_id = f.tenant_id AND s.memory_id = f.memory_id)
+       {source_ids}
 FROM facts f JOIN memories m USING (tenant_id, memory_id)
 WHERE f.tenant_id = %(tenant)s AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
   AND (%(history)s OR f.valid_until IS NULL AND f.superseded_at IS NULL)

@@ -68,21 +68,31 @@ FROM (SELECT DISTINCT unnest(%(tenants)b::text[]) AS tenant ORDER BY 1) t
 
 -- fragment: forgetting
 -- Ends a statement whose CTEs hold the memories to delete (named) and the turns that go (said): a turn
--- leaves a tombstone, and with it go facts drawn from nothing else, what needed it, and the
+-- leaves a tombstone, and with it go memories and edges of which no basis is whole any more, and the
 -- summaries of its thread that were replaced; these go with a summary that is deleted, too. With
 -- any memory go the reflections drawn from it.
 -- A session log keeps its event, as one that is not remembered.
-derived AS (
-    SELECT m.tenant_id, m.memory_id
-    FROM said
-    JOIN memory_sources s USING (tenant_id, thread_id, event_id)
-    JOIN memories m USING (tenant_id, memory_id)
-    WHERE s.needed
-       OR m.kind <> 'episodic' AND NOT EXISTS (
-            SELECT FROM memory_sources other
-            WHERE other.tenant_id = m.tenant_id AND other.memory_id = m.memory_id
-              AND NOT EXISTS (SELECT FROM said x WHERE x.tenant_id = other.tenant_id
-                              AND x.thread_id = other.thread_id AND x.event_id = other.event_id))
+broken AS (
+    SELECT DISTINCT s.tenant_id, s.memory_id, s.basis
+    FROM said JOIN memory_sources s USING (tenant_id, thread_id, event_id)
+), whole AS (
+    SELECT s.tenant_id, s.memory_id, s.basis
+    FROM (SELECT DISTINCT tenant_id, memory_id FROM broken) b
+    JOIN memory_sources s USING (tenant_id, memory_id)
+    EXCEPT SELECT tenant_id, memory_id, basis FROM broken
+), broken_edges AS (
+    SELECT DISTINCT s.tenant_id, s.edge_id, s.basis
+    FROM said JOIN edge_sources s USING (tenant_id, thread_id, event_id)
+), whole_edges AS (
+    SELECT s.tenant_id, s.edge_id, s.basis
+    FROM (SELECT DISTINCT tenant_id, edge_id FROM broken_edges) b
+    JOIN edge_sources s USING (tenant_id, edge_id)
+    EXCEPT SELECT tenant_id, edge_id, basis FROM broken_edges
+), baseless AS (
+    SELECT tenant_id, memory_id FROM broken EXCEPT SELECT tenant_id, memory_id FROM whole
+), derived AS (
+    SELECT m.tenant_id, m.memory_id FROM baseless JOIN memories m USING (tenant_id, memory_id)
+    WHERE m.kind <> 'episodic'
     UNION
     SELECT m.tenant_id, m.memory_id
     FROM (SELECT DISTINCT tenant_id, thread_id FROM said) t
@@ -114,8 +124,25 @@ derived AS (
                                      FROM said GROUP BY 1, 2) s
     WHERE r.tenant_id = s.tenant_id AND r.thread_id = s.thread_id AND r.event_ids && s.event_ids
 ), unsourced AS (
-    DELETE FROM memory_sources x USING said s
-    WHERE x.tenant_id = s.tenant_id AND x.thread_id = s.thread_id AND x.event_id = s.event_id
+    DELETE FROM memory_sources x USING broken b
+    WHERE x.tenant_id = b.tenant_id AND x.memory_id = b.memory_id AND x.basis = b.basis
+), unsourced_edges AS (
+    DELETE FROM edge_sources x USING broken_edges b
+    WHERE x.tenant_id = b.tenant_id AND x.edge_id = b.edge_id AND x.basis = b.basis
+), baseless_edges AS (
+    DELETE FROM edges e
+    USING (SELECT tenant_id, edge_id FROM broken_edges
+           EXCEPT SELECT tenant_id, edge_id FROM whole_edges) b
+    WHERE e.tenant_id = b.tenant_id AND e.edge_id = b.edge_id AND e.memory_id IS NULL
+), edges_alone AS (
+    -- Without its fact an edge rests on the turns that say it themselves.
+    UPDATE edges e SET memory_id = NULL FROM derived d
+    WHERE e.tenant_id = d.tenant_id AND e.memory_id = d.memory_id
+      AND EXISTS (SELECT FROM edge_sources s
+                  WHERE s.tenant_id = e.tenant_id AND s.edge_id = e.edge_id
+                    AND NOT EXISTS (SELECT FROM broken_edges b
+                                    WHERE b.tenant_id = s.tenant_id AND b.edge_id = s.edge_id
+                                      AND b.basis = s.basis))
 )
 DELETE FROM memories m
 USING (SELECT tenant_id, memory_id FROM gone
@@ -183,6 +210,9 @@ WITH said AS (
 
 -- name: forget_scope
 -- Deletes every memory of a scope, whatever its namespace.
+WITH edges_gone AS (
+    DELETE FROM edges WHERE tenant_id = %(tenant)s
+)
 DELETE FROM memories WHERE tenant_id = %(tenant)s RETURNING memory_id
 
 -- name: list_memories

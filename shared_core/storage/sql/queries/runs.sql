@@ -48,7 +48,17 @@ ORDER BY e.memory_seq LIMIT %(replay)s
 -- name: known_edges
 -- What is believed now of the given subjects, and what ended since.
 SELECT k.edge_id, k.subject, k.relation, k.object, k.valid_from, k.valid_until, t.said
-FROM edges k CROSS JOIN LATERAL ({said_of}) t
+FROM edges k
+CROSS JOIN LATERAL (
+    SELECT array_agg(DISTINCT at ORDER BY at) AS said
+    FROM ({said_of_memory}
+          UNION ALL
+          SELECT max(e.occurred_at)
+          FROM edge_sources s
+          JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
+                       AND e.event_id = s.event_id
+          WHERE s.tenant_id = %(tenant)s AND s.edge_id = k.edge_id
+          GROUP BY s.basis) turns) t
 WHERE k.tenant_id = %(tenant)s AND k.subject_key = ANY(%(subjects)b::text[])
   AND (k.valid_until IS NULL OR k.valid_until > %(since)s OR k.superseded_at > %(since)s)
 
@@ -152,7 +162,8 @@ WITH told AS (
     JOIN memory_sources o ON o.tenant_id = s.tenant_id AND o.thread_id = s.thread_id
                          AND o.event_id = s.event_id
     JOIN memories m ON m.tenant_id = o.tenant_id AND m.memory_id = o.memory_id
-    WHERE s.tenant_id = %(tenant)s AND s.memory_id = ANY(%(memory_ids)b::uuid[]) AND o.needed
+    WHERE s.tenant_id = %(tenant)s AND s.memory_id = ANY(%(memory_ids)b::uuid[])
+      AND m.kind = 'semantic'
       AND position(lower(f.value #>> '{}') IN lower(m.text)) > 0
       AND NOT EXISTS (SELECT FROM facts x
                       WHERE x.tenant_id = o.tenant_id AND x.memory_id = o.memory_id)
@@ -178,7 +189,7 @@ WITH closed AS (
           SELECT g.memory_id, NULL, g.valid_until
           FROM unnest(%(memory_ids)b::uuid[], %(valid_until)b::timestamptz[])
                AS g(memory_id, valid_until)) g
-    WHERE e.tenant_id = %(tenant)s AND (e.edge_id = g.edge_id OR e.memory_id = g.memory_id)
+    WHERE e.tenant_id = %(tenant)s AND (e.edge_id = g.edge_id OR e.fact_id = g.memory_id)
       AND e.valid_until IS NULL AND e.superseded_at IS NULL
     RETURNING e.edge_id
 )
@@ -218,58 +229,106 @@ SELECT %(tenant)s, %(run_id)s, 'summary', memory_id, jsonb_build_object('copy', 
 FROM current
 
 -- name: add_edges
-INSERT INTO edges (tenant_id, edge_id, memory_id, run_id, subject, relation, object, subject_key,
-                   object_key, functional, confidence, valid_from, valid_until, recorded_at,
-                   superseded_at)
-SELECT %(tenant)s, g.edge_id, coalesce(g.memory_id, t.memory_id), %(run_id)s, g.subject, g.relation,
-       g.object, g.subject_key, g.object_key, g.functional, g.confidence, g.valid_from,
-       g.valid_until, %(now)s, CASE WHEN g.valid_until IS NULL THEN NULL ELSE %(now)s END
-FROM unnest(%(edge_ids)b::uuid[], %(memory_ids)b::uuid[], %(event_ids)b::text[],
+INSERT INTO edges (tenant_id, edge_id, memory_id, fact_id, run_id, subject, relation, object,
+                   subject_key, object_key, functional, confidence, valid_from, valid_until,
+                   recorded_at, superseded_at)
+SELECT %(tenant)s, edge_id, memory_id, fact_id, %(run_id)s, subject, relation, object,
+       subject_key, object_key, functional, confidence, valid_from, valid_until,
+       %(now)s, CASE WHEN valid_until IS NULL THEN NULL ELSE %(now)s END
+FROM unnest(%(edge_ids)b::uuid[], %(memory_ids)b::uuid[], %(fact_ids)b::uuid[],
             %(subjects)b::text[], %(relations)b::text[], %(objects)b::text[],
             %(subject_keys)b::text[], %(object_keys)b::text[], %(functional)b::bool[],
             %(confidences)b::real[], %(valid_from)b::timestamptz[], %(valid_until)b::timestamptz[])
-     AS g(edge_id, memory_id, event_id, subject, relation, object, subject_key, object_key,
+     AS g(edge_id, memory_id, fact_id, subject, relation, object, subject_key, object_key,
           functional, confidence, valid_from, valid_until)
-LEFT JOIN LATERAL (
-    SELECT m.memory_id FROM memory_sources s JOIN memories m USING (tenant_id, memory_id)
-    WHERE s.tenant_id = %(tenant)s AND s.thread_id = %(thread_id)s AND s.event_id = g.event_id
-      AND m.kind = 'episodic'
-    LIMIT 1) t ON true
-WHERE g.memory_id IS NOT NULL OR t.memory_id IS NOT NULL
 
 -- name: add_sources
--- Turns that memories, named by namespace and key, were drawn from; what was there before the run is
+-- Turns that memories, named by namespace and key, were drawn from; those of one basis say it
+-- together. A basis that holds one there is tells nothing new. What runs wrote of threads alone has
+-- more than the first; what a user wrote does not go with a turn. What was there before the run is
 -- noted. One look-up by the whole key for each: joined freely, a thread the planner knows nothing of
 -- is walked once per turn.
-WITH added AS (
-    INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id, needed)
-    SELECT m.tenant_id, m.memory_id, %(thread_id)s, e.event_id, g.needed
-    FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[],
-                %(event_ids)b::text[], %(needed)b::bool[])
-         AS g(tenant_id, namespace, key, event_id, needed)
+WITH given AS (
+    SELECT m.memory_id, m.run_id, g.basis, array_agg(e.event_id) AS event_ids
+    FROM unnest(%(namespaces)b::text[], %(keys)b::text[], %(event_ids)b::text[], %(bases)b::int[])
+         AS g(namespace, key, event_id, basis)
     CROSS JOIN LATERAL (
-        SELECT m.tenant_id, m.memory_id FROM memories m
-        WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
+        SELECT m.memory_id, m.run_id FROM memories m
+        WHERE m.tenant_id = %(tenant)s AND m.namespace = g.namespace AND m.key = g.key
+          AND m.run_id IS NOT NULL AND m.thread_id IS NOT NULL
         OFFSET 0) m
     CROSS JOIN LATERAL (
         SELECT e.event_id FROM events e
-        WHERE e.tenant_id = m.tenant_id AND e.thread_id = %(thread_id)s AND e.event_id = g.event_id
+        WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.event_id = g.event_id
         OFFSET 0) e
-    ON CONFLICT DO NOTHING
-    RETURNING memory_id, event_id
+    GROUP BY 1, 2, 3
+), fresh AS (
+    SELECT g.memory_id, g.run_id, g.event_ids, coalesce(k.last, 0)
+           + row_number() OVER (PARTITION BY g.memory_id ORDER BY g.basis) AS basis
+    FROM given g
+    CROSS JOIN LATERAL (
+        SELECT max(b.basis) AS last, coalesce(bool_or(b.is_part), false) AS is_known
+        FROM (SELECT s.basis,
+                     bool_and(s.thread_id = %(thread_id)s
+                              AND s.event_id = ANY(g.event_ids)) AS is_part
+              FROM memory_sources s
+              WHERE s.tenant_id = %(tenant)s AND s.memory_id = g.memory_id
+              GROUP BY s.basis) b) k
+    WHERE NOT k.is_known
+), added AS (
+    INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id, basis)
+    SELECT %(tenant)s, memory_id, %(thread_id)s, unnest(event_ids), basis FROM fresh
 )
-INSERT INTO run_changes (tenant_id, run_id, change, target, event_id)
-SELECT %(tenant)s, %(run_id)s, 'sourced', a.memory_id, a.event_id FROM added a
-CROSS JOIN LATERAL (
-    SELECT FROM memories m
-    WHERE m.tenant_id = %(tenant)s AND m.memory_id = a.memory_id
-      AND m.run_id IS DISTINCT FROM %(run_id)s
-    OFFSET 0) old
+INSERT INTO run_changes (tenant_id, run_id, change, target, event_id, before)
+SELECT %(tenant)s, %(run_id)s, 'sourced', f.memory_id, e.event_id,
+       jsonb_build_object('bases', jsonb_agg(f.basis))
+FROM fresh f CROSS JOIN LATERAL unnest(f.event_ids) AS e(event_id)
+WHERE f.run_id IS DISTINCT FROM %(run_id)s
+GROUP BY f.memory_id, e.event_id
+
+-- name: add_edge_sources
+-- As add_sources, of edges.
+WITH given AS (
+    SELECT d.edge_id, d.run_id, g.basis, array_agg(e.event_id) AS event_ids
+    FROM unnest(%(edge_ids)b::uuid[], %(event_ids)b::text[], %(bases)b::int[])
+         AS g(edge_id, event_id, basis)
+    CROSS JOIN LATERAL (
+        SELECT d.edge_id, d.run_id FROM edges d
+        WHERE d.tenant_id = %(tenant)s AND d.edge_id = g.edge_id
+        OFFSET 0) d
+    CROSS JOIN LATERAL (
+        SELECT e.event_id FROM events e
+        WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.event_id = g.event_id
+        OFFSET 0) e
+    GROUP BY 1, 2, 3
+), fresh AS (
+    SELECT g.edge_id, g.run_id, g.event_ids, coalesce(k.last, 0)
+           + row_number() OVER (PARTITION BY g.edge_id ORDER BY g.basis) AS basis
+    FROM given g
+    CROSS JOIN LATERAL (
+        SELECT max(b.basis) AS last, coalesce(bool_or(b.is_part), false) AS is_known
+        FROM (SELECT s.basis,
+                     bool_and(s.thread_id = %(thread_id)s
+                              AND s.event_id = ANY(g.event_ids)) AS is_part
+              FROM edge_sources s
+              WHERE s.tenant_id = %(tenant)s AND s.edge_id = g.edge_id
+              GROUP BY s.basis) b) k
+    WHERE NOT k.is_known
+), added AS (
+    INSERT INTO edge_sources (tenant_id, edge_id, thread_id, event_id, basis)
+    SELECT %(tenant)s, edge_id, %(thread_id)s, unnest(event_ids), basis FROM fresh
+)
+INSERT INTO run_changes (tenant_id, run_id, change, target, event_id, before)
+SELECT %(tenant)s, %(run_id)s, 'sourced', f.edge_id, e.event_id,
+       jsonb_build_object('bases', jsonb_agg(f.basis))
+FROM fresh f CROSS JOIN LATERAL unnest(f.event_ids) AS e(event_id)
+WHERE f.run_id IS DISTINCT FROM %(run_id)s
+GROUP BY f.edge_id, e.event_id
 
 -- name: inherit_sources
 -- A memory that was drawn from others rests on all that they rest on.
-INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id, needed)
-SELECT DISTINCT m.tenant_id, m.memory_id, s.thread_id, s.event_id, true
+INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
+SELECT DISTINCT m.tenant_id, m.memory_id, s.thread_id, s.event_id
 FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[], %(inherited)b::uuid[])
      AS g(tenant_id, namespace, key, source)
 JOIN memories m USING (tenant_id, namespace, key)
@@ -313,8 +372,8 @@ WHERE d.tenant_id = %(tenant)s AND m.tenant_id = d.tenant_id AND m.memory_id = d
 
 -- name: add_summary_sources
 -- A summary tells of every turn it went through.
-INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id, needed)
-SELECT m.tenant_id, m.memory_id, e.thread_id, e.event_id, true
+INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
+SELECT m.tenant_id, m.memory_id, e.thread_id, e.event_id
 FROM memories m CROSS JOIN LATERAL (
     SELECT e.thread_id, e.event_id FROM events e
     WHERE e.tenant_id = m.tenant_id AND e.thread_id = %(thread_id)s
@@ -333,20 +392,22 @@ FROM memories c
 WHERE {summary_of_thread} AND c.tenant_id = m.tenant_id AND c.memory_id = %(copy_id)s
 
 -- name: renew_facts
--- A fact that was said again expires with the last of the turns that say it, or never.
+-- What was said again expires with the last of its bases, or never: each with the first of its turns.
 WITH renewed AS (
     UPDATE memories m SET expires_at = said.expires_at
     FROM (SELECT m.memory_id, m.expires_at AS old
           FROM unnest(%(namespaces)b::text[], %(keys)b::text[]) AS g(namespace, key)
           JOIN memories m ON m.tenant_id = %(tenant)s AND m.namespace = g.namespace AND m.key = g.key
-          WHERE m.kind = 'semantic' AND m.expires_at IS NOT NULL
+          WHERE m.expires_at IS NOT NULL
           GROUP BY 1, 2) g
     CROSS JOIN LATERAL (
-        SELECT CASE WHEN bool_and(e.expires_at IS NOT NULL) THEN max(e.expires_at) END AS expires_at
-        FROM memory_sources s
-        JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
-                     AND e.event_id = s.event_id
-        WHERE s.tenant_id = %(tenant)s AND s.memory_id = g.memory_id AND NOT s.needed
+        SELECT CASE WHEN bool_and(b.expires_at IS NOT NULL) THEN max(b.expires_at) END AS expires_at
+        FROM (SELECT min(e.expires_at) AS expires_at
+              FROM memory_sources s
+              JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
+                           AND e.event_id = s.event_id
+              WHERE s.tenant_id = %(tenant)s AND s.memory_id = g.memory_id
+              GROUP BY s.basis) b
         HAVING count(*) > 0
     ) said
     WHERE m.tenant_id = %(tenant)s AND m.memory_id = g.memory_id
@@ -408,7 +469,7 @@ WITH run AS (
     WHERE c.tenant_id = %(tenant)s AND c.run_id = %(run_id)s AND c.change = 'edge'
 ), touched AS (
     SELECT target FROM run_changes
-    WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change <> 'rated'
+    WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change NOT IN ('rated', 'bounded')
     UNION
     SELECT memory_id FROM memories WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
     UNION
@@ -503,11 +564,19 @@ WITH change AS (
 ), edges_open AS (
     UPDATE edges e SET valid_until = NULL, superseded_at = NULL FROM change c
     WHERE c.change = 'edge' AND e.tenant_id = %(tenant)s AND e.edge_id = c.target
+), added AS (
+    -- Runs of an older library noted no bases: theirs were of one turn each.
+    SELECT c.target, c.event_id, c.before -> 'bases' AS bases, r.thread_id
+    FROM change c CROSS JOIN runs r
+    WHERE c.change = 'sourced' AND r.tenant_id = %(tenant)s AND r.run_id = %(run_id)s
 ), unsourced AS (
-    DELETE FROM memory_sources s USING change c, runs r
-    WHERE c.change = 'sourced' AND s.tenant_id = %(tenant)s AND s.memory_id = c.target
-      AND s.event_id = c.event_id AND r.tenant_id = %(tenant)s AND r.run_id = %(run_id)s
-      AND s.thread_id = r.thread_id
+    DELETE FROM memory_sources s USING added a
+    WHERE s.tenant_id = %(tenant)s AND s.memory_id = a.target AND s.event_id = a.event_id
+      AND s.thread_id = a.thread_id AND (a.bases IS NULL OR a.bases @> to_jsonb(s.basis))
+), edges_unsourced AS (
+    DELETE FROM edge_sources s USING added a
+    WHERE s.tenant_id = %(tenant)s AND s.edge_id = a.target AND s.event_id = a.event_id
+      AND s.thread_id = a.thread_id AND a.bases @> to_jsonb(s.basis)
 ), back AS (
     -- One row may be changed in several ways, and is updated once.
     SELECT target, bool_or(change = 'retired') AS retired,
