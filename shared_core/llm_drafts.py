@@ -198,9 +198,9 @@ class _Drafting:
         return True
 
     def _triples(self, items: Iterable[RelationItem]) -> list[TripleDraft]:
-        found: dict[tuple[str, str, str], TripleDraft] = {}
+        found: dict[tuple[str, str, str, str], TripleDraft] = {}
         for item in items:
-            source = self._source([item.turn])
+            source = self._source(item.turn)
             relation, functional = relation_of(item.relation)
             ends = [
                 USER if end.casefold() in USER_WORDS else end for end in (item.subject, item.object)
@@ -213,7 +213,9 @@ class _Drafting:
             elif slot_of(item.relation) is None or SECRET.search(spoken):
                 self._leave_out("relation with a secret")
             else:
-                key = (normalised(ends[0]), relation, normalised(ends[1]))
+                key = (
+                    normalised(ends[0]), relation, normalised(ends[1]), source[0].event_id
+                )  # fmt: skip
                 found.setdefault(
                     key,
                     TripleDraft(
@@ -223,9 +225,10 @@ class _Drafting:
                         event_id=source[0].event_id,
                         functional=functional,
                         confidence=item.confidence,
+                        other_event_ids=source[1],
                     ),
                 )
-        return list(found.values())
+        return sorted(found.values(), key=lambda draft: self._order[draft.event_id])
 
     def _founded(self, kind: str, items: Iterable[Item]) -> list[tuple[Item, tuple[str, ...]]]:
         """Return the elements that rest on a turn of the user, each text once, with their turns."""

@@ -10,7 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
 
 from shared_core.domain import InsightCategory, JsonValue, Privacy
 from shared_core.namespaces import clean_text
@@ -64,6 +71,13 @@ def _one_of(words: Sequence[str], default: str) -> BeforeValidator:
 
 Turns = Annotated[list[int], BeforeValidator(_numbers), Field(min_length=1)]
 Turn = Annotated[int, BeforeValidator(_first_number)]
+# Asked for one; a model that names more says of whom it speaks.
+TurnOrTurns = Annotated[
+    list[int],
+    BeforeValidator(_numbers),
+    Field(min_length=1),
+    WithJsonSchema({"type": "integer"}),
+]
 Value = Annotated[str, BeforeValidator(_one_line), Field(max_length=MAX_VALUE_CHARACTERS)]
 Named = Annotated[
     str, BeforeValidator(_one_line), Field(min_length=1, max_length=MAX_VALUE_CHARACTERS)
@@ -133,7 +147,7 @@ class InsightItem(ToldItem):
 class RelationItem(Element):
     """An edge of the knowledge graph."""
 
-    turn: Turn
+    turn: TurnOrTurns
     subject: Named
     relation: Named
     object: Named

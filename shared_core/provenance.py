@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from shared_core.domain import Event, Extraction
+from shared_core.domain import Event, Extraction, TripleDraft
 from shared_core.text import CHINESE_FUNCTION_CHARACTERS, HAN_CHARACTER, search_terms
 
 MAX_BEFORE: Final = 200
@@ -53,14 +53,31 @@ def _tells(term: str) -> bool:
 
 
 def with_context(drafts: Extraction, turns: Sequence[Event], before: Sequence[Event]) -> Extraction:
-    """Return drafts from turns that also name those of the turns before which they draw on."""
+    """Return drafts from turns that also name those of the turns before which they draw on.
+
+    An edge names one turn only, so all before that one are looked at, also among turns.
+    """
     known, by_id = Before(before), {turn.event_id: turn for turn in turns}
 
     def needed(text: str, event_ids: Sequence[str]) -> tuple[str, ...]:
         return known.needed(text, [by_id[one] for one in event_ids])
 
+    places = {turn.event_id: place for place, turn in enumerate(turns)}
+    earlier: dict[int, Before] = {}
+
+    def named_before(edge: TripleDraft) -> tuple[str, ...]:
+        own = [by_id[one] for one in (edge.event_id, *edge.other_event_ids)]
+        place = places[edge.event_id]
+        if place not in earlier:
+            earlier[place] = Before([*before, *turns[:place]])
+        return earlier[place].needed(f"{edge.subject}\n{edge.object}", own)
+
     return replace(
         drafts,
+        triples=[
+            replace(edge, other_event_ids=(*edge.other_event_ids, *named_before(edge)))
+            for edge in drafts.triples
+        ],
         facts=[
             replace(
                 fact,

@@ -42,6 +42,7 @@ def triples_of(facts: Iterable[FactDraft]) -> list[TripleDraft]:
             functional=fact.functional,
             confidence=fact.confidence,
             valid_from=fact.valid_from,
+            other_event_ids=fact.other_event_ids,
         )
         edges.setdefault((subject, relation, fact.value.casefold()), edge)
     return list(edges.values())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +13,9 @@ import pytest
 
 from shared_core import Event, MemoryEngine, Scope, open_memory
 from shared_core.domain import Extraction, InsightDraft, StatementDraft, TripleDraft
+from shared_core.extraction import RuleExtractor
+from shared_core.llm import ModelReply, ModelRequest
+from shared_core.llm_extractor import ModelExtractor
 from tests.integration.test_runs import Scripted, fact, living, snapshot
 
 ANN = Scope("app", "ann")
@@ -180,3 +185,42 @@ async def test_an_edge_outlives_its_fact_by_what_says_it_alone(dsn: str) -> None
             assert [("Bruno",)] == superuser.execute(left).fetchall()
             await memory.forget_scope(ANN)
             assert [] == superuser.execute(left).fetchall()
+
+
+class Model:
+    """A fake: answers each question for knowledge with the next of some lists of relations."""
+
+    name = "fake"
+
+    def __init__(self, *answers: Sequence[dict[str, object]]) -> None:
+        self.answers = [json.dumps({"facts": [], "relations": answer}) for answer in answers]
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        if "summary so far" in request.prompt:
+            return ModelReply(text=json.dumps({"summary": "They talked."}))
+        return ModelReply(text=self.answers.pop(0))
+
+
+NAMED = {
+    "en": ("My sister is called Zoraida.", "She works at Acme.", "Zoraida", "Acme"),
+    "zh": ("我妹妹叫灿灿。", "她在腾讯上班。", "灿灿", "腾讯"),
+}
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("language", ["en", "zh"])
+async def test_an_edge_goes_with_the_turn_that_told_whom_she_means(
+    dsn: str, language: str, at_once: bool
+) -> None:
+    *texts, name, company = NAMED[language]
+    turns = [replace(said(number), text=text) for number, text in enumerate(texts, 1)]
+    edge = {"subject": name, "relation": "works_at", "object": company}
+    model = Model([{**edge, "turn": 2}]) if at_once else Model([], [{**edge, "turn": 1}])
+    extractor = ModelExtractor(model, RuleExtractor())
+    async with open_memory(dsn, extractor=extractor, worker=False) as memory:
+        for given in [turns] if at_once else [[turn] for turn in turns]:
+            await memory.append_events(ANN, "t", given)
+            await memory.consolidate(ANN, "t")
+        assert await kept(memory, dsn, "edge")
+        await memory.forget_turns(ANN, "t", ["e1"])
+        assert not await kept(memory, dsn, "edge")

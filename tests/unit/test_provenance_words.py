@@ -75,3 +75,33 @@ def test_a_draft_may_rest_on_context_and_not_on_it_alone() -> None:
     assert ["Both."] == [one.text for one in found.extraction.statements]
     assert ["Both, too."] == [one.text for one in found.extraction.insights]
     assert 4 == found.rejected
+
+
+@pytest.mark.parametrize("turn", [2, [1, 2], "[2]"])
+async def test_an_edge_draws_on_the_turn_that_named_somebody(turn: object) -> None:
+    *before, named, own = turns(
+        "We met Zorro.", "The weather is fine.", "My sister is called Mia.", "She works at Acme."
+    )
+    edges = [
+        {"turn": turn, "subject": "Mia", "relation": "works_at", "object": "Acme"},
+        {"turn": 2, "subject": "Mia", "relation": "knows", "object": "Zorro"},
+        {"turn": 2, "subject": "user", "relation": "visits", "object": "Acme"},
+    ]
+    extractor, _ = reading({"facts": [], "relations": edges})
+    found = await extractor.extract([named, own], before)
+    needed = {one.relation: (one.event_id, {*one.other_event_ids}) for one in found.triples}
+    assert {
+        "works_at": (own.event_id, {named.event_id}),
+        "knows": (own.event_id, {named.event_id, before[0].event_id}),
+        "visits": (own.event_id, set()),
+    } == needed
+
+
+async def test_one_edge_of_two_turns_is_drafted_for_each() -> None:
+    said = turns("Mia works at Acme.", "At Acme they know Mia.")
+    edge = {"subject": "Mia", "relation": "works_at", "object": "Acme"}
+    extractor, _ = reading({"relations": [{**edge, "turn": 2}, {**edge, "turn": 1}]})
+    found = await extractor.extract(said, [])
+    assert [("e1", ()), ("e2", ())] == [
+        (one.event_id, one.other_event_ids) for one in found.triples
+    ]
