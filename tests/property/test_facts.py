@@ -79,7 +79,7 @@ def test_the_same_value_again_is_noted_and_changes_nothing() -> None:
     google = known("employer", "Google")
     found = plan([draft("employer", " google. ", 3, functional=True)], [google])
     assert ([], {}) == (found.opened, found.closed)
-    assert [(google.memory_id, "3")] == found.seen_again
+    assert [(google.memory_id, ("3",))] == found.seen_again
 
 
 def test_values_of_an_open_slot_live_side_by_side() -> None:
