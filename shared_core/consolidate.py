@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from shared_core.conversation import shown_whole
@@ -34,9 +36,15 @@ from shared_core.privacy_rows import add_privacy
 from shared_core.run_ports import Passage, Reading, ReadRequest, RunPlan
 from shared_core.run_rows import RunRows
 
+if TYPE_CHECKING:
+    from shared_core.ports import Vectors
+
 log = logging.getLogger("hippocampus")
 
-MAX_TRIES = 8
+MAX_TRIES = 64
+"""A try fails only where another run came through, so as many may touch one matter at once."""
+PAUSE_S = 0.02
+"""By so much the longest pause before the next try grows with each, up to ten times."""
 WINDOW = 500
 """So many turns are read in one run; what is left is for the next."""
 OVERLAP = 8
@@ -130,7 +138,8 @@ async def consolidate(
     )
     read: Reading | None = None
     formed: Formed | None = None
-    for tries_left in reversed(range(MAX_TRIES)):
+    embedded: dict[str, Vectors] = {}
+    for tries in range(1, MAX_TRIES + 1):
         started_at = clock()
         reading = await storage.read_thread(scope, thread_id, request)
         if reading != read:  # else only what is known has changed, and no model is asked again
@@ -141,9 +150,9 @@ async def consolidate(
         drafts = formed.drafts.extraction
         said_at = {event.event_id: event.occurred_at for _, event in formed.turns}
         slots = slots_to_read(drafts.facts)
-        subjects = sorted({normalised(triple.subject) for triple in drafts.triples})
+        relations = sorted({(normalised(one.subject), one.relation) for one in drafts.triples})
         since = min(said_at.values(), default=started_at)
-        known = await storage.known(scope, slots, subjects, since)
+        known = await storage.known(scope, slots, relations, since)
         facts = plan_facts(
             drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions
         )
@@ -154,7 +163,7 @@ async def consolidate(
         rows.add_drafts(drafts)
         if formed.summary:
             rows.add_summary(formed.summary, [event for _, event in formed.replay])
-        vectors = await _without_likes(storage, embedding, scope, rows)
+        vectors = await _without_likes(storage, embedding, scope, rows, embedded)
         await add_privacy(embedding, rows, vectors)
         plan = RunPlan(
             run_id=rows.run_id,
@@ -181,7 +190,7 @@ async def consolidate(
             reflection=reflection if formed.turns else None,
             unsaid=list(rows.free_keys().values()),
             slots=slots,
-            subjects=subjects,
+            relations=relations,
             known_number=known.number,
             retractions=facts.retracted,
             bounds=[*facts.bounds, *graph.bounds],
@@ -189,8 +198,9 @@ async def consolidate(
         try:
             await storage.apply_run(plan)
         except Conflict:
-            if not tries_left:
+            if tries == MAX_TRIES:
                 raise
+            await asyncio.sleep(PAUSE_S * min(tries, 10) * random.random())
         else:
             return _report(plan, formed, rows)
     raise AssertionError("unreachable")
@@ -273,10 +283,14 @@ def _passage(
 
 
 async def _without_likes(
-    storage: Storage, embedding: Embedding, scope: Scope, rows: RunRows
+    storage: Storage,
+    embedding: Embedding,
+    scope: Scope,
+    rows: RunRows,
+    embedded: dict[str, Vectors],
 ) -> VectorRows | None:
     """Embed what the run would write; statements and insights that are known are not written."""
-    vectors = await embedding.rows(rows.texts())
+    vectors = await embedding.rows(rows.texts(), embedded)
     keys = rows.free_keys()
     if not keys:
         return vectors

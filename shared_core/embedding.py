@@ -31,15 +31,19 @@ class Embedding:
     def model(self) -> str:
         return self._embedder.model
 
-    async def rows(self, texts: Sequence[tuple[ItemAddress, str, str]]) -> VectorRows | None:
+    async def rows(
+        self,
+        texts: Sequence[tuple[ItemAddress, str, str]],
+        embedded: dict[str, Vectors] | None = None,
+    ) -> VectorRows | None:
         """Return the vectors of (address, field, text) triples, None for none, in one batch.
 
-        A zero vector has no direction: it is near to nothing, and left out.
+        A zero vector has no direction: it is near to nothing, and left out. embedded: vectors by
+        text, of former calls; new ones are added.
         """
         if not texts:
             return None
-        vectors = await self._embedder.embed_passages([text for _, _, text in texts])
-        await self._declare(vectors)
+        vectors = await self._passages([text for _, _, text in texts], embedded)
         kept = [place for place, vector in enumerate(vectors) if vector.any()]
         if not kept:
             return None
@@ -51,6 +55,18 @@ class Embedding:
             fields=[field for _, field, _ in texts],
             vectors=vectors,
         )
+
+    async def _passages(self, texts: Sequence[str], embedded: dict[str, Vectors] | None) -> Vectors:
+        unknown = [text for text in texts if text not in (embedded or ())]
+        if unknown or not embedded:
+            vectors = await self._embedder.embed_passages(unknown)
+            await self._declare(vectors)
+            if embedded is None:
+                return vectors
+            embedded.update(zip(unknown, vectors, strict=True))
+        import numpy as np
+
+        return np.stack([embedded[text] for text in texts])
 
     async def query(self, text: str) -> Vectors | None:
         """Return the vector of a query, shape (1, dimensions); None for one without direction."""

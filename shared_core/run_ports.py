@@ -201,7 +201,8 @@ class RunPlan:
     on. summary_run: the run that wrote the summary this one builds on. drawn_from: turns that must
     still be there. counts: for the record of the run. reflection: counts this extraction, and asks
     for a reflection with every so many. unsaid: keys of words that nobody may have written
-    meanwhile. slots, subjects: of which no run after known_number may have changed anything.
+    meanwhile. slots; relations, each with its subject_key: of which no run after known_number may
+    have changed anything.
     retractions: with the ids of their turns. edge_sources: edge, turn and
     basis, as of a Source. bounds: what made history of what is written.
     """
@@ -231,7 +232,7 @@ class RunPlan:
     reflection: ReflectionDue | None = None
     unsaid: Sequence[UUID] = ()
     slots: Sequence[str] = ()
-    subjects: Sequence[str] = ()
+    relations: Sequence[tuple[str, str]] = ()
     known_number: int = 0
     retractions: Sequence[tuple[Retraction, tuple[str, ...]]] = ()
     bounds: Sequence[UUID] = ()
@@ -261,10 +262,14 @@ class RunStorage(Protocol):
         ...
 
     async def known(
-        self, scope: Scope, slots: Sequence[str], subjects: Sequence[str], since: datetime
+        self,
+        scope: Scope,
+        slots: Sequence[str],
+        relations: Sequence[tuple[str, str]],
+        since: datetime,
     ) -> Known:
         """Return what holds now or ended after since: facts of some slots, retractions of them,
-        edges from some subjects, by subject_key."""
+        edges of some pairs of subject_key and relation."""
         ...
 
     async def like_texts(

@@ -40,6 +40,7 @@ from shared_core.storage.run_columns import (
     known_edge,
     known_fact,
     known_retraction,
+    relation_columns,
     retraction_columns,
 )
 from shared_core.storage.sql_files import statement
@@ -77,15 +78,15 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
         )
 
     async def known(
-        self, scope: Scope, slots: Sequence[str], subjects: Sequence[str], since: datetime
+        self,
+        scope: Scope,
+        slots: Sequence[str],
+        relations: Sequence[tuple[str, str]],
+        since: datetime,
     ) -> Known:
         tenant = scope_path(scope)
-        values = {
-            "tenant": tenant,
-            "slots": list(slots),
-            "subjects": list(subjects),
-            "since": since,
-        }
+        values = {"tenant": tenant, "slots": list(slots), "since": since}
+        values |= relation_columns(relations)
         names = ("last_run", "known_facts", "known_retractions", "known_edges")
         [[number]], facts, retractions, edges = await self._database.run(
             tenant, *[(statement(name), values) for name in names]
@@ -180,12 +181,9 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             ("require_summary", {}, plan.summary_key is not None),
             (
                 "require_known",
-                {
-                    "slots": list(plan.slots),
-                    "subjects": list(plan.subjects),
-                    "known_number": plan.known_number,
-                },
-                bool(plan.slots or plan.subjects),
+                {"slots": list(plan.slots), "known_number": plan.known_number}
+                | relation_columns(plan.relations),
+                bool(plan.slots or plan.relations),
             ),
             ("require_unsaid", {"words_keys": list(plan.unsaid)}, bool(plan.unsaid)),
             ("move_marks", {}, plan.thread_id is not None),

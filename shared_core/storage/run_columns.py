@@ -106,3 +106,8 @@ def edge_columns(edges: Sequence[PlannedEdge]) -> dict[str, object]:
 def edge_source_columns(sources: Sequence[tuple[UUID, str, int]]) -> dict[str, object]:
     """Return the columns of the turns of edges: edge, turn, basis."""
     return dict(zip(("edge_ids", "event_ids", "bases"), by_column(sources, 3), strict=True))
+
+
+def relation_columns(relations: Sequence[tuple[str, str]]) -> dict[str, object]:
+    """Return the columns of subject keys with a relation each."""
+    return dict(zip(("subjects", "relations"), by_column(relations, 2), strict=True))

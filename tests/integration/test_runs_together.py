@@ -17,6 +17,7 @@ from shared_core.domain import (
     Memory,
     ModelUsage,
     StatementDraft,
+    TripleDraft,
 )
 from shared_core.extraction import RuleExtractor
 
@@ -133,3 +134,79 @@ async def test_words_are_found_where_no_vector_is_near(dsn: str) -> None:
             await memory.append_events(ANN, f"t{number}", [said(f"e{number}", "Hello, my friend.")])
             await memory.consolidate(ANN, f"t{number}")
         assert sorted(texts_told) == await texts(memory, "semantic")
+
+
+class Relating(RuleExtractor):
+    """A fake: reads one edge of the user out of every turn, its relation being the turn's id."""
+
+    name = "fake-v1"
+
+    async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
+        return Extraction(
+            triples=[
+                TripleDraft(
+                    subject="user", relation=one.event_id, object="Acme", event_id=one.event_id
+                )
+                for one in events
+            ]
+        )
+
+
+async def tries_of_two_at_once(dsn: str, ids: tuple[str, str]) -> int:
+    """Consolidate two turns that nobody knows the other of; return how often they looked."""
+    barrier, looks = asyncio.Barrier(2), 0
+    async with open_memory(dsn, extractor=Relating(), worker=False) as memory:
+        look = memory._storage.known
+
+        async def known(*given: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            found = await look(*given)
+            if looks <= 2:
+                await barrier.wait()
+            return found
+
+        memory._storage.known = known  # type: ignore[method-assign]
+        for thread, event_id in zip("tu", ids, strict=True):
+            await memory.append_events(ANN, thread, [said(event_id, "A story, and a long one.")])
+        await asyncio.gather(*(memory.consolidate(ANN, thread) for thread in "tu"))
+    return looks
+
+
+async def test_runs_on_different_relations_of_the_user_do_not_meet(dsn: str) -> None:
+    assert 2 == await tries_of_two_at_once(dsn, ("works_at", "lives_in"))
+
+
+async def test_runs_on_one_relation_meet(dsn: str) -> None:
+    assert 3 == await tries_of_two_at_once(dsn, ("works_at", "works_at"))
+
+
+class Counting(RuleExtractor):
+    """The rules; counts how often they are asked."""
+
+    asked = 0
+
+    async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
+        self.asked += 1
+        return await super().extract(events, context)
+
+
+async def test_many_runs_on_one_matter_all_come_through(dsn: str) -> None:
+    """Each of 32 threads tells a value of one slot; a text is embedded once for all its tries."""
+    embedded: list[str] = []
+
+    def embed(given: Sequence[str]) -> list[list[float]]:
+        embedded.extend(given)
+        return [[1.0, 0.0] for _ in given]
+
+    names = [f"Rex{number}" for number in range(32)]
+    reader = Counting()
+    async with open_memory(dsn, embedder=embed, extractor=reader, worker=False) as memory:
+        for name in names:
+            await memory.append_events(ANN, name, [said(name, f"I have a dog named {name}.")])
+        embedded.clear()
+        await asyncio.gather(*(memory.consolidate(ANN, name) for name in names))
+        assert sorted(names) == sorted(one.value for one in await memory.facts(ANN))
+        assert 32 == reader.asked
+        told = [text for text in embedded if "Rex" in text]
+        assert sorted(set(told)) == sorted(told)

@@ -25,7 +25,7 @@ SELECT coalesce(max(number), 0) FROM runs WHERE tenant_id = %(tenant)s
 
 -- name: require_known
 -- Undoes the run if another one has changed what this one looked at since: facts and retractions of
--- its slots, edges of its subjects.
+-- its slots, edges of its subjects and relations.
 WITH later AS (
     SELECT run_id FROM runs WHERE tenant_id = %(tenant)s AND number > %(known_number)s
 ), written AS (
@@ -40,7 +40,11 @@ WITH later AS (
     WHERE r.slot = ANY(%(slots)b::text[])
     UNION ALL
     SELECT 1 FROM later l JOIN edges e ON e.tenant_id = %(tenant)s AND e.run_id = l.run_id
-    WHERE e.subject_key = ANY(%(subjects)b::text[])
+    WHERE (e.subject_key, e.relation) IN ({edges_looked_at})
+    UNION ALL
+    SELECT 1 FROM later l JOIN run_changes c ON c.tenant_id = %(tenant)s AND c.run_id = l.run_id
+    JOIN edges e ON e.tenant_id = c.tenant_id AND e.edge_id = c.target
+    WHERE (e.subject_key, e.relation) IN ({edges_looked_at})
 )
 SELECT require(count(*) = 0, 'a fact was changed by another run') FROM written
 

@@ -45,8 +45,11 @@ WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND {unexpired}
   AND e.memory_seq > {summed} - %(reread)s
 ORDER BY e.memory_seq LIMIT %(replay)s
 
+-- fragment: edges_looked_at
+SELECT * FROM unnest(%(subjects)b::text[], %(relations)b::text[])
+
 -- name: known_edges
--- What is believed now of the given subjects, and what ended since.
+-- What is believed now of the given subjects and relations, and what ended since.
 SELECT k.edge_id, k.subject, k.relation, k.object, k.valid_from, k.valid_until, t.said
 FROM edges k
 CROSS JOIN LATERAL (
@@ -59,7 +62,7 @@ CROSS JOIN LATERAL (
                        AND e.event_id = s.event_id
           WHERE s.tenant_id = %(tenant)s AND s.edge_id = k.edge_id
           GROUP BY s.basis) turns) t
-WHERE k.tenant_id = %(tenant)s AND k.subject_key = ANY(%(subjects)b::text[])
+WHERE k.tenant_id = %(tenant)s AND (k.subject_key, k.relation) IN ({edges_looked_at})
   AND (k.valid_until IS NULL OR k.valid_until > %(since)s OR k.superseded_at > %(since)s)
 
 -- name: said_texts
