@@ -175,6 +175,7 @@ async def consolidate(
             read=_passage(reading.read_mark, formed.turns),
             summed=_passage(reading.replay_mark, formed.replay, anew=formed.summed_anew),
             close=list(facts.closed.items()),
+            ended=facts.ended,
             facts=facts.opened,
             memories=rows.memories,
             sources=rows.sources,

@@ -28,7 +28,7 @@ ATTRIBUTE = re.compile(r"(relation\.[^.]+)\..")
 @dataclass(slots=True)
 class FactPlan:
     """What a run changes. seen_again: facts that were known and were said once more, and by
-    which turns together.
+    which turns together. past: those of them that hold no more.
 
     retracted: what was retracted, and the turns that say so. bounds: the facts and retractions that
     made history of what was opened.
@@ -37,8 +37,15 @@ class FactPlan:
     opened: list[PlannedFact] = field(default_factory=list)
     closed: dict[MemoryId, datetime] = field(default_factory=dict)
     seen_again: list[tuple[MemoryId, tuple[str, ...]]] = field(default_factory=list)
+    past: list[MemoryId] = field(default_factory=list)
     retracted: list[tuple[Retraction, tuple[str, ...]]] = field(default_factory=list)
     bounds: list[UUID] = field(default_factory=list)
+
+    @property
+    def ended(self) -> list[MemoryId]:
+        """The facts the run tells of that hold no more."""
+        opened = [one.memory_id for one in self.opened if one.valid_until is not None]
+        return [*self.closed, *opened, *self.past]
 
 
 def fact_key(draft: FactDraft) -> str:
@@ -218,6 +225,8 @@ class _Fold:
         if known is not None:
             turns = (draft.event_id, *draft.other_event_ids)
             self.plan.seen_again.append((MemoryId(known.row_id), turns))
+            if known.valid_until is not None:
+                self.plan.past.append(MemoryId(known.row_id))
             known.say(at)
             return
         self._end_apart(draft, at, begins)

@@ -197,9 +197,10 @@ class RunPlan:
     """Everything one run changes: applied whole or not at all.
 
     thread_id: None for a run across threads. read: what it extracted from; summed: what its summary
-    tells of, which stands under summary_key. inherited: memories that rest on all that others rest
-    on. summary_run: the run that wrote the summary this one builds on. drawn_from: turns that must
-    still be there. counts: for the record of the run. reflection: counts this extraction, and asks
+    tells of, which stands under summary_key. ended: facts that hold no more, those of close among
+    them: with them go statements of their turns. inherited: memories that rest on all that others
+    rest on. summary_run: the run that wrote the summary this one builds on. drawn_from: turns that
+    must still be there. counts: for the record of the run. reflection: counts this extraction, asks
     for a reflection with every so many. unsaid: keys of words that nobody may have written
     meanwhile. slots; relations, each with its subject_key: of which no run after known_number may
     have changed anything.
@@ -216,6 +217,7 @@ class RunPlan:
     read: Passage | None = None
     summed: Passage | None = None
     close: Sequence[tuple[MemoryId, datetime]] = ()
+    ended: Sequence[MemoryId] = ()
     facts: Sequence[PlannedFact] = ()
     memories: Sequence[MemoryRow] = ()
     sources: Sequence[Source] = ()

@@ -189,8 +189,6 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             ("move_marks", {}, plan.thread_id is not None),
             ("add_run", record, True),
             ("close_facts", closed, bool(plan.close)),
-            ("retire_memories", closed, bool(plan.close)),
-            ("retire_drawn", {}, bool(plan.close)),
             ("close_edges", closed | closed_edges, bool(plan.close or plan.close_edges)),
             ("keep_summary", {"started_at": plan.started_at}, plan.summary_key is not None),
         ]
@@ -203,6 +201,8 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             ("add_sources", sources | {
                 "event_ids": [source.event_id for source in plan.sources],
                 "bases": [source.basis for source in plan.sources]}, bool(plan.sources)),
+            ("retire_memories", {"memory_ids": list(plan.ended)}, bool(plan.ended)),
+            ("retire_drawn", {}, bool(plan.ended)),
             ("inherit_sources", inherited, bool(plan.inherited)),
             ("add_bases", inherited, bool(plan.inherited)),
             ("add_summary_sources", {}, plan.summary_key is not None),

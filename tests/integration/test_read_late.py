@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from shared_core import Conflict, Event, MemoryEngine, Scope, open_memory
-from shared_core.domain import Extraction, TripleDraft
-from tests.integration.test_runs import Scripted, fact, snapshot
+from shared_core.domain import Extraction, StatementDraft, TripleDraft
+from tests.integration.test_runs import Scripted, fact, living, snapshot
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -200,3 +200,55 @@ async def test_what_made_history_of_a_fact_may_be_said_again_before_the_fact_is_
         await memory.undo_run(ANN, first.run_id)
     await memory.undo_run(ANN, late.run_id)  # the one that said York again touched nothing of it
     assert [("York", 4, None)] == await history(memory)
+
+
+NEAR = {
+    "en": ("York", "Rome", "Ann lives near York with Tom."),
+    "zh": ("上海", "北京", "安和汤姆住在上海附近。"),
+}
+
+
+def story(language: str) -> dict[str, Extraction]:
+    """Return what four turns tell: of a place, of another one, and of the first again, twice."""
+    here, there, near = NEAR[language]
+    homes = {"a0": here, "b4": there, "c2": here, "d6": here}
+    return {
+        event_id: Extraction(
+            facts=[fact(event_id, "home", home)],
+            statements=[StatementDraft(text=near, event_ids=(event_id,))] if home == here else [],
+        )
+        for event_id, home in homes.items()
+    }
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("order", [["a0 b4"], ["b4", "a0"], ["b4", "a0 c2"], ["a0", "b4", "c2"]])
+async def test_a_statement_goes_with_a_fact_that_is_history(
+    dsn: str, language: str, order: Sequence[str]
+) -> None:
+    """Closed by the run itself, written as history, or history that is said once more."""
+    async with open_memory(dsn, extractor=Scripted(story(language)), worker=False) as memory:
+        for number, ids in enumerate(order):
+            turns = [said(one[0], int(one[1]), "A turn of the story.") for one in ids.split()]
+            await memory.append_events(ANN, f"t{number}", turns)
+            before = snapshot(dsn)
+            last = await memory.consolidate(ANN, f"t{number}")
+        home = f"User: home is {NEAR[language][1]}."
+        assert {home} == await living(memory, "semantic")
+        after = snapshot(dsn)
+        assert last.run_id
+        await memory.undo_run(ANN, last.run_id)
+        assert before == snapshot(dsn)
+        await memory.consolidate(ANN, f"t{number}")
+        assert {table: len(rows) for table, rows in after.items()} == {
+            table: len(rows) for table, rows in snapshot(dsn).items()
+        }
+
+
+async def test_a_statement_that_was_told_since_stays(dsn: str) -> None:
+    async with open_memory(dsn, extractor=Scripted(story("en")), worker=False) as memory:
+        for thread, day in (("b", 4), ("d", 6), ("a", 0)):
+            await memory.append_events(ANN, thread, [said(thread, day, "A turn of the story.")])
+            await memory.consolidate(ANN, thread)
+        here, _, near = NEAR["en"]
+        assert {near, f"User: home is {here}."} == await living(memory, "semantic")

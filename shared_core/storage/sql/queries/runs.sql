@@ -158,7 +158,7 @@ FROM closed
 
 -- name: retire_memories
 -- Takes ended facts out of recall, and with them statements of the same turns that hold what has
--- ended and are no fact.
+-- ended and are no fact, unless another turn has told the statement since the end.
 WITH told AS (
     SELECT DISTINCT o.memory_id FROM memory_sources s
     JOIN facts f USING (tenant_id, memory_id)
@@ -170,15 +170,25 @@ WITH told AS (
       AND position(lower(f.value #>> '{}') IN lower(m.text)) > 0
       AND NOT EXISTS (SELECT FROM facts x
                       WHERE x.tenant_id = o.tenant_id AND x.memory_id = o.memory_id)
+      AND NOT EXISTS (
+          SELECT FROM memory_sources x
+          JOIN events e ON e.tenant_id = x.tenant_id AND e.thread_id = x.thread_id
+                       AND e.event_id = x.event_id
+          WHERE x.tenant_id = o.tenant_id AND x.memory_id = o.memory_id
+            AND e.occurred_at >= f.valid_until
+            AND NOT EXISTS (SELECT FROM memory_sources y
+                            WHERE y.tenant_id = f.tenant_id AND y.memory_id = f.memory_id
+                              AND y.thread_id = x.thread_id AND y.event_id = x.event_id))
 ), retired AS (
     UPDATE memories m SET superseded_at = %(now)s
     WHERE m.tenant_id = %(tenant)s AND m.superseded_at IS NULL
       AND (m.memory_id = ANY(%(memory_ids)b::uuid[])
            OR m.kind = 'semantic' AND m.memory_id IN (SELECT memory_id FROM told))
-    RETURNING m.memory_id
+    RETURNING m.memory_id, m.run_id
 )
 INSERT INTO run_changes (tenant_id, run_id, change, target)
 SELECT %(tenant)s, %(run_id)s, 'retired', memory_id FROM retired
+WHERE run_id IS DISTINCT FROM %(run_id)s
 
 -- name: close_edges
 -- Ends edges, and those that say again a fact that ends.
