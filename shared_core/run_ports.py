@@ -203,8 +203,7 @@ class RunPlan:
     must still be there. counts: for the record of the run. reflection: counts this extraction, asks
     for a reflection with every so many. unsaid: keys of words that nobody may have written
     meanwhile. slots; relations, each with its subject_key: of which no run after known_number may
-    have changed anything.
-    retractions: with the ids of their turns. edge_sources: edge, turn and
+    have changed anything. retractions: with the ids of their turns. edge_sources: edge, turn and
     basis, as of a Source. bounds: what made history of what is written.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
 from typing import Any
@@ -252,3 +253,47 @@ async def test_a_statement_that_was_told_since_stays(dsn: str) -> None:
             await memory.consolidate(ANN, thread)
         here, _, near = NEAR["en"]
         assert {near, f"User: home is {here}."} == await living(memory, "semantic")
+
+
+SAID_AGAIN = {
+    "fact": Extraction(facts=[fact("a8", "home", "York", other_event_ids=("a0",))]),
+    "edge": Extraction(triples=[
+        TripleDraft(subject="Mia", relation="lives_in", object="York", functional=True,
+                    event_id="a8", other_event_ids=("a0",))]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["fact", "edge"])
+async def test_what_rests_on_an_earlier_turn_was_said_again_all_the_same(
+    dsn: str, kind: str
+) -> None:
+    """Day 8 needs day 0 to be understood; what is said of day 4 is read last."""
+
+    def alone(event_id: str, home: str) -> Extraction:
+        one = SAID_AGAIN[kind]
+        return Extraction(
+            facts=[fact(event_id, "home", home) for _ in one.facts],
+            triples=[
+                replace(triple, object=home, event_id=event_id, other_event_ids=())
+                for triple in one.triples
+            ],
+        )
+
+    script = {"a0": alone("a0", "York"), "a8": SAID_AGAIN[kind], "b4": alone("b4", "Rome")}
+    async with open_memory(dsn, extractor=Scripted(script), worker=False) as memory:
+
+        async def now() -> list[tuple[Any, ...]]:
+            return edges(dsn) if kind == "edge" else list(await history(memory))
+
+        for thread, day in (("a", 0), ("a", 8), ("b", 4)):
+            await memory.append_events(ANN, thread, [said(thread, day, "A turn of the story.")])
+            before = snapshot(dsn)
+            await memory.consolidate(ANN, thread)
+            if day:
+                [run, *_] = await memory.runs(ANN)
+                await memory.undo_run(ANN, run.run_id)
+                assert before == snapshot(dsn)
+                await memory.consolidate(ANN, thread)
+        assert [("Rome", 4, 8), ("York", 0, None)] == await now()
+        await memory.forget_turns(ANN, "a", ["a0"])
+        assert [("Rome", 4, 8)] == await now()

@@ -257,7 +257,7 @@ FROM unnest(%(edge_ids)b::uuid[], %(memory_ids)b::uuid[], %(fact_ids)b::uuid[],
 
 -- name: add_sources
 -- Turns that memories, named by namespace and key, were drawn from; those of one basis say it
--- together. A basis that holds one there is tells nothing new. What runs wrote of threads alone has
+-- together. One that holds another falls with it, and tells when it was said again. What runs wrote of threads alone has
 -- more than the first; what a user wrote does not go with a turn. What was there before the run is
 -- noted. One look-up by the whole key for each: joined freely, a thread the planner knows nothing of
 -- is walked once per turn.
@@ -280,10 +280,11 @@ WITH given AS (
            + row_number() OVER (PARTITION BY g.memory_id ORDER BY g.basis) AS basis
     FROM given g
     CROSS JOIN LATERAL (
-        SELECT max(b.basis) AS last, coalesce(bool_or(b.is_part), false) AS is_known
+        SELECT max(b.basis) AS last, coalesce(bool_or(b.is_same), false) AS is_known
         FROM (SELECT s.basis,
-                     bool_and(s.thread_id = %(thread_id)s
-                              AND s.event_id = ANY(g.event_ids)) AS is_part
+                     count(*) = cardinality(g.event_ids)
+                     AND bool_and(s.thread_id = %(thread_id)s
+                                  AND s.event_id = ANY(g.event_ids)) AS is_same
               FROM memory_sources s
               WHERE s.tenant_id = %(tenant)s AND s.memory_id = g.memory_id
               GROUP BY s.basis) b) k
@@ -319,10 +320,11 @@ WITH given AS (
            + row_number() OVER (PARTITION BY g.edge_id ORDER BY g.basis) AS basis
     FROM given g
     CROSS JOIN LATERAL (
-        SELECT max(b.basis) AS last, coalesce(bool_or(b.is_part), false) AS is_known
+        SELECT max(b.basis) AS last, coalesce(bool_or(b.is_same), false) AS is_known
         FROM (SELECT s.basis,
-                     bool_and(s.thread_id = %(thread_id)s
-                              AND s.event_id = ANY(g.event_ids)) AS is_part
+                     count(*) = cardinality(g.event_ids)
+                     AND bool_and(s.thread_id = %(thread_id)s
+                                  AND s.event_id = ANY(g.event_ids)) AS is_same
               FROM edge_sources s
               WHERE s.tenant_id = %(tenant)s AND s.edge_id = g.edge_id
               GROUP BY s.basis) b) k
