@@ -156,7 +156,9 @@ async def consolidate(
         facts = plan_facts(
             drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions
         )
-        graph = plan_edges(drafts.triples, known.edges, facts.opened, said_at, uuid7)
+        graph = plan_edges(
+            drafts.triples, known.edges, facts.opened, said_at, uuid7, facts.told_again
+        )
         rows = RunRows(scope, thread_id, MemoryId(uuid7()), clock(), extractor.name)
         rows.add_facts(facts, [*reading.context, *(event for _, event in formed.turns)])
         rows.add_edges(graph)

@@ -33,6 +33,7 @@ def plan_edges(
     facts: Sequence[PlannedFact],
     said_at: Mapping[str, datetime],
     new_id: Callable[[], UUID],
+    told_again: Sequence[PlannedFact] = (),
 ) -> EdgePlan:
     """Return what changes when triples, in the order they were said, meet the known edges.
 
@@ -41,10 +42,11 @@ def plan_edges(
     facts it is the moments of saying that count: what was said before the current one, or before
     an edge that says the same ended, becomes history. An edge that says what a fact of the same
     turn says holds as long as the fact, and dies with it unless it is said apart.
-    known: those that ended after the first draft was said as well. said_at: event id to the moment
-    it was said.
+    facts: those that are written; told_again: those that were known (FactPlan.told_again). known:
+    those that ended after the first draft was said as well. said_at: event id to the moment it was
+    said.
     """
-    fold = _Fold(known, facts, new_id)
+    fold = _Fold(known, facts, told_again, new_id)
     for draft in drafts:
         if normalised(draft.subject) and normalised(draft.object):
             fold.state(draft, said_at[draft.event_id])
@@ -58,10 +60,12 @@ class _Fold:
         self,
         known: Sequence[KnownEdge],
         facts: Sequence[PlannedFact],
+        told_again: Sequence[PlannedFact],
         new_id: Callable[[], UUID],
     ) -> None:
         self.plan = EdgePlan()
         self._facts = facts
+        self._told_again = told_again
         self._new_id = new_id
         self._stated: dict[tuple[str, str], list[Stated]] = {}
         for one in known:
@@ -80,7 +84,8 @@ class _Fold:
         end = next_end(at, same, others, _end_of(fact))
         known = same_spell(at, same, end)
         before = [one for one in others if one.holds(at) and not one.said_after(at)]
-        begins = fact.valid_from if fact else _begins(draft, at, before)
+        anew = fact if fact in self._facts else None
+        begins = anew.valid_from if anew else _begins(draft, at, before)
         for other in before:
             self._close(other, begins)
         turns = (draft.event_id, *draft.other_event_ids)
@@ -88,17 +93,19 @@ class _Fold:
             known.say(at)
             self.plan.said.append((known.row_id, turns))
             return
-        rests = fact and {*turns} <= {fact.draft.event_id, *fact.draft.other_event_ids}
+        rests = anew and {*turns} <= {anew.draft.event_id, *anew.draft.other_event_ids}
         until = end.of(begins) if end else None
+        if fact and fact.valid_until:
+            until = max(begins, fact.valid_until)
         edge = PlannedEdge(
             edge_id=self._new_id(),
             draft=draft,
             subject_key=subject,
             object_key=value,
-            memory_id=fact.memory_id if fact and rests else None,
+            memory_id=anew.memory_id if anew and rests else None,
             fact_id=fact.memory_id if fact else None,
             valid_from=begins,
-            valid_until=(fact and fact.valid_until) or until,
+            valid_until=until,
         )
         self.plan.opened.append(edge)
         if not rests:
@@ -108,7 +115,7 @@ class _Fold:
 
     def _fact_of(self, draft: TripleDraft) -> PlannedFact | None:
         wanted = (draft.event_id, normalised(draft.object))
-        for fact in self._facts:
+        for fact in (*self._facts, *self._told_again):
             if wanted == (fact.draft.event_id, normalised(fact.draft.value)):
                 return fact
         return None

@@ -27,8 +27,7 @@ ATTRIBUTE = re.compile(r"(relation\.[^.]+)\..")
 
 @dataclass(slots=True)
 class FactPlan:
-    """What a run changes. seen_again: facts that were known and were said once more, and by
-    which turns together. past: those of them that hold no more.
+    """What a run changes. said_again: drafts that said a fact once more that was there.
 
     retracted: what was retracted, and the turns that say so. bounds: the facts and retractions that
     made history of what was opened.
@@ -36,16 +35,38 @@ class FactPlan:
 
     opened: list[PlannedFact] = field(default_factory=list)
     closed: dict[MemoryId, datetime] = field(default_factory=dict)
-    seen_again: list[tuple[MemoryId, tuple[str, ...]]] = field(default_factory=list)
-    past: list[MemoryId] = field(default_factory=list)
+    said_again: list[tuple[FactDraft, Stated]] = field(default_factory=list)
     retracted: list[tuple[Retraction, tuple[str, ...]]] = field(default_factory=list)
     bounds: list[UUID] = field(default_factory=list)
 
     @property
+    def seen_again(self) -> list[tuple[MemoryId, tuple[str, ...]]]:
+        """The facts that were said once more, and by which turns together."""
+        return [
+            (MemoryId(one.row_id), (draft.event_id, *draft.other_event_ids))
+            for draft, one in self.said_again
+        ]
+
+    @property
+    def told_again(self) -> list[PlannedFact]:
+        """The facts that were said once more, as they stand, with the drafts that said so."""
+        return [
+            PlannedFact(
+                memory_id=MemoryId(one.row_id),
+                draft=draft,
+                key=fact_key(draft),
+                valid_from=one.valid_from,
+                valid_until=one.valid_until,
+            )
+            for draft, one in self.said_again
+        ]
+
+    @property
     def ended(self) -> list[MemoryId]:
         """The facts the run tells of that hold no more."""
-        opened = [one.memory_id for one in self.opened if one.valid_until is not None]
-        return [*self.closed, *opened, *self.past]
+        told = [*self.opened, *self.told_again]
+        past = [one.memory_id for one in told if one.valid_until is not None]
+        return list(dict.fromkeys([*self.closed, *past]))
 
 
 def fact_key(draft: FactDraft) -> str:
@@ -223,10 +244,7 @@ class _Fold:
             if key and (known is None or self._current.get(key) is not known):
                 self._close(key, at, begins)
         if known is not None:
-            turns = (draft.event_id, *draft.other_event_ids)
-            self.plan.seen_again.append((MemoryId(known.row_id), turns))
-            if known.valid_until is not None:
-                self.plan.past.append(MemoryId(known.row_id))
+            self.plan.said_again.append((draft, known))
             known.say(at)
             return
         self._end_apart(draft, at, begins)

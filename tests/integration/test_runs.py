@@ -229,6 +229,35 @@ async def test_a_statement_goes_when_what_it_tells_of_ends(dsn: str) -> None:
         assert [("Google", START + timedelta(minutes=2)), ("Meta", None)] == edges
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_an_edge_ends_with_a_fact_that_was_known_before_it(dsn: str, at_once: bool) -> None:
+    script = {
+        "e00001": Extraction(facts=[fact("e00001", "employer", "Acme")]),
+        "e00002": Extraction(
+            facts=[fact("e00002", "employer", "Acme")],
+            triples=[TripleDraft(subject="user", relation="works_at", object="Acme",
+                                 event_id="e00002", functional=True)],
+        ),
+        "e00003": Extraction(facts=[fact("e00003", "employer", "", operation="retract")]),
+    }  # fmt: skip
+    turns = [said(number, f"Turn {number} of the story.") for number in (1, 2, 3)]
+    edges = "SELECT valid_from, valid_until FROM hippocampus.edges"
+    two, three = (START + timedelta(minutes=number) for number in (2, 3))
+    async with open_memory(dsn, extractor=Scripted(script), worker=False) as memory:
+        for given in [turns[:1], turns[1:]] if at_once else [[turn] for turn in turns]:
+            await memory.append_events(ANN, "t", given)
+            before = snapshot(dsn)
+            run = await memory.consolidate(ANN, "t")
+        with psycopg.connect(dsn, autocommit=True) as superuser:
+            assert [(two, three)] == superuser.execute(edges).fetchall()
+            assert run.run_id
+            await memory.undo_run(ANN, run.run_id)
+            assert before == snapshot(dsn)
+            await memory.consolidate(ANN, "t")
+            await memory.forget_turns(ANN, "t", ["e00002"])  # nothing else says the edge
+            assert [] == superuser.execute(edges).fetchall()
+
+
 async def test_undoing_a_run_restores_the_exact_state_before(dsn: str) -> None:
     script = {
         "e00001": Extraction(

@@ -98,3 +98,23 @@ def test_an_edge_ends_with_the_fact_of_its_turn() -> None:
         ).opened
         assert (fact.valid_from, fact.valid_until) == (edge.valid_from, edge.valid_until)
         assert (fact.memory_id, rests) == (edge.fact_id, edge.memory_id is not None)
+
+
+def test_an_edge_ends_with_a_fact_that_was_known() -> None:
+    for days, ends in ((2, 2), (0, 1)):  # the fact may end before its edge was said
+        fact = PlannedFact(
+            memory_id=MemoryId(uuid4()),
+            draft=FactDraft(
+                fact_type="profile", slot="residence", value="Leeds", event_id="1", language="en",
+                statement="Mia lives in Leeds.", functional=True, confidence=1.0, pattern="test",
+            ),
+            key="residence",
+            valid_from=START - timedelta(days=5),
+            valid_until=START + timedelta(days=days),
+        )  # fmt: skip
+        at = START + timedelta(days=1)
+        found = plan_edges([triple("Leeds", 1)], [], [], {"1": at}, uuid4, [fact])
+        [edge] = found.opened
+        assert (fact.memory_id, None) == (edge.fact_id, edge.memory_id)
+        assert (at, START + timedelta(days=ends)) == (edge.valid_from, edge.valid_until)
+        assert [(edge.edge_id, ("1",))] == found.said
