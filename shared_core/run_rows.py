@@ -76,7 +76,8 @@ class RunRows:
 
     def free_keys(self) -> Mapping[ItemAddress, UUID]:
         """Return the words of what only its words tell apart: statements and insights."""
-        return {address: words_key(text) for address, text in self._free.items()}
+        keys = {address: words_key(text) for address, text in self._free.items()}
+        return {address: key for address, key in keys.items() if key}
 
     def drop_known(self, near: Mapping[ItemAddress, Sequence[LikeText]]) -> None:
         """Write nothing that is known: that has a further basis. near: what may say the same."""
@@ -128,18 +129,20 @@ class RunRows:
 
     def add_drafts(self, drafts: Extraction) -> None:
         """Add statements, insights and what is known of the turns; add_facts comes first."""
-        said = {row.words_key for row in self.memories}
+        said = {row.words_key for row in self.memories} - {None}
         for statement in drafts.statements:
-            if words_key(statement.text) in said:
+            key = words_key(statement.text)
+            if key in said:
                 continue
-            said.add(words_key(statement.text))
+            said |= {key} - {None}
             extra = _extra(statement.emotion, statement.privacy) | {"statement": True}
             self._free_row("semantic", statement.text, statement.event_ids,
                            statement.importance, extra)  # fmt: skip
         for insight in drafts.insights:
-            if words_key(insight.text) in said:
+            key = words_key(insight.text)
+            if key in said:
                 continue
-            said.add(words_key(insight.text))
+            said |= {key} - {None}
             extra = {"category": insight.category}
             self._free_row("reflection", insight.text, insight.event_ids,
                            insight.importance, extra)  # fmt: skip

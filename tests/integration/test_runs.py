@@ -490,6 +490,8 @@ async def test_a_model_that_keeps_failing_gives_way_to_the_rules_and_is_marked(d
         ("安在吃饭之前吃药。", "安在吃饭之后吃药。"),
         ("小明打败了小红。", "小红打败了小明。"),
         ("会议在星期三。", "会议在星期四。"),
+        ("Ann writes C++.", "Ann writes C#."),
+        ("🙂", "🙃"),
     ],
 )
 async def test_statements_that_differ_in_what_they_say_are_both_kept(
