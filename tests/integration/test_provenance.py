@@ -278,3 +278,12 @@ async def test_a_memory_that_ends_while_a_model_reflects_leaves_no_reflection(ds
         [rome] = await memory.facts(ANN)
         assert [["User lives in Berlin."], ["User lives in Rome."]] == seen
         assert [(rome.memory_id,)] == [one.memory_ids for one in report.reflections]
+
+
+async def test_a_turn_that_is_in_several_threads_is_named_once(memory: MemoryEngine) -> None:
+    for thread in ("t", "u", "v"):
+        await memory.append_events(ANN, thread, [said(1, "I love jazz.")])
+        await memory.consolidate(ANN, thread)
+    [fact] = await memory.facts(ANN)
+    [kept] = await memory.list_memories(ANN, kinds=["semantic"])
+    assert (("e1",), ("e1",)) == (fact.source_event_ids, kept.source_event_ids)

@@ -10,10 +10,9 @@ m.superseded_at, m.thread_id,
 {source_ids}
 
 -- fragment: source_ids
--- The ids of the turns of a memory, each once.
-(SELECT array_agg(s.event_id ORDER BY s.event_id)
- FROM (SELECT DISTINCT thread_id, event_id FROM memory_sources x
-       WHERE x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id) s)
+-- The ids of the turns of a memory, each once, whatever its thread.
+(SELECT array_agg(DISTINCT x.event_id ORDER BY x.event_id) FROM memory_sources x
+ WHERE x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id)
 
 -- fragment: living
 m.superseded_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
