@@ -19,8 +19,17 @@ from typing import Final, Literal, get_args
 
 from shared_core.domain import JsonValue
 from shared_core.errors import InvalidInput
+from shared_core.told_secrets import KEY, PASSWORD, Told, is_key, is_password, told_at
 
 Mode = Literal["off", "mask", "drop"]
+
+
+def _always(_: str) -> bool:
+    return True
+
+
+def _anywhere(_: Told) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +37,7 @@ class _Kind:
     """A form of secret. Of its pattern a named group is what goes, or else the whole match.
 
     hints: no text without one of them, in small letters, holds any; looked for first, as cheap.
+    holds: whether what was found is one, by itself. told: whether it is one where it stands.
     """
 
     hints: tuple[str, ...]
@@ -35,6 +45,7 @@ class _Kind:
     holds: Callable[[str], bool]
     default: Mode
     strict: Mode
+    told: Callable[[Told], bool] = _anywhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +55,6 @@ class Redaction:
     text: str
     found: tuple[str, ...] = ()
     dropped: bool = False
-
-
-def _always(_: str) -> bool:
-    return True
 
 
 def _digits(text: str) -> str:
@@ -89,37 +96,6 @@ def _token(text: str) -> bool:
     return isinstance(named, dict) and "alg" in named
 
 
-_TALK: Final = re.compile(
-    r"(?:a|about|all|already|also|always|an|and|are|as|at|been|being|blank|bool(?:ean)?|but|by"
-    r"|changed|checked|compromised|correct|different|empty|encrypted|expired|false|fine|for"
-    r"|forgotten|from|generated|going|gone|good|hard|hashed|hidden|here|how|in|incorrect|invalid"
-    r"|it|just|kept|leaked|like|long|lost|missing|my|needed|never|no|none|not|nothing|now|null"
-    r"|of|often|okay|old|on|one|only|optional|or|out|please|probably|protected|random|really"
-    r"|required|reset|right|safe|salted|same|saved|secure|see|sent|set|shared|short|shown|so"
-    r"|something|somewhere|still|stored|str(?:ing)?|strong|that|the|there|this|to|too|true"
-    r"|undefined|unique|unknown|unset|used|usually|valid|verified|very|visible|weak|what|when"
-    r"|where|which|why|with|working|written|wrong|your)[.,!?)\]}]*",
-    re.IGNORECASE,
-)
-"""What follows "the password is" in talk about passwords."""
-
-
-def _told(text: str) -> bool:
-    return not _TALK.fullmatch(text)
-
-
-def _keylike(text: str) -> bool:
-    """Tell whether a text is made of letters and digits as keys are, not of words or a name."""
-    text = text.rstrip(".!?")
-    digits = sum(sign.isdigit() for sign in text)
-    if re.fullmatch(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|\d{4}-\d\d-\d\d", text):
-        return False
-    parts = re.findall(r"[A-Za-z0-9]{6,}", text)
-    mixed = any(re.search(r"\d", part) and re.search(r"[A-Za-z]", part) for part in parts)
-    long = any(len(part) >= 24 for part in parts) or (digits >= 3 and len(text) >= 10)
-    return mixed or long or text.endswith("=") or text.isdigit()
-
-
 _DIGITS: Final = tuple("0123456789")
 _WIDE: Final = {
     code: plain
@@ -137,29 +113,6 @@ def _narrow(text: str) -> str:
 def _form(pattern: str) -> re.Pattern[str]:
     """Compile a pattern for which a letter is a Latin one: "密钥sk-..." begins at "sk-"."""
     return re.compile(pattern, re.ASCII)
-
-
-_CODE: Final = (
-    r"(?i:(?:(?<![a-z0-9])pin(?:[ -]?(?:code|number))?"
-    r"|\b(?:verification|security|access|login|one-time|auth(?:entication)?) (?:pass)?code"
-    r"|\b(?:otp|cvv|cvc))(?![a-z0-9_])"
-    r"(?:\s+(?:for|to|of|on)(?:\s+[\w.@-]{1,40}){1,4}?|\\?[\"'”’])?"
-    r"(?:['’]s\b|\s+(?:is|was)\b\s*[:：]?|\s*[=:：])(?:\s*now\b)?\s*\\?[\"'“‘]?"
-    r"|(?:密码|口令|验证码|(?<![a-z0-9])pin码)\s?(?:就?是|为|改成了?|换成了?)?\s?[:：=]?\s?[「“]?"
-    r"|(?<![a-z0-9])pin\s?(?:就?是|为|改成了?|换成了?)\s?[:：=]?\s?)"
-    r"(?P<code>\d(?:[ -]?\d){2,11})(?![\w%°]|[.,]\d|\s?(?i:[mcμ]?m|inch(?:es)?|m?v|ohms?)\b"
-    r"|\s?[年月日号个位次天元块秒分小多版])"
-)
-"""A number told as a PIN or a code, and no measure or year."""
-_KEY: Final = (
-    r"(?i:(?:api|secret|access|auth|private|client|refresh|bearer|encryption|signing|session|bot)"
-    r"[ _-]?(?:key|secret|token)(?![a-z0-9_])"
-    r"(?:\s+(?:for|to|of|on)(?:\s+[\w.@-]{1,40}){1,4}?|\\?[\"'”’])?"
-    r"(?:['’]s\b|\s+(?:is|was)\b\s*[:：]?|\s*(?:[:=：]|是|为)[:：=]?)(?:\s*now\b)?\s*"
-    r"|\bbearer\s+|\bauthorization(?:\\?[\"'])?\s*[:=]\s*(?:\\?[\"'])?(?:basic|token)\s+)"
-    r"\\?[\"'“‘`]?(?P<secret>[^\s\"'“”‘’`,;&，。；…<>()\[\]{}\\]{6,4000})"
-)
-"""A name of keys, or the head of an HTTP request, and what stands behind it."""
 
 
 _KINDS: Final[Mapping[str, _Kind]] = {
@@ -196,23 +149,11 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     ),
     "password": _Kind(
         ("pass", "pwd", "密码", "口令", "验证码", "密钥", "pin", "code", "otp", "cvv", "cvc"),
-        _form(
-            r"(?i:(?:pass(?:word|code|phrase|wd)|(?<![a-z0-9])pwd(?!=[~/]))(?![a-z0-9_])"
-            r"(?:\s+(?:for|to|of|on)(?:\s+[\w.@-]{1,40}){1,4}?|\\?[\"'”’])?"
-            r"(?:\s+(?:is|was)\b\s*[:：]?|\s*[=:：])(?:\s*now\b)?\s*)"
-            r"(?:\\?[\"'“‘`](?P<quoted>[^\"'”’`\n]{2,99}[^\"'”’`\n\\])\\?[\"'”’`]"
-            r"|(?P<secret>[^\s\"'“”‘’`,;，。；]{3,100}))"
-            r"|(?i:pass(?:word|code|phrase))['’]s\s+(?P<short>(?!\d+-)(?=\S{0,99}[\d@#$%^*_+=~])"
-            r"[^\s\"'“”‘’`,;，。；]{6,100})"
-            r"|" + _CODE + r"|(?:密码|口令|验证码|密钥)(?:\\?[\"'”’])?"
-            r"(?:\s*(?:就?是|为|改成了?|换成了?)\s*[:：=]?|\s*[:：=])\s*(?:\\?[\"'“‘「])?"
-            r"(?P<chinese>[!#-&(-\[\]-~]{3,100})"
-        ),
-        _told, "mask", "drop",
+        _form(PASSWORD), _always, "mask", "drop", is_password,
     ),
     "credential": _Kind(
         ("key", "secret", "token", "bearer", "authorization"),
-        _form(_KEY), _keylike, "mask", "drop",
+        _form(KEY), _always, "mask", "drop", is_key,
     ),
     "card": _Kind(
         _DIGITS,
@@ -347,6 +288,8 @@ def _without(kind: _Kind, name: str, text: str) -> Iterator[str]:
         start, stop = match.span(match.lastgroup or 0)
         secret = plain[start:stop]
         if secret.startswith("[REDACTED") or not kind.holds(secret):
+            continue
+        if not kind.told(told_at(match, plain)):
             continue
         yield text[end:start]
         yield _mark(name)

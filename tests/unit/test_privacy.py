@@ -80,6 +80,12 @@ SECRETS = [
     ("credential", "https://example.com/?access_token=abc123def456&x=1", "abc123def456"),
     ("credential", "The API key for the shop is abc123def456", "abc123def456"),
     ("credential", "APIKEY是abc123def456", "abc123def456"),
+    ("credential", "APIKEY是abc123def456请保密", "abc123def456"),
+    ("password", "My password is hunter2 and my name is Ann.", "hunter2"),
+    ("password", "My PIN code for the card is 110001.", "110001"),
+    ("password", "pwd=hunter2xx", "hunter2xx"),
+    ("password", 'The password is "secret", really.', "secret"),
+    ("password", "My password is password.", "password."),
     ("api_key", "api_key=sk-proj-abcdefghijklmnopqrstuvwxyz012345", "sk-proj-"),
     ("jwt", "Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcdefghijklmnop", "eyJ"),
 ]
@@ -117,6 +123,7 @@ HARMLESS = [
     "api_key = settings.api_key_2024 or os.environ['API_KEY_2024']",
     "The secret key is under the mat, and the access token is expired since 2024-05-01.",
     "The API key is v2-compatible. Access key: 2024-05-01.",
+    "pwd: /home/ann, and the session key is 2026-03-04T10:00.",
     "取款密码错误，PIN码也错了",
     "验证码2024年改版，密码6位，口令是什么？",
     "验证码 300秒内有效，密码1000多个，口令2024版",
@@ -135,6 +142,11 @@ def test_a_secret_is_masked_and_the_rest_stays(kind: str, text: str, secret: str
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_only_looks_like_a_secret_stays(text: str) -> None:
     assert text == EVERYTHING.redact(text).text
+
+
+def test_what_stands_behind_a_secret_stays() -> None:
+    masked = DEFAULT.redact("APIKEY是abc123def456请保密").text
+    assert "APIKEY是[REDACTED: credential]请保密" == masked
 
 
 def test_addresses_and_telephone_numbers_stay_by_default() -> None:
@@ -177,6 +189,10 @@ def test_long_text_made_to_be_slow_is_not() -> None:
         "api_key: ",
         "bearer a",
         "authorization: ",
+        "password is abc ",
+        "pin code is 110001 ",
+        "达芬奇密码2003上映",
+        "private key is /a",
     ):
         text = piece * (60_000 // len(piece))
         assert len(EVERYTHING.redact(text).text) > 0

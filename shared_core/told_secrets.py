@@ -1,0 +1,219 @@
+"""Secrets that are told: passwords, codes and keys by what is said before and after them. Pure.
+
+"My PIN is 4821" tells one, "the pin is 5000 feet up" does not. A number is no code where it counts
+something, a plain word no password where a sentence about passwords goes on, and a key looks like
+one. Texts come with plain digits and letters in place of those of other widths.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+AROUND: Final = 60
+"""So many characters on both sides of what was matched are looked at."""
+
+CODE: Final = (
+    r"(?i:(?:(?<![a-z0-9])pin(?:[ -]?(?:code|number))?"
+    r"|\b(?:verification|security|access|login|one-time|auth(?:entication)?) (?:pass)?code"
+    r"|\b(?:otp|cvv|cvc))(?![a-z0-9_])"
+    r"(?:\s+(?:for|to|of|on)(?:\s+[\w.@-]{1,40}){1,4}?|\\?[\"'”’])?"
+    r"(?:['’]s\b|\s+(?:is|was)\b\s*[:：]?|\s*[=:：])(?:\s*now\b)?\s*\\?[\"'“‘]?"
+    r"|(?:密码|口令|验证码|(?<![a-z0-9])pin码)\s?(?:就?是|为|改成了?|换成了?)?\s?[:：=]?\s?[「“]?"
+    r"|(?<![a-z0-9])pin\s?(?:就?是|为|改成了?|换成了?)\s?[:：=]?\s?)"
+    r"(?P<code>\d(?:[ -]?\d){2,11})(?![\w%°]|[.,]\d|-[A-Za-z])"
+)
+"""A number behind the name of a PIN or a code."""
+PASSWORD: Final = (
+    r"(?i:(?:pass(?:word|code|phrase|wd)|(?<![a-z0-9])pwd(?!\s?[=:]\s?[~/]))(?![a-z0-9_])"
+    r"(?:\s+(?:for|to|of|on)(?:\s+[\w.@-]{1,40}){1,4}?|\\?[\"'”’])?"
+    r"(?:\s+(?:is|was)\b\s*[:：]?|\s*[=:：])(?:\s*now\b)?\s*)"
+    r"(?:\\?[\"'“‘`](?P<quoted>[^\"'”’`\n]{2,99}[^\"'”’`\n\\])\\?[\"'”’`]"
+    r"|(?P<secret>[^\s\"'“”‘’`,;，。；]{3,100}))"
+    r"|(?i:pass(?:word|code|phrase))['’]s\s+(?P<short>(?!\d+-)(?=\S{0,99}[\d@#$%^*_+=~])"
+    r"[^\s\"'“”‘’`,;，。；]{6,100})"
+    r"|" + CODE + r"|(?:密码|口令|验证码|密钥)(?:\\?[\"'”’])?"
+    r"(?:\s*(?:就?是|为|改成了?|换成了?)\s*[:：=]?|\s*[:：=])\s*(?:\\?[\"'“‘「])?"
+    r"(?P<chinese>[!#-&(-\[\]-~]{3,100})"
+)
+"""A password or a code, and what names it."""
+KEY: Final = (
+    r"(?i:(?:api|secret|access|auth|private|client|refresh|bearer|encryption|signing|session|bot)"
+    r"[ _-]?(?:key|secret|token)(?![a-z0-9_])"
+    r"(?:\s+(?:for|to|of|on)(?:\s+[\w.@-]{1,40}){1,4}?|\\?[\"'”’])?"
+    r"(?:['’]s\b|\s+(?:is|was)\b\s*[:：]?|\s*(?:[:=：]|是|为)[:：=]?)(?:\s*now\b)?\s*"
+    r"|\bbearer\s+|\bauthorization(?:\\?[\"'])?\s*[:=]\s*(?:\\?[\"'])?(?:basic|token)\s+)"
+    r"\\?[\"'“‘`]?(?P<secret>[^\s\"'“”‘’`,;&，。；…<>()\[\]{}\\\u3400-\u9fff]{6,4000})"
+)
+"""A name of keys, or the head of an HTTP request, and what stands behind it."""
+
+_TALK: Final = re.compile(
+    r"(?:a|about|all|already|also|always|an|and|are|as|at|been|being|blank|bool(?:ean)?|but|by"
+    r"|changed|checked|compromised|correct|different|empty|encrypted|expired|false|fine|for"
+    r"|forgotten|from|generated|going|gone|good|hard|hashed|hidden|here|how|in|incorrect|invalid"
+    r"|it|just|kept|leaked|like|long|lost|missing|my|needed|never|no|none|not|nothing|now|null"
+    r"|of|often|okay|old|on|one|only|optional|or|out|please|probably|protected|random|really"
+    r"|required|reset|right|safe|salted|same|saved|secure|see|sent|set|shared|short|shown|so"
+    r"|something|somewhere|still|stored|str(?:ing)?|strong|that|the|there|this|to|too|true"
+    r"|undefined|unique|unknown|unset|used|usually|valid|verified|very|visible|weak|what|when"
+    r"|where|which|why|with|working|written|wrong|your)[.,!?)\]}]*",
+    re.IGNORECASE,
+)
+"""What follows "the password is" and "password:" in talk about passwords."""
+_STATE: Final = re.compile(
+    r"(?:another|anything|bad|broken|case-?sensitive|cheesy|clever|common|complex|crap"
+    r"|default|down|easy|eight|enough|five|four|great|guessable|hers|his|horrible"
+    r"|insane|insecure|known|lame|longer|mandatory|mine|necessary|new|obvious|off"
+    r"|ok(?:ay)?|ours|outdated|personal|poor|predictable|private|public"
+    r"|ready|ridiculous|rubbish|secret|sensitive|seven|shorter|silly|simple|six"
+    r"|stale|stolen|stronger|stupid|ten|terrible|theirs|three|tough|twelve|twice"
+    r"|two|unsafe|up|useless|weaker|weird|whatever|whichever|whoever|worthless|yours)"
+    r"|[a-z-]{3,}(?:able|ed|ful|ible|ing|less|(?<!f)ly|ous|proof|sensitive|ive)"
+)
+"""What else follows "the password is" in such talk: how it is, or whose."""
+_PLAIN_WORD: Final = re.compile(r"(?P<word>[a-z]+(?:-[a-z]+)*)[.!?)\]}]*")
+_GOES_ON: Final = re.compile(
+    r"(?:again|also|and|as|at|because|btw|but|by|can|could|do|don['’]?t|everywhere|expires?|expired"
+    r"|for|from|had|haha|has|have|here|i|if|i['’]?m|in|instead|is|it|it['’]?s|its|just|keep|lol"
+    r"|mate|man|bro|dude|buddy|guys|sir|dear|honey"
+    r"|my|never|not|now|o?k|okay|on|only|or|please|pls|plz|right|since|so|stays|thanks?|that|the"
+    r"|then|there|this|thx|till?|to|today|tonight|too|unless|until|use|was|we|when|where|which"
+    r"|while|who|will|with|works?|worked|would|you|your)(?![\w'’-])"
+)
+"""A word with which a sentence goes on after a secret."""
+_NEXT_WORD: Final = re.compile(r"[ \t]+(?P<word>[a-z][\w'’-]*)")
+_NAMELY: Final = re.compile(r"['’](?:s|re|ll|d)\b")
+_COUNTED: Final = re.compile(
+    r"\s?(?:[mcμ]?m|inch(?:es)?|m?v|ohms?|feet|ft|yards?|miles?|percent|kg|kb|mb|gb|secs?|mins?"
+    r"|style|vintage|characters?|chars?|digits?|letters?|lines?|pages?|dollars?|euros?|bucks|users?"
+    r"|people|times|bits?|bytes?|years?|days?|hours?|minutes?|seconds?)(?![\w:=]|\s?[:=])"
+    r"|\s?(?:[年月日号个位次天元块秒分小多版条字款种页篇集层遍倍米届章节件套项级万亿]|行(?![吗不了吧啊])"
+    r"|名(?!字)|本(?!人|来)|世纪|周年|后才|以[内上下前后来]|之[前后]|左右|上映|出版|发[行布明]|播出|首播"
+    r"|问世|改版|施行|诞生|成立)",
+    re.IGNORECASE,
+)
+"""What a number counts, or a year."""
+_PIN_OF_METAL: Final = re.compile(
+    r"\b(?:lapel|safety|bowling|hair|rolling|cotter|clevis|firing|drawing|push|tie|hat|enamel|gpio"
+    r"|locator|map|dowel|ball|tent|hinge|grenade|cloth(?:es)?|collar|badge)[ -]$",
+    re.IGNORECASE,
+)
+_SECRET_PLACE: Final = re.compile(
+    r"\b(?:(?:un)?lock|cards?|bank(?:ing)?|atm|sim|phone|mobile|debit|credit|door|gate|garage|alarm|account"
+    r"|login|secret|wallet|app|tablet|ipad|laptop|safe|vault|upi|voicemail|tell|share)\b",
+    re.IGNORECASE,
+)
+"""What a PIN code unlocks: without any of it six digits are a postal code, as India calls one."""
+_BARE: Final = re.compile(r"(?:密码|口令)\s?[「“]?$")
+_OWNED: Final = re.compile(
+    r"(?:取款|支付|付款|登[录陆]|解锁|开机|开门|门锁|门禁|大门|锁屏|屏幕|卡|手机|电脑|平板|无线|网络|路由器|热点|保险[箱柜]"
+    r"|行李箱|账[号户]|邮箱|微信|支付宝|交易|查询|提现|初始|默认|临时|新|旧|原|管理员|后台|服务器|数据库|会议|房间|车库|小区"
+    r"|快递柜|取件|入户|用户|系统|公司|办公室|前台|酒店|民宿|我|你|您|家里?|的|是|说|用|和|及|[^\u4e00-\u9fff])$|^$"
+)
+"""What stands before 密码 where it is somebody's password, and not the title of a book."""
+_PART: Final = re.compile(r"\s?(?:开头|结尾|打头|格式|前缀|后缀|的(?:缩写|首字母|形式|组合))")
+_STATED: Final = re.compile(r"(?:\b(?:is|was)(?:\s+now)?|['’]s)\s*$", re.IGNORECASE)
+_TO_SUCCESS: Final = re.compile(
+    r"\bto\s+(?:a\s|any\s|every\s|good|great|better|success|happiness|life|love|victory|growth"
+    r"|longevity|peace|health|wealth|fame|\w+ing\b)",
+    re.IGNORECASE,
+)
+_NO_KEY: Final = re.compile(
+    r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?"
+    r"|(?:~|\.{1,2})/\S*|[A-Za-z]:\\\S*|/(?:[\w.-]{1,19}/)+[\w.-]{1,30}"
+    r"|(?i:alt|altgr|ctrl|control|shift|cmd|command|option|win|meta|super|fn)\+\S{1,30}"
+    r"|(?i:pkcs|rsa|dsa|ecdsa|ecc|sha|aes|hmac|md|utf|x|ed|hs|rs|es|curve|base)[-_#]?\d{1,5}"
+    r"(?:[-_/](?i:\d{1,4}|[a-z]{2,6}))*|secp\d{3}[kr]1"
+    r"|\d+-?(?:days?|bits?|hours?|minutes?|seconds?|characters?|chars?)(?:-\w+)?"
+)
+"""Names, dates, paths, strokes on a keyboard, formats and measures."""
+_NUMBERED_WORD: Final = re.compile(r"[A-Za-z][a-z]{5,}\d{1,4}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What may be a secret, where it stands.
+
+    form: the named group of the pattern that found it. lead: what the pattern matched before it.
+    before, after: up to AROUND characters of the text before the lead and after the secret.
+    """
+
+    secret: str
+    form: str
+    lead: str
+    before: str
+    after: str
+
+
+def told_at(match: re.Match[str], text: str) -> Told:
+    """Return what a pattern matched, the whole match if it has no group that did."""
+    form = match.lastgroup or ""
+    start, stop = match.span(match.lastgroup or 0)
+    return Told(
+        secret=text[start:stop],
+        form=form,
+        lead=text[match.start() : start],
+        before=text[max(0, match.start() - AROUND) : match.start()],
+        after=text[stop : stop + AROUND],
+    )
+
+
+def is_password(told: Told) -> bool:
+    """Tell whether what stands behind the name of a password or a code is one."""
+    if re.fullmatch(r"\d[\d -]*", told.secret):
+        return _is_code(told)
+    if _TALK.fullmatch(told.secret):
+        return False
+    if told.form == "chinese":
+        return not _PART.match(told.after)
+    word = _PLAIN_WORD.fullmatch(told.secret)
+    if told.form != "secret" or not word or not _STATED.search(told.lead):
+        return True
+    if _TALK.fullmatch(word["word"]) or _STATE.fullmatch(word["word"]):
+        return False
+    ends = word["word"] != told.secret
+    return ends or not (_new_word(told.after) or _NAMELY.match(told.after))
+
+
+def is_key(told: Told) -> bool:
+    """Tell whether what stands behind the name of a key has the look of one."""
+    secret = told.secret.rstrip(".!?")
+    prose = told.lead.lower().strip() == "bearer" and "authorization" not in told.before.lower()
+    if prose and _NUMBERED_WORD.fullmatch(secret):
+        return False
+    return not _NO_KEY.fullmatch(secret) and not _TO_SUCCESS.search(told.lead) and _keylike(secret)
+
+
+def _is_code(told: Told) -> bool:
+    """Tell whether a number behind the name of a code is one: no count, year or postal code."""
+    if _COUNTED.match(told.after) or (told.form == "code" and _is_other_pin(told)):
+        return False
+    if _BARE.search(told.lead) and not _OWNED.search(told.before):
+        return False
+    long = len(told.secret) > 5 and not told.secret.endswith("000")
+    return long or not _STATED.search(told.lead) or not _new_word(told.after)
+
+
+def _is_other_pin(told: Told) -> bool:
+    """Tell whether a "pin" is one of metal, or a postal code of India."""
+    if re.match(r"pin[ -]?code", told.lead, re.IGNORECASE):
+        said = f"{told.before} {told.lead} {told.after}"
+        postal = re.fullmatch(r"[1-9]\d\d ?\d{3}", told.secret)
+        return bool(postal) and not _SECRET_PLACE.search(said)
+    return bool(re.match("pin", told.lead, re.IGNORECASE) and _PIN_OF_METAL.search(told.before))
+
+
+def _new_word(after: str) -> bool:
+    """Tell whether a sentence goes on with a word that belongs to what stands before it."""
+    following = _NEXT_WORD.match(after)
+    return bool(following) and not _GOES_ON.match(after.lstrip())
+
+
+def _keylike(secret: str) -> bool:
+    """Tell whether a text is made of letters and digits as keys are, not of words or a name."""
+    digits = sum(sign.isdigit() for sign in secret)
+    parts = re.findall(r"[A-Za-z0-9]{6,}", secret)
+    mixed = any(re.search(r"\d", part) and re.search(r"[A-Za-z]", part) for part in parts)
+    long = any(len(part) >= 24 for part in parts) or (digits >= 3 and len(secret) >= 10)
+    return mixed or long or secret.endswith("=") or secret.isdigit()
