@@ -9,8 +9,9 @@ from typing import Final
 from shared_core.rules import RuleSet
 from shared_core.text import Language, language, sentences
 
-# What lies beyond is a pasted document, and its "I" is seldom the user.
-MAX_READ_CHARACTERS: Final = 20_000
+MAX_READ_CHARACTERS: Final = 200_000
+# Enough of a turn before to know whom it spoke of: a query waits for it.
+MAX_FOLLOWED_CHARACTERS: Final = 20_000
 MAX_SENTENCE_CHARACTERS: Final = 400
 MAX_QUOTED_WORDS: Final = 5
 
@@ -23,21 +24,21 @@ QUOTATION: Final = re.compile(
 SPEAKER_OR_STOP: Final = re.compile(r"\b(?:i|my|me|we)\b|[我咱]|[.!?。！？]", re.IGNORECASE)
 
 
-def own_sentences(text: str) -> list[tuple[str, Language]]:
+def own_sentences(text: str, limit: int = MAX_READ_CHARACTERS) -> list[tuple[str, Language]]:
     """Return the sentences the author may have meant, each with its language.
 
-    Of the first MAX_READ_CHARACTERS, and none longer than MAX_SENTENCE_CHARACTERS.
+    Of the first limit characters, and none longer than MAX_SENTENCE_CHARACTERS.
     """
     return [
         (sentence, language(sentence))
-        for sentence in sentences(own_words(text))
+        for sentence in sentences(own_words(text[:limit]))
         if len(sentence) <= MAX_SENTENCE_CHARACTERS
     ]
 
 
 def own_words(text: str) -> str:
     """Return the text without code, quoted lines and quotations; a quoted word or title stays."""
-    text = CODE_BLOCK.sub(" … ", text[:MAX_READ_CHARACTERS]).replace("’", "'")
+    text = CODE_BLOCK.sub(" … ", text).replace("’", "'")
     return QUOTATION.sub(unquoted, text)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from shared_core.clauses import clauses, own_sentences
+from shared_core.clauses import MAX_FOLLOWED_CHARACTERS, clauses, own_sentences
 from shared_core.domain import Event
 from shared_core.register import Entity, Gender, Register
 from shared_core.rules import load_rules
@@ -82,7 +82,7 @@ def follow(register: Register, events: Sequence[Event]) -> None:
             continue
         register.begin_turn(event.event_id)
         by_user = event.role == "user"
-        for sentence, spoken in own_sentences(event.text):
+        for sentence, spoken in own_sentences(event.text, MAX_FOLLOWED_CHARACTERS):
             register.begin_sentence()
             for clause, _ in clauses(sentence, load_rules(spoken)):
                 resolved = resolve_persons(clause, spoken, register)

@@ -8,6 +8,7 @@ orders to the memory itself yield nothing. Every fact names the rule that found 
 from __future__ import annotations
 
 import re
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -29,6 +30,7 @@ from shared_core.text import Language
 from shared_core.third_person import DATED, about_whom, slot_name, third_person_facts
 
 RULES_VERSION: Final = "rules-v3"
+MAX_JUST_GIVEN: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +79,7 @@ def read_turn(event: Event, register: Register, without: Collection[str] = ()) -
     register.begin_turn(event.event_id)
     reading.unread = len(event.text) > MAX_READ_CHARACTERS
     drafts: dict[tuple[str, str, str, str], FactDraft] = {}
+    given: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(just_given)
     for clause, said, spoken in stated_clauses(event.text, reading):
         if not clause:
             register.begin_sentence()
@@ -90,8 +93,10 @@ def read_turn(event: Event, register: Register, without: Collection[str] = ()) -
         reading.unread |= names_further(clause, read.facts, load_rules(spoken))
         for draft in read.facts:
             key = (draft.slot, draft.subject, draft.value.casefold(), draft.operation)
-            if not any(shortens(draft, earlier) for earlier in drafts.values()):
+            values = given[draft.slot, draft.subject, draft.operation]
+            if not (draft.functional and any(draft.value in value for value in values)):
                 drafts.setdefault(key, draft)
+                values.append(draft.value)
     reading.facts = without_implied(list(drafts.values()))
     return reading
 
@@ -122,14 +127,12 @@ def names_further(clause: str, found: Collection[FactDraft], rules: RuleSet) -> 
     return bool(ends) and bool(rules.further.search(clause[max(ends) :]))
 
 
-def shortens(draft: FactDraft, earlier: FactDraft) -> bool:
-    """Tell whether a value is a shorter form of one just given: "Ann Lee", then "call me Ann"."""
-    same = (draft.slot, draft.subject, draft.operation) == (
-        earlier.slot,
-        earlier.subject,
-        earlier.operation,
-    )
-    return draft.functional and same and draft.value in earlier.value
+def just_given() -> deque[str]:
+    """Return room for the values a slot was given last, of which the next may be a shorter form.
+
+    "My name is Ann Lee, call me Ann": the second says nothing new.
+    """
+    return deque(maxlen=MAX_JUST_GIVEN)
 
 
 def stated_clauses(text: str, reading: Reading) -> Iterator[tuple[str, str, Language]]:

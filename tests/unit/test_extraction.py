@@ -332,6 +332,24 @@ def test_a_very_long_turn_is_read_in_part_and_wants_a_model() -> None:
     assert ([("residence", "user", "Porto")], ["0"]) == (told(found), found.needs_model)
 
 
+@pytest.mark.parametrize(("filler", "fact", "value"), [
+    ("The garden of that city was full of things. ", "I work at Acme.", "Acme"),
+    ("今天的天气很不错，适合出去走走。", "我在腾讯工作。", "腾讯"),
+])  # fmt: skip
+@pytest.mark.parametrize("length", [27_680, 190_000])
+def test_what_a_long_turn_tells_at_its_end_is_read(
+    filler: str, fact: str, value: str, length: int
+) -> None:
+    found = read((filler * (length // len(filler) + 1))[:length] + "\n" + fact)
+    assert [("employer", "user", value)] == told(found)
+
+
+def test_a_shorter_form_of_a_value_just_given_says_nothing_new() -> None:
+    names = "".join(f"I live in Porto-{number}. " for number in range(40))
+    found = told(read(f"I live in Ghent, Belgium. I live in Ghent. {names}I live in Ghent."))
+    assert ["Ghent, Belgium", "Ghent"] == [value for *_, value in found if "Ghent" in value]
+
+
 @pytest.mark.parametrize(
     "text",
     [
