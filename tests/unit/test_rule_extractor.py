@@ -169,6 +169,11 @@ RETRACTIONS = [
     ("en.employer.no-longer", "I no longer work at Halden Print.", "employer", "Halden Print"),
     ("en.employer.quit", "I quit my job at Halden Print", "employer", "Halden Print"),
     ("en.employer.left", "I left Siemens in June", "employer", "Siemens"),
+    ("en.employer.left-name", "I've just left Halden Print.", "employer", "Halden Print"),
+    ("en.employer.left-name", "I quit Acme last week.", "employer", "Acme"),
+    ("en.employer.left-name", "I left Acme for Corvid Maps", "employer", "Acme"),
+    ("en.employer.no-longer-at", "I'm no longer at Acme.", "employer", "Acme"),
+    ("en.employer.no-longer-at", "I am not with Acme anymore", "employer", "Acme"),
     ("en.employer.jobless", "I lost my job last week.", "employer", ""),
     ("en.residence.no-longer", "I don't live in Porto any more", "residence", "Porto"),
     ("en.trait.no-longer", "I'm no longer vegan.", "trait", "vegan"),
@@ -181,6 +186,8 @@ RETRACTIONS = [
     ("en.like.gave-up", "I stopped eating meat.", "like", "meat"),
     ("en.dislike.used-to", "I used to hate cheese", "dislike", "cheese"),
     ("zh.employer.left", "我已经从松果科技离职了。", "employer", "松果科技"),
+    ("zh.employer.left-it", "我离开了腾讯。", "employer", "腾讯"),
+    ("zh.employer.left-it", "我上个月离开松果科技了", "employer", "松果科技"),
     ("zh.employer.no-longer", "我不在海风出版社上班了", "employer", "海风出版社"),
     ("zh.employer.gone", "我已经不在华为了", "employer", "华为"),
     ("zh.employer.jobless", "我上个月离职了", "employer", ""),
@@ -249,6 +256,27 @@ def test_the_end_of_a_fact_becomes_a_retraction(
 ) -> None:
     found = [(fact.pattern, fact.operation, fact.slot, fact.value) for fact in facts(text)]
     assert [(pattern, "retract", slot, value)] == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I left Acme's office at five.", "I left Acme at six.", "I left Acme early.",
+        "I left Siemens a voicemail.", "I left Google Maps open.", "I left Acme out of the list.",
+        "I left Acme to pick up my son.", "I left Acme for lunch.",
+        "I left Berlin.", "I left New York in June.", "I left Germany last year.",
+        "I left Anna.", "I left Tom at the station.", "I left Monday.", "I left the Acme party.",
+        "I left home.", "I quit smoking.", "I quit Python for good.", "I quit Twitter last week.",
+        "I'm no longer with Tom.", "I'm no longer at home.", "I'm no longer at Heathrow.",
+        "I'm no longer at Berlin.", "I'm not at Acme today.", "I'm not at Acme right now.",
+        "I left Acme, but came back.", "I left Church.", "I left Aunt May.",
+        "我离开了家", "我离开了北京", "我离开北京了", "我离开了公司", "我离开了分公司",
+        "我离开了这家公司", "我离开了医院", "我离开了招商银行", "我离开腾讯大厦了",
+        "我离开了苹果店", "我离开了她", "我不在家了", "我离开了小王", "我离开了他的公司",
+    ],
+)  # fmt: skip
+def test_leaving_a_place_a_person_or_for_the_day_ends_no_employment(text: str) -> None:
+    assert [] == [fact for fact in read(text) if fact[1] == "employer"]
 
 
 def test_every_pattern_of_the_rule_files_has_an_utterance_above() -> None:
