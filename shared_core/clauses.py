@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from shared_core.rules import RuleSet
-from shared_core.text import Language, language, sentences
+from shared_core.text import Language, has_words, language, sentences
 
 MAX_READ_CHARACTERS: Final = 200_000
 # Enough of a turn before to know whom it spoke of: a query waits for it.
@@ -32,7 +32,7 @@ def own_sentences(text: str, limit: int = MAX_READ_CHARACTERS) -> list[tuple[str
     return [
         (sentence, language(sentence))
         for sentence in sentences(own_words(text[:limit]))
-        if len(sentence) <= MAX_SENTENCE_CHARACTERS
+        if len(sentence) <= MAX_SENTENCE_CHARACTERS and has_words(sentence)
     ]
 
 

@@ -31,6 +31,8 @@ from shared_core.third_person import DATED, about_whom, slot_name, third_person_
 
 RULES_VERSION: Final = "rules-v3"
 MAX_JUST_GIVEN: Final = 32
+MAX_READ_CLAUSES: Final = 25_000
+MAX_STATING_CLAUSES: Final = 3_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,8 @@ class Reading:
 def extract_facts(event: Event) -> list[FactDraft]:
     """Return what the user states in this turn alone, in order, each fact once.
 
-    Only turns with the role "user" are read, and of those the first MAX_READ_CHARACTERS.
+    Only turns with the role "user" are read, and of those the first MAX_READ_CHARACTERS,
+    MAX_READ_CLAUSES, and MAX_STATING_CLAUSES of which facts come.
     """
     return read_turn(event, Register()).facts
 
@@ -80,15 +83,21 @@ def read_turn(event: Event, register: Register, without: Collection[str] = ()) -
     reading.unread = len(event.text) > MAX_READ_CHARACTERS
     drafts: dict[tuple[str, str, str, str], FactDraft] = {}
     given: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(just_given)
+    read_clauses = stating_clauses = 0
     for clause, said, spoken in stated_clauses(event.text, reading):
         if not clause:
             register.begin_sentence()
             continue
+        read_clauses += 1
+        if read_clauses > MAX_READ_CLAUSES or stating_clauses == MAX_STATING_CLAUSES:
+            reading.unread = True
+            break
         read = read_clause(clause, said, spoken, event, register, without)
         if read is None:
             reading.unread = True
             continue
         reading.clauses.append(read)
+        stating_clauses += bool(read.facts)
         reading.unread |= not read.facts and tells(read.text, load_rules(spoken))
         reading.unread |= names_further(clause, read.facts, load_rules(spoken))
         for draft in read.facts:

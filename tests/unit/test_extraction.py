@@ -12,7 +12,7 @@ from shared_core.errors import InvalidInput
 from shared_core.extraction import RuleExtractor
 from shared_core.facts import plan_facts
 from shared_core.ids import uuid7
-from shared_core.rule_extractor import RULES_VERSION
+from shared_core.rule_extractor import MAX_READ_CLAUSES, MAX_STATING_CLAUSES, RULES_VERSION
 from shared_core.rule_reflection import RuleReflector
 from shared_core.signals import emotion_of
 
@@ -380,6 +380,20 @@ def test_a_shorter_form_of_a_value_just_given_says_nothing_new() -> None:
     names = "".join(f"I live in Porto-{number}. " for number in range(40))
     found = told(read(f"I live in Ghent, Belgium. I live in Ghent. {names}I live in Ghent."))
     assert ["Ghent, Belgium", "Ghent"] == [value for *_, value in found if "Ghent" in value]
+
+
+@pytest.mark.parametrize(
+    ("filler", "most", "of_filler"),
+    [("Rain.\n", MAX_READ_CLAUSES, 0), ("I like tea.\n", MAX_STATING_CLAUSES, 1)],
+)
+def test_of_a_turn_of_very_many_clauses_the_rest_wants_a_model(
+    filler: str, most: int, of_filler: int
+) -> None:
+    cut = read(filler * most + "I live in Porto.")
+    assert (of_filler, ["0"]) == (len(cut.facts), cut.needs_model)
+    whole = read(filler * (most - 1) + "I live in Porto.")
+    assert ("residence", "user", "Porto") == told(whole)[-1]
+    assert [] == whole.needs_model
 
 
 @pytest.mark.parametrize(
