@@ -2,7 +2,7 @@
 
     python -m benchmarks.floors FILE.json [FILE.json ...] [--conversations N] [--embedder use|e5]
 
-Files as for benchmarks.quality. For each floor: R@10 over the questions of the first N
+Files as for benchmarks.retrieval. For each floor: R@10 over the questions of the first N
 conversations, and for questions that have nothing to do with them how many of ten hits remain, and
 in how many answers none does.
 """
@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import tempfile
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
-from benchmarks.quality import answerable, append_turns
+from benchmarks.conversations import APART, conversations
+from benchmarks.retrieval import append_sessions
 from shared_core import MemoryEngine, Scope, open_memory
 from shared_core.ranking import relevance
 
@@ -36,20 +37,21 @@ UNRELATED = (
 DEPTH, POOL = 10, 20
 
 
-async def measure(files: Sequence[Path], conversations: int, embedder: str) -> None:
+async def measure(files: Sequence[Path], most: int, embedder: str) -> None:
     """Print a line for each file and floor."""
     with tempfile.TemporaryDirectory() as folder:
         async with open_memory(Path(folder), embedder=embedder) as memory:
             for file in files:
-                data = json.loads(file.read_text("utf-8"))["conversations"][:conversations]
                 related: list[tuple[list[tuple[bool, float]], int]] = []
                 unrelated: list[list[float]] = []
-                for number, conversation in enumerate(data):
+                for number, conversation in enumerate(islice(conversations(file), most)):
                     scope = Scope(file.stem, str(number))
-                    await append_turns(memory, scope, conversation["turns"])
-                    for question in answerable(conversation, ("adversarial", "summarization")):
-                        evidence = {str(turn) for turn in question["evidence"]}
-                        hits = await _hits(memory, scope, question["question"], POOL)
+                    await append_sessions(memory, scope, conversation.sessions)
+                    for question in conversation.questions:
+                        if question.category in APART or question.by_session:
+                            continue
+                        hits = await _hits(memory, scope, question.text, POOL)
+                        evidence = question.evidence
                         related.append(([(turn in evidence, r) for turn, r in hits], len(evidence)))
                     for query in UNRELATED:
                         hits = await _hits(memory, scope, query, DEPTH)

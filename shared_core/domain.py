@@ -241,8 +241,8 @@ class Extraction:
     usage: ModelUsage = NO_USAGE
 
 
-SCORE_PARTS = ("meaning", "words", "context", "question", "speaker", "kind")
-"""The parts a score is the sum of; shared_core.ranking.Weights says what each is for."""
+SCORE_PARTS = ("meaning", "words", "context", "session", "speaker", "time", "form", "kind")
+"""The parts a score is the sum of; shared_core.linear_ranking says what each is made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,8 +254,7 @@ class Hit:
     "similarity" is the cosine, "bm25" the word score, "z_similarity" and "z_bm25" the same in
     standard deviations above the mean of the scope, "coverage" the share (0 to 1) of what the
     words of the query tell that the memory holds, "previous" the larger of similarity and coverage
-    of the turn before. Where all memories score alike, "meaning" is the cosine itself and "words"
-    the coverage.
+    of the turn before, and every other feature of the ranking by its name.
     """
 
     memory: Memory

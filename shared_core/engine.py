@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from uuid import UUID
@@ -41,6 +42,7 @@ from shared_core.lifetime import Lifetime
 from shared_core.namespaces import check_label, memories_namespace, scope_path, storable
 from shared_core.ports import Clock, Extractor, Storage, StorageReport
 from shared_core.privacy import PRESETS, PrivacyPolicy
+from shared_core.recall_ports import Ranking
 from shared_core.reflect import ReflectionReport
 from shared_core.retention import POLICIES, RetentionPolicy
 from shared_core.run_ports import Fact, RunRecord
@@ -245,10 +247,14 @@ class MemoryEngine:
         limit: int = 10,
         kinds: Sequence[MemoryKind] | None = None,
         namespace: Namespace | None = None,
+        ranking: Ranking = "linear",
+        asked_at: datetime | None = None,
     ) -> list[Hit]:
         """Return what the scope remembers about query, by meaning and by words, best first.
 
         namespace: search below another namespace of the scope than (app, user, "memories").
+        ranking: "linear" (learned weights), "fusion", "rrf", "vector", "bm25" or "three_factor".
+        asked_at: aware; "last week" is resolved against it; now if left out.
         """
         await self.open()
         return await recalling.recall(
@@ -259,6 +265,8 @@ class MemoryEngine:
             limit=limit,
             kinds=kinds,
             namespace=namespace,
+            ranking=ranking,
+            now=asked_at or self._clock(),
         )
 
     async def forget(self, scope: Scope, keys: str | Sequence[str]) -> int:
@@ -346,6 +354,7 @@ class MemoryEngine:
             system_prompt=system_prompt,
             assembler=assembler,
             intake=self._intake,
+            now=self._clock(),
         )
 
     async def cleanup(

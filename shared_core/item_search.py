@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from shared_core.domain import Hit, Scope
 from shared_core.embedding import Embedding
@@ -11,8 +12,10 @@ from shared_core.errors import CapabilityMissing, InvalidInput
 from shared_core.item_ops import FindItems
 from shared_core.item_ports import Item, ItemQuery
 from shared_core.namespaces import clean_text
-from shared_core.ports import SearchRequest, Storage
-from shared_core.recall import query_terms, ranked
+from shared_core.ports import Storage
+from shared_core.ranking import rank
+from shared_core.recall import query_terms
+from shared_core.recall_ports import Asked, SearchRequest
 from shared_core.text import has_words
 
 MAX_BOUND = 1_000_000_000
@@ -28,7 +31,9 @@ RANKED_WORDS = 1_000
 those after them follow, newest first."""
 
 
-async def find_items(storage: Storage, embedding: Embedding, op: FindItems) -> Sequence[Item]:
+async def find_items(
+    storage: Storage, embedding: Embedding, op: FindItems, now: datetime
+) -> Sequence[Item]:
     """Return a page of items below a namespace: best first for a query, else newest first."""
     limit, offset = page_bounds(op.limit, op.offset)
     if limit == 0:
@@ -40,7 +45,7 @@ async def find_items(storage: Storage, embedding: Embedding, op: FindItems) -> S
     if not has_words(query):
         return await storage.find_items(listing)
     if op.search == "text" or (op.search == "hybrid" and len(op.prefix) > 1):
-        return await _ranked(storage, embedding, op, listing, query)
+        return await _ranked(storage, embedding, op, listing, query, now)
     vector = await embedding.query(query)
     if vector is None:  # the query says nothing to the model
         return await storage.find_items(listing)
@@ -48,7 +53,12 @@ async def find_items(storage: Storage, embedding: Embedding, op: FindItems) -> S
 
 
 async def _ranked(
-    storage: Storage, embedding: Embedding, op: FindItems, page: ItemQuery, query: str
+    storage: Storage,
+    embedding: Embedding,
+    op: FindItems,
+    page: ItemQuery,
+    query: str,
+    now: datetime,
 ) -> list[Item]:
     if len(op.prefix) < 2:
         raise CapabilityMissing(
@@ -68,7 +78,8 @@ async def _ranked(
         filter=op.filter,
     )
     end = page.offset + page.limit
-    hits = await ranked(storage, request, min(end, most))
+    asked = Asked(text=query, terms=request.terms, now=now)
+    hits = rank(await storage.recall(request), asked, limit=min(end, most))
     found = [_item(hit) for hit in hits[page.offset : end]]
     if len(hits) < most or end <= most:
         return found

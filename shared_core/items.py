@@ -113,7 +113,7 @@ class _Batch:
 
     async def _find(self, places: Sequence[int]) -> None:
         op = cast(FindItems, self._ops[places[0]])
-        items = await find_items(self._storage, self._embedding, op)
+        items = await find_items(self._storage, self._embedding, op, self._clock())
         self._results[places[0]] = items
         if op.refresh:
             self._touched |= {(item.namespace, item.key): None for item in items if item.has_ttl}

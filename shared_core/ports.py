@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 from uuid import UUID
@@ -18,7 +18,6 @@ from shared_core.domain import (
     MemoryKind,
     ModelUsage,
     Namespace,
-    Role,
     Scope,
     ThreadId,
 )
@@ -27,6 +26,7 @@ from shared_core.instruction_ports import Instruction, InstructionStorage
 from shared_core.item_ports import ItemAddress, ItemStamp, ItemStorage, MemoryRow, VectorRows
 from shared_core.job_ports import JobStorage, NewJob
 from shared_core.log_ports import SessionStorage
+from shared_core.recall_ports import Recalled, SearchRequest
 from shared_core.run_ports import Fact, RunStorage
 
 if TYPE_CHECKING:
@@ -120,66 +120,6 @@ class EventRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchRequest:
-    """One question to one scope: what is below the namespace, by meaning and by words.
-
-    vector is None when there is no embedder or it is down: then words alone find.
-    candidates: how many of each channel are fetched for ranking. filter: on values, as of items.
-    """
-
-    scope: Scope
-    namespace: Namespace
-    terms: Sequence[str]
-    model: str | None
-    vector: Vectors | None
-    kinds: Sequence[MemoryKind] | None
-    candidates: int
-    filter: Mapping[str, JsonValue] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
-    """How well a text answers: cosine similarity (None without a vector), BM25 score, coverage.
-
-    coverage: the share, 0 to 1, of what the words of the query tell that the text holds, each word
-    weighing its inverse document frequency.
-    """
-
-    similarity: float | None
-    bm25: float
-    coverage: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A memory that may answer, and for a turn who said it and how well the turn before matches.
-
-    Ranking looks at ten candidates for every one it returns, so it gets of each what it looks at;
-    memory() builds the whole.
-    """
-
-    memory_id: MemoryId
-    kind: MemoryKind
-    text: str
-    author: str | None
-    occurred_at: datetime
-    match: Match
-    memory: Callable[[], Memory]
-    role: Role | None = None
-    previous: Match | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """Mean and standard deviation of both scores over every living memory that was asked."""
-
-    similarity_mean: float = 0.0
-    similarity_sd: float = 0.0
-    bm25_mean: float = 0.0
-    bm25_sd: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StorageReport:
     """What is behind the storage, for `hippocampus doctor`."""
 
@@ -264,7 +204,9 @@ class Storage(
 
     async def list_facts(self, scope: Scope, *, history: bool) -> Sequence[Fact]: ...
 
-    async def recall(self, request: SearchRequest) -> tuple[Sequence[Candidate], Spread]: ...
+    async def recall(self, request: SearchRequest) -> Recalled:
+        """Return what may answer, by meaning, by words and by the turns around."""
+        ...
 
     async def put_memories(
         self,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from shared_core.context import ContextAssembler
 from shared_core.context_window import ContextWindow
 from shared_core.domain import Scope, ThreadId
@@ -26,6 +28,7 @@ async def context_window(
     system_prompt: str,
     assembler: ContextAssembler,
     intake: Intake,
+    now: datetime,
 ) -> ContextWindow:
     """Return what the scope remembers about query and what was said last, within the budget.
 
@@ -33,7 +36,7 @@ async def context_window(
     summaries of other threads and of this one before its shown history. The query comes last.
     intake: what a session log holds unredacted is shown redacted.
     """
-    hits = await recall(storage, embedding, scope, query, limit=MOST_MEMORIES)
+    hits = await recall(storage, embedding, scope, query, limit=MOST_MEMORIES, now=now)
     history = await storage.thread_history(scope, thread_id, MOST_TURNS)
     own_summary = (memories_namespace(scope), f"summary/{thread_id}")
     summaries = await storage.get_items([own_summary])

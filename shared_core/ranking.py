@@ -5,148 +5,153 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
 
-from shared_core.domain import Hit, MemoryKind
-from shared_core.ports import Candidate, Match, Spread
-from shared_core.text import search_terms
+import numpy as np
 
-QUESTION: Final = re.compile(r"[?？][\"'”’」』）)\]\s]*\Z")
-CLOSING_CHARACTERS: Final = 8
-"""A question mark is looked for before at most so many quotes, brackets and spaces."""
+from shared_core.domain import Hit, Memory
+from shared_core.features import features
+from shared_core.linear_ranking import linear_parts
+from shared_core.matches import matched
+from shared_core.recall_ports import Asked, Candidate, Corpus, Ranking, Recalled
+from shared_core.retention import AROUSAL_SLOWDOWN, SECONDS_A_DAY
+
+if TYPE_CHECKING:
+    from shared_core.recall_ports import Numbers
+
+RECENCY_DAYS: Final = 30.0
 WORDS: Final = re.compile(r"\w+")
-LEAST_DEVIATION: Final = 1e-9
-"""Less is the noise of adding up equal scores."""
 LEAST_CHARACTERS: Final = 200
 """A text is not cut to less than this, unless nothing else is shown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
-    """What each part adds to a score, in standard deviations of the scope's own scores.
-
-    Measured in docs/benchmarks.md. similarity, words: the two channels. context: the share of what
-    the turn before scores; an answer seldom repeats the words of its question. question: a turn
-    that asks seldom answers. agent: what the agent said is long and on topic, and mostly came out
-    of what the user said. other_speaker: the query names one speaker, and the turn is another's.
-    fact: a fact was found worth keeping. summary: its sentences are remembered as turns as well.
-    """
-
-    similarity: float = 1.0
-    words: float = 1.0
-    context: float = 0.4
-    question: float = -1.0
-    agent: float = -2.0
-    other_speaker: float = -1.0
-    fact: float = 0.5
-    summary: float = -0.5
-
-
-def rank(
-    candidates: Sequence[Candidate],
-    spread: Spread,
-    *,
-    asked: Collection[str] = (),
-    limit: int,
-    weights: Weights = Weights(),
-) -> list[Hit]:
+def rank(recalled: Recalled, asked: Asked, *, limit: int, by: Ranking = "linear") -> list[Hit]:
     """Return the best candidates, best first, with the parts of their scores.
 
-    Each score is standardised over all living memories of the scope, then summed: a rank fusion
-    throws the confidence of either channel away (docs/benchmarks.md). Where no memory of the scope
-    differs from another in either, such as the only one there is, the cosine and the coverage
-    count themselves. Equal scores: newest first. asked: the search terms of the query.
+    by: "linear", the learned weights (shared_core.linear_ranking); "fusion", a sum of standardised
+    scores with weights set by hand; "rrf", reciprocal rank fusion; "vector" or "bm25", one channel
+    alone; "three_factor", relevance x recency x importance (Park et al., 2023). Equal scores:
+    newest first.
     """
-    scoring = _Scoring(spread, weights, _speakers_named(candidates, frozenset(asked)))
+    candidates, corpus = recalled.candidates, recalled.corpus
+    if corpus is None or not candidates or limit == 0:
+        return []
+    matches = matched(corpus)
+    known = features(corpus, matches, candidates, asked)
+    parts = _RANKINGS[by](known, candidates, asked)
+    scores: Numbers = np.add.reduce(list(parts.values()))
     ranked = sorted(
-        [(scoring.added(candidate), candidate) for candidate in candidates],
-        key=lambda pair: (sum(pair[0].values()), pair[1].occurred_at, pair[1].memory_id.int),
+        range(len(candidates)),
+        key=lambda at: (scores[at], candidates[at].occurred_at, candidates[at].memory_id.int),
         reverse=True,
     )
+    shown = _raw(corpus, known, candidates) | parts
     return [
         Hit(
-            memory=candidate.memory(),
-            score=sum(added.values()),
-            parts=scoring.raw(candidate) | added,
+            memory=candidates[at].memory(),
+            score=float(scores[at]),
+            parts={
+                name: float(values[at])
+                for name, values in shown.items()
+                if not math.isnan(values[at])
+            },
         )
-        for added, candidate in ranked[:limit]
+        for at in ranked[:limit]
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Scoring:
-    """Scores the candidates of one query. named: the speakers it names."""
+def _raw(
+    corpus: Corpus, known: Mapping[str, Numbers], candidates: Sequence[Candidate]
+) -> dict[str, Numbers]:
+    """Return the features as hits show them; NaN is not shown."""
+    at = [candidate.number for candidate in candidates]
+    first = corpus.opens[at] | np.array([candidate.role == "agent" for candidate in candidates])
+    previous = np.maximum(known["similarity_previous"], known["coverage_previous"])
+    return {
+        **known,
+        "similarity": corpus.similarity[at],
+        "previous": np.where(first, np.nan, previous),
+    }
 
-    spread: Spread
-    weights: Weights
-    named: Collection[str]
 
-    def added(self, candidate: Candidate) -> dict[str, float]:
-        """Return the parts whose sum is the score."""
-        match = candidate.match
-        meaning, words = self._z_similarity(match), self._words(match)
-        if self._all_alike:
-            meaning, words = match.similarity or 0.0, match.coverage
-        return {
-            "meaning": self.weights.similarity * meaning,
-            "words": self.weights.words * words,
-            "context": self._context(candidate),
-            "question": self.weights.question if is_question(candidate.text) else 0.0,
-            "speaker": self._speaker(candidate),
-            "kind": self._kind(candidate.kind),
-        }
+def _linear(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:
+    """Where all score alike, cosine and coverage count themselves."""
+    return linear_parts(known) if _differ(known) else _themselves(known)
 
-    def raw(self, candidate: Candidate) -> dict[str, float]:
-        """Return what the parts were made from."""
-        match = candidate.match
-        raw = {"bm25": match.bm25, "coverage": match.coverage, "z_bm25": self._z_bm25(match)}
-        if match.similarity is not None:
-            raw["similarity"] = match.similarity
-            raw["z_similarity"] = self._z_similarity(match)
-        if candidate.previous is not None:
-            raw["previous"] = max(candidate.previous.similarity or 0.0, candidate.previous.coverage)
-        return raw
 
-    @property
-    def _all_alike(self) -> bool:
-        """Whether there is no deviation to count in."""
-        return max(self.spread.similarity_sd, self.spread.bm25_sd) <= LEAST_DEVIATION
+def _differ(known: Mapping[str, Numbers]) -> bool:
+    return bool(known["z_similarity"].any() or known["z_bm25"].any())
 
-    def _context(self, candidate: Candidate) -> float:
-        """An agent's turn gets nothing from the one before: it answers, and the user told."""
-        if candidate.previous is None or candidate.role == "agent":
-            return 0.0
-        return self.weights.context * (
-            self.weights.similarity * self._z_similarity(candidate.previous)
-            + self.weights.words * self._words(candidate.previous)
-        )
 
-    def _speaker(self, candidate: Candidate) -> float:
-        author = candidate.author
-        if self.named and author is not None:
-            return 0.0 if author in self.named else self.weights.other_speaker
-        return self.weights.agent if candidate.role == "agent" else 0.0
+def _themselves(known: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    return {"meaning": known["similarity"], "words": known["coverage"]}
 
-    def _kind(self, kind: MemoryKind) -> float:
-        if kind == "semantic":
-            return self.weights.fact
-        return self.weights.summary if kind == "summary" else 0.0
 
-    def _z_similarity(self, match: Match) -> float:
-        if match.similarity is None:
-            return 0.0
-        return _standardised(
-            match.similarity, self.spread.similarity_mean, self.spread.similarity_sd
-        )
+def _fusion(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:
+    """Measured in docs/benchmarks.md. Half of what the turn before scores is context, not for an
+    agent's turn: it answers, and the user told. One rare word of five, such as a name, lifts BM25
+    by five deviations, so coverage damps it. What the agent said is long and on topic, and mostly
+    came out of what the user said. Where all score alike, cosine and coverage count themselves.
+    """
+    channels = {
+        "meaning": known["z_similarity"],
+        "words": np.sqrt(known["coverage"]) * known["z_bm25"],
+    }
+    before = (
+        known["z_similarity_previous"]
+        + np.sqrt(known["coverage_previous"]) * known["z_bm25_previous"]
+    )
+    nobody_named = 1 - np.maximum(known["named_speaker"], known["other_speaker"])
+    return {
+        **(channels if _differ(known) else _themselves(known)),
+        "context": 0.4 * before * (1 - known["agent"]),
+        "form": -1.0 * known["is_question"],
+        "speaker": -1.0 * known["other_speaker"] - 2.0 * known["agent"] * nobody_named,
+        "kind": 0.5 * known["fact"] - 0.5 * known["summary"],
+    }
 
-    def _z_bm25(self, match: Match) -> float:
-        return _standardised(match.bm25, self.spread.bm25_mean, self.spread.bm25_sd)
 
-    def _words(self, match: Match) -> float:
-        """One rare word of five, such as a name, lifts BM25 by five deviations: coverage damps."""
-        return math.sqrt(match.coverage) * self._z_bm25(match)
+def _rrf(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:
+    """Reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009) of both channels, k = 60."""
+
+    def fused(scores: Numbers) -> Numbers:
+        places = np.empty(len(scores))
+        places[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+        shares: Numbers = np.where(scores > 0, 1 / (60 + places), 0.0)
+        return shares
+
+    return {"meaning": fused(known["similarity"]), "words": fused(known["bm25"])}
+
+
+def _three_factor(
+    known: Mapping[str, Numbers], candidates: Sequence[Candidate], asked: Asked
+) -> dict[str, Numbers]:
+    """The product is the score; it is shown as its relevance, times the other two, in "meaning"."""
+    relevance = np.maximum(np.clip(known["similarity"], 0, 1), known["coverage"])
+    recency = np.array([_recency(candidate.memory(), asked.now) for candidate in candidates])
+    importance = np.array([candidate.memory().importance / 10 for candidate in candidates])
+    return {"meaning": relevance * recency * importance}
+
+
+def _recency(memory: Memory, now: datetime) -> float:
+    """Return e^(-t/S) of the age t; S = 30 days, and up to twice as long for what excited."""
+    emotion = memory.value.get("emotion")
+    arousal = emotion.get("arousal", 0.0) if isinstance(emotion, Mapping) else 0.0
+    days = max((now - memory.occurred_at).total_seconds(), 0.0) / SECONDS_A_DAY
+    slowed = 1 - AROUSAL_SLOWDOWN * (arousal if isinstance(arousal, int | float) else 0.0)
+    return math.exp(-days * slowed / RECENCY_DAYS)
+
+
+_RANKINGS: Final[Mapping[Ranking, Callable[..., dict[str, Numbers]]]] = {
+    "linear": _linear,
+    "fusion": _fusion,
+    "rrf": _rrf,
+    "vector": lambda known, *_: {"meaning": known["similarity"]},
+    "bm25": lambda known, *_: {"words": known["bm25"]},
+    "three_factor": _three_factor,
+}
 
 
 def relevance(hit: Hit) -> float:
@@ -199,23 +204,3 @@ def fitting(hits: Sequence[Hit], max_characters: int) -> list[tuple[Hit, str]]:
         if left <= 0:
             break
     return shown
-
-
-def is_question(text: str) -> bool:
-    """Tell whether text ends with a question."""
-    return QUESTION.search(text[-CLOSING_CHARACTERS:]) is not None
-
-
-def _speakers_named(candidates: Sequence[Candidate], asked: Collection[str]) -> set[str]:
-    """Return the authors of candidates whose first name the query holds, if it names only some."""
-    authors = {author for candidate in candidates if (author := candidate.author)}
-    named = set()
-    for author in authors:
-        name = search_terms(author.split(maxsplit=1)[0]) if author.strip() else []
-        if name and all(term in asked for term in name):
-            named.add(author)
-    return named if named != authors else set()
-
-
-def _standardised(score: float, mean: float, deviation: float) -> float:
-    return (score - mean) / deviation if deviation > LEAST_DEVIATION else 0.0

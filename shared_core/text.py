@@ -191,6 +191,16 @@ def stem(word: str) -> str:
     return str(EnglishStemmer().stemWord(word))
 
 
+QUESTION_MARK: Final = re.compile(r"[?？][\"'”’」』）)\]\s]*\Z")
+CLOSING_CHARACTERS: Final = 8
+"""A question mark is looked for before at most so many quotes, brackets and spaces."""
+
+
+def is_question(text: str) -> bool:
+    """Tell whether text ends with a question."""
+    return QUESTION_MARK.search(text[-CLOSING_CHARACTERS:]) is not None
+
+
 def has_words(text: str) -> bool:
     """Return whether a search could find anything in text: a letter or a digit of any script."""
     return any(character.isalnum() for character in text)

@@ -11,14 +11,8 @@ from pgvector import HalfVector
 from shared_core.domain import MemoryId, Scope
 from shared_core.errors import EmbeddingMismatch, InvalidInput, StorageReadOnly
 from shared_core.namespaces import ROOT, path_end, rest_of, scope_path
-from shared_core.ports import (
-    Candidate,
-    Clock,
-    Match,
-    SearchRequest,
-    Spread,
-    StorageReport,
-)
+from shared_core.ports import Clock, StorageReport
+from shared_core.recall_ports import Candidate, Corpus, Recalled, SearchRequest
 from shared_core.run_ports import Fact
 from shared_core.settings import Settings, redacted
 from shared_core.storage.database import Database
@@ -123,7 +117,7 @@ class PostgresStorage(PostgresSessions, PostgresRuns, PostgresInstructions, Post
             for row in rows
         ]
 
-    async def recall(self, request: SearchRequest) -> tuple[Sequence[Candidate], Spread]:
+    async def recall(self, request: SearchRequest) -> Recalled:
         tenant = scope_path(request.scope)
         path = rest_of(request.namespace)
         if request.namespace[:2] != (request.scope.app, request.scope.user):
@@ -144,33 +138,34 @@ class PostgresStorage(PostgresSessions, PostgresRuns, PostgresInstructions, Post
         filter_sql, filter_values = compile_filter(request.filter)
         text = statement("recall", filter_sql=filter_sql)
         [rows] = await self._database.run(tenant, (text, values | filter_values))
-        if not rows:
-            return [], Spread()
-        candidates = [_candidate(row) for row in rows]
-        mean, spread, bm25_mean, bm25_spread = (float(part or 0) for part in rows[0][-4:])
-        return candidates, Spread(
-            similarity_mean=mean,
-            similarity_sd=spread,
-            bm25_mean=bm25_mean,
-            bm25_sd=bm25_spread,
-        )
+        corpus = next((_corpus(row, len(queries)) for row in rows if row[CORPUS] is not None), None)
+        return Recalled(candidates=[_candidate(row) for row in rows], corpus=corpus)
+
+
+ROLE, NUMBER, CORPUS = MEMORY_COLUMNS, MEMORY_COLUMNS + 1, MEMORY_COLUMNS + 2
+"""Where the role of a turn, its place in the corpus and the corpus stand in a row of recall."""
+
+
+def _corpus(row: Sequence[Any], terms: int) -> Corpus:
+    similarity, length, opens, holders, words = row[CORPUS:]
+    return Corpus.of(
+        similarity=similarity,
+        length=length,
+        opens=opens,
+        holders=[number - 1 for number in holders or ()],
+        words=[place - 1 for place in words or ()],
+        terms=terms,
+    )
 
 
 def _candidate(row: Sequence[Any]) -> Candidate:
-    before = row[MEMORY_COLUMNS + 4 : MEMORY_COLUMNS + 7]
     return Candidate(
         memory_id=row[0],
         kind=row[3],
         text=row[4],
         author=row[6],
         occurred_at=row[8],
-        match=_match(row[MEMORY_COLUMNS : MEMORY_COLUMNS + 3]),
+        number=row[NUMBER] - 1,
         memory=partial(memory_from_row, row),
-        role=row[MEMORY_COLUMNS + 3],
-        previous=_match(before) if before[1] is not None else None,
+        role=row[ROLE],
     )
-
-
-def _match(scores: Sequence[Any]) -> Match:
-    similarity, bm25, coverage = scores
-    return Match(similarity=similarity, bm25=float(bm25), coverage=float(coverage))

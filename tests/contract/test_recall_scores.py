@@ -9,6 +9,7 @@ import statistics
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import TypeAlias
 from uuid import UUID
 
@@ -19,8 +20,10 @@ from numpy.typing import NDArray
 
 from shared_core import Event, Scope, open_memory
 from shared_core.domain import MemoryKind
+from shared_core.matches import matched
 from shared_core.namespaces import memories_namespace
-from shared_core.ports import Candidate, Match, SearchRequest, Spread, Storage
+from shared_core.ports import Storage
+from shared_core.recall_ports import Corpus, SearchRequest
 from shared_core.settings import load_settings
 from shared_core.storage import open_storage
 
@@ -59,7 +62,8 @@ class Row:
     updated_at: datetime
     vectors: list[Vectors]
     role: str | None
-    previous: UUID | None
+    thread: str | None
+    occurred_at: datetime
 
 
 @pytest.fixture
@@ -109,15 +113,13 @@ def living_rows(dsn: str) -> dict[UUID, Row]:
     with psycopg.connect(dsn) as admin:
         admin.execute("SET search_path TO hippocampus, public")
         found = admin.execute(
-            "SELECT m.memory_id, m.kind, tsvector_to_array(terms), term_count, m.updated_at,"
-            " (SELECT array_agg(embedding::text) FROM embeddings e WHERE e.tenant_id = m.tenant_id"
-            "  AND e.memory_id = m.memory_id), turn.role, before.memory_id"
-            " FROM memories m LEFT JOIN (memory_sources s JOIN events turn"
-            "  USING (tenant_id, thread_id, event_id)) USING (tenant_id, memory_id)"
-            " LEFT JOIN events earlier ON earlier.tenant_id = m.tenant_id"
-            "  AND earlier.thread_id = turn.thread_id AND earlier.seq = turn.seq - 1"
-            " LEFT JOIN memory_sources before ON before.tenant_id = m.tenant_id"
-            "  AND before.thread_id = earlier.thread_id AND before.event_id = earlier.event_id"
+            "SELECT m.memory_id, m.kind, tsvector_to_array(m.terms), m.term_count, m.updated_at,"
+            " (SELECT array_agg(e.embedding::text) FROM embeddings e"
+            "  WHERE e.tenant_id = m.tenant_id AND e.memory_id = m.memory_id),"
+            " (SELECT e.role FROM memory_sources s JOIN events e USING (tenant_id, thread_id,"
+            "  event_id) WHERE s.tenant_id = m.tenant_id AND s.memory_id = m.memory_id),"
+            " m.thread_id, m.occurred_at"
+            " FROM memories m"
             " WHERE m.tenant_id = '/app/ann/' AND m.namespace = '/memories/'"
             " AND superseded_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())"
         ).fetchall()
@@ -129,10 +131,38 @@ def living_rows(dsn: str) -> dict[UUID, Row]:
             updated_at=row[4],
             vectors=[np.array(text[1:-1].split(","), np.float32) for text in row[5] or ()],
             role=row[6] if row[1] == "episodic" else None,
-            previous=row[7] if row[1] == "episodic" and row[6] != "agent" else None,
+            thread=row[7],
+            occurred_at=row[8],
         )
         for row in found
     }
+
+
+def in_order(rows: dict[UUID, Row]) -> list[UUID]:
+    """Turns by thread as they were said, then all else."""
+
+    def place(key: UUID) -> tuple[bool, bool, str, UUID]:
+        row = rows[key]
+        return row.kind != "episodic", row.thread is None, row.thread or "", key
+
+    return sorted(rows, key=place)
+
+
+def opens_session(rows: dict[UUID, Row], order: Sequence[UUID]) -> list[bool]:
+    opens = [True]
+    for before, key in pairwise(order):
+        earlier, row = rows[before], rows[key]
+        pause = row.occurred_at - earlier.occurred_at
+        goes_on = row.kind == "episodic" and row.thread == earlier.thread
+        opens.append(not goes_on or pause > timedelta(hours=6))
+    return opens
+
+
+@dataclass(frozen=True)
+class Match:
+    similarity: float | None
+    bm25: float
+    coverage: float
 
 
 class Formula:
@@ -163,21 +193,36 @@ class Formula:
         )
 
 
-def assert_same(expected: Match | None, found: Match | None) -> None:
-    assert (expected is None) == (found is None)
-    if expected is None or found is None:
-        return
-    assert pytest.approx((expected.bm25, expected.coverage)) == (found.bm25, found.coverage)
-    assert pytest.approx(expected.similarity, abs=1e-5) == found.similarity
+def spread(scores: Sequence[float]) -> tuple[float, float]:
+    return statistics.fmean(scores), statistics.pstdev(scores)
 
 
-def assert_spread(matches: Sequence[Match], spread: Spread) -> None:
-    near = [match.similarity for match in matches if match.similarity is not None] or [0.0]
-    bm25 = [match.bm25 for match in matches]
-    expected = (statistics.fmean(near), statistics.pstdev(near), statistics.fmean(bm25))
-    found = (spread.similarity_mean, spread.similarity_sd, spread.bm25_mean)
-    assert pytest.approx(expected, abs=1e-5) == found
-    assert pytest.approx(statistics.pstdev(bm25), abs=1e-9) == spread.bm25_sd
+def in_context(
+    matches: dict[UUID, Match], order: Sequence[UUID], opens: Sequence[bool]
+) -> dict[UUID, float]:
+    """Both standardised scores of a turn, and half of those before and after it in its session."""
+    near = [match.similarity for match in matches.values() if match.similarity is not None]
+    mean, deviation = spread(near) if near else (0.0, 0.0)
+    bm25_mean, bm25_deviation = spread([match.bm25 for match in matches.values()])
+
+    def own(match: Match) -> float:
+        meaning = 0.0
+        if match.similarity is not None and deviation:
+            meaning = (match.similarity - mean) / deviation
+        return meaning + ((match.bm25 - bm25_mean) / bm25_deviation if bm25_deviation else 0.0)
+
+    scores = [own(matches[key]) for key in order]
+    return {
+        key: scores[at]
+        + (0 if opens[at] else scores[at - 1] / 2)
+        + (0 if at + 1 == len(order) or opens[at + 1] else scores[at + 1] / 2)
+        for at, key in enumerate(order)
+    }
+
+
+def assert_corpus(corpus: Corpus, rows: dict[UUID, Row], order: Sequence[UUID]) -> None:
+    assert [rows[key].term_count for key in order] == corpus.length.tolist()
+    assert opens_session(rows, order) == corpus.opens.tolist()
 
 
 @pytest.mark.parametrize(
@@ -206,7 +251,7 @@ async def test_candidates_and_scores_follow_the_formulas(
     assert len(asked_for) > 2
     terms = ["word3", "word17", "word30", "never"]
     vector = await Drawn().embed_query("word3") if with_vector else None
-    candidates, spread = await storage.recall(
+    recalled = await storage.recall(
         SearchRequest(
             scope=ANN,
             namespace=memories_namespace(ANN),
@@ -220,25 +265,32 @@ async def test_candidates_and_scores_follow_the_formulas(
     formula = Formula(list(asked_for.values()), terms, vector)
     matches = {key: formula.match(row) for key, row in asked_for.items()}
 
-    def best(score: str) -> set[UUID]:
+    order = in_order(asked_for)
+    opens = opens_session(asked_for, order)
+
+    def best(scores: dict[UUID, float]) -> set[UUID]:
         ranked = sorted(
-            (key for key in matches if getattr(matches[key], score)),
-            key=lambda key: (
-                -round(getattr(matches[key], score), 6),
-                -asked_for[key].updated_at.timestamp(),
-                key,
-            ),
+            scores,
+            key=lambda key: (-round(scores[key], 6), -asked_for[key].updated_at.timestamp(), key),
         )
         return set(ranked[:CANDIDATES])
 
-    found: dict[UUID, Candidate] = {candidate.memory_id: candidate for candidate in candidates}
-    assert len(found) == len(candidates)
-    assert best("similarity") | best("bm25") == found.keys()
-    assert_spread(list(matches.values()), spread)
+    near = {key: match.similarity for key, match in matches.items() if match.similarity}
+    worded = {key: match.bm25 for key, match in matches.items() if match.bm25}
+
+    around = in_context(matches, order, opens)
+    around = {key: score for key, score in around.items() if key in near or key in worded}
+    found = {candidate.memory_id: candidate for candidate in recalled.candidates}
+    assert len(found) == len(recalled.candidates)
+    assert best(near) | best(worded) | best(around) == found.keys()
+    assert recalled.corpus is not None
+    assert_corpus(recalled.corpus, asked_for, order)
+    scores = matched(recalled.corpus)
+    for at, key in enumerate(order):
+        assert scores.bm25[at] == pytest.approx(matches[key].bm25)
+        assert scores.coverage[at] == pytest.approx(matches[key].coverage)
+        similarity = None if math.isnan(scores.similarity[at]) else scores.similarity[at]
+        assert similarity == pytest.approx(matches[key].similarity, abs=1e-5)
     for key, candidate in found.items():
-        row = everything[key]
-        assert row.role == candidate.role
-        assert_same(matches[key], candidate.match)
-        before = row.previous and everything.get(row.previous)
-        before = before if before and before.kind == "episodic" else None
-        assert_same(formula.match(before) if before else None, candidate.previous)
+        assert order[candidate.number] == key
+        assert asked_for[key].role == candidate.role

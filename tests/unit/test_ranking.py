@@ -1,110 +1,192 @@
-"""The parts of a score: both channels, the turn before, who speaks and what kind it is."""
+"""The parts of a score: both channels, the turns around, who speaks, when, and what kind it is."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import get_args
 from uuid import UUID
 
 import pytest
 
-from shared_core.domain import Memory, MemoryId, MemoryKind, Role
-from shared_core.ports import Candidate, Match, Spread
-from shared_core.ranking import Weights, is_question, rank
+from shared_core.domain import SCORE_PARTS, Hit, JsonValue, Memory, MemoryId, MemoryKind, Role
+from shared_core.linear_ranking import PART_OF, weights
+from shared_core.ranking import rank, relevance
+from shared_core.recall_ports import Asked, Candidate, Corpus, Ranking, Recalled
+from shared_core.text import is_question
 
-SPREAD = Spread(similarity_mean=0.2, similarity_sd=0.1, bm25_mean=1.0, bm25_sd=2.0)
+NOW = datetime(2026, 3, 31, tzinfo=UTC)
+EVERY_RANKING = get_args(Ranking)
 
 
-def match(similarity: float | None, bm25: float, coverage: float = 1.0) -> Match:
-    return Match(similarity=similarity, bm25=bm25, coverage=coverage)
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """A memory, how near it is to the query and which words of the query it holds."""
+
+    key: str
+    similarity: float | None = 0.3
+    holds: Sequence[int] = ()
+    text: str = "a statement."
+    kind: MemoryKind = "episodic"
+    author: str | None = None
+    role: Role | None = None
+    opens: bool = True
+    length: int = 8
+    day: int = 1
+    importance: float = 5.0
+    value: dict[str, JsonValue] | None = None
 
 
-def candidate(
-    number: int,
-    matched: Match,
-    *,
-    text: str = "a statement.",
-    kind: MemoryKind = "episodic",
-    author: str | None = None,
-    role: Role | None = None,
-    previous: Match | None = None,
-) -> Candidate:
-    moment = datetime(2026, 3, number, tzinfo=UTC)
+def recalled(*said: Said, terms: int = 4) -> Recalled:
+    return Recalled(
+        candidates=[_candidate(number, one) for number, one in enumerate(said)],
+        corpus=Corpus.of(
+            similarity=[one.similarity for one in said],
+            length=[one.length for one in said],
+            opens=[one.opens for one in said],
+            holders=[number for number, one in enumerate(said) for _ in one.holds],
+            words=[word for one in said for word in one.holds],
+            terms=terms,
+        ),
+    )
+
+
+def _candidate(number: int, one: Said) -> Candidate:
+    moment = datetime(2026, 3, one.day, tzinfo=UTC)
     memory = Memory(
-        memory_id=MemoryId(UUID(int=number)),
+        memory_id=MemoryId(UUID(int=number + 1)),
         namespace=("app", "ann", "memories"),
-        key=str(number),
-        kind=kind,
-        text=text,
-        value={},
-        author=author,
-        importance=5.0,
+        key=one.key,
+        kind=one.kind,
+        text=one.text,
+        value=one.value or {},
+        author=one.author,
+        importance=one.importance,
         occurred_at=moment,
         created_at=moment,
         updated_at=moment,
     )
     return Candidate(
         memory_id=memory.memory_id,
-        kind=kind,
-        text=text,
-        author=author,
+        kind=one.kind,
+        text=one.text,
+        author=one.author,
         occurred_at=moment,
-        match=matched,
+        number=number,
         memory=lambda: memory,
-        role=role,
-        previous=previous,
+        role=one.role,
     )
 
 
-def scores(*candidates: Candidate, asked: tuple[str, ...] = ()) -> dict[str, float]:
-    hits = rank(candidates, SPREAD, asked=asked, limit=len(candidates))
-    return {hit.memory.key: hit.score for hit in hits}
+def ranked(
+    *said: Said, by: Ranking = "fusion", query: str = "spicy noodle", terms: int = 4
+) -> dict[str, Hit]:
+    words = query.split() + [f"word{n}" for n in range(len(query.split()), terms)]
+    asked = Asked(text=query, terms=words, now=NOW)
+    hits = rank(recalled(*said, terms=len(words)), asked, limit=len(said), by=by)
+    return {hit.memory.key: hit for hit in hits}
 
 
-AVERAGE = match(0.2, 1.0)
-"""Scores nothing in either channel: what is added is all of the score."""
+def differences(hits: dict[str, Hit], first: str, second: str) -> dict[str, float]:
+    """What the first hit's parts are above the second's, where they differ."""
+    return {
+        part: pytest.approx(found)
+        for part in SCORE_PARTS
+        if (found := hits[first].parts.get(part, 0) - hits[second].parts.get(part, 0))
+    }
 
 
-def test_the_score_is_the_sum_of_both_standardised_scores() -> None:
-    [hit] = rank([candidate(1, match(0.5, 5.0))], SPREAD, limit=5)
-    assert pytest.approx(3.0 + 2.0) == hit.score
-    raw = {"similarity": 0.5, "bm25": 5.0, "coverage": 1.0, "z_similarity": 3.0, "z_bm25": 2.0}
-    added = {"meaning": 3.0, "words": 2.0, "context": 0.0, "question": 0.0, "speaker": 0.0}
-    assert pytest.approx({**raw, **added, "kind": 0.0}) == dict(hit.parts)
+FILLER = (Said(key="far", similarity=0.1), Said(key="worded", similarity=0.2, holds=(1, 2)))
 
 
-def test_weights_decide_between_the_channels() -> None:
-    near, worded = candidate(1, match(0.9, 0.0)), candidate(2, match(0.2, 9.0))
-    by_words = rank([near, worded], SPREAD, limit=2, weights=Weights(similarity=0.1))
-    by_meaning = rank([near, worded], SPREAD, limit=2, weights=Weights(words=0.1))
-    assert (["2", "1"], ["1", "2"]) == (
-        [hit.memory.key for hit in by_words],
-        [hit.memory.key for hit in by_meaning],
+@pytest.mark.parametrize("by", EVERY_RANKING)
+def test_the_score_is_the_sum_of_its_parts_and_orders_the_hits(by: Ranking) -> None:
+    hits = ranked(
+        *FILLER,
+        Said(key="a", similarity=0.6, holds=(0, 1), role="user", author="Ann"),
+        Said(key="b", similarity=0.4, text="And you?", role="agent", author="bot", opens=False),
+        by=by,
+    )
+    scores = [hit.score for hit in hits.values()]
+    assert sorted(scores, reverse=True) == scores
+    for hit in hits.values():
+        assert hit.score == pytest.approx(sum(hit.parts.get(part, 0) for part in SCORE_PARTS))
+
+
+def test_both_channels_are_standardised_over_all_memories() -> None:
+    hits = ranked(*FILLER, Said(key="near", similarity=0.6))
+    mean = (0.1 + 0.2 + 0.6) / 3
+    deviation = math.sqrt(sum((one - mean) ** 2 for one in (0.1, 0.2, 0.6)) / 3)
+    assert hits["near"].parts["meaning"] == pytest.approx((0.6 - mean) / deviation)
+    assert hits["near"].parts["similarity"] == 0.6
+    held, nowhere = math.log(1 + 2.5 / 1.5), math.log(1 + 3.5 / 0.5)
+    assert hits["worded"].parts["coverage"] == pytest.approx(held / (held + nowhere))
+    assert hits["worded"].parts["words"] == pytest.approx(
+        math.sqrt(hits["worded"].parts["coverage"]) * math.sqrt(2)
     )
 
 
-def test_one_rare_word_of_many_counts_less_than_most_of_the_words() -> None:
-    name_only, most = candidate(1, match(0.2, 9.0, 0.25)), candidate(2, match(0.2, 7.0, 0.81))
-    assert {"1": pytest.approx(0.5 * 4.0), "2": pytest.approx(0.9 * 3.0)} == scores(name_only, most)
+def test_one_channel_alone_ranks_by_it() -> None:
+    near, worded = Said(key="near", similarity=0.9), Said(key="worded", similarity=0, holds=(0, 1))
+    assert ["near", "worded"] == list(ranked(near, worded, by="vector"))
+    assert ["worded", "near"] == list(ranked(near, worded, by="bm25"))
+    assert ranked(near, worded, by="vector")["near"].score == 0.9
 
 
-def test_the_turn_before_adds_a_share_of_what_it_scores() -> None:
-    answer = candidate(1, AVERAGE, role="user", previous=match(0.5, 5.0, 0.25))
-    assert pytest.approx(Weights().context * (3.0 + 0.5 * 2.0)) == scores(answer)["1"]
+def test_reciprocal_ranks_are_fused() -> None:
+    both = Said(key="both", similarity=0.5, holds=(0,))
+    near = Said(key="near", similarity=0.9)
+    hits = ranked(both, near, by="rrf")
+    assert hits["both"].score == pytest.approx(1 / 62 + 1 / 61)
+    assert hits["near"].score == pytest.approx(1 / 61)
 
 
-def test_the_turn_before_without_a_vector_adds_its_words_alone() -> None:
-    answer = candidate(1, AVERAGE, role="user", previous=match(None, 5.0))
-    assert pytest.approx(Weights().context * 2.0) == scores(answer)["1"]
+def test_the_turn_before_is_context_but_not_across_sessions_nor_for_an_agent() -> None:
+    asks = Said(key="asks", similarity=0.8, holds=(0, 1), text="Where?", role="user")
+    found = {
+        role: ranked(*FILLER, asks, Said(key="told", opens=opens, role=role))["told"]
+        for role, opens in (("user", False), ("agent", False), ("system", True))
+    }
+    assert found["user"].parts["context"] > 0
+    assert found["user"].parts["previous"] == pytest.approx(0.8)
+    assert found["agent"].parts["context"] == 0
+    assert found["system"].parts["context"] == 0
+    assert "previous" not in found["system"].parts
 
 
-def test_what_the_agent_says_ranks_low_whatever_it_answers() -> None:
-    answer = candidate(1, AVERAGE, role="agent", previous=match(0.9, 9.0))
-    assert {"1": Weights().agent} == scores(answer)
+@pytest.mark.parametrize("by", ["fusion", "linear"])
+def test_a_turn_between_two_that_match_is_found_by_them(by: Ranking) -> None:
+    """The answer to a question shares no word with it, and neither does its vector."""
+    asks = Said(key="asks", similarity=0.8, holds=(0, 1, 2), text="Where did you eat?", role="user")
+    told = Said(key="told", similarity=0.2, opens=False, role="user")
+    alone = Said(key="alone", similarity=0.2, role="user")
+    hits = ranked(*FILLER, asks, told, alone, by=by)
+    assert hits["told"].score > hits["alone"].score
+    assert differences(hits, "told", "alone").keys() >= {"context"}
 
 
-def test_a_turn_that_asks_ranks_below_one_that_tells() -> None:
-    asking, telling = candidate(1, AVERAGE, text="Where is it?"), candidate(2, AVERAGE)
-    assert {"2": 0.0, "1": Weights().question} == scores(asking, telling)
+def test_a_whole_session_about_it_lifts_its_turns() -> None:
+    about = [Said(key=f"about{n}", holds=(0, n % 4), opens=n == 0) for n in range(6)]
+    rest = [Said(key=f"rest{n}", opens=n == 0) for n in range(6)]
+    in_it = Said(key="in it", opens=False)
+    apart = Said(key="apart", opens=False)
+    hits = ranked(*about, in_it, *rest, apart, by="linear")
+    assert hits["in it"].parts["session"] > hits["apart"].parts["session"]
+
+
+@pytest.mark.parametrize("by", ["fusion", "linear"])
+def test_a_turn_that_asks_ranks_below_one_that_tells(by: Ranking) -> None:
+    asking, telling = Said(key="asks", text="Where is it?"), Said(key="tells")
+    hits = ranked(*FILLER, asking, telling, by=by)
+    below = -1.0 if by == "fusion" else weights()["is_question"]
+    assert differences(hits, "asks", "tells") == {"form": below}
+
+
+def test_what_the_agent_says_ranks_low() -> None:
+    hits = ranked(*FILLER, Said(key="agent", role="agent"), Said(key="user", role="user"))
+    assert differences(hits, "agent", "user") == {"speaker": -2.0}
 
 
 @pytest.mark.parametrize(
@@ -127,62 +209,107 @@ def test_a_long_tail_of_closing_marks_takes_no_time() -> None:
     assert not is_question("?" + ")" * 200_000 + "x")
 
 
-def test_turns_of_others_than_the_speaker_the_query_names_rank_low() -> None:
-    ann, bob = candidate(1, AVERAGE, author="Ann Lee"), candidate(2, AVERAGE, author="Bob")
-    fact = candidate(3, AVERAGE)
-    lowered = Weights().other_speaker
-    assert {"1": 0.0, "2": lowered, "3": 0.0} == scores(ann, bob, fact, asked=("ann", "hous"))
-
-
-@pytest.mark.parametrize("asked", [(), ("hous",), ("ann", "bob")])
-def test_a_query_that_names_nobody_or_everybody_lowers_nobody(asked: tuple[str, ...]) -> None:
-    ann, bob = candidate(1, AVERAGE, author="Ann"), candidate(2, AVERAGE, author="Bob")
-    assert {"1": 0.0, "2": 0.0} == scores(ann, bob, asked=asked)
+@pytest.mark.parametrize(
+    ("query", "lowered"),
+    [("ann hous", {"bob"}), ("hous", set()), ("ann bob", set()), ("bob", {"ann", "ann lee"})],
+)
+def test_turns_of_others_than_the_speaker_the_query_names_rank_low(
+    query: str, lowered: set[str]
+) -> None:
+    said = [Said(key=name.lower(), author=name) for name in ("Ann", "Ann Lee", "Bob")]
+    hits = ranked(*said, Said(key="fact"), query=query)
+    assert {key for key, hit in hits.items() if hit.parts["speaker"] < 0} == lowered
+    assert {hits[key].parts["speaker"] for key in lowered} <= {-1.0}
 
 
 def test_a_chinese_speaker_is_named_by_the_whole_name_only() -> None:
-    zhang, li = candidate(1, AVERAGE, author="张伟"), candidate(2, AVERAGE, author="李娜")
-    lowered = Weights().other_speaker
-    assert {"1": 0.0, "2": lowered} == scores(zhang, li, asked=("张", "伟", "张伟", "住"))
-    assert {"1": 0.0, "2": 0.0} == scores(zhang, li, asked=("张", "张三"))
+    zhang, li = Said(key="zhang", author="张伟"), Said(key="li", author="李娜")
+    assert ranked(zhang, li, query="张 伟 张伟 住")["li"].parts["speaker"] == -1.0
+    assert ranked(zhang, li, query="张 张三")["li"].parts["speaker"] == 0.0
 
 
 def test_an_agent_asked_by_name_about_what_it_said_is_not_lowered() -> None:
-    agent = candidate(1, AVERAGE, author="scout", role="agent")
-    user = candidate(2, AVERAGE, author="user", role="user")
-    assert {"1": 0.0, "2": Weights().other_speaker} == scores(agent, user, asked=("scout",))
+    agent = Said(key="agent", author="scout", role="agent")
+    user = Said(key="user", author="user", role="user")
+    hits = ranked(agent, user, query="scout")
+    assert [0.0, -1.0] == [hits[key].parts["speaker"] for key in ("agent", "user")]
 
 
 def test_facts_rank_above_turns_and_turns_above_summaries() -> None:
     kinds: list[MemoryKind] = ["summary", "episodic", "semantic", "item"]
-    found = scores(*(candidate(n, AVERAGE, kind=kind) for n, kind in enumerate(kinds, start=1)))
-    assert {"3": Weights().fact, "2": 0.0, "4": 0.0, "1": Weights().summary} == found
+    hits = ranked(*(Said(key=kind, kind=kind) for kind in kinds))
+    found = {key: hit.parts["kind"] for key, hit in hits.items()}
+    assert {"summary": -0.5, "episodic": 0.0, "semantic": 0.5, "item": 0.0} == found
 
 
-def test_without_a_vector_words_alone_rank() -> None:
-    found = [candidate(1, match(None, 1.0)), candidate(2, match(None, 3.0))]
-    hits = rank(found, SPREAD, limit=2)
-    assert ["2", "1"] == [hit.memory.key for hit in hits]
-    assert "similarity" not in hits[0].parts
-
-
-def test_the_score_is_the_sum_of_the_parts_that_are_added() -> None:
-    told = candidate(
-        1, match(0.3, 4.0, 0.5), text="And you?", role="agent", author="bot", previous=AVERAGE
+@pytest.mark.parametrize("by", EVERY_RANKING)
+def test_without_a_vector_words_alone_rank(by: Ranking) -> None:
+    hits = ranked(
+        Said(key="no word", similarity=None),
+        Said(key="one word", similarity=None, holds=(0,)),
+        by=by,
     )
-    [hit] = rank([told], SPREAD, limit=1)
-    added = ("meaning", "words", "context", "question", "speaker", "kind")
-    assert pytest.approx(sum(hit.parts[name] for name in added)) == hit.score
+    if by != "vector":
+        assert next(iter(hits)) == "one word"
+    assert "similarity" not in hits["one word"].parts
+    assert relevance(hits["one word"]) == 1.0
+
+
+@pytest.mark.parametrize("by", EVERY_RANKING)
+def test_a_query_without_words_ranks_by_meaning(by: Ranking) -> None:
+    far = Said(key="far", similarity=0.1)
+    hits = ranked(far, Said(key="near", similarity=0.9), by=by, terms=0, query="")
+    if by != "bm25":
+        assert next(iter(hits)) == "near"
+    assert not any(math.isnan(part) for hit in hits.values() for part in hit.parts.values())
 
 
 def test_equal_scores_rank_the_newest_first_and_the_limit_holds() -> None:
-    hits = rank([candidate(n, match(0.5, 1.0)) for n in (1, 3, 2)], SPREAD, limit=2)
+    said = [Said(key=str(day), day=day) for day in (1, 3, 2)]
+    hits = rank(recalled(*said), Asked(text="it", terms=["it"], now=NOW), limit=2, by="fusion")
     assert ["3", "2"] == [hit.memory.key for hit in hits]
 
 
 def test_a_scope_of_one_memory_ranks_without_dividing_by_its_spread() -> None:
-    spread = Spread(similarity_mean=0.5, bm25_mean=1.0)
-    [hit] = rank([candidate(1, match(0.5, 1.0))], spread, limit=1)
-    assert pytest.approx(0.5 + 1.0) == hit.score  # the cosine and the coverage
-    alike = rank([candidate(n, match(0.5, 1.0, 0.25)) for n in (1, 2)], spread, limit=2)
-    assert [("2", 0.75), ("1", 0.75)] == [(hit.memory.key, hit.score) for hit in alike]
+    [hit] = ranked(Said(key="only", similarity=0.5, holds=(0, 1, 2, 3))).values()
+    assert hit.score == pytest.approx(0.5 + 1.0)  # the cosine and the coverage
+
+
+@pytest.mark.parametrize(
+    ("query", "day"),
+    [
+        ("What happened on March 5?", 5),
+        ("What did she do on 5 March 2026?", 5),
+        ("3月5号她做了什么", 5),
+        ("What did we do last week?", 25),
+    ],
+)
+def test_a_time_in_the_question_lifts_what_was_said_then(query: str, day: int) -> None:
+    then, other = Said(key="then", day=day), Said(key="other", day=14)
+    hits = ranked(*FILLER, then, other, by="linear", query=query)
+    assert hits["then"].parts["time_fit"] == 1.0
+    assert hits["other"].parts["time_fit"] == 0.0
+    assert hits["then"].parts["time"] > hits["other"].parts["time"]
+
+
+def test_three_factors_are_multiplied() -> None:
+    old = Said(key="old", similarity=0.8, day=1, importance=10)
+    excited = Said(
+        key="excited", similarity=0.8, day=1, importance=10, value={"emotion": {"arousal": 1.0}}
+    )
+    new = Said(key="new", similarity=0.8, day=31, importance=5)
+    hits = ranked(old, excited, new, by="three_factor")
+    days = (NOW - datetime(2026, 3, 1, tzinfo=UTC)) / timedelta(days=1)
+    assert hits["old"].score == pytest.approx(0.8 * math.exp(-days / 30) * 1.0)
+    assert hits["excited"].score == pytest.approx(0.8 * math.exp(-days / 60) * 1.0)
+    assert hits["new"].score == pytest.approx(0.8 * 0.5)
+
+
+def test_every_weight_is_a_finite_number_of_a_known_part() -> None:
+    assert weights().keys() == PART_OF.keys()
+    assert set(PART_OF.values()) == set(SCORE_PARTS)
+    assert all(math.isfinite(weight) for weight in weights().values())
+
+
+def test_nothing_to_rank_is_nothing() -> None:
+    assert rank(Recalled(), Asked(text="it", terms=["it"], now=NOW), limit=5) == []

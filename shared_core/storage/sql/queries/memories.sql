@@ -245,41 +245,43 @@ w.idf * 2.2 / (1 + 1.2 * (0.25 + 0.75 * l.term_count / c.mean_length))
  WHERE e.tenant_id = %(tenant)s AND e.model = %(model)s AND e.memory_id = m.memory_id)
 
 -- name: recall
--- Candidates of a scope by meaning and by words, each with both scores, and over all its living
--- memories the mean and spread of both, so that the two can be compared. A turn comes with the role
--- of its speaker and the scores of the turn before it.
+-- Candidates of a scope by meaning, by words and by both of a turn and its neighbours; with the first
+-- of them the scope's corpus: of every living memory the similarity, the words of the query it holds
+-- and its length, in the order they were said, so that whoever ranks can compare and look around.
+-- Turns of a thread with no pause of six hours between them are one session.
 -- The planner takes every tenant for one row. So nothing here joins two sets of a tenant's size:
 -- they are put under each other and grouped, which is linear whatever it believes.
 WITH living AS MATERIALIZED (
     -- Words are kept of memories that hold one of the query: copying costs as much as reading.
     SELECT m.memory_id, m.updated_at, m.term_count,
-           CASE WHEN m.terms @@ %(any_term)s::tsquery THEN m.terms END AS terms
+           CASE WHEN m.terms @@ %(any_term)s::tsquery THEN m.terms END AS terms,
+           row_number() OVER said AS number,
+           m.kind <> 'episodic' OR m.thread_id IS DISTINCT FROM lag(m.thread_id) OVER said
+               OR m.occurred_at - lag(m.occurred_at) OVER said > interval '6 hours' AS opens
     FROM memories m
     WHERE {one_tenant} AND {below} AND {living} AND {filter}
       AND (%(kinds)s::text[] IS NULL OR m.kind = ANY(%(kinds)s))
+    WINDOW said AS (ORDER BY m.kind <> 'episodic', m.thread_id, m.memory_id)
 ), corpus AS MATERIALIZED (
     SELECT count(*)::float8 AS size, greatest(avg(term_count), 1)::float8 AS mean_length
     FROM living
-), worded AS MATERIALIZED (
-    SELECT * FROM living WHERE terms IS NOT NULL
 ), held AS MATERIALIZED (
     -- Which memory holds which word, by the word's place in the query.
-    SELECT l.memory_id, l.updated_at, l.term_count, q.place
+    SELECT l.memory_id, l.updated_at, l.term_count, l.number, q.place
     FROM unnest(%(term_queries)s::tsquery[]) WITH ORDINALITY AS q(query, place)
-    JOIN worded l ON l.terms @@ q.query
+    JOIN (SELECT * FROM living WHERE terms IS NOT NULL) l ON l.terms @@ q.query
 ), rarity AS MATERIALIZED (
-    -- The words of the query and how much it tells that a memory holds one.
-    SELECT q.query, q.place, ln(1 + (c.size - h.holders + 0.5) / (h.holders + 0.5)) AS idf
+    -- How much it tells that a memory holds a word of the query.
+    SELECT array_agg(ln(1 + (c.size - h.holders + 0.5) / (h.holders + 0.5)) ORDER BY q.place) AS idfs
     FROM unnest(%(term_queries)s::tsquery[]) WITH ORDINALITY AS q(query, place)
     CROSS JOIN corpus c
     LEFT JOIN (SELECT place, count(*) AS holders FROM held GROUP BY place) n USING (place)
     CROSS JOIN LATERAL (SELECT coalesce(n.holders, 0) AS holders) h
-), asked AS MATERIALIZED (
-    SELECT sum(idf) AS idf, array_agg(idf ORDER BY place) AS idfs FROM rarity
 ), by_words AS MATERIALIZED (
-    SELECT l.memory_id, l.updated_at, {bm25} AS bm25
-    FROM (SELECT memory_id, updated_at, term_count, sum((SELECT idfs FROM asked)[place]) AS idf
-          FROM held GROUP BY memory_id, updated_at, term_count) l
+    SELECT l.memory_id, l.updated_at, l.number, {bm25} AS bm25
+    FROM (SELECT memory_id, updated_at, term_count, number,
+                 sum((SELECT idfs FROM rarity)[place]) AS idf
+          FROM held GROUP BY memory_id, updated_at, term_count, number) l
     CROSS JOIN LATERAL (SELECT l.idf) w
     CROSS JOIN corpus c
 ), reach AS MATERIALIZED (
@@ -289,79 +291,79 @@ WITH living AS MATERIALIZED (
                 LIMIT (SELECT (3 * size)::bigint FROM corpus)) n) < 3 * size AS is_wide
     FROM corpus
 ), by_meaning AS MATERIALIZED (
-    SELECT memory_id, max(updated_at) AS updated_at, max(similarity) AS similarity
-    FROM (
-        SELECT m.memory_id, m.updated_at,
-               CASE WHEN NOT (SELECT is_wide FROM reach) THEN {similarity} END AS similarity
-        FROM living m
-        UNION ALL
-        SELECT e.memory_id, NULL, 1 - (e.embedding <=> %(embedding)s::halfvec)
-        FROM embeddings e
-        WHERE e.tenant_id = %(tenant)s AND e.model = %(model)s AND (SELECT is_wide FROM reach)
-    ) either
-    GROUP BY memory_id
+    -- A vector without a number is of a memory that was not asked for.
+    SELECT * FROM (
+        SELECT memory_id, max(updated_at) AS updated_at, max(similarity) AS similarity,
+               max(number) AS number, bool_or(opens) AS opens, max(term_count) AS term_count
+        FROM (
+            SELECT m.memory_id, m.updated_at, m.number, m.opens, m.term_count,
+                   CASE WHEN NOT (SELECT is_wide FROM reach) THEN {similarity} END AS similarity
+            FROM living m
+            UNION ALL
+            SELECT e.memory_id, NULL, NULL, NULL, NULL,
+                   1 - (e.embedding <=> %(embedding)s::halfvec)
+            FROM embeddings e
+            WHERE e.tenant_id = %(tenant)s AND e.model = %(model)s AND (SELECT is_wide FROM reach)
+        ) either
+        GROUP BY memory_id
+    ) every WHERE number IS NOT NULL
 ), spread AS MATERIALIZED (
     -- What holds no word of the query scores 0 and is in no list of words, but counts here.
-    SELECT s.similarity_mean, s.similarity_sd, b.total / c.size AS bm25_mean,
-           sqrt(greatest(b.squares / c.size - (b.total / c.size) ^ 2, 0)) AS bm25_sd
-    FROM (SELECT avg(similarity) AS similarity_mean,
-                 coalesce(stddev_pop(similarity), 0) AS similarity_sd
-          FROM by_meaning WHERE updated_at IS NOT NULL) s
+    SELECT coalesce(s.mean, 0) AS similarity_mean, nullif(s.sd, 0) AS similarity_sd,
+           b.total / c.size AS bm25_mean,
+           nullif(sqrt(greatest(b.squares / c.size - (b.total / c.size) ^ 2, 0)), 0) AS bm25_sd
+    FROM (SELECT avg(similarity) AS mean, stddev_pop(similarity) AS sd FROM by_meaning) s
     CROSS JOIN (SELECT coalesce(sum(bm25), 0) AS total, coalesce(sum(bm25 ^ 2), 0) AS squares
                 FROM by_words) b
     CROSS JOIN corpus c
     WHERE c.size > 0
-), picked AS (
-    -- A vector without updated_at is of a memory that was not asked for.
-    SELECT memory_id, max(similarity) AS similarity
+), scored AS (
+    SELECT memory_id, max(updated_at) AS updated_at, number, bool_or(opens) AS opens,
+           max(similarity) IS NOT NULL OR max(bm25) IS NOT NULL AS is_found,
+           coalesce((max(similarity) - d.similarity_mean) / d.similarity_sd, 0)
+               + coalesce((coalesce(max(bm25), 0) - d.bm25_mean) / d.bm25_sd, 0) AS score
+    FROM (SELECT memory_id, updated_at, number, opens, similarity, NULL AS bm25 FROM by_meaning
+          UNION ALL
+          SELECT memory_id, updated_at, number, NULL, NULL, bm25 FROM by_words) either
+    CROSS JOIN spread d
+    GROUP BY memory_id, number, d.similarity_mean, d.similarity_sd, d.bm25_mean, d.bm25_sd
+), in_context AS (
+    -- Half of what the turns before and after score: an answer seldom repeats its question.
+    SELECT memory_id, updated_at, number, is_found,
+           score + 0.5 * CASE WHEN opens THEN 0 ELSE lag(score) OVER said END
+                 + 0.5 * CASE WHEN lead(opens) OVER said THEN 0
+                              ELSE coalesce(lead(score) OVER said, 0) END AS score
+    FROM scored
+    WINDOW said AS (ORDER BY number)
+), picked AS MATERIALIZED (
+    SELECT memory_id, max(number) AS number
     FROM (
-        (SELECT memory_id, similarity FROM by_meaning
-         WHERE similarity IS NOT NULL AND updated_at IS NOT NULL
+        (SELECT memory_id, number FROM by_meaning
+         WHERE similarity IS NOT NULL
          ORDER BY similarity DESC, updated_at DESC, memory_id LIMIT %(candidates)s)
         UNION ALL
-        (SELECT memory_id, NULL FROM by_words
+        (SELECT memory_id, number FROM by_words
          ORDER BY bm25 DESC, updated_at DESC, memory_id LIMIT %(candidates)s)
+        UNION ALL
+        (SELECT memory_id, number FROM in_context
+         WHERE is_found
+         ORDER BY score DESC, updated_at DESC, memory_id LIMIT %(candidates)s)
     ) either
     GROUP BY memory_id
+), whole AS MATERIALIZED (
+    SELECT *
+    FROM (SELECT array_agg(similarity ORDER BY number) AS similarities,
+                 array_agg(term_count ORDER BY number) AS lengths,
+                 array_agg(opens ORDER BY number) AS opens FROM by_meaning) l
+    CROSS JOIN (SELECT array_agg(number) AS numbers, array_agg(place) AS places FROM held) h
 )
-SELECT {memory_columns}, l.similarity, coalesce({bm25}, 0), coalesce(w.idf / a.idf, 0),
-       said.role, said.similarity, said.bm25, said.coverage,
-       d.similarity_mean, d.similarity_sd, d.bm25_mean, d.bm25_sd
-FROM picked p CROSS JOIN spread d CROSS JOIN asked a CROSS JOIN corpus c
+SELECT {memory_columns},
+       (SELECT e.role FROM memory_sources s
+        JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
+                     AND e.event_id = s.event_id
+        WHERE s.tenant_id = %(tenant)s AND s.memory_id = m.memory_id AND m.kind = 'episodic'
+        LIMIT 1),
+       p.number, w.similarities, w.lengths, w.opens, w.numbers, w.places
+FROM (SELECT *, row_number() OVER () = 1 AS is_first FROM picked) p
 JOIN memories m ON m.tenant_id = %(tenant)s AND m.memory_id = p.memory_id
-CROSS JOIN LATERAL (
-    SELECT m.term_count, coalesce(p.similarity, {similarity}) AS similarity OFFSET 0) l
-CROSS JOIN LATERAL (
-    SELECT sum(r.idf) AS idf FROM rarity r WHERE m.terms @@ r.query OFFSET 0) w
-LEFT JOIN LATERAL (
-    SELECT turn.role, before.similarity, before.bm25, before.coverage
-    FROM (SELECT s.thread_id, s.event_id, m.namespace FROM memory_sources s
-          WHERE s.tenant_id = %(tenant)s AND s.memory_id = m.memory_id AND m.kind = 'episodic'
-          LIMIT 1) s
-    CROSS JOIN LATERAL (
-        SELECT e.role, e.seq FROM events e
-        WHERE e.tenant_id = %(tenant)s AND e.thread_id = s.thread_id AND e.event_id = s.event_id
-        LIMIT 1) turn
-    LEFT JOIN LATERAL (
-        SELECT l.similarity, coalesce({bm25}, 0) AS bm25, coalesce(w.idf / a.idf, 0) AS coverage
-        FROM (SELECT e.event_id FROM events e
-              WHERE e.tenant_id = %(tenant)s AND e.thread_id = s.thread_id AND e.seq < turn.seq
-                AND e.memory_seq IS NOT NULL
-              ORDER BY e.seq DESC LIMIT 1) b
-        CROSS JOIN LATERAL (
-            SELECT t.memory_id FROM memory_sources t
-            WHERE t.tenant_id = %(tenant)s AND t.thread_id = s.thread_id
-              AND t.event_id = b.event_id OFFSET 0) t
-        CROSS JOIN LATERAL (
-            -- By key as well: on a small table the planner takes any index that begins with tenant.
-            SELECT m.terms, m.term_count, {similarity} AS similarity FROM memories m
-            WHERE {one_tenant} AND m.memory_id = t.memory_id AND m.namespace = s.namespace
-              AND m.key = t.memory_id::text AND m.kind = 'episodic' AND {living}
-            LIMIT 1) l
-        CROSS JOIN corpus c
-        CROSS JOIN LATERAL (
-            SELECT sum(r.idf) AS idf FROM rarity r WHERE l.terms @@ r.query OFFSET 0) w
-        WHERE turn.role <> 'agent'  -- what the agent says gets nothing from the turn before
-        LIMIT 1
-    ) before ON true
-) said ON true
+LEFT JOIN whole w ON p.is_first

@@ -1,0 +1,246 @@
+"""Evidence recall on labelled conversations: does recall find the turns that hold the answer?
+
+    python -m benchmarks.retrieval --data FILE_OR_DIR [--baseline vector|bm25|rrf|fusion] [--json]
+
+Every turn is appended through the engine as in use, a thread for each session; every question is
+asked with engine.recall(). No language model anywhere. Figures, overall and by category:
+recall_at_K, the mean share of a question's evidence among the first K; all_gold_at_10, the share of
+questions with all their evidence among the first ten; mrr, the mean inverse rank of the first;
+newer_above_older, of questions about what changed, how often how it is now stands above how it was.
+"overall" leaves out the categories adversarial, abstention and summarization. The last line is one
+JSON object. benchmarks.conversations says how a file is made; none is shipped with the project.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+from benchmarks.conversations import APART, Conversation, Question, conversations, files_of
+from shared_core import Event, Hit, MemoryEngine, Scope, open_memory
+from shared_core.recall_ports import Ranking
+from shared_core.tokens import count_tokens
+
+DEPTHS = (5, 10, 20)
+SHOWN = 10
+BATCH = 200
+BY_SESSION = 60
+"""So many turns are asked for where sessions are looked for."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Figures of questions, one entry each."""
+
+    found: dict[int, list[float]] = field(default_factory=lambda: {k: [] for k in DEPTHS})
+    all_found: list[float] = field(default_factory=list)
+    inverse_rank: list[float] = field(default_factory=list)
+    newer_first: list[float] = field(default_factory=list)
+
+    def add(self, question: Question, ranked: Sequence[str]) -> None:
+        """Count one question; ranked: ids, best first, each once."""
+        ranks = [at for at, unit in enumerate(ranked, 1) if unit in question.evidence]
+        wanted = 1 if question.any_suffices else len(question.evidence)
+        ranks = ranks[:wanted]
+        for depth in DEPTHS:
+            self.found[depth].append(sum(rank <= depth for rank in ranks) / wanted)
+        self.all_found.append(float(sum(rank <= SHOWN for rank in ranks) == wanted))
+        self.inverse_rank.append(1 / ranks[0] if ranks else 0.0)
+        first = next((unit for unit in ranked if unit in question.older | question.newer), None)
+        if question.older and question.newer and first:
+            self.newer_first.append(float(first in question.newer - question.older))
+
+    def figures(self) -> dict[str, float]:
+        """Return the means, each between 0 and 1."""
+        return {
+            "questions": len(self.all_found),
+            **{f"recall_at_{depth}": _mean(self.found[depth]) for depth in DEPTHS},
+            "all_gold_at_10": _mean(self.all_found),
+            "mrr": _mean(self.inverse_rank),
+            **({"newer_above_older": _mean(self.newer_first)} if self.newer_first else {}),
+        }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(statistics.fmean(values), 4) if values else 0.0
+
+
+@dataclass(slots=True)
+class Results:
+    """Of one way of ranking, over some files: figures by category, and what they cost."""
+
+    overall: Tally = field(default_factory=Tally)
+    categories: dict[str, Tally] = field(default_factory=dict)
+    query_s: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+
+    def add(self, question: Question, ranked: Sequence[str], seconds: float, tokens: int) -> None:
+        if question.category not in APART:
+            self.overall.add(question, ranked)
+        self.categories.setdefault(question.category, Tally()).add(question, ranked)
+        self.query_s.append(seconds)
+        self.tokens.append(tokens)
+
+    def figures(self) -> dict[str, Any]:
+        times = sorted(self.query_s)
+        return {
+            "overall": self.overall.figures(),
+            "by_category": {name: one.figures() for name, one in sorted(self.categories.items())},
+            "query_ms": {
+                "p50": round(1000 * times[len(times) // 2], 1) if times else 0.0,
+                "p95": round(1000 * times[int(0.95 * len(times))], 1) if times else 0.0,
+            },
+            "tokens_in_first_10": round(statistics.fmean(self.tokens)) if self.tokens else 0,
+        }
+
+
+async def measure(
+    files: Sequence[Path], embedder: str, rankings: Sequence[Ranking], most: int | None = None
+) -> dict[str, Any]:
+    """Return the figures of every file, for each ranking; most: conversations of each file."""
+    report: dict[str, Any] = {}
+    for file in files:
+        results = {ranking: Results() for ranking in rankings}
+        turns, seconds = 0, 0.0
+        with tempfile.TemporaryDirectory() as folder:
+            async with open_memory(Path(folder), embedder=embedder) as memory:
+                for number, conversation in enumerate(conversations(file)):
+                    if number == most:
+                        break
+                    scope = Scope(file.stem, str(number))
+                    added = await ask_all(memory, scope, conversation, results)
+                    turns, seconds = turns + added[0], seconds + added[1]
+        report[file.stem] = {
+            "turns": turns,
+            "ingestion_s": round(seconds, 2),
+            "turns_per_s": round(turns / seconds) if seconds else 0,
+            **{ranking: found.figures() for ranking, found in results.items()},
+        }
+    return report
+
+
+async def ask_all(
+    memory: MemoryEngine, scope: Scope, conversation: Conversation, results: dict[Ranking, Results]
+) -> tuple[int, float]:
+    """Append a conversation, ask its questions when they were; return turns and seconds."""
+    turns, seconds, known = 0, 0.0, 0
+    everything = len(conversation.sessions)
+
+    def due(question: Question) -> int:
+        return everything if question.known_sessions is None else question.known_sessions
+
+    for question in sorted(conversation.questions, key=due):
+        begun = time.perf_counter()
+        turns += await append_sessions(memory, scope, conversation.sessions[known : due(question)])
+        seconds += time.perf_counter() - begun
+        known = max(known, due(question))
+        for ranking, found in results.items():
+            await _ask(memory, scope, conversation, question, ranking, found)
+    return turns, seconds
+
+
+async def append_sessions(
+    memory: MemoryEngine, scope: Scope, sessions: Sequence[tuple[str, Sequence[Event]]]
+) -> int:
+    """Append sessions, a thread for each; return how many turns they have."""
+    for session, events in sessions:
+        for first in range(0, len(events), BATCH):
+            await memory.append_events(scope, session, events[first : first + BATCH])
+    return sum(len(events) for _, events in sessions)
+
+
+async def _ask(
+    memory: MemoryEngine,
+    scope: Scope,
+    conversation: Conversation,
+    question: Question,
+    ranking: Ranking,
+    results: Results,
+) -> None:
+    begun = time.perf_counter()
+    hits = await memory.recall(
+        scope,
+        question.text,
+        limit=BY_SESSION if question.by_session else max(DEPTHS),
+        kinds=["episodic"],
+        ranking=ranking,
+        asked_at=question.asked_at,
+    )
+    seconds = time.perf_counter() - begun
+    units = [_unit(hit, conversation, question) for hit in hits]
+    tokens = sum(count_tokens(hit.memory.text) for hit in hits[:SHOWN])
+    results.add(question, list(dict.fromkeys(units)), seconds, tokens)
+
+
+def _unit(hit: Hit, conversation: Conversation, question: Question) -> str:
+    turn = hit.memory.source_event_ids[0]
+    return conversation.session_of[turn] if question.by_session else turn
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Evidence recall on labelled conversations.")
+    parser.add_argument("--data", required=True, type=Path, help="a file, or a folder of files")
+    parser.add_argument(
+        "--ranking", choices=get_args(Ranking), default="linear", help="what is measured"
+    )
+    parser.add_argument(
+        "--baseline", choices=get_args(Ranking), action="append", default=[],
+        help="measured beside it, in the same run; may be given several times",
+    )  # fmt: skip
+    parser.add_argument("--embedder", default="use", help="use or e5")
+    parser.add_argument("--conversations", type=int, help="only so many of each file")
+    parser.add_argument("--json", action="store_true", help="print nothing but the JSON object")
+    arguments = parser.parse_args()
+    try:
+        files = files_of(arguments.data)
+    except FileNotFoundError as error:
+        parser.error(str(error))
+    rankings = list(dict.fromkeys([arguments.ranking, *arguments.baseline]))
+    report = asyncio.run(measure(files, arguments.embedder, rankings, arguments.conversations))
+    if not arguments.json:
+        _print(report, rankings)
+    print(json.dumps(summary(report, arguments.ranking, arguments.embedder)))
+
+
+def summary(report: dict[str, Any], ranking: Ranking, embedder: str) -> dict[str, Any]:
+    """Return the object of the last line: of one file flat, of several the means over files."""
+    first = next(iter(report.values()))
+    if len(report) == 1:
+        flat = first[ranking]
+        others = {name: found for name, found in first.items() if isinstance(found, dict)}
+        costs = {name: found for name, found in first.items() if not isinstance(found, dict)}
+        baselines = {name: found for name, found in others.items() if name != ranking}
+        return {"ranking": ranking, "embedder": embedder, **costs, **flat, "baselines": baselines}
+    names = first[ranking]["overall"]
+    overall = {
+        name: round(
+            statistics.fmean(found[ranking]["overall"][name] for found in report.values()), 4
+        )
+        for name in names
+        if name != "questions"
+    }
+    return {"ranking": ranking, "embedder": embedder, "overall": overall, "files": report}
+
+
+def _print(report: dict[str, Any], rankings: Sequence[Ranking]) -> None:
+    for name, found in report.items():
+        print(f"{name}: {found['turns']} turns, {found['turns_per_s']} a second")
+        for ranking in rankings:
+            figures = found[ranking]
+            rows = {"overall": figures["overall"], **figures["by_category"]}
+            times = figures["query_ms"]
+            print(f"  {ranking}: {times['p50']} ms a query (p95 {times['p95']})")
+            for row, values in rows.items():
+                print(f"    {row:26}", "  ".join(f"{key} {value}" for key, value in values.items()))
+
+
+if __name__ == "__main__":
+    main()

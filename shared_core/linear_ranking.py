@@ -1,0 +1,77 @@
+"""The learned ranking: a weighted sum of features, its weights in weights/linear.v1.json. Pure.
+
+Trained by `python -m benchmarks.train_ranking` on labelled conversations in English and Chinese,
+between people and between user and agent; docs/benchmarks.md says how it does on those left out.
+Each weight belongs to a part of the score, so a hit can say what it owes to what.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from shared_core.features import BY_VOICES, VOICES
+
+if TYPE_CHECKING:
+    from shared_core.recall_ports import Numbers
+
+_PARTS: Final = {
+    "similarity": "meaning",
+    "z_similarity": "meaning",
+    "similar_and_worded": "meaning",
+    "z_bm25": "words",
+    "coverage": "words",
+    "z_bm25_with_previous": "context",
+    "z_bm25_with_next": "context",
+    "z_bm25_around": "context",
+    "z_similarity_previous": "context",
+    "z_similarity_next": "context",
+    "z_similarity_two_before": "context",
+    "z_similarity_two_after": "context",
+    "coverage_with_previous": "context",
+    "coverage_around": "context",
+    "coverage_wide": "context",
+    "z_session": "session",
+    "z_session_similarity": "session",
+    "z_session_words": "session",
+    "opens_session": "session",
+    "named_speaker": "speaker",
+    "other_speaker": "speaker",
+    "agent": "speaker",
+    "agent_asks": "form",
+    "log_length": "form",
+    "is_question": "form",
+    "time_fit": "time",
+    "when_told": "time",
+    "recency": "time",
+    "fact": "kind",
+    "summary": "kind",
+}
+PART_OF: Final[Mapping[str, str]] = _PARTS | {
+    f"{voices}_{name}": _PARTS[name] for voices in VOICES for name in BY_VOICES
+}
+"""What is weighed, and the part of the score it counts in."""
+
+
+def linear_parts(known: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    """Return the parts of the scores of K candidates, (K,) each."""
+    parts: dict[str, Numbers] = {}
+    for name, weight in weights().items():
+        part = PART_OF[name]
+        parts[part] = parts.get(part, np.zeros(1)) + weight * known[name]
+    return parts
+
+
+@cache
+def weights() -> Mapping[str, float]:
+    """Return the weight of each feature."""
+    text = (files("shared_core") / "weights" / "linear.v1.json").read_text(encoding="utf-8")
+    read: Mapping[str, float] = json.loads(text)["weights"]
+    if unknown := read.keys() - PART_OF.keys():
+        raise ValueError(f"linear.v1.json weighs what is no feature: {sorted(unknown)}")
+    return read

@@ -1,0 +1,120 @@
+"""What recall asks of a storage and gets: a request, candidates, and the corpus they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from shared_core.domain import JsonValue, Memory, MemoryId, MemoryKind, Namespace, Role, Scope
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors: TypeAlias = NDArray[np.float32]
+    Numbers: TypeAlias = NDArray[np.float64]
+    Flags: TypeAlias = NDArray[np.bool_]
+    Places: TypeAlias = NDArray[np.intp]
+
+
+Ranking = Literal["linear", "fusion", "rrf", "vector", "bm25", "three_factor"]
+"""How candidates are ranked; shared_core.ranking.rank says what each is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """One question to one scope: what is below the namespace, by meaning and by words.
+
+    vector is None when there is no embedder or it is down: then words alone find.
+    candidates: how many of each channel are fetched for ranking. filter: on values, as of items.
+    """
+
+    scope: Scope
+    namespace: Namespace
+    terms: Sequence[str]
+    model: str | None
+    vector: Vectors | None
+    kinds: Sequence[MemoryKind] | None
+    candidates: int
+    filter: Mapping[str, JsonValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A memory that may answer, and for a turn the role of who said it.
+
+    number: its place in the corpus. Ranking looks at ten candidates for every one it returns, so
+    it gets of each what it looks at; memory() builds the whole.
+    """
+
+    memory_id: MemoryId
+    kind: MemoryKind
+    text: str
+    author: str | None
+    occurred_at: datetime
+    number: int
+    memory: Callable[[], Memory]
+    role: Role | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpus:
+    """What was asked, whole: N living memories in order, turns by thread, as arrays.
+
+    similarity: (N,), cosine with the query, NaN without a vector. length: (N,), words of each.
+    opens: (N,), whether it is the first of its session; what is no turn is a session of its own.
+    holders and words: (H,) each, that memory holders[i] holds the word words[i] of the query.
+    terms: how many words the query has.
+    """
+
+    similarity: Numbers
+    length: Numbers
+    opens: Flags
+    holders: Places
+    words: Places
+    terms: int
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        similarity: Sequence[float | None],
+        length: Sequence[int],
+        opens: Sequence[bool],
+        holders: Sequence[int],
+        words: Sequence[int],
+        terms: int,
+    ) -> Corpus:
+        """Return the corpus of these sequences."""
+        import numpy as np
+
+        def array(values: Sequence[Any], kind: type) -> NDArray[Any]:
+            return np.array(values, dtype=kind)
+
+        return cls(
+            similarity=array(similarity, float),
+            length=array(length, float),
+            opens=array(opens, bool),
+            holders=array(holders, np.intp),
+            words=array(words, np.intp),
+            terms=terms,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recalled:
+    """What a storage found: candidates in no order, and the corpus; None where nothing lives."""
+
+    candidates: Sequence[Candidate] = ()
+    corpus: Corpus | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A query as ranking sees it: its text, its words, each once, and when it was asked."""
+
+    text: str
+    terms: Sequence[str]
+    now: datetime
