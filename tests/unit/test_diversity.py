@@ -1,0 +1,83 @@
+"""Maximal marginal relevance: the next hit is good, and not what was said already."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core.diversity import diversified, jaccard, marginally_relevant
+from shared_core.domain import Hit, Memory, MemoryId
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+WORDS = st.frozensets(st.sampled_from("abcdef"), max_size=5)
+TEXTS = st.lists(st.tuples(st.floats(-9, 9), WORDS), max_size=8)
+
+
+def hit(score: float, text: str) -> Hit:
+    memory = Memory(
+        memory_id=MemoryId(UUID(int=1)), namespace=("app", "ann", "memories"), key=text,
+        kind="episodic", text=text, value={}, author=None, importance=5.0, occurred_at=NOW,
+        created_at=NOW, updated_at=NOW,
+    )  # fmt: skip
+    return Hit(memory=memory, score=score, parts={})
+
+
+TEA = [
+    hit(3.0, "Ann drinks green tea"),
+    hit(2.9, "Ann drinks green tea every day"),
+    hit(2.0, "The dog is called Rex"),
+    hit(1.0, "Bob sails"),
+]
+
+
+@pytest.mark.parametrize(
+    ("diversity", "expected"),
+    [(0.0, [0, 1, 2, 3]), (0.2, [0, 1, 2, 3]), (0.6, [0, 2, 3, 1]), (1.0, [0, 2, 3, 1])],
+)
+def test_the_more_diversity_the_later_what_repeats(diversity: float, expected: list[int]) -> None:
+    assert [TEA[at] for at in expected] == diversified(TEA, 4, diversity)
+    assert [TEA[at] for at in expected[:2]] == diversified(TEA, 2, diversity)
+
+
+def test_chinese_texts_are_compared_by_their_characters_and_pairs() -> None:
+    hits = [hit(3.0, "她喜欢喝绿茶"), hit(2.9, "她喜欢喝绿茶的"), hit(2.5, "狗叫旺财")]
+    assert [hits[0], hits[2], hits[1]] == diversified(hits, 3, 0.5)
+
+
+def test_texts_without_words_are_like_nothing() -> None:
+    assert 0.0 == jaccard(frozenset(), frozenset())
+    assert [0, 1] == marginally_relevant([1.0, 0.5], [frozenset(), frozenset()], 5, 0.9)
+    assert [] == diversified([], 5, 0.5)
+
+
+@given(TEXTS, st.integers(0, 10), st.floats(0.01, 1))
+def test_it_takes_some_of_the_texts_each_once_beginning_with_the_best(
+    texts: list[tuple[float, frozenset[str]]], limit: int, diversity: float
+) -> None:
+    scores = sorted((score for score, _ in texts), reverse=True)
+    words = [held for _, held in texts]
+    taken = marginally_relevant(scores, words, limit, diversity)
+    assert len(taken) == len(set(taken)) == min(limit, len(texts))
+    assert set(taken) <= set(range(len(texts)))
+    assert taken[:1] == [0][: len(taken)]
+    assert taken == marginally_relevant(scores, words, limit, diversity)
+    assert taken == marginally_relevant(scores, words, len(texts), diversity)[:limit]
+
+
+@given(TEXTS)
+def test_no_diversity_leaves_the_order(texts: list[tuple[float, frozenset[str]]]) -> None:
+    scores = sorted((score for score, _ in texts), reverse=True)
+    order = marginally_relevant(scores, [held for _, held in texts], len(texts), 0.0)
+    assert list(range(len(texts))) == order
+
+
+@given(WORDS, WORDS)
+def test_likeness_is_a_share_and_the_same_both_ways(
+    one: frozenset[str], other: frozenset[str]
+) -> None:
+    assert 0 <= jaccard(one, other) == jaccard(other, one) <= 1
+    assert jaccard(one, one) == (1.0 if one else 0.0)
