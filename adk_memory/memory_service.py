@@ -38,15 +38,13 @@ from shared_core import (
 from shared_core.context_window import ContextWindow
 from shared_core.llm import hosted
 from shared_core.privacy import PrivacyPolicy
-from shared_core.ranking import collapsed, fitting, relevance
+from shared_core.ranking import fitting
 from shared_core.retention import RetentionPolicy
 
 log = logging.getLogger("hippocampus")
 
 NO_SESSION = "no-session"
 """The thread of events that were added without a session id."""
-POOL = 2
-"""So many times top_k are recalled: a summary of one turn repeats the turn, and is left out."""
 
 
 def _check_list(given: object, name: str) -> None:
@@ -205,8 +203,7 @@ class OpenMemoryService(BaseMemoryService):
         hits = await self._recall(scope, query)
         if hits is None:
             return SearchMemoryResponse()
-        hits = [hit for hit in hits if relevance(hit) >= self._options.min_relevance]
-        shown = fitting(collapsed(hits, self._options.top_k), self._options.max_chars)
+        shown = fitting(hits, self._options.max_chars)
         response = SearchMemoryResponse(
             memories=[
                 to_memory_entry(hit.memory, scope, text=text, score=round(hit.score, 4))
@@ -336,9 +333,15 @@ class OpenMemoryService(BaseMemoryService):
     ) -> None:
         await self.close()
 
-    async def _recall(self, scope: Scope, query: str) -> list[Hit] | None:
+    async def _recall(self, scope: Scope, query: str) -> Sequence[Hit] | None:
         """Return what answers a query, or None when the memory cannot say."""
-        recall = self._engine.recall(scope, query, limit=POOL * self._options.top_k)
+        recall = self._engine.recall(
+            scope,
+            query,
+            limit=self._options.top_k,
+            min_relevance=self._options.min_relevance,
+            distinct=True,
+        )
         try:
             return await in_time(recall, self._options.deadline_s)
         except (StorageUnavailable, TimeoutError) as error:

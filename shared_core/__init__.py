@@ -10,6 +10,7 @@ async with open_memory() as memory:
 
 from __future__ import annotations
 
+from shared_core.access_ports import Accesses
 from shared_core.consolidation_worker import MemoryConsolidationWorker
 from shared_core.domain import Event, Hit, Memory, NewMemory, Scope
 from shared_core.embedders import CallableEmbedder
@@ -33,6 +34,8 @@ from shared_core.job_ports import JobRecord, JobStatus, JobType
 from shared_core.llm import FunctionModel
 from shared_core.namespaces import memories_namespace
 from shared_core.opening import open_memory
+from shared_core.recall_result import RecallResult
+from shared_core.rerank_ports import Reranker
 from shared_core.run_ports import Fact
 from shared_core.strategy import ExtractionStrategy
 from shared_core.sync_bridge import run_sync
@@ -40,6 +43,7 @@ from shared_core.sync_bridge import run_sync
 __version__ = "0.1.0"
 
 __all__ = [
+    "Accesses",
     "BatchError",
     "CallableEmbedder",
     "CapabilityMissing",
@@ -63,6 +67,8 @@ __all__ = [
     "ModelUnavailable",
     "NewMemory",
     "NotFound",
+    "RecallResult",
+    "Reranker",
     "SchemaOutOfDate",
     "Scope",
     "StorageReadOnly",

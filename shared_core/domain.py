@@ -250,13 +250,67 @@ class Hit:
     """A memory that answers a question.
 
     score ranks the hits of one answer; it is comparable only within that answer, and the sum of
-    those of its parts that SCORE_PARTS names. What these were made from stands beside them:
-    "similarity" is the cosine, "bm25" the word score, "z_similarity" and "z_bm25" the same in
-    standard deviations above the mean of the scope, "coverage" the share (0 to 1) of what the
-    words of the query tell that the memory holds, "previous" the larger of similarity and coverage
-    of the turn before, and every other feature of the ranking by its name.
+    those of its parts that SCORE_PARTS names; with a reranker it is the part "rerank" instead. What
+    these were made from stands beside them: "similarity" is the cosine, "bm25" the word score,
+    "z_similarity" and "z_bm25" the same in standard deviations above the mean of the scope,
+    "coverage" the share (0 to 1) of what the words of the query tell that the memory holds,
+    "previous" the larger of similarity and coverage of the turn before, and every other feature of
+    the ranking by its name. matched: the words of the query that the memory holds, as they were
+    asked, in that order.
     """
 
     memory: Memory
     score: float
     parts: Mapping[str, float]
+    matched: tuple[str, ...] = ()
+
+    @property
+    def valid_from(self) -> datetime | None:
+        """Since when it holds, for a fact; recall shows those that hold now."""
+        about = self.memory.value.get("metadata")
+        is_fact = isinstance(about, Mapping) and "slot" in about
+        return self.memory.occurred_at if is_fact and self.memory.kind == "semantic" else None
+
+    def explain(self) -> str:
+        """Return in one line why it was found and where it comes from."""
+        why = f"{self.score:.2f} = {self._sum()}" if self._sum() else f"{self.score:.2f}"
+        if "similarity" in self.parts:
+            why += f" (cosine {self.parts['similarity']:.2f})"
+        told = [
+            why,
+            f"words: {', '.join(self.matched)}" if self.matched else "no word of the query",
+        ]
+        memory = self.memory
+        told.append(f"{memory.kind} by {memory.author}" if memory.author else memory.kind)
+        if self.valid_from is not None:
+            told.append(f"holds since {self.valid_from:%Y-%m-%d}")
+        else:
+            told.append(f"{memory.occurred_at:%Y-%m-%d %H:%M} UTC")
+        if memory.thread_id:
+            told.append(f"session {memory.thread_id}")
+        if memory.source_event_ids:
+            told.append(f"from {', '.join(memory.source_event_ids)}")
+        return " · ".join(told)
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return what can be written as JSON; times in ISO 8601."""
+        memory, since = self.memory, self.valid_from
+        return {
+            "memory_id": str(memory.memory_id),
+            "key": memory.key,
+            "kind": memory.kind,
+            "text": memory.text,
+            "author": memory.author,
+            "importance": memory.importance,
+            "occurred_at": memory.occurred_at.isoformat(),
+            "valid_from": None if since is None else since.isoformat(),
+            "thread_id": memory.thread_id,
+            "source_event_ids": list(memory.source_event_ids),
+            "score": self.score,
+            "parts": dict(self.parts),
+            "matched": list(self.matched),
+        }
+
+    def _sum(self) -> str:
+        names = ("rerank",) if "rerank" in self.parts else SCORE_PARTS
+        return " ".join(f"{self.parts[name]:+.2f} {name}" for name in names if self.parts.get(name))

@@ -76,11 +76,16 @@ class Embedding:
 
     async def query_or_none(self, text: str) -> Vectors | None:
         """Return the vector of a query, or None, with a warning, while the embedder is down."""
+        vector, _ = await self.query_or_words(text)
+        return vector
+
+    async def query_or_words(self, text: str) -> tuple[Vectors | None, bool]:
+        """Return the vector of a query, and whether words alone must do: the embedder is down."""
         try:
-            return await self.query(text)
+            return await self.query(text), False
         except ModelUnavailable as error:
             log.warning("recall goes on by words alone, the embedder failed: %s", error)
-            return None
+            return None, True
 
     async def prototypes(self, spoken: Language) -> Prototypes | None:
         """Return the examples of both privacy classes, None, with a warning, if that fails.

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from types import TracebackType
 from uuid import UUID
 
-from shared_core import cleanup as cleaning
-from shared_core import ingest, items, prompting
-from shared_core import recall as recalling
+from shared_core import items
+from shared_core.access_log import AccessLog
+from shared_core.access_ports import Accesses
 from shared_core.cleanup import CleanupReport
 from shared_core.consolidate import RunReport
 from shared_core.consolidation_jobs import ConsolidationJobs
@@ -20,6 +19,7 @@ from shared_core.domain import (
     Event,
     Hit,
     Memory,
+    MemoryId,
     MemoryKind,
     Namespace,
     NewMemory,
@@ -27,26 +27,27 @@ from shared_core.domain import (
     ThreadId,
 )
 from shared_core.embedding import Embedding
-from shared_core.errors import ModelUnavailable
+from shared_core.forgetting import Forgetting
 from shared_core.formation import Formation
-from shared_core.ids import is_uuid
 from shared_core.imported_items import ImportedItems
 from shared_core.indexes import Indexes
 from shared_core.instructions import Instructions
 from shared_core.intake import Intake
-from shared_core.item_ports import ItemAddress
 from shared_core.items import ItemOp, ItemResult
 from shared_core.job_ports import JobType
-from shared_core.jobs import JobQueue, job_for_turns
+from shared_core.jobs import JobQueue
 from shared_core.lifetime import Lifetime
-from shared_core.namespaces import check_label, memories_namespace, scope_path, storable
 from shared_core.ports import Clock, Extractor, Storage, StorageReport
 from shared_core.privacy import PRESETS, PrivacyPolicy
+from shared_core.recall import Wanted
 from shared_core.recall_ports import Ranking
+from shared_core.recall_result import RecallResult
+from shared_core.recalling import Recalling
 from shared_core.reflect import ReflectionReport
+from shared_core.remembering import Remembering
 from shared_core.retention import POLICIES, RetentionPolicy
 from shared_core.run_ports import Fact, RunRecord
-from shared_core.sessions import SessionLog, possible
+from shared_core.sessions import SessionLog
 from shared_core.strategy import ExtractionStrategy
 from shared_core.worker import DRAIN_S, Worker
 
@@ -69,6 +70,8 @@ class MemoryEngine:
         privacy: PrivacyPolicy = PRESETS["default"],
         worker: bool = True,
         strategy: ExtractionStrategy | None = None,
+        track_access: bool = True,
+        reranker: object = None,
     ) -> None:
         self._storage = storage
         self._intake = Intake(privacy)
@@ -81,9 +84,19 @@ class MemoryEngine:
         performers = ConsolidationJobs(storage, embedding, self._formation, clock).performers()
         self._worker = Worker(storage, clock, performers, in_background=worker)
         self._lifetime = Lifetime(storage, self._worker.opened)
+        self._accesses = AccessLog(
+            storage, clock, lambda: self._lifetime.is_open, wanted=track_access
+        )
+        self._recalling = Recalling(
+            storage, embedding, self._intake, clock, self.open, self._accesses, reranker
+        )
         self.jobs = JobQueue(storage, clock, self._worker, self.open, self._intake)
+        self._remembering = Remembering(
+            storage, embedding, self._intake, clock, self.open, self.jobs, self._worker
+        )
+        self._forgetting = Forgetting(storage, clock, self.open, self.jobs.look)
         self.indexes = Indexes(storage, self.open, in_background=worker)
-        self._lifetime.ends_with(self.jobs, self.indexes)
+        self._lifetime.ends_with(self.jobs, self.indexes, self._accesses)
         self.sessions = SessionLog(storage, self._intake, self.open)
         self.instructions = Instructions(storage, embedding, clock, self.open)
         self.imported = ImportedItems(storage, embedding, clock, self.open)
@@ -138,29 +151,11 @@ class MemoryEngine:
         beginning says in the words of remembered turns is known (one more round trip). retry_later:
         when the embedder fails, the turns are stored as with later, and the error is raised.
         """
-        await self.open()
-        thread = ThreadId(thread_id)
-        by = strategy or self._strategy
-        job = job_for_turns(by, self._clock, delay_s=delay_s, session_end=session_end)
-        asked = job if later and events else None
-        append = partial(
-            ingest.append_events, self._storage, self._embedding, scope, thread, events,
-            intake=self._intake, unseen=unseen, history=history,
+        return await self._remembering.append_events(
+            scope, thread_id, events, later=later, delay_s=delay_s, unseen=unseen,
+            session_end=session_end, strategy=strategy or self._strategy, history=history,
+            retry_later=retry_later,
         )  # fmt: skip
-        try:
-            new = await append(job=asked)
-        except ModelUnavailable:
-            async with self.jobs.taking_over(scope, thread, job.job_type, wanted=retry_later):
-                if retry_later:
-                    await append(job=job)
-                raise
-        if asked:
-            self._worker.hand_over(scope, thread)
-        else:
-            self._worker.resume()
-        if later and session_end and not new:
-            await self.end_session(scope, thread_id, strategy=strategy)
-        return new
 
     async def end_session(
         self, scope: Scope, thread_id: str, *, strategy: ExtractionStrategy | None = None
@@ -169,16 +164,7 @@ class MemoryEngine:
 
         Nothing happens if the strategy has on_session_end=False.
         """
-        strategy = strategy or self._strategy
-        if not strategy.on_session_end or not possible(scope.app, scope.user, thread_id):
-            return False
-        await self.open()
-        thread = ThreadId(thread_id)
-        job = job_for_turns(strategy, self._clock, delay_s=0, session_end=True)
-        unread = await self._storage.end_session(scope, thread, job)
-        if unread:
-            self._worker.hand_over(scope, thread)
-        return unread
+        return await self._remembering.end_session(scope, thread_id, strategy or self._strategy)
 
     async def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until all that was left for later is done; False if time ran out or it failed.
@@ -187,6 +173,7 @@ class MemoryEngine:
         no worker has taken. What waits for its time is done now.
         """
         await self.open()
+        await self._accesses.flush()
         return await self._worker.flush(timeout_s)
 
     async def consolidate(
@@ -231,13 +218,7 @@ class MemoryEngine:
         self, scope: Scope, memories: str | NewMemory | Sequence[str | NewMemory]
     ) -> list[str]:
         """Remember texts or NewMemory objects; return their keys. An existing key is replaced."""
-        await self.open()
-        if isinstance(memories, str | NewMemory):
-            memories = [memories]
-        new = [NewMemory(text=memory) if isinstance(memory, str) else memory for memory in memories]
-        return await ingest.remember(
-            self._storage, self._embedding, self._clock, self._intake, scope, new
-        )
+        return await self._remembering.remember(scope, memories)
 
     async def recall(
         self,
@@ -249,25 +230,49 @@ class MemoryEngine:
         namespace: Namespace | None = None,
         ranking: Ranking = "linear",
         asked_at: datetime | None = None,
-    ) -> list[Hit]:
+        min_relevance: float = 0.0,
+        distinct: bool = False,
+        diversity: float = 0.0,
+        reranker: object = None,
+    ) -> RecallResult:
         """Return what the scope remembers about query, by meaning and by words, best first.
 
-        namespace: search below another namespace of the scope than (app, user, "memories").
-        ranking: "linear" (learned weights), "fusion", "rrf", "vector", "bm25" or "three_factor".
-        asked_at: aware; "last week" is resolved against it; now if left out.
+        The answer is a sequence of hits that also tells what each way of finding found. namespace:
+        search below another one of the scope than (app, user, "memories"). ranking: "linear"
+        (learned weights), "fusion", "rrf", "vector", "bm25" or "three_factor". asked_at: aware;
+        "last week" is resolved against it; now if left out. min_relevance: 0 to 1, leaves out what
+        has less to do with query (shared_core.ranking.relevance); 0 keeps all. distinct: leave out
+        what repeats a better hit. diversity: 0 to 1, how much likeness to a better hit counts
+        against one (MMR). reranker: instead of the memory's own; False for none.
         """
-        await self.open()
-        return await recalling.recall(
-            self._storage,
-            self._embedding,
-            scope,
-            query,
-            limit=limit,
-            kinds=kinds,
-            namespace=namespace,
-            ranking=ranking,
-            now=asked_at or self._clock(),
-        )
+        wanted = Wanted(
+            now=asked_at or self._clock(), limit=limit, kinds=kinds, namespace=namespace,
+            ranking=ranking, min_relevance=min_relevance, distinct=distinct, diversity=diversity,
+        )  # fmt: skip
+        return await self._recalling.recall(scope, query, wanted, reranker)
+
+    async def search(
+        self,
+        scope: Scope,
+        query: str,
+        limit: int = 5,
+        *,
+        kinds: Sequence[MemoryKind] | None = None,
+    ) -> list[Hit]:
+        """Return what is nearest to query by meaning alone; the score is the cosine similarity.
+
+        Raises ModelUnavailable while the embedder is down; recall() then goes on by words.
+        """
+        return await self._recalling.search(scope, query, limit=limit, kinds=kinds)
+
+    async def accesses(
+        self, scope: Scope, memory_ids: Sequence[UUID | str]
+    ) -> Mapping[MemoryId, Accesses]:
+        """Return how often memories were returned by recall() and search(), and when last.
+
+        Those that never were are not in it.
+        """
+        return await self._recalling.accesses(scope, memory_ids)
 
     async def forget(self, scope: Scope, keys: str | Sequence[str]) -> int:
         """Delete memories by key or memory id; return how many rows went. Unknown ones: none.
@@ -275,45 +280,28 @@ class MemoryEngine:
         With a turn go its event, facts drawn from it alone, and summaries that told of it. A
         tombstone keeps it from coming back when its thread is ingested again.
         """
-        await self.open()
-        scope_path(scope)
-        named = [keys] if isinstance(keys, str) else list(keys)
-        ids = [UUID(key) for key in named if is_uuid(key)]
-        addresses: list[ItemAddress] = [(memories_namespace(scope), key) for key in named]
-        addresses += await self._storage.resolve_ids(scope, ids) if ids else []
-        return await self._storage.forget(list(dict.fromkeys(addresses))) if addresses else 0
+        return await self._forgetting.forget(scope, keys)
 
     async def forget_turns(self, scope: Scope, thread_id: str, event_ids: Sequence[str]) -> int:
         """Forget turns of a thread for good, by their event ids; return how many memories went.
 
         A turn that is not remembered yet never will be.
         """
-        if not storable(thread_id):
-            return 0
-        await self.open()
-        return await self._storage.forget_turns(scope, ThreadId(thread_id), event_ids)
+        return await self._forgetting.turns(scope, thread_id, event_ids)
 
     async def forget_thread(self, scope: Scope, thread_id: str) -> int:
         """Erase all that was drawn from a thread alone; return how many memories went.
 
         Its turns leave tombstones; its session log, if there is one, stays.
         """
-        if not storable(thread_id):
-            return 0
-        await self.open()
-        went = await self._storage.forget_scope(scope, ThreadId(thread_id))
-        self.jobs.look()
-        return went
+        return await self._forgetting.thread(scope, thread_id)
 
     async def forget_scope(self, scope: Scope) -> int:
         """Erase all memories of a user, in every namespace, with facts, profiles and jobs.
 
         Turns leave tombstones; session logs and their states stay. Returns how many memories went.
         """
-        await self.open()
-        went = await self._storage.forget_scope(scope, None)
-        self.jobs.look()
-        return went
+        return await self._forgetting.scope(scope)
 
     async def list_memories(
         self,
@@ -324,9 +312,7 @@ class MemoryEngine:
         offset: int = 0,
     ) -> Sequence[Memory]:
         """Return what a scope remembers, newest first, a page at a time."""
-        await self.open()
-        query = recalling.page(scope, kinds, limit, offset)
-        return await self._storage.list_memories(query)
+        return await self._recalling.list_memories(scope, kinds, limit, offset)
 
     async def context_window(
         self,
@@ -342,19 +328,9 @@ class MemoryEngine:
 
         assembler: with shares or a tokenizer of your own; then its max_tokens counts.
         """
-        check_label(thread_id, "thread_id")
         assembler = assembler or ContextAssembler(max_tokens)
-        await self.open()
-        return await prompting.context_window(
-            self._storage,
-            self._embedding,
-            scope,
-            ThreadId(thread_id),
-            query,
-            system_prompt=system_prompt,
-            assembler=assembler,
-            intake=self._intake,
-            now=self._clock(),
+        return await self._recalling.context_window(
+            scope, thread_id, query, system_prompt, assembler
         )
 
     async def cleanup(
@@ -368,8 +344,7 @@ class MemoryEngine:
 
         dry_run: only say which. Forgotten turns do not come back; facts do not fade.
         """
-        await self.open()
-        return await cleaning.cleanup(self._storage, self._clock, scope, policy, dry_run=dry_run)
+        return await self._forgetting.faded(scope, policy, dry_run=dry_run)
 
     async def facts(self, scope: Scope, *, history: bool = False) -> Sequence[Fact]:
         """Return the facts that hold now; with history, those that ended as well."""
@@ -384,8 +359,7 @@ class MemoryEngine:
 
     async def sweep_expired(self, prefix: Namespace = (), *, limit: int = 1000) -> int:
         """Delete at most limit expired memories below a namespace; return how many went."""
-        await self.open()
-        return await self._storage.sweep_expired(prefix, limit)
+        return await self._forgetting.expired(prefix, limit)
 
     async def dsn(self) -> str:
         """Return the libpq connection string of the database behind, password included.

@@ -13,7 +13,6 @@ from shared_core.item_ops import FindItems
 from shared_core.item_ports import Item, ItemQuery
 from shared_core.namespaces import clean_text
 from shared_core.ports import Storage
-from shared_core.ranking import rank
 from shared_core.recall import query_terms
 from shared_core.recall_ports import Asked, SearchRequest
 from shared_core.text import has_words
@@ -60,6 +59,8 @@ async def _ranked(
     query: str,
     now: datetime,
 ) -> list[Item]:
+    from shared_core.ranking import rank  # with numpy, which who only imports us does not need
+
     if len(op.prefix) < 2:
         raise CapabilityMissing(
             "a search by words is for one user: give a namespace of at least two labels, or search"

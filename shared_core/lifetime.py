@@ -9,6 +9,7 @@ import os
 from collections.abc import Awaitable, Callable
 from weakref import WeakSet
 
+from shared_core.access_log import AccessLog
 from shared_core.errors import MemoryCoreError, StorageUnavailable
 from shared_core.indexes import Indexes
 from shared_core.jobs import JobQueue
@@ -41,12 +42,13 @@ class Lifetime:
         self._opening = asyncio.Lock()
         self._stop: Callable[[float], Awaitable[None]] | None = None
 
-    def ends_with(self, jobs: JobQueue, indexes: Indexes) -> None:
+    def ends_with(self, jobs: JobQueue, indexes: Indexes, accesses: AccessLog) -> None:
         """Stop these before the storage is closed."""
 
         async def stop(drain_s: float) -> None:
             await jobs.stop(drain_s)
             await indexes.stop()
+            await accesses.stop()
 
         self._stop = stop
 

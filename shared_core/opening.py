@@ -29,6 +29,8 @@ def open_memory(
     clock: Clock | None = None,
     worker: bool = True,
     strategy: ExtractionStrategy | None = None,
+    track_access: bool = True,
+    reranker: object = None,
 ) -> MemoryEngine:
     """Return a memory; it connects at first use, so this needs no running loop and does no I/O.
 
@@ -41,8 +43,10 @@ def open_memory(
     by HIPPOCAMPUS_PRIVACY) masks them, "strict", "off", or a mode for each kind, e.g.
     {"email": "mask"}; see shared_core.privacy.
     worker: False leaves what is left for later to other processes, e.g. `hippocampus worker`.
-    strategy: when that is done; by default at once.
-    Raises InvalidInput for a uri, schema, embedder, llm or privacy of no known form.
+    strategy: when that is done; by default at once. track_access: whether reads are counted, in the
+    background; see engine.accesses. reranker: what reads the best hits of a recall once more, and
+    orders them; see shared_core.reranking.
+    Raises InvalidInput for a uri, schema, embedder, llm, privacy or reranker of no known form.
     """
     settings = load_settings(uri, schema=schema, pool_size=pool_size)
     clock = clock or _now
@@ -56,6 +60,8 @@ def open_memory(
         privacy=privacy_policy(privacy or settings.privacy),
         worker=worker,
         strategy=strategy,
+        track_access=track_access,
+        reranker=reranker,
     )
 
 

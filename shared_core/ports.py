@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 from uuid import UUID
 
+from shared_core.access_ports import AccessStorage
 from shared_core.domain import (
     Event,
     Extraction,
@@ -153,6 +154,7 @@ class Storage(
     InstructionStorage,
     RunStorage,
     IndexStorage,
+    AccessStorage,
     Protocol,
 ):
     """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.

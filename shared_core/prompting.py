@@ -11,7 +11,7 @@ from shared_core.embedding import Embedding
 from shared_core.intake import Intake
 from shared_core.namespaces import memories_namespace
 from shared_core.ports import Storage
-from shared_core.recall import recall
+from shared_core.recall import Wanted, recall
 
 MOST_MEMORIES = 50
 MOST_TURNS = 150
@@ -36,7 +36,8 @@ async def context_window(
     summaries of other threads and of this one before its shown history. The query comes last.
     intake: what a session log holds unredacted is shown redacted.
     """
-    hits = await recall(storage, embedding, scope, query, limit=MOST_MEMORIES, now=now)
+    wanted = Wanted(limit=MOST_MEMORIES, now=now)
+    hits = await recall(storage, embedding, scope, query, wanted)
     history = await storage.thread_history(scope, thread_id, MOST_TURNS)
     own_summary = (memories_namespace(scope), f"summary/{thread_id}")
     summaries = await storage.get_items([own_summary])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from shared_core.domain import Hit, Memory
 from shared_core.features import features
 from shared_core.linear_ranking import linear_parts
 from shared_core.matches import matched
+from shared_core.query_words import query_words, words_held
 from shared_core.recall_ports import Asked, Candidate, Corpus, Ranking, Recalled
 from shared_core.retention import AROUSAL_SLOWDOWN, SECONDS_A_DAY
 
@@ -35,21 +37,24 @@ def rank(recalled: Recalled, asked: Asked, *, limit: int, by: Ranking = "linear"
     alone; "three_factor", relevance x recency x importance (Park et al., 2023). Equal scores:
     newest first.
     """
+    return list(islice(ranked(recalled, asked, by=by), limit))
+
+
+def ranked(recalled: Recalled, asked: Asked, *, by: Ranking = "linear") -> Iterator[Hit]:
+    """Yield all candidates as rank() does; a hit costs nothing before it is asked for."""
     candidates, corpus = recalled.candidates, recalled.corpus
-    if corpus is None or not candidates or limit == 0:
-        return []
+    if corpus is None or not candidates:
+        return
     matches = matched(corpus)
     known = features(corpus, matches, candidates, asked)
     parts = _RANKINGS[by](known, candidates, asked)
     scores: Numbers = np.add.reduce(list(parts.values()))
-    ranked = sorted(
-        range(len(candidates)),
-        key=lambda at: (scores[at], candidates[at].occurred_at, candidates[at].memory_id.int),
-        reverse=True,
-    )
     shown = _raw(corpus, known, candidates) | parts
-    return [
-        Hit(
+    words = query_words(asked.text, asked.terms)
+    for at in _in_order(scores, candidates):
+        holds = matches.holds[candidates[at].number]
+        held = {term for term, is_held in zip(asked.terms, holds, strict=False) if is_held}
+        yield Hit(
             memory=candidates[at].memory(),
             score=float(scores[at]),
             parts={
@@ -57,9 +62,33 @@ def rank(recalled: Recalled, asked: Asked, *, limit: int, by: Ranking = "linear"
                 for name, values in shown.items()
                 if not math.isnan(values[at])
             },
+            matched=words_held(words, held),
         )
-        for at in ranked[:limit]
+
+
+def nearest(recalled: Recalled, limit: int) -> list[Hit]:
+    """Return the candidates with a vector, nearest first; the score is the cosine similarity."""
+    if recalled.corpus is None or not recalled.candidates:
+        return []
+    similarity = recalled.corpus.similarity[[one.number for one in recalled.candidates]]
+    order = _in_order(np.nan_to_num(similarity, nan=-np.inf), recalled.candidates)
+    return [
+        Hit(
+            memory=recalled.candidates[at].memory(),
+            score=float(similarity[at]),
+            parts={"meaning": float(similarity[at]), "similarity": float(similarity[at])},
+        )
+        for at in order[:limit]
+        if not math.isnan(similarity[at])
     ]
+
+
+def _in_order(scores: Numbers, candidates: Sequence[Candidate]) -> list[int]:
+    return sorted(
+        range(len(candidates)),
+        key=lambda at: (scores[at], candidates[at].occurred_at, candidates[at].memory_id.int),
+        reverse=True,
+    )
 
 
 def _raw(
@@ -161,12 +190,12 @@ def relevance(hit: Hit) -> float:
     before: a text is relevant if it means the same, says the same, or answers what does. 1 for what
     has no vector to compare and was found by its words.
     """
-    if "similarity" not in hit.parts:
+    if "similarity" not in hit.parts and hit.parts.get("coverage", 1.0) > 0:
         return 1.0
     return max(hit.parts.get(part, 0.0) for part in ("similarity", "coverage", "previous"))
 
 
-def collapsed(hits: Sequence[Hit], limit: int) -> list[Hit]:
+def collapsed(hits: Iterable[Hit], limit: int) -> list[Hit]:
     """Return the first hits that do not repeat a better one.
 
     A text repeats another when it has the same words in the same order; case, punctuation and

@@ -2,63 +2,178 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain, islice
 from typing import get_args
 
+from shared_core.diversity import diversified
 from shared_core.domain import Hit, MemoryKind, Namespace, Scope
 from shared_core.embedding import Embedding
-from shared_core.errors import InvalidInput
+from shared_core.errors import InvalidInput, ModelUnavailable
 from shared_core.moments import check_moment
-from shared_core.namespaces import clean_text, memories_namespace
+from shared_core.namespaces import clean_text, memories_namespace, scope_path
 from shared_core.ports import MemoryQuery, Storage
-from shared_core.ranking import rank
 from shared_core.recall_ports import Asked, Ranking, SearchRequest
+from shared_core.recall_result import RecallResult
+from shared_core.rerank_ports import Reranker
+from shared_core.reranking import reranked
 from shared_core.text import has_words, search_terms
 
 MAX_QUERY_TERMS = 128
 """Of a longer query the last words count: what was said last."""
 LEAST_CANDIDATES = 50
+SPARE = 2
+"""So many times as many as asked for are looked at where some may be left out as repeats."""
 MAX_LIMIT = 100_000
+RERANKED = 50
+"""So many of the best hits a reranker reads; all of them, where more are asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a recall shall return, checked; engine.recall says what each is.
+
+    now: when it is asked, for "last week".
+    """
+
+    now: datetime
+    limit: int = 10
+    kinds: Sequence[MemoryKind] | None = None
+    namespace: Namespace | None = None
+    ranking: Ranking = "linear"
+    min_relevance: float = 0.0
+    distinct: bool = False
+    diversity: float = 0.0
+    reranker: Reranker | None = None
+
+    def __post_init__(self) -> None:
+        if self.ranking not in get_args(Ranking):
+            raise InvalidInput(
+                f"ranking {self.ranking!r} is not known: take one of {', '.join(get_args(Ranking))}"
+            )
+        check_kinds(self.kinds)
+        _check_bounds(self.limit)
+        check_moment(self.now, "asked_at")
+        for name, share in (("min_relevance", self.min_relevance), ("diversity", self.diversity)):
+            if not 0 <= share <= 1:
+                raise InvalidInput(f"{name} must be between 0 and 1, not {share}")
 
 
 async def recall(
+    storage: Storage, embedding: Embedding, scope: Scope, query: str, wanted: Wanted
+) -> RecallResult:
+    """Return what the scope remembers about query, best first, at most wanted.limit hits.
+
+    A query without a letter or digit finds nothing. While the embedder is down, words alone find.
+    """
+    from shared_core.ranking import nearest, ranked  # with numpy: not for who only imports us
+
+    query = checked_query(scope, query)
+    if wanted.limit == 0 or not has_words(query):
+        return RecallResult()
+    vector, degraded = await embedding.query_or_words(query)
+    request = SearchRequest(
+        scope=scope,
+        namespace=wanted.namespace or memories_namespace(scope),
+        terms=query_terms(query),
+        model=embedding.model,
+        vector=vector,
+        kinds=wanted.kinds,
+        candidates=max(LEAST_CANDIDATES, 3 * _pool(wanted)),
+    )
+    found = await storage.recall(request)
+    asked = Asked(text=query, terms=request.terms, now=wanted.now)
+    by: Ranking = "bm25" if degraded and wanted.ranking == "vector" else wanted.ranking
+    hits = _relevant(ranked(found, asked, by=by), wanted.min_relevance)
+    is_reranked = False
+    if wanted.reranker is not None:
+        hits, is_reranked = await _reranked(hits, query, wanted.limit, wanted.reranker)
+    return RecallResult(
+        merged=tuple(_chosen(hits, wanted)),
+        vector_results=tuple(nearest(found, wanted.limit)),
+        degraded=degraded,
+        reranked=is_reranked,
+    )
+
+
+async def search(
     storage: Storage,
     embedding: Embedding,
     scope: Scope,
     query: str,
     *,
-    limit: int = 10,
-    kinds: Sequence[MemoryKind] | None = None,
-    namespace: Namespace | None = None,
-    ranking: Ranking = "linear",
-    now: datetime,
+    limit: int,
+    kinds: Sequence[MemoryKind] | None,
 ) -> list[Hit]:
-    """Return what the scope remembers about query, best first, at most limit hits.
+    """Return what is nearest to query by meaning. Raises ModelUnavailable without an embedder."""
+    from shared_core.ranking import nearest
 
-    A query without a letter or digit finds nothing. While the embedder is down, words alone find.
-    now: when it is asked, for "last week". ranking: as of shared_core.ranking.rank.
-    """
-    if ranking not in get_args(Ranking):
-        raise InvalidInput(
-            f"ranking {ranking!r} is not known: take one of {', '.join(get_args(Ranking))}"
-        )
     _check_bounds(limit)
-    check_moment(now, "asked_at")
-    query = clean_text(query)
+    check_kinds(kinds)
+    query = checked_query(scope, query)
     if limit == 0 or not has_words(query):
+        return []
+    try:
+        vector = await embedding.query(query)
+    except ModelUnavailable as error:
+        raise ModelUnavailable(
+            f"search() finds by meaning alone and the embedder failed: {error}. Try again later, or"
+            " take recall(), which goes on by words"
+        ) from error
+    if vector is None:
         return []
     request = SearchRequest(
         scope=scope,
-        namespace=namespace or memories_namespace(scope),
-        terms=query_terms(query),
+        namespace=memories_namespace(scope),
+        terms=(),
         model=embedding.model,
-        vector=await embedding.query_or_none(query),
+        vector=vector,
         kinds=kinds,
-        candidates=max(LEAST_CANDIDATES, 3 * limit),
+        candidates=limit,
     )
-    asked = Asked(text=query, terms=request.terms, now=now)
-    return rank(await storage.recall(request), asked, limit=limit, by=ranking)
+    return nearest(await storage.recall(request), limit)
+
+
+def _relevant(hits: Iterable[Hit], least: float) -> Iterator[Hit]:
+    from shared_core.ranking import relevance
+
+    return (hit for hit in hits if least == 0 or relevance(hit) >= least)
+
+
+async def _reranked(
+    hits: Iterator[Hit], query: str, limit: int, reranker: Reranker
+) -> tuple[Iterator[Hit], bool]:
+    best = list(islice(hits, max(RERANKED, limit)))
+    anew = await reranked(best, query, reranker) if best else None
+    return (chain(best, hits), False) if anew is None else (iter(anew), True)
+
+
+def _chosen(hits: Iterable[Hit], wanted: Wanted) -> Sequence[Hit]:
+    """Return as many as wanted, without repeats and likeness as far as that is wanted."""
+    from shared_core.ranking import collapsed
+
+    pool = _pool(wanted) if wanted.diversity else wanted.limit
+    some = collapsed(hits, pool) if wanted.distinct else list(islice(hits, pool))
+    return diversified(some, wanted.limit, wanted.diversity)
+
+
+def _pool(wanted: Wanted) -> int:
+    """Return how many good hits are needed to choose from."""
+    chooses = wanted.distinct or wanted.diversity
+    return SPARE * wanted.limit if chooses else wanted.limit
+
+
+def checked_query(scope: Scope, query: str) -> str:
+    """Return query as it can be searched for; U+FFFD for what no database can hold.
+
+    Raises InvalidInput for what is no text, and for a scope that cannot be.
+    """
+    scope_path(scope)
+    if not isinstance(query, str):
+        raise InvalidInput(f"query must be a text, not {type(query).__name__}")
+    return clean_text(query)
 
 
 def query_terms(query: str) -> list[str]:
@@ -69,14 +184,20 @@ def query_terms(query: str) -> list[str]:
 def page(scope: Scope, kinds: Sequence[MemoryKind] | None, limit: int, offset: int) -> MemoryQuery:
     """Return the question for one page of what a scope remembers."""
     _check_bounds(limit, offset)
-    for kind in kinds or ():
-        if kind not in get_args(MemoryKind):
-            raise InvalidInput(
-                f"kind {kind!r} is not known: take one of {', '.join(get_args(MemoryKind))}"
-            )
+    check_kinds(kinds)
     return MemoryQuery(
         scope=scope, namespace=memories_namespace(scope), kinds=kinds, limit=limit, offset=offset
     )
+
+
+def check_kinds(kinds: Sequence[MemoryKind] | None) -> None:
+    """Raise InvalidInput for a kind that is none, and for one where several are expected."""
+    known = ", ".join(get_args(MemoryKind))
+    if isinstance(kinds, str):
+        raise InvalidInput(f"kinds must be a list of {known}, e.g. [{kinds!r}]")
+    for kind in kinds or ():
+        if kind not in get_args(MemoryKind):
+            raise InvalidInput(f"kind {kind!r} is not known: take one of {known}")
 
 
 def _check_bounds(limit: int, offset: int = 0) -> None:

@@ -87,16 +87,18 @@ class Corpus:
         words: Sequence[int],
         terms: int,
     ) -> Corpus:
-        """Return the corpus of these sequences."""
+        """Return the corpus of these sequences. What is first in it opens a session."""
         import numpy as np
 
         def array(values: Sequence[Any], kind: type) -> NDArray[Any]:
             return np.array(values, dtype=kind)
 
+        begins = array(opens, bool)
+        begins[:1] = True
         return cls(
             similarity=array(similarity, float),
             length=array(length, float),
-            opens=array(opens, bool),
+            opens=begins,
             holders=array(holders, np.intp),
             words=array(words, np.intp),
             terms=terms,

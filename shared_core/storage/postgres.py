@@ -17,6 +17,7 @@ from shared_core.run_ports import Fact
 from shared_core.settings import Settings, redacted
 from shared_core.storage.database import Database
 from shared_core.storage.filters import compile_filter
+from shared_core.storage.postgres_accesses import PostgresAccesses
 from shared_core.storage.postgres_indexes import PostgresIndexes
 from shared_core.storage.postgres_instructions import PostgresInstructions
 from shared_core.storage.postgres_runs import PostgresRuns
@@ -33,7 +34,9 @@ from shared_core.storage.tenant_indexes import TenantIndexes
 from shared_core.storage.wire import Statement
 
 
-class PostgresStorage(PostgresSessions, PostgresRuns, PostgresInstructions, PostgresIndexes):
+class PostgresStorage(
+    PostgresSessions, PostgresRuns, PostgresInstructions, PostgresIndexes, PostgresAccesses
+):
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:

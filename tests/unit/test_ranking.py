@@ -13,7 +13,7 @@ import pytest
 
 from shared_core.domain import SCORE_PARTS, Hit, JsonValue, Memory, MemoryId, MemoryKind, Role
 from shared_core.linear_ranking import PART_OF, weights
-from shared_core.ranking import rank, relevance
+from shared_core.ranking import nearest, rank, relevance
 from shared_core.recall_ports import Asked, Candidate, Corpus, Ranking, Recalled
 from shared_core.text import is_question
 
@@ -311,5 +311,46 @@ def test_every_weight_is_a_finite_number_of_a_known_part() -> None:
     assert all(math.isfinite(weight) for weight in weights().values())
 
 
+def test_a_neighbour_without_vector_and_words_is_as_relevant_as_the_turn_before() -> None:
+    said = Said(key="said", similarity=None, holds=(0,))
+    after = Said(key="after", similarity=None, opens=False)
+    apart = Said(key="apart", similarity=None)
+    hits = ranked(said, after, apart, query="spicy noodle")
+    assert 1.0 == relevance(hits["said"])
+    assert 0 < relevance(hits["after"]) == hits["said"].parts["coverage"] < 1
+    assert 0.0 == relevance(hits["apart"])
+
+
 def test_nothing_to_rank_is_nothing() -> None:
     assert rank(Recalled(), Asked(text="it", terms=["it"], now=NOW), limit=5) == []
+
+
+def test_a_hit_tells_which_words_of_the_query_it_holds() -> None:
+    both, one = Said(key="both", holds=(0, 1)), Said(key="one", holds=(1,))
+    asked = Asked(text="Green tea", terms=["green", "tea"], now=NOW)
+    found = rank(recalled(both, one, Said(key="none")), asked, limit=3)
+    hits = {hit.memory.key: hit for hit in found}
+    assert [("Green", "tea"), ("tea",), ()] == [
+        hits[key].matched for key in ("both", "one", "none")
+    ]
+
+
+def test_the_nearest_are_those_with_a_vector_by_cosine_and_the_newest_of_equals() -> None:
+    said = recalled(
+        Said(key="older", similarity=0.4, day=1),
+        Said(key="newer", similarity=0.4, day=2),
+        Said(key="opposite", similarity=-0.2),
+        Said(key="no vector", similarity=None, holds=(0, 1, 2)),
+        Said(key="near", similarity=0.9),
+    )
+    hits = nearest(said, 10)
+    assert ["near", "newer", "older", "opposite"] == [hit.memory.key for hit in hits]
+    assert [0.9, 0.4, 0.4, -0.2] == [hit.score for hit in hits]
+    assert all(hit.score == hit.parts["meaning"] == hit.parts["similarity"] for hit in hits)
+    assert hits[:2] == nearest(said, 2) and [] == nearest(Recalled(), 2)
+
+
+def test_what_is_first_in_a_corpus_opens_a_session() -> None:
+    said = recalled(Said(key="first", opens=False), Said(key="second", opens=False))
+    assert said.corpus is not None and [True, False] == said.corpus.opens.tolist()
+    assert 2 == len(rank(said, Asked(text="it", terms=["it"], now=NOW), limit=5))

@@ -1,0 +1,119 @@
+"""Everything that reads what is remembered: recall, search, listings, windows, and its counters."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from shared_core import prompting
+from shared_core import recall as recalls
+from shared_core.context import ContextAssembler
+from shared_core.domain import Hit, Memory, MemoryId, MemoryKind, Scope, ThreadId
+from shared_core.errors import InvalidInput
+from shared_core.namespaces import check_label, scope_path
+from shared_core.recall import Wanted
+from shared_core.recall_result import RecallResult
+from shared_core.reranking import resolve_reranker
+
+if TYPE_CHECKING:
+    from shared_core.access_log import AccessLog
+    from shared_core.access_ports import Accesses
+    from shared_core.context_window import ContextWindow
+    from shared_core.embedding import Embedding
+    from shared_core.intake import Intake
+    from shared_core.ports import Clock, Storage
+
+
+class Recalling:
+    """Reads of one storage. Every verb opens the memory first.
+
+    accesses: told which memories were returned. reranker: in any form that resolve_reranker knows.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        embedding: Embedding,
+        intake: Intake,
+        clock: Clock,
+        open_memory: Callable[[], Awaitable[None]],
+        accesses: AccessLog,
+        reranker: object = None,
+    ) -> None:
+        self._storage = storage
+        self._embedding = embedding
+        self._intake = intake
+        self._clock = clock
+        self._open = open_memory
+        self._accesses = accesses
+        self._reranker = resolve_reranker(reranker)
+
+    async def recall(
+        self, scope: Scope, query: str, wanted: Wanted, reranker: object
+    ) -> RecallResult:
+        """Return what answers query. reranker: False for none, None for the memory's own."""
+        if reranker is not False:
+            chosen = self._reranker if reranker is None else resolve_reranker(reranker)
+            wanted = replace(wanted, reranker=chosen)
+        await self._open()
+        found = await recalls.recall(self._storage, self._embedding, scope, query, wanted)
+        self._accesses.record(scope, (hit.memory.memory_id for hit in found))
+        return found
+
+    async def search(
+        self, scope: Scope, query: str, *, limit: int, kinds: Sequence[MemoryKind] | None
+    ) -> list[Hit]:
+        """Return what is nearest to query by meaning."""
+        await self._open()
+        found = await recalls.search(
+            self._storage, self._embedding, scope, query, limit=limit, kinds=kinds
+        )
+        self._accesses.record(scope, (hit.memory.memory_id for hit in found))
+        return found
+
+    async def accesses(
+        self, scope: Scope, memory_ids: Sequence[UUID | str]
+    ) -> Mapping[MemoryId, Accesses]:
+        """Return the counters of memories, those of reads that were not written yet included."""
+        scope_path(scope)
+        try:
+            ids = [MemoryId(UUID(str(memory_id))) for memory_id in memory_ids]
+        except ValueError as error:
+            raise InvalidInput(
+                "memory_ids must be UUIDs, e.g. hit.memory.memory_id; a key is not one"
+            ) from error
+        await self._open()
+        await self._accesses.flush()
+        return await self._storage.accesses(scope, ids)
+
+    async def list_memories(
+        self, scope: Scope, kinds: Sequence[MemoryKind] | None, limit: int, offset: int
+    ) -> Sequence[Memory]:
+        """Return a page of what is remembered, newest first."""
+        await self._open()
+        return await self._storage.list_memories(recalls.page(scope, kinds, limit, offset))
+
+    async def context_window(
+        self,
+        scope: Scope,
+        thread_id: str,
+        query: str,
+        system_prompt: str,
+        assembler: ContextAssembler,
+    ) -> ContextWindow:
+        """Return what a model should read before it answers."""
+        check_label(thread_id, "thread_id")
+        await self._open()
+        return await prompting.context_window(
+            self._storage,
+            self._embedding,
+            scope,
+            ThreadId(thread_id),
+            query,
+            system_prompt=system_prompt,
+            assembler=assembler,
+            intake=self._intake,
+            now=self._clock(),
+        )

@@ -1,0 +1,204 @@
+"""What recall() and search() answer: hits by every way of finding, each with its reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from functools import partial
+
+import pytest
+
+from shared_core import (
+    Event,
+    Hit,
+    InvalidInput,
+    MemoryEngine,
+    ModelUnavailable,
+    NewMemory,
+    Scope,
+    open_memory,
+)
+from shared_core.ranking import relevance
+from shared_core.recall_result import RecallResult
+
+ANN = Scope("app", "ann")
+NOW = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
+TEA = "Ann drinks green tea every morning."
+
+
+def texts(hits: object) -> list[str]:
+    assert isinstance(hits, list | tuple | RecallResult)
+    return [hit.memory.text for hit in hits if isinstance(hit, Hit)]
+
+
+@pytest.fixture
+async def filled(memory: MemoryEngine) -> MemoryEngine:
+    said = [
+        TEA,
+        "The dog is called Rex.",
+        "Bob sails on Sundays.",
+        "她喜欢喝绿茶。",
+        "ann drinks green tea, every morning",
+    ]
+    await memory.remember(ANN, said)
+    return memory
+
+
+class Breaking:
+    """An embedder that can be switched off."""
+
+    model = "breaking"
+    works = True
+
+    def __call__(self, given: list[str]) -> list[list[float]]:
+        if not self.works:
+            raise OSError("no route to the model")
+        return [[1.0, float(len(text)), float(text.count("tea"))] for text in given]
+
+
+@pytest.fixture
+async def broken(dsn: str) -> AsyncIterator[MemoryEngine]:
+    """A memory of two texts whose embedder has failed since."""
+    embedder = Breaking()
+    async with open_memory(dsn, embedder=embedder) as memory:
+        await memory.remember(ANN, [TEA, "The dog is called Rex."])
+        embedder.works = False
+        yield memory
+
+
+async def test_the_answer_is_a_sequence_of_ranked_hits(filled: MemoryEngine) -> None:
+    found = await filled.recall(ANN, "What tea does Ann drink?", limit=3)
+    hits = list(found)
+    assert 3 == len(found) == len(hits)
+    assert found == hits and hits == found and found == found["merged"]
+    assert (found[0], found[1:]) == (hits[0], hits[1:])
+    assert hits == sorted(hits, key=lambda hit: hit.score, reverse=True)
+    assert found != hits[:2] and found and hits[0] in found
+    assert (False, False, ()) == (found.degraded, found.reranked, found.graph_results)
+    nothing = await filled.recall(Scope("app", "nobody"), "tea")
+    assert not nothing and nothing == [] and [] == nothing
+
+
+async def test_the_documented_results_come_by_name(filled: MemoryEngine) -> None:
+    found = await filled.recall(ANN, "What tea does Ann drink?", limit=3)
+    told = found.to_dict()
+    assert ["vector_results", "graph_results", "merged"] == list(told)
+    assert told == json.loads(json.dumps(told))
+    for name in ("vector_results", "merged"):
+        assert [hit.memory.text for hit in found[name]] == [hit["text"] for hit in told[name]]
+    nearest = found["vector_results"]
+    assert found.vector_results is nearest and 3 == len(nearest)
+    assert all(hit.score == hit.parts["similarity"] for hit in nearest)
+    assert list(nearest) == sorted(nearest, key=lambda hit: hit.score, reverse=True)
+    with pytest.raises(KeyError):
+        found["results"]  # type: ignore[call-overload]
+
+
+async def test_search_finds_by_meaning_alone(filled: MemoryEngine) -> None:
+    found = await filled.search(ANN, "What tea does Ann drink?", 2)
+    by_vector = await filled.recall(ANN, "What tea does Ann drink?", limit=2, ranking="vector")
+    assert texts(found) == texts(by_vector) == texts(by_vector.vector_results)
+    assert [hit.score for hit in found] == pytest.approx([hit.score for hit in by_vector])
+    assert 5 == len(await filled.search(ANN, "animals"))
+    assert [] == await filled.search(ANN, "animals", kinds=["summary"])
+    assert [] == await filled.search(ANN, "🦜") == await filled.search(ANN, "tea", limit=0)
+
+
+async def test_search_without_an_embedder_names_the_way_out(broken: MemoryEngine) -> None:
+    with pytest.raises(ModelUnavailable, match=r"no route.*recall\(\)"):
+        await broken.search(ANN, "tea")
+
+
+@pytest.mark.parametrize("ranking", ["linear", "vector"])
+async def test_recall_without_an_embedder_says_so_and_goes_on_by_words(
+    broken: MemoryEngine, ranking: str
+) -> None:
+    found = await broken.recall(ANN, "tea", ranking=ranking)  # type: ignore[arg-type]
+    assert (True, ()) == (found.degraded, found.vector_results)
+    assert TEA == found[0].memory.text
+    assert ("tea",) == found[0].matched and "similarity" not in found[0].parts
+
+
+async def test_every_hit_says_why_it_was_found(memory: MemoryEngine) -> None:
+    lines = ["I live in Lisbon.", "今天去喝茶了。"]
+    events = [
+        Event(event_id=f"e{n}", author="user", role="user", text=text, occurred_at=NOW)
+        for n, text in enumerate(lines)
+    ]
+    await memory.append_events(ANN, "t", events)
+    await memory.consolidate(ANN, "t")
+    found = await memory.recall(ANN, "Who lives in Lisbon? 她喝什么茶？")
+    by_text = {hit.memory.text: hit for hit in found}
+    turn, fact = by_text["I live in Lisbon."], by_text["User lives in Lisbon."]
+    assert ("lives", "Lisbon") == turn.matched == fact.matched
+    assert ("喝", "茶") == by_text[lines[1]].matched
+    assert (None, NOW) == (turn.valid_from, fact.valid_from)
+    for shown in ("words: lives, Lisbon", "episodic by user", "session t", "from e0", " meaning"):
+        assert shown in turn.explain()
+    assert "holds since 2026-03-02" in fact.explain()
+    assert "\n" not in turn.explain() and f"{turn.score:.2f} = " in turn.explain()
+
+
+async def test_a_question_about_nothing_finds_nothing_above_a_floor(filled: MemoryEngine) -> None:
+    unrelated = "quantum chromodynamics on the lattice"
+    assert await filled.recall(ANN, unrelated)
+    assert [] == await filled.recall(ANN, unrelated, min_relevance=0.4)
+    question = "What tea does Ann drink?"
+    every = await filled.recall(ANN, question)
+    some = await filled.recall(ANN, question, min_relevance=0.4)
+    assert texts(some) == texts([hit for hit in every if relevance(hit) >= 0.4])
+    assert 0 < len(some) < len(every)
+
+
+async def test_the_floor_comes_before_the_limit(memory: MemoryEngine) -> None:
+    """What the ranking puts first and has little to do with the question takes no place."""
+    vital = NewMemory(text="The dog is called Rex.", importance=10)
+    await memory.remember(ANN, [NewMemory(text=TEA, importance=1), vital])
+    asked = partial(memory.recall, ANN, "What tea does Ann drink?", ranking="three_factor", limit=1)
+    assert [vital.text] == texts(await asked())
+    assert [TEA] == texts(await asked(min_relevance=0.4))
+
+
+async def test_a_turn_of_no_thread_is_recalled(memory: MemoryEngine) -> None:
+    await memory.remember(ANN, [NewMemory(text=TEA, kind="episodic"), "Bob sails."])
+    assert TEA == (await memory.recall(ANN, "green tea"))[0].memory.text
+
+
+async def test_repeats_are_left_out_on_request(filled: MemoryEngine) -> None:
+    every = await filled.recall(ANN, "green tea in the morning")
+    distinct = await filled.recall(ANN, "green tea in the morning", distinct=True, limit=4)
+    assert (5, 4) == (len(every), len(distinct))
+    assert 1 == sum("morning" in text for text in texts(distinct))
+    assert [text for text in texts(every) if text in texts(distinct)] == texts(distinct)
+
+
+async def test_diversity_puts_likeness_last(filled: MemoryEngine) -> None:
+    question = "green tea in the morning"
+    plain = await filled.recall(ANN, question, limit=2)
+    diverse = await filled.recall(ANN, question, limit=2, diversity=1.0)
+    assert all("morning" in text for text in texts(plain))
+    assert plain[0] == diverse[0] and "morning" not in diverse[1].memory.text
+    assert plain == await filled.recall(ANN, question, limit=2, diversity=0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"min_relevance": 1.1}, "min_relevance must be between 0 and 1, not 1.1"),
+        ({"min_relevance": float("nan")}, "min_relevance"),
+        ({"diversity": -0.1}, "diversity must be between 0 and 1"),
+        ({"kinds": ["facts"]}, "kind 'facts' is not known: take one of episodic"),
+        ({"kinds": "semantic"}, r"kinds must be a list.*\['semantic'\]"),
+        ({"ranking": "best"}, "ranking 'best' is not known"),
+        ({"limit": -1}, "limit must be between 0"),
+        ({"asked_at": datetime(2026, 3, 1)}, "asked_at has no time zone"),  # noqa: DTZ001
+        ({"namespace": ("app", "bob", "memories")}, "not in scope"),
+        ({"reranker": 5}, "reranker of type int is of no known form"),
+    ],
+)
+async def test_what_cannot_be_meant_is_refused(
+    memory: MemoryEngine, options: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(InvalidInput, match=complaint):
+        await memory.recall(ANN, "tea", **options)  # type: ignore[arg-type]

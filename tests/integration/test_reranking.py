@@ -1,0 +1,159 @@
+"""Rerankers: off by default, in every form, and never in the way of an answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from langchain_core.documents import BaseDocumentCompressor, Document
+
+from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core.recall import RERANKED
+
+ANN = Scope("app", "ann")
+SAID = ["Ann drinks green tea.", "Tea is grown in Assam and Darjeeling.", "Bob sails."]
+
+
+def overlap(query: str, texts: Sequence[str]) -> list[float]:
+    """Score texts by the share of their words that the query has: a small real reranker."""
+    asked = set(query.lower().split())
+    return [
+        len(asked & (words := set(text.lower().rstrip(".").split()))) / len(words) for text in texts
+    ]
+
+
+class Overlap:
+    """A reranker as the port has it."""
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        await asyncio.sleep(0)
+        return overlap(query, texts)
+
+
+async def overlap_async(query: str, texts: Sequence[str]) -> list[float]:
+    await asyncio.sleep(0)
+    return overlap(query, texts)
+
+
+class Compressor(BaseDocumentCompressor):
+    """A LangChain reranker that keeps some texts, best first, with or without their scores."""
+
+    tells_scores: bool
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Any = None
+    ) -> Sequence[Document]:
+        scores = overlap(query, [document.page_content for document in documents])
+        kept = sorted(zip(scores, documents, strict=True), key=lambda pair: -pair[0])
+        return [
+            Document(
+                page_content=document.page_content,
+                metadata=document.metadata
+                | ({"relevance_score": score} if self.tells_scores else {}),
+            )
+            for score, document in kept
+            if score > 0
+        ]
+
+
+@pytest.mark.parametrize(
+    "reranker",
+    [
+        pytest.param(overlap, id="function"),
+        pytest.param(overlap_async, id="async function"),
+        pytest.param(Overlap(), id="port"),
+        pytest.param(Compressor(tells_scores=True), id="compressor with scores"),
+        pytest.param(Compressor(tells_scores=False), id="compressor without scores"),
+    ],
+)
+async def test_every_form_gives_order_and_scores(dsn: str, reranker: object) -> None:
+    async with open_memory(dsn, reranker=reranker) as memory:
+        await memory.remember(ANN, SAID)
+        found = await memory.recall(ANN, "Bob sails where tea is grown")
+        assert ["Bob", "Tea", "Ann"] == [hit.memory.text[:3] for hit in found]
+        assert found.reranked and not found.degraded
+        assert all(hit.score == hit.parts["rerank"] for hit in found)
+        assert sorted((hit.score for hit in found), reverse=True) == [hit.score for hit in found]
+        assert " = +" in found[0].explain() and " rerank" in found[0].explain()
+        assert "meaning" in found[0].parts
+        plain = await memory.recall(ANN, "Bob sails where tea is grown", reranker=False)
+        assert not plain.reranked and all("rerank" not in hit.parts for hit in plain)
+        assert found.vector_results == plain.vector_results
+
+
+async def test_without_one_nothing_is_reranked_and_one_call_may_have_its_own(
+    memory: MemoryEngine,
+) -> None:
+    await memory.remember(ANN, SAID)
+    assert not (await memory.recall(ANN, "tea")).reranked
+    shortest = await memory.recall(ANN, "tea", reranker=lambda _, texts: [-len(t) for t in texts])
+    assert shortest.reranked and "Bob sails." == shortest[0].memory.text
+    assert not (await memory.recall(ANN, "tea")).reranked
+    assert not (await memory.recall(Scope("app", "bob"), "tea", reranker=overlap)).reranked
+
+
+def fails(_: str, __: Sequence[str]) -> list[float]:
+    raise OSError("no route to the reranker")
+
+
+@pytest.mark.parametrize(
+    ("reranker", "told"),
+    [
+        (fails, "no route to the reranker"),
+        (lambda _, texts: [1.0] * (len(texts) + 1), "one finite score for each of 3 texts"),
+        (lambda _, texts: [float("nan")] * len(texts), "0 of them finite"),
+        (lambda _, texts: None, "must return numbers"),
+        (lambda _, texts: ["high"] * len(texts), "must return numbers"),
+    ],
+)
+async def test_a_failing_reranker_leaves_the_order(
+    memory: MemoryEngine,
+    caplog: pytest.LogCaptureFixture,
+    reranker: Callable[..., Any],
+    told: str,
+) -> None:
+    await memory.remember(ANN, SAID)
+    plain = await memory.recall(ANN, "tea")
+    found = await memory.recall(ANN, "tea", reranker=reranker)
+    assert found == plain and not found.reranked
+    assert told in caplog.text and "recall goes on without" in caplog.text
+
+
+async def test_no_connection_is_held_while_it_works(dsn: str) -> None:
+    async with open_memory(dsn, pool_size=1) as memory:
+        await memory.remember(ANN, SAID)
+
+        async def asks_back(query: str, texts: Sequence[str]) -> list[float]:
+            assert 3 == len(await memory.list_memories(ANN))
+            return overlap(query, texts)
+
+        found = await asyncio.wait_for(memory.recall(ANN, "tea", reranker=asks_back), 60)
+        assert found.reranked
+
+
+async def test_it_reads_the_best_ones_alone_and_the_floor_comes_first(
+    memory: MemoryEngine,
+) -> None:
+    await memory.remember(ANN, [f"tea number {number}" for number in range(RERANKED + 10)])
+    read: list[int] = []
+
+    def counts(_: str, texts: Sequence[str]) -> list[float]:
+        read.append(len(texts))
+        return [1.0] * len(texts)
+
+    plain = await memory.recall(ANN, "tea number 7", limit=5)
+    found = await memory.recall(ANN, "tea number 7", limit=5, reranker=counts)
+    assert [hit.memory.key for hit in plain] == [hit.memory.key for hit in found]
+    assert RERANKED + 5 == len(
+        await memory.recall(ANN, "tea number 7", limit=RERANKED + 5, reranker=counts)
+    )
+    assert [] == await memory.recall(ANN, "zygote", min_relevance=0.99, reranker=counts)
+    assert [RERANKED, RERANKED + 5] == read
+
+
+@pytest.mark.parametrize("reranker", ["cohere", 5, Overlap])
+def test_what_is_no_reranker_is_refused(dsn: str, reranker: object) -> None:
+    with pytest.raises(InvalidInput, match=r"is of no known form: give an object with 'async"):
+        open_memory(dsn, reranker=reranker)
