@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from rich import box
@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from shared_core import (
-    Hit,
     Scope,
     __version__,
     cli_work,  # noqa: F401 # its commands
@@ -30,7 +29,7 @@ from shared_core.cli_app import (
     app,
     console,
 )
-from shared_core.domain import SCORE_PARTS
+from shared_core.recall_ports import Ranking
 
 
 def _show_version(wanted: bool) -> None:
@@ -151,17 +150,37 @@ def recall(
     uri: Uri = None,
     schema: Schema = None,
     embedder: Embedder = None,
+    ranking: Annotated[
+        str, typer.Option(help="linear, fusion, rrf, vector, bm25 or three_factor.")
+    ] = "linear",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show a table with every part of each score.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one line a hit.")] = False,
 ) -> None:
     """Show what is remembered of a user about a question, best first."""
+    from shared_core import recall_commands
 
     async def run() -> None:
-        async with open_memory(uri, schema=schema, embedder=embedder) as memory:
-            hits = await memory.recall(Scope(app_name, user), query, limit=limit)
+        # Who looks at a memory does not use it.
+        async with open_memory(uri, schema=schema, embedder=embedder, track_access=False) as memory:
+            found = await memory.recall(
+                Scope(app_name, user), query, limit=limit, ranking=cast(Ranking, ranking)
+            )
+        if as_json:
+            for line in recall_commands.json_lines(found):
+                typer.echo(line)
+            return
         screen = console()
-        for position, hit in enumerate(hits, start=1):
-            screen.print(_shown(position, hit), soft_wrap=not screen.is_terminal)
-        if not hits:
+        if not found:
             screen.print(Text(f"Nothing is remembered of {user} in {app_name} about that."))
+        elif explain:
+            screen.width = max(screen.width, recall_commands.TABLE_WIDTH)
+            for piece in recall_commands.explained(found):
+                screen.print(piece)
+        else:
+            for text in recall_commands.lines(found):
+                screen.print(text, soft_wrap=not screen.is_terminal)
 
     asyncio.run(run())
 
@@ -183,25 +202,6 @@ def forget(
     gone = asyncio.run(run())
     typer.echo(f"{gone} memories forgotten" if gone != 1 else "1 memory forgotten")
     raise typer.Exit(0 if gone else 1)
-
-
-def _shown(position: int, hit: Hit) -> Text:
-    """Return a hit as lines: the text, its score and parts, where it comes from, its key."""
-    memory, parts = hit.memory, hit.parts
-    text = Text(f"{position}. {memory.text}\n", style="bold")
-    summed = " ".join(f"{parts[name]:+.2f} {name}" for name in SCORE_PARTS if parts[name])
-    raw = f"BM25 {parts['bm25']:.2f}"
-    if "similarity" in parts:
-        raw = f"cosine {parts['similarity']:.2f}, {raw}"
-    told = [memory.kind, memory.author, f"{memory.occurred_at:%Y-%m-%d %H:%M} UTC"]
-    if memory.thread_id:
-        told.append(f"session {memory.thread_id}")
-    if memory.source_event_ids and memory.kind != "summary":
-        told.append(f"event {', '.join(memory.source_event_ids)}")
-    text.append(f"   score {hit.score:.2f} = {summed} ({raw})\n", style="not bold")
-    text.append(f"   {' · '.join(part for part in told if part)}\n", style="not bold")
-    text.append(f"   key {memory.key}", style="not bold dim")
-    return text
 
 
 if __name__ == "__main__":

@@ -77,6 +77,28 @@ def test_what_is_remembered_is_recalled_until_it_is_forgotten(dsn: str) -> None:
     assert 1 == run("forget", *WHO, key, *at).exit_code
 
 
+def test_recall_explains_itself(dsn: str) -> None:
+    at = ("--uri", dsn)
+    key = succeed("remember", *WHO, "Alice plays the [bold]cello[/bold].", *at).strip()
+    succeed("remember", *WHO, "Her cat is called Miso.", *at)
+    question = ("recall", *WHO, "Which cello does Alice play?", *at)
+    head, _, *rows = succeed(*question, "--explain").splitlines()
+    assert {"memory", "score", "meaning", "words", "context", "cosine"} <= set(head.split())
+    hits = [row.split() for row in rows if row[0] != " "]
+    assert [["1", "Alice", "plays"], ["2", "Her", "cat"]] == [hit[:3] for hit in hits]
+    shown = " ".join(rows)
+    assert all(told in shown for told in ("[bold]", "semantic ·", "cello,", "Alice,", "play"))
+    first, second = map(json.loads, succeed(*question, "--json").splitlines())
+    assert (key, ["cello", "Alice", "play"]) == (first["key"], first["matched"])
+    assert first["score"] > second["score"] and "meaning" in first["parts"]
+    by_words = succeed(*question, "--json", "--ranking", "bm25", "--limit", "1")
+    assert json.loads(by_words)["score"] == json.loads(by_words)["parts"]["bm25"]
+    assert "score" in succeed(*question, "--ranking", "vector")
+    for form in ("--explain", "--json"):
+        nothing = succeed("recall", WHO[0], "bob", "cello", form, *at)
+        assert ("Nothing" in nothing) == (form == "--explain")
+
+
 def test_another_user_recalls_nothing(dsn: str) -> None:
     succeed("remember", *WHO, "Alice plays the cello.", "--uri", dsn)
     shown = succeed("recall", WHO[0], "bob", "cello", "--uri", dsn)
@@ -99,6 +121,7 @@ def test_the_environment_says_where_the_memory_is(
         (("recall", *WHO, "x", "--uri", "nonsense"), "embedded:///folder"),
         (("migrate", "--uri", UNREACHABLE), "hippocampus doctor"),
         (("migrate", "--schema", "No Name"), "lower-case letters"),
+        (("recall", *WHO, "x", "--ranking", "best"), "take one of linear"),
         (("remember", *WHO, " "), "needs text"),
         (("remember", "", "bob", "text"), "app_name must not be empty"),
         (("demo", "--uri", UNREACHABLE), "hippocampus doctor"),
