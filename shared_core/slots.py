@@ -113,6 +113,19 @@ def relation_of(given: str) -> tuple[str, bool]:
     return name, bool(found and found[1])
 
 
+def slot_name(given: str) -> str | None:
+    """Return the slot to look up by a name: as slot_of() knows it; None for "", which is all."""
+    if not given:
+        return None
+    found = slot_of(given)
+    return found.name if found else given
+
+
+def slot_named(name: str) -> str:
+    """Return the slot that a name in snake_case is another name of, else the name."""
+    return _aliases().get(name, name)
+
+
 def _favourite(name: str) -> str | None:
     for word in FAVOURITES:
         rest = name.removeprefix(word)

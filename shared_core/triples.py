@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable
 
 from shared_core.domain import USER, FactDraft, TripleDraft
-
-RELATIONS: Final[Mapping[str, str]] = {
-    "name": "is_called",
-    "employer": "works_at",
-    "job": "works_as",
-    "residence": "lives_in",
-    "place": "lives_in",
-    "origin": "comes_from",
-    "birthday": "has_birthday",
-    "age": "has_age",
-    "allergy": "allergic_to",
-    "language": "speaks",
-    "education": "studied_at",
-    "like": "likes",
-    "dislike": "dislikes",
-}
-"""What a slot is called as an edge. Rules, e-mail addresses, traits and activities are none."""
+from shared_core.relations import slot_relations
+from shared_core.slots import ABOUT
 
 
 def triples_of(facts: Iterable[FactDraft]) -> list[TripleDraft]:
@@ -54,14 +38,19 @@ def about_person(slot: str) -> bool:
 
 
 def relation_of(slot: str) -> str:
-    """Return the edge of a slot in snake_case, "" for one that is none."""
+    """Return the edge of a slot in snake_case, "" for one that is none.
+
+    Rules, e-mail addresses, traits and activities are none.
+    """
     first, _, rest = slot.partition(".")
     if first == "relation":
         kin, _, attribute = rest.partition(".")
         return relation_of(attribute) if attribute else snake_case(kin)
+    if first == ABOUT:
+        return relation_of(rest.partition(".")[2])
     if first == "favourite":
         return f"favourite_{snake_case(rest)}"
-    return RELATIONS.get(first, "")
+    return slot_relations().get(first, "")
 
 
 def snake_case(words: str) -> str:
