@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from shared_core.access_ports import Accesses
 from shared_core.consolidation_worker import MemoryConsolidationWorker
-from shared_core.domain import Event, Hit, Memory, NewMemory, Scope
+from shared_core.domain import AsOf, Event, Hit, Memory, NewMemory, Scope
 from shared_core.embedders import CallableEmbedder
 from shared_core.engine import MemoryEngine
 from shared_core.errors import (
@@ -30,6 +30,7 @@ from shared_core.errors import (
     StorageReadOnly,
     StorageUnavailable,
 )
+from shared_core.graph_ports import Edge, Entity, GraphChange, Path, Subgraph
 from shared_core.job_ports import JobRecord, JobStatus, JobType
 from shared_core.llm import FunctionModel
 from shared_core.namespaces import memories_namespace
@@ -44,15 +45,19 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Accesses",
+    "AsOf",
     "BatchError",
     "CallableEmbedder",
     "CapabilityMissing",
     "Conflict",
+    "Edge",
     "EmbeddingMismatch",
+    "Entity",
     "Event",
     "ExtractionStrategy",
     "Fact",
     "FunctionModel",
+    "GraphChange",
     "Hit",
     "InvalidInput",
     "JobRecord",
@@ -67,12 +72,14 @@ __all__ = [
     "ModelUnavailable",
     "NewMemory",
     "NotFound",
+    "Path",
     "RecallResult",
     "Reranker",
     "SchemaOutOfDate",
     "Scope",
     "StorageReadOnly",
     "StorageUnavailable",
+    "Subgraph",
     "memories_namespace",
     "open_memory",
     "run_sync",

@@ -1,4 +1,4 @@
-"""Forgetting what has faded: a policy over the memories of one scope."""
+"""Forgetting: what a caller names, and by a policy what has faded."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from shared_core.domain import (
     ThreadId,
 )
 from shared_core.drafts import Checked, checked
-from shared_core.edges import EdgePlan, plan_edges
+from shared_core.edges import EdgePlan, edges_said, plan_edges
 from shared_core.embedding import Embedding
 from shared_core.errors import Conflict, ModelOutputInvalid, ModelUnavailable
 from shared_core.extraction import RuleExtractor
@@ -33,6 +33,7 @@ from shared_core.job_ports import JobType, ReflectionDue
 from shared_core.namespaces import summary_key
 from shared_core.ports import Clock, Extractor, Storage
 from shared_core.privacy_rows import add_privacy
+from shared_core.relations import Relations
 from shared_core.run_ports import Passage, Reading, ReadRequest, RunPlan
 from shared_core.run_rows import RunRows
 
@@ -117,6 +118,7 @@ async def consolidate(
     clock: Clock,
     scope: Scope,
     thread_id: ThreadId,
+    relations: Relations | None,
     *,
     job_type: JobType = JobType.FULL_CONSOLIDATION,
     instead_of: str | None = None,
@@ -124,6 +126,7 @@ async def consolidate(
 ) -> RunReport:
     """Read the next turns of a thread that no run has read yet, and apply what they say, whole.
 
+    relations: how edges are called, and which have one object at a time; None: no edge is written.
     job_type: FAST_REPLAY sums up, DEEP_REFLECTION draws knowledge, FULL_CONSOLIDATION does both.
     reflection: as in RunPlan. instead_of: the extractor that failed and that this one stands in
     for, noted in the run.
@@ -150,15 +153,14 @@ async def consolidate(
         drafts = formed.drafts.extraction
         said_at = {event.event_id: event.occurred_at for _, event in formed.turns}
         slots = slots_to_read(drafts.facts)
-        relations = sorted({(normalised(one.subject), one.relation) for one in drafts.triples})
+        triples = edges_said(drafts, relations) if relations else []
+        pairs = sorted({(normalised(one.subject), one.relation) for one in triples})
         since = min(said_at.values(), default=started_at)
-        known = await storage.known(scope, slots, relations, since)
+        known = await storage.known(scope, slots, pairs, since)
         facts = plan_facts(
             drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions
         )
-        graph = plan_edges(
-            drafts.triples, known.edges, facts.opened, said_at, uuid7, facts.told_again
-        )
+        graph = plan_edges(triples, known.edges, facts.opened, said_at, uuid7, facts.told_again)
         rows = RunRows(scope, thread_id, MemoryId(uuid7()), clock(), extractor.name)
         rows.add_facts(facts, [*reading.context, *(event for _, event in formed.turns)])
         rows.add_edges(graph)
@@ -193,7 +195,7 @@ async def consolidate(
             reflection=reflection if formed.turns else None,
             unsaid=list(rows.free_keys().values()),
             slots=slots,
-            relations=relations,
+            relations=pairs,
             known_number=known.number,
             retractions=facts.retracted,
             bounds=[*facts.bounds, *graph.bounds],

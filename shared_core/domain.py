@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NewType, TypeAlias
 from uuid import UUID
 
+from shared_core.errors import InvalidInput
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -118,6 +120,25 @@ class Emotion:
     valence: float
     arousal: float
     label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsOf:
+    """A moment on each of the two time lines. None is now. InvalidInput for naive datetimes.
+
+    valid: what held in the world then. known: as it was believed here then.
+    """
+
+    valid: datetime | None = None
+    known: datetime | None = None
+
+    def __post_init__(self) -> None:
+        for name, moment in (("valid", self.valid), ("known", self.known)):
+            if moment is not None and not (isinstance(moment, datetime) and moment.tzinfo):
+                raise InvalidInput(
+                    f"AsOf({name}=...) must be a datetime with a time zone, e.g."
+                    f" datetime.now(UTC), not {moment!r}"
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import TripleDraft
+from shared_core.domain import Extraction, TripleDraft
 from shared_core.facts import normalised
 from shared_core.intervals import End, Stated, next_end, same_spell
+from shared_core.relations import Relations
 from shared_core.run_ports import KnownEdge, PlannedEdge, PlannedFact
+from shared_core.triples import triples_of
 
 
 @dataclass(slots=True)
@@ -25,6 +27,18 @@ class EdgePlan:
     closed: dict[UUID, datetime] = field(default_factory=dict)
     said: list[tuple[UUID, tuple[str, ...]]] = field(default_factory=list)
     bounds: list[UUID] = field(default_factory=list)
+
+
+def edges_said(extraction: Extraction, relations: Relations) -> list[TripleDraft]:
+    """Return the edges of an extraction under their declared names, each of a turn once.
+
+    Every fact that is a relation is one of them, whether the extractor gave it as an edge or not.
+    """
+    found: dict[tuple[str, str, str, str], TripleDraft] = {}
+    for draft in relations.declared([*extraction.triples, *triples_of(extraction.facts)]):
+        ends = normalised(draft.subject), normalised(draft.object)
+        found.setdefault((*ends, draft.relation, draft.event_id), draft)
+    return list(found.values())
 
 
 def plan_edges(

@@ -16,6 +16,7 @@ from shared_core.consolidation_jobs import ConsolidationJobs
 from shared_core.context import ContextAssembler
 from shared_core.context_window import ContextWindow
 from shared_core.domain import (
+    AsOf,
     Event,
     Hit,
     Memory,
@@ -29,6 +30,7 @@ from shared_core.domain import (
 from shared_core.embedding import Embedding
 from shared_core.forgetting import Forgetting
 from shared_core.formation import Formation
+from shared_core.graph import NOW, Graph
 from shared_core.imported_items import ImportedItems
 from shared_core.indexes import Indexes
 from shared_core.instructions import Instructions
@@ -44,10 +46,12 @@ from shared_core.recall_ports import Ranking
 from shared_core.recall_result import RecallResult
 from shared_core.recalling import Recalling
 from shared_core.reflect import ReflectionReport
+from shared_core.relations import DECLARED, Relations
 from shared_core.remembering import Remembering
 from shared_core.retention import POLICIES, RetentionPolicy
 from shared_core.run_ports import Fact, RunRecord
 from shared_core.sessions import SessionLog
+from shared_core.slots import slot_name
 from shared_core.strategy import ExtractionStrategy
 from shared_core.worker import DRAIN_S, Worker
 
@@ -72,15 +76,18 @@ class MemoryEngine:
         strategy: ExtractionStrategy | None = None,
         track_access: bool = True,
         reranker: object = None,
+        relations: Relations | None = DECLARED,
     ) -> None:
+        """relations: None switches the knowledge graph off."""
         self._storage = storage
         self._intake = Intake(privacy)
         self._embedding = embedding
         self._clock = clock
         self._strategy = strategy or ExtractionStrategy()
         self._formation = Formation(
-            storage, embedding, extractor, clock, self.open, self._strategy.reflection_interval
-        )
+            storage, embedding, extractor, clock, self.open, self._strategy.reflection_interval,
+            relations,
+        )  # fmt: skip
         performers = ConsolidationJobs(storage, embedding, self._formation, clock).performers()
         self._worker = Worker(storage, clock, performers, in_background=worker)
         self._lifetime = Lifetime(storage, self._worker.opened)
@@ -100,6 +107,7 @@ class MemoryEngine:
         self.sessions = SessionLog(storage, self._intake, self.open)
         self.instructions = Instructions(storage, embedding, clock, self.open)
         self.imported = ImportedItems(storage, embedding, clock, self.open)
+        self.graph = Graph(storage, clock, self.open, relations)
 
     async def __aenter__(self) -> MemoryEngine:
         await self.open()
@@ -346,10 +354,16 @@ class MemoryEngine:
         """
         return await self._forgetting.faded(scope, policy, dry_run=dry_run)
 
-    async def facts(self, scope: Scope, *, history: bool = False) -> Sequence[Fact]:
-        """Return the facts that hold now; with history, those that ended as well."""
+    async def facts(
+        self, scope: Scope, slot: str = "", *, history: bool = False, as_of: AsOf = NOW
+    ) -> Sequence[Fact]:
+        """Return the facts that hold now, or at as_of; with history, those that ended as well.
+
+        slot: only its values, e.g. "employer", or what a model may call it ("company", "公司").
+        """
         await self.open()
-        return await self._storage.list_facts(scope, history=history)
+        name = slot_name(slot)
+        return await self._storage.list_facts(scope, slot=name, history=history, as_of=as_of)
 
     async def run_item_ops(self, ops: Sequence[ItemOp]) -> list[ItemResult]:
         """Run a batch of key-value operations; see shared_core.items."""

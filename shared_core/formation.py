@@ -20,6 +20,7 @@ from shared_core.rule_reflection import RuleReflector
 
 if TYPE_CHECKING:
     from shared_core.ports import Clock, Extractor, Storage
+    from shared_core.relations import Relations
     from shared_core.run_ports import RunRecord
 
 
@@ -27,6 +28,7 @@ class Formation:
     """Runs, of one storage with one extractor. Every verb opens the memory first.
 
     reflect_every: every so many extractions ask for a reflection over the user; None for none.
+    relations: as in consolidate().
     """
 
     def __init__(
@@ -37,12 +39,14 @@ class Formation:
         clock: Clock,
         open_memory: Callable[[], Awaitable[None]],
         reflect_every: int | None,
+        relations: Relations | None,
     ) -> None:
         self._storage = storage
         self._embedding = embedding
         self._extractor = extractor
         self._reflector = extractor if isinstance(extractor, Reflector) else RuleReflector()
         self._clock = clock
+        self._relations = relations
         self._open = open_memory
         # Rules find patterns when they are asked; by itself only a model has something new to say.
         self._reflect_every = reflect_every if isinstance(extractor, Reflector) else None
@@ -78,6 +82,7 @@ class Formation:
             self._clock,
             scope,
             thread_id,
+            self._relations,
             job_type=job_type,
             instead_of=instead_of,
             reflection=self._reflection_due(job_type),

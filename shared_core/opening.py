@@ -12,7 +12,8 @@ from shared_core.engine import MemoryEngine
 from shared_core.extractors import resolve_extractor
 from shared_core.ports import Clock, Extractor
 from shared_core.privacy import PrivacyPolicy, privacy_policy
-from shared_core.settings import load_settings
+from shared_core.relations import Objects, Relations
+from shared_core.settings import Settings, load_settings
 from shared_core.storage import open_storage
 from shared_core.strategy import ExtractionStrategy
 
@@ -31,6 +32,8 @@ def open_memory(
     strategy: ExtractionStrategy | None = None,
     track_access: bool = True,
     reranker: object = None,
+    graph_enabled: bool | None = None,
+    relations: Mapping[str, Objects] | None = None,
 ) -> MemoryEngine:
     """Return a memory; it connects at first use, so this needs no running loop and does no I/O.
 
@@ -46,7 +49,11 @@ def open_memory(
     strategy: when that is done; by default at once. track_access: whether reads are counted, in the
     background; see engine.accesses. reranker: what reads the best hits of a recall once more, and
     orders them; see shared_core.reranking.
-    Raises InvalidInput for a uri, schema, embedder, llm, privacy or reranker of no known form.
+    graph_enabled: False switches the knowledge graph off: no edge is written, memory.graph refuses;
+    default: on, unless HIPPOCAMPUS_GRAPH is "off". relations: of yours, which have "one" object at
+    a time and which "many", e.g. {"drives": "one"}; see docs/graph.md.
+    Raises InvalidInput for a uri, schema, embedder, llm, privacy, reranker or relation of no known
+    form.
     """
     settings = load_settings(uri, schema=schema, pool_size=pool_size)
     clock = clock or _now
@@ -62,7 +69,12 @@ def open_memory(
         strategy=strategy,
         track_access=track_access,
         reranker=reranker,
+        relations=Relations(relations) if _graph_is_on(graph_enabled, settings) else None,
     )
+
+
+def _graph_is_on(given: bool | None, settings: Settings) -> bool:
+    return settings.graph if given is None else given
 
 
 def _now() -> datetime:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from shared_core.access_ports import AccessStorage
 from shared_core.domain import (
+    AsOf,
     Event,
     Extraction,
     InsightDraft,
@@ -22,6 +23,7 @@ from shared_core.domain import (
     Scope,
     ThreadId,
 )
+from shared_core.graph_ports import GraphStorage
 from shared_core.index_ports import IndexStorage
 from shared_core.instruction_ports import Instruction, InstructionStorage
 from shared_core.item_ports import ItemAddress, ItemStamp, ItemStorage, MemoryRow, VectorRows
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     Vectors: TypeAlias = NDArray[np.float32]
 
 Clock: TypeAlias = Callable[[], datetime]
+
+NOW = AsOf()
 
 
 class Embedder(Protocol):
@@ -153,6 +157,7 @@ class Storage(
     JobStorage,
     InstructionStorage,
     RunStorage,
+    GraphStorage,
     IndexStorage,
     AccessStorage,
     Protocol,
@@ -204,7 +209,11 @@ class Storage(
         """Return the last turns of a thread with words in them, remembered or logged, in order."""
         ...
 
-    async def list_facts(self, scope: Scope, *, history: bool) -> Sequence[Fact]: ...
+    async def list_facts(
+        self, scope: Scope, *, slot: str | None = None, history: bool = False, as_of: AsOf = NOW
+    ) -> Sequence[Fact]:
+        """Return facts, of one slot or all: those that hold at as_of, or all that ever did."""
+        ...
 
     async def recall(self, request: SearchRequest) -> Recalled:
         """Return what may answer, by meaning, by words and by the turns around."""

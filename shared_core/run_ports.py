@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Literal, Protocol
 from uuid import UUID
 
 from shared_core.domain import (
@@ -204,11 +204,12 @@ class RunPlan:
     for a reflection with every so many. unsaid: keys of words that nobody may have written
     meanwhile. slots; relations, each with its subject_key: of which no run after known_number may
     have changed anything. retractions: with the ids of their turns. edge_sources: edge, turn and
-    basis, as of a Source. bounds: what made history of what is written.
+    basis, as of a Source. bounds: what made history of what is written. move_edges: edges of which
+    an end to come is known, and comes earlier.
     """
 
     run_id: UUID
-    kind: JobType
+    kind: JobType | Literal["graph"]
     scope: Scope
     thread_id: ThreadId | None
     extractor: str
@@ -237,6 +238,7 @@ class RunPlan:
     known_number: int = 0
     retractions: Sequence[tuple[Retraction, tuple[str, ...]]] = ()
     bounds: Sequence[UUID] = ()
+    move_edges: Sequence[tuple[UUID, datetime]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ class Settings:
     connect_timeout_s: how long to wait for a connection. statement_timeout_s: how long one
     statement may take. privacy: the name of a preset of shared_core.privacy. ann_threshold: a
     tenant with more vectors than this is searched by an approximate index as soon as it has one;
-    None: every search is exact.
+    None: every search is exact. graph: whether there is a knowledge graph.
     """
 
     uri: str = EMBEDDED
@@ -38,6 +38,7 @@ class Settings:
     statement_timeout_s: float = 60.0
     privacy: str = "default"
     ann_threshold: int | None = ANN_THRESHOLD
+    graph: bool = True
 
     def __post_init__(self) -> None:
         if not _SCHEMA_NAME.fullmatch(self.db_schema) or self.db_schema.startswith("pg_"):
@@ -66,8 +67,8 @@ def load_settings(
 ) -> Settings:
     """Return the settings: arguments, then HIPPOCAMPUS_URI, _HOME, _SCHEMA, _PRIVACY, then these.
 
-    HIPPOCAMPUS_ANN_THRESHOLD: a number of vectors, or "off". Raises InvalidInput for a uri or a
-    threshold of no known form.
+    HIPPOCAMPUS_ANN_THRESHOLD: a number of vectors, or "off". HIPPOCAMPUS_GRAPH: "on" or "off".
+    Raises InvalidInput for a uri, a threshold or a switch of no known form.
     """
     home = os.environ.get("HIPPOCAMPUS_HOME")
     chosen = str(uri if uri is not None else os.environ.get("HIPPOCAMPUS_URI") or EMBEDDED)
@@ -81,6 +82,7 @@ def load_settings(
         pool_size=pool_size or 16,
         privacy=os.environ.get("HIPPOCAMPUS_PRIVACY") or "default",
         ann_threshold=_ann_threshold(os.environ.get("HIPPOCAMPUS_ANN_THRESHOLD", "")),
+        graph=_on_or_off("HIPPOCAMPUS_GRAPH"),
     )
 
 
@@ -99,6 +101,13 @@ def _ann_threshold(text: str) -> int | None:
             f"HIPPOCAMPUS_ANN_THRESHOLD must be a number of vectors, or 'off', not {text!r}"
         )
     return int(text) if text else ANN_THRESHOLD
+
+
+def _on_or_off(name: str) -> bool:
+    text = os.environ.get(name, "").strip().lower() or "on"
+    if text not in ("on", "off"):
+        raise InvalidInput(f"{name} must be 'on' or 'off', not {text!r}")
+    return text == "on"
 
 
 def _check_uri(uri: str) -> None:

@@ -201,6 +201,11 @@ def is_question(text: str) -> bool:
     return QUESTION_MARK.search(text[-CLOSING_CHARACTERS:]) is not None
 
 
+def without_accents(text: str) -> str:
+    """Return text without the marks that Latin letters bear, decomposed (NFKD)."""
+    return re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", text))
+
+
 def has_words(text: str) -> bool:
     """Return whether a search could find anything in text: a letter or a digit of any script."""
     return any(character.isalnum() for character in text)

@@ -8,16 +8,17 @@ from typing import Any
 
 from pgvector import HalfVector
 
-from shared_core.domain import MemoryId, Scope
+from shared_core.domain import AsOf, MemoryId, Scope
 from shared_core.errors import EmbeddingMismatch, InvalidInput, StorageReadOnly
 from shared_core.namespaces import ROOT, path_end, rest_of, scope_path
-from shared_core.ports import Clock, StorageReport
+from shared_core.ports import NOW, Clock, StorageReport
 from shared_core.recall_ports import Candidate, Corpus, Recalled, SearchRequest
 from shared_core.run_ports import Fact
 from shared_core.settings import Settings, redacted
 from shared_core.storage.database import Database
 from shared_core.storage.filters import compile_filter
 from shared_core.storage.postgres_accesses import PostgresAccesses
+from shared_core.storage.postgres_graph import PostgresGraph
 from shared_core.storage.postgres_indexes import PostgresIndexes
 from shared_core.storage.postgres_instructions import PostgresInstructions
 from shared_core.storage.postgres_runs import PostgresRuns
@@ -29,13 +30,18 @@ from shared_core.storage.rows import (
     quoted_term,
     utc,
 )
-from shared_core.storage.sql_files import statement
+from shared_core.storage.sql_files import named_pieces, statement
 from shared_core.storage.tenant_indexes import TenantIndexes
 from shared_core.storage.wire import Statement
 
 
 class PostgresStorage(
-    PostgresSessions, PostgresRuns, PostgresInstructions, PostgresIndexes, PostgresAccesses
+    PostgresSessions,
+    PostgresRuns,
+    PostgresInstructions,
+    PostgresGraph,
+    PostgresIndexes,
+    PostgresAccesses,
 ):
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
 
@@ -98,10 +104,27 @@ class PostgresStorage(
                 f" that made them, or give another schema, e.g. open_memory(schema='other')"
             )
 
-    async def list_facts(self, scope: Scope, *, history: bool) -> Sequence[Fact]:
+    async def list_facts(
+        self, scope: Scope, *, slot: str | None = None, history: bool = False, as_of: AsOf = NOW
+    ) -> Sequence[Fact]:
         tenant = scope_path(scope)
-        values = {"tenant": tenant, "history": history, "now": self._clock()}
-        [rows] = await self._database.run(tenant, (statement("list_facts"), values))
+        values = {
+            "tenant": tenant,
+            "slot": slot,
+            "valid": as_of.valid,
+            "known": as_of.known,
+            "now": self._clock(),
+        }
+        believed = "facts_ever" if history else "facts_now" if as_of == NOW else "facts_then"
+        _, fragments = named_pieces()
+        text = statement(
+            "list_facts",
+            literals=(
+                ("of_slot", "f.slot = %(slot)s" if slot is not None else "true"),
+                ("believed", fragments[believed]),
+            ),
+        )
+        [rows] = await self._database.run(tenant, (text, values))
         return [
             Fact(
                 memory_id=MemoryId(row[0]),

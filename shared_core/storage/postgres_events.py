@@ -156,5 +156,5 @@ class PostgresEvents(PostgresItems):
         names = ["lock_tenants", "forget_scope" if thread_id is None else "forget_thread"]
         names += ["bury_threads", "drop_jobs", "drop_runs", "drop_empty_threads"]
         if thread_id is None:
-            names += ["drop_profiles", "mark_all_deleted", "drop_import_marks"]
+            names += ["drop_aliases", "drop_profiles", "mark_all_deleted", "drop_import_marks"]
         return [(statement(name), values) for name in names]

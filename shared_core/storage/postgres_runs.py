@@ -190,6 +190,14 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             ("add_run", record, True),
             ("close_facts", closed, bool(plan.close)),
             ("close_edges", closed | closed_edges, bool(plan.close or plan.close_edges)),
+            (
+                "move_edge_ends",
+                {
+                    "edge_ids": [edge_id for edge_id, _ in plan.move_edges],
+                    "edges_until": [until for _, until in plan.move_edges],
+                },
+                bool(plan.move_edges),
+            ),
             ("keep_summary", {"started_at": plan.started_at}, plan.summary_key is not None),
         ]
         later: list[tuple[str, Mapping[str, object], bool]] = [
@@ -264,7 +272,7 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             )
         names = ("lock_tenants", "require_last", "begin_undo", "restore_summary",
                  "restore_summary_vectors", "unwrite", "drop_baseless", "reopen",
-                 "retire_drawn", "move_marks_back")  # fmt: skip
+                 "move_back", "retire_drawn", "move_marks_back")  # fmt: skip
         try:
             await self._database.run(tenant, *[(statement(name), values) for name in names])
         except psycopg.errors.UniqueViolation as error:

@@ -34,6 +34,8 @@ FILL = {
     "edges": "(edge_id, subject, relation, object, valid_from, recorded_at)"
     f" VALUES (%s, {ONE}, 's', 'r', 'o', now(), now())",
     "edge_sources": f"(edge_id, thread_id, event_id) VALUES (%s, {ONE}, 't', 'e')",
+    "entity_aliases": "(alias_id, alias_key, alias, entity_key, entity, merged_at)"
+    f" VALUES (%s, {ONE}, 'a', 'A', 'e', 'E', now())",
     "instructions": "(instruction_key, version, content, created_at)"
     " VALUES (%s, 'i', 1, '', now())",
     "profiles": "(subject_kind, subject_id, version, paragraph, content_hash, created_at)"

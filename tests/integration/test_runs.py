@@ -128,7 +128,8 @@ async def test_all_kinds_of_drafts_are_kept_with_their_turns(dsn: str) -> None:
         turns = [said(1, "My daughter Cancan is five."), said(2, "She loves drawing, how lovely!")]
         await memory.append_events(ANN, "t", turns)
         report = await memory.consolidate(ANN, "t")
-        assert (1, 1, 1) == (report.statements, report.insights, report.edges)
+        # Whose daughter, how old, what she loves: the facts are edges, too.
+        assert (1, 1, 3) == (report.statements, report.insights, report.edges)
         assert ModelUsage(calls=1, input_tokens=100, output_tokens=10) == report.usage
         [run] = await memory.runs(ANN)
         assert ("fake-v1", report.run_id) == (run.extractor, run.run_id)

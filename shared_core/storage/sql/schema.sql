@@ -226,6 +226,8 @@ CREATE TABLE facts (
 CREATE UNIQUE INDEX facts_current ON facts (tenant_id, fact_type, key)
     WHERE valid_until IS NULL AND superseded_at IS NULL;
 CREATE INDEX facts_history ON facts (tenant_id, fact_type, key, valid_from);
+-- The values of a slot.
+CREATE INDEX facts_of_slot ON facts (tenant_id, slot);
 
 -- The knowledge graph: subject, relation, object, on the same two time lines.
 -- fact_id: the fact that an edge says again, and ends with. memory_id: the same if the edge rests on
@@ -251,11 +253,14 @@ CREATE TABLE edges (
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE,
     CHECK (valid_until >= valid_from)
 );
-CREATE INDEX edges_from_subject ON edges (tenant_id, subject, relation);
-CREATE INDEX edges_to_object ON edges (tenant_id, object, relation);
+CREATE INDEX edges_of_subject ON edges (tenant_id, subject_key, valid_from DESC, edge_id);
+CREATE INDEX edges_of_object ON edges (tenant_id, object_key, valid_from DESC, edge_id);
 CREATE INDEX edges_of_memory ON edges (tenant_id, memory_id);
 CREATE UNIQUE INDEX edges_current ON edges (tenant_id, subject_key, relation, object_key)
     WHERE valid_until IS NULL AND superseded_at IS NULL;
+-- A functional relation has one current object.
+CREATE UNIQUE INDEX edges_functional ON edges (tenant_id, subject_key, relation)
+    WHERE functional AND valid_until IS NULL AND superseded_at IS NULL;
 CREATE INDEX edges_of_run ON edges (tenant_id, run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX edges_of_fact ON edges (tenant_id, fact_id) WHERE fact_id IS NOT NULL;
 
@@ -271,7 +276,25 @@ CREATE TABLE edge_sources (
 );
 CREATE INDEX edge_sources_of_event ON edge_sources (tenant_id, thread_id, event_id);
 
-SELECT protect('facts'), protect('edges'), protect('edge_sources');
+-- Names that stand for an entity, as its user says: alias for entity, from merged_at until
+-- unmerged_at. An entity is no alias of another at the same time.
+CREATE TABLE entity_aliases (
+    tenant_id    text COLLATE "C" NOT NULL,
+    alias_id     uuid NOT NULL,
+    alias_key    text COLLATE "C" NOT NULL,
+    alias        text COLLATE "C" NOT NULL,
+    entity_key   text COLLATE "C" NOT NULL CHECK (entity_key <> alias_key),
+    entity       text COLLATE "C" NOT NULL,
+    merged_at    timestamptz NOT NULL,
+    unmerged_at  timestamptz,
+    PRIMARY KEY (tenant_id, alias_id)
+);
+CREATE UNIQUE INDEX entity_aliases_current ON entity_aliases (tenant_id, alias_key)
+    WHERE unmerged_at IS NULL;
+CREATE INDEX entity_aliases_of_name ON entity_aliases (tenant_id, alias_key);
+CREATE INDEX entity_aliases_of_entity ON entity_aliases (tenant_id, entity_key);
+
+SELECT protect('facts'), protect('edges'), protect('edge_sources'), protect('entity_aliases');
 
 -- Procedural memory and profiles; both keep every version.
 
@@ -380,13 +403,14 @@ CREATE INDEX runs_of_thread ON runs (tenant_id, thread_id, finished_at);
 
 -- What a run changed of what was there before it, and how that stood: ids, moments and numbers, no
 -- text of a user. target: a memory, an edge or a retraction. bounded: what the run wrote had ended
--- already, by the target; who undoes that undoes this run first.
+-- already, by the target; who undoes that undoes this run first. moved: the end of an edge or a
+-- fact, to another moment or away; before says what it was.
 CREATE TABLE run_changes (
     tenant_id  text COLLATE "C" NOT NULL,
     run_id     uuid NOT NULL,
     change     text COLLATE "C" NOT NULL
                CHECK (change IN ('closed', 'retired', 'sourced', 'renewed', 'rated', 'summary',
-                                 'edge', 'bounded')),
+                                 'edge', 'bounded', 'moved')),
     target     uuid NOT NULL,
     event_id   text COLLATE "C" NOT NULL DEFAULT '',
     before     jsonb NOT NULL DEFAULT '{}',

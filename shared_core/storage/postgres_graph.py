@@ -1,0 +1,202 @@
+"""The knowledge graph on PostgreSQL: walks, histories, entities and their names, restored edges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from shared_core.domain import AsOf, MemoryId, Scope
+from shared_core.errors import Conflict
+from shared_core.graph_ports import (
+    Alias,
+    Edge,
+    Entity,
+    FoundEdge,
+    KnownSpells,
+    Spell,
+    Walk,
+)
+from shared_core.namespaces import scope_path
+from shared_core.storage.database import by_column
+from shared_core.storage.postgres_items import PostgresItems
+from shared_core.storage.rows import utc
+from shared_core.storage.sql_files import statement
+from shared_core.storage.wire import Statement
+from shared_core.text import without_accents
+
+NOW = AsOf()
+
+
+class PostgresGraph(PostgresItems):
+    """The graph of one scope at a time."""
+
+    async def walk(
+        self, scope: Scope, keys: Sequence[str], depth: int, limit: int, as_of: AsOf
+    ) -> Sequence[Walk]:
+        values = self._moments(scope, as_of) | {"depth": depth, "limit": limit}
+        steps: list[Statement] = []
+        for key in keys:
+            asked = values | {"key": key}
+            steps += [(statement("key_of_entity"), asked), (statement("walk"), asked)]
+        _, *answers = await self._database.run(scope_path(scope), _in_order(), *steps)
+        return [
+            Walk(root=root, edges=[_found_edge(row) for row in rows])
+            for [[root]], rows in zip(answers[::2], answers[1::2], strict=True)
+        ]
+
+    async def edges_of(
+        self, scope: Scope, key: str, limit: int, as_of: AsOf
+    ) -> Sequence[FoundEdge]:
+        values = self._moments(scope, as_of) | {"key": key, "limit": limit}
+        _, rows = await self._database.run(
+            scope_path(scope), _in_order(), (statement("edges_of"), values)
+        )
+        return [_found_edge(row) for row in rows]
+
+    async def entities(
+        self, scope: Scope, matching: str, limit: int, as_of: AsOf
+    ) -> Sequence[Entity]:
+        values = self._moments(scope, as_of) | {
+            "matching": matching,
+            "plain": without_accents(matching),
+            "limit": limit,
+        }
+        [rows] = await self._database.run(scope_path(scope), (statement("entities"), values))
+        return [
+            Entity(name=name, aliases=tuple(aliases), degree=degree)
+            for name, aliases, degree in rows
+        ]
+
+    async def known_spells(
+        self, scope: Scope, subject_key: str, relation: str, object_key: str, *, alone: bool
+    ) -> KnownSpells:
+        values = self._moments(scope, NOW) | {
+            "key": subject_key,
+            "relation": relation,
+            "value": object_key if alone else None,
+        }
+        _, [[number]], keys, rows, [[value]] = await self._database.run(
+            scope_path(scope),
+            _in_order(),
+            (statement("last_run"), values),
+            (statement("keys_of_entity"), values),
+            (statement("spells"), values),
+            (statement("key_of_entity"), values | {"key": object_key}),
+        )
+        spells = [
+            Spell(
+                edge_id=edge_id,
+                value=held,
+                valid_from=utc(valid_from),
+                valid_until=valid_until and utc(valid_until),
+                fact_id=fact_id and MemoryId(fact_id),
+            )
+            for edge_id, held, valid_from, valid_until, fact_id in rows
+        ]
+        return KnownSpells(
+            value=value, subject_keys=[key for [key] in keys], spells=spells, number=number
+        )
+
+    async def one_edge(self, scope: Scope, edge_id: UUID) -> Edge | None:
+        values = self._moments(scope, NOW) | {"edge_id": edge_id}
+        [rows] = await self._database.run(scope_path(scope), (statement("one_edge"), values))
+        return _found_edge(rows[0]).edge if rows else None
+
+    async def restore_edge(self, scope: Scope, edge_id: UUID, run_id: UUID) -> None:
+        tenant, now = scope_path(scope), self._clock()
+        values = {
+            "tenant": tenant,
+            "tenants": [tenant],
+            "edge_id": edge_id,
+            "run_id": run_id,
+            "now": now,
+            "started_at": now,
+            "kind": "graph",
+            "extractor": "caller",
+            "counts": '{"restored": 1}',
+        }
+        names = ("thread_id", "from_seq", "to_seq", "summed_from", "summed_to")
+        values |= dict.fromkeys(names)
+        steps = [(statement(name), values) for name in ("lock_tenants", "add_run", "reopen_edge")]
+        try:
+            await self._database.run(tenant, *steps)
+        except psycopg.errors.UniqueViolation as error:
+            raise Conflict(
+                f"edge {edge_id} cannot hold again: another one has taken its place since, retract"
+                " that one first; graph.history() shows both"
+            ) from error
+
+    async def aliases(self, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
+        values = {"tenant": scope_path(scope), "keys": list(keys)}
+        [rows] = await self._database.run(scope_path(scope), (statement("aliases"), values))
+        return [
+            Alias(alias_id=row[0], alias_key=row[1], alias=row[2], entity_key=row[3], entity=row[4])
+            for row in rows
+        ]
+
+    async def change_aliases(
+        self, scope: Scope, ended: Sequence[UUID], added: Sequence[Alias]
+    ) -> None:
+        tenant = scope_path(scope)
+        columns = by_column(
+            [(one.alias_id, one.alias_key, one.alias, one.entity_key, one.entity) for one in added],
+            5,
+        )
+        names = ("alias_ids", "alias_keys", "aliases", "entity_keys", "entities")
+        values = {
+            "tenant": tenant,
+            "tenants": [tenant],
+            "now": self._clock(),
+            "ended": list(ended),
+            **dict(zip(names, columns, strict=True)),
+        }
+        steps = ("lock_tenants", "end_aliases", "add_aliases", "require_entities")
+        try:
+            await self._database.run(tenant, *[(statement(name), values) for name in steps])
+        except psycopg.errors.UniqueViolation as error:
+            raise Conflict("the aliases were changed meanwhile") from error
+
+    def _moments(self, scope: Scope, as_of: AsOf) -> dict[str, object]:
+        return {
+            "tenant": scope_path(scope),
+            "valid": as_of.valid,
+            "known": as_of.known,
+            "now": self._clock(),
+        }
+
+
+def _in_order() -> Statement:
+    return statement("read_in_order"), {}
+
+
+def _found_edge(row: Sequence[Any]) -> FoundEdge:
+    subject_entity, object_entity = row[15], row[17]
+    edge = Edge(
+        edge_id=row[0],
+        subject=row[1],
+        relation=row[2],
+        object=row[3],
+        subject_entity=subject_entity or row[1],
+        object_entity=object_entity or row[3],
+        functional=row[4],
+        confidence=row[5],
+        valid_from=utc(row[6]),
+        valid_until=row[7] and utc(row[7]),
+        recorded_at=utc(row[8]),
+        superseded_at=row[9] and utc(row[9]),
+        fact_id=row[10] and MemoryId(row[10]),
+        run_id=row[11],
+        source_event_ids=tuple(row[12] or ()),
+        current=bool(row[13]),
+        hops=row[18],
+    )
+    return FoundEdge(
+        edge=edge,
+        subject_root=row[14],
+        object_root=row[16],
+        subject_alias_of=subject_entity,
+        object_alias_of=object_entity,
+    )

@@ -1,0 +1,321 @@
+-- The knowledge graph: its edges as they were believed at a moment, walks along them, and the names
+-- that stand for one entity.
+
+-- fragment: alias_known
+(a.unmerged_at IS NULL OR a.unmerged_at > %(known)s::timestamptz)
+AND (%(known)s::timestamptz IS NULL OR a.merged_at <= %(known)s)
+
+-- fragment: edge_known
+(%(known)s::timestamptz IS NULL OR e.recorded_at <= %(known)s)
+
+-- fragment: edge_holds
+-- superseded_at says since when the end of an edge is known: before, it was open.
+e.valid_from <= coalesce(%(valid)s::timestamptz, %(now)s)
+AND (e.superseded_at > %(known)s::timestamptz
+     OR e.valid_until > coalesce(%(valid)s::timestamptz, %(now)s)
+     OR e.valid_until IS NULL AND e.superseded_at IS NULL)
+
+-- fragment: edge_living
+-- What rests on a fact or on turns lives as long as one basis of it has not expired.
+CASE WHEN e.memory_id IS NOT NULL
+          AND NOT EXISTS (SELECT FROM memories m WHERE m.tenant_id = e.tenant_id
+                          AND m.memory_id = e.memory_id AND m.expires_at <= %(now)s)
+     THEN true
+     ELSE coalesce((SELECT bool_or(b.living)
+                    FROM (SELECT bool_and(v.expires_at IS NULL OR v.expires_at > %(now)s) AS living
+                          FROM edge_sources s
+                          LEFT JOIN events v ON v.tenant_id = s.tenant_id
+                               AND v.thread_id = s.thread_id AND v.event_id = s.event_id
+                          WHERE s.tenant_id = e.tenant_id AND s.edge_id = e.edge_id
+                          GROUP BY s.basis) b),
+                   e.memory_id IS NULL) END
+
+-- fragment: edge_roots
+-- The entities that the names of an edge stand for.
+LEFT JOIN LATERAL (SELECT a.entity_key, a.entity FROM entity_aliases a
+                   WHERE a.tenant_id = e.tenant_id AND a.alias_key = e.subject_key
+                     AND {alias_known}) sa ON true
+LEFT JOIN LATERAL (SELECT a.entity_key, a.entity FROM entity_aliases a
+                   WHERE a.tenant_id = e.tenant_id AND a.alias_key = e.object_key
+                     AND {alias_known}) oa ON true
+
+-- fragment: edge_columns
+e.edge_id, e.subject, e.relation, e.object, e.functional, e.confidence, e.valid_from, e.valid_until,
+e.recorded_at, e.superseded_at, e.fact_id, e.run_id,
+(SELECT array_agg(s.event_id ORDER BY s.event_id)
+ FROM (SELECT x.event_id FROM edge_sources x
+       WHERE x.tenant_id = e.tenant_id AND x.edge_id = e.edge_id
+       UNION
+       SELECT x.event_id FROM memory_sources x
+       WHERE x.tenant_id = e.tenant_id AND x.memory_id = e.memory_id) s),
+({edge_holds}), coalesce(sa.entity_key, e.subject_key), sa.entity,
+coalesce(oa.entity_key, e.object_key), oa.entity
+
+-- fragment: key_of_entity
+coalesce((SELECT a.entity_key FROM entity_aliases a
+          WHERE a.tenant_id = %(tenant)s AND a.alias_key = %(key)s AND {alias_known}), %(key)s)
+
+-- name: read_in_order
+-- For this transaction: the planner knows what a name has on average, which of a hub is far too
+-- little, and would read all its edges to sort them. An index has them in order.
+SELECT set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       set_config('enable_seqscan', 'off', true)
+
+-- name: walk
+-- Breadth first from one entity: one row a step, with the entities it has come to and the edges it
+-- met, the newest first, so many in all. Each step looks at so many edges of each name and
+-- direction at most, however many there are; an entity is come to once, so cycles end.
+WITH RECURSIVE steps AS (
+    SELECT 0 AS hops, ARRAY[{key_of_entity}]::text[] AS reached,
+           ARRAY[{key_of_entity}]::text[] AS visited, '{}'::uuid[] AS edge_ids, 0 AS found
+    UNION ALL
+    SELECT s.hops + 1, n.reached, s.visited || n.reached, n.edge_ids,
+           s.found + cardinality(n.edge_ids)
+    FROM steps s CROSS JOIN LATERAL (
+        SELECT coalesce(array_agg(DISTINCT c.root) FILTER (WHERE c.root <> ALL (s.visited)),
+                        '{}') AS reached,
+               coalesce(array_agg(DISTINCT c.edge_id), '{}') AS edge_ids
+        FROM (SELECT d.edge_id, d.root
+              FROM (SELECT DISTINCT ON (t.valid_from, t.edge_id) t.edge_id, t.root, t.valid_from
+                    FROM unnest(s.reached) AS r(root)
+                    CROSS JOIN LATERAL (
+                        SELECT r.root AS key
+                        UNION ALL
+                        SELECT a.alias_key FROM entity_aliases a
+                        WHERE a.tenant_id = %(tenant)s AND a.entity_key = r.root AND {alias_known}
+                    ) k
+                    CROSS JOIN LATERAL (
+                        (SELECT e.edge_id, e.valid_from, o.root
+                         FROM edges e CROSS JOIN LATERAL (
+                              SELECT coalesce((SELECT a.entity_key FROM entity_aliases a
+                                               WHERE a.tenant_id = e.tenant_id
+                                                 AND a.alias_key = e.object_key
+                                                 AND {alias_known}), e.object_key) AS root) o
+                         WHERE e.tenant_id = %(tenant)s AND e.subject_key = k.key
+                           AND {edge_known} AND {edge_holds} AND {edge_living}
+                           AND (o.root <> ALL (s.visited) OR o.root = ANY (s.reached))
+                         ORDER BY e.valid_from DESC, e.edge_id LIMIT %(limit)s)
+                        UNION ALL
+                        (SELECT e.edge_id, e.valid_from, o.root
+                         FROM edges e CROSS JOIN LATERAL (
+                              SELECT coalesce((SELECT a.entity_key FROM entity_aliases a
+                                               WHERE a.tenant_id = e.tenant_id
+                                                 AND a.alias_key = e.subject_key
+                                                 AND {alias_known}), e.subject_key) AS root) o
+                         WHERE e.tenant_id = %(tenant)s AND e.object_key = k.key
+                           AND {edge_known} AND {edge_holds} AND {edge_living}
+                           AND (o.root <> ALL (s.visited) OR o.root = ANY (s.reached))
+                         ORDER BY e.valid_from DESC, e.edge_id LIMIT %(limit)s)
+                    ) t
+                    ORDER BY t.valid_from DESC, t.edge_id) d
+              ORDER BY d.valid_from DESC, d.edge_id LIMIT %(limit)s - s.found) c
+    ) n
+    WHERE s.hops < %(depth)s AND s.found < %(limit)s AND cardinality(s.reached) > 0
+)
+SELECT {edge_columns}, s.hops
+FROM steps s CROSS JOIN LATERAL unnest(s.edge_ids) AS g(edge_id)
+CROSS JOIN LATERAL (SELECT e.* FROM edges e
+                    WHERE e.tenant_id = %(tenant)s AND e.edge_id = g.edge_id OFFSET 0) e
+{edge_roots}
+ORDER BY s.hops, e.valid_from DESC, e.edge_id
+
+-- name: key_of_entity
+SELECT {key_of_entity}
+
+-- fragment: keys_of_entity
+SELECT {key_of_entity} AS key
+UNION
+SELECT a.alias_key FROM entity_aliases a
+WHERE a.tenant_id = %(tenant)s AND a.entity_key = {key_of_entity} AND {alias_known}
+
+-- name: edges_of
+-- The last edges an entity ever had, whichever end it is: of each name and direction so many.
+SELECT {edge_columns}, 0
+FROM (SELECT DISTINCT t.valid_from, t.edge_id
+      FROM ({keys_of_entity}) k
+      CROSS JOIN LATERAL (
+          (SELECT e.valid_from, e.edge_id FROM edges e
+           WHERE e.tenant_id = %(tenant)s AND e.subject_key = k.key
+             AND {edge_known} AND {edge_living}
+           ORDER BY e.valid_from DESC, e.edge_id LIMIT %(limit)s)
+          UNION ALL
+          (SELECT e.valid_from, e.edge_id FROM edges e
+           WHERE e.tenant_id = %(tenant)s AND e.object_key = k.key
+             AND {edge_known} AND {edge_living}
+           ORDER BY e.valid_from DESC, e.edge_id LIMIT %(limit)s)
+      ) t
+      ORDER BY t.valid_from DESC, t.edge_id LIMIT %(limit)s) g
+CROSS JOIN LATERAL (SELECT e.* FROM edges e
+                    WHERE e.tenant_id = %(tenant)s AND e.edge_id = g.edge_id OFFSET 0) e
+{edge_roots}
+ORDER BY e.valid_from, e.recorded_at, e.edge_id
+
+-- name: one_edge
+SELECT {edge_columns}, 0
+FROM edges e
+{edge_roots}
+WHERE e.tenant_id = %(tenant)s AND e.edge_id = %(edge_id)s
+
+-- name: entities
+-- Every entity with edges that hold, by how many it has. Text is matched without accents too:
+-- decomposed, a letter stands before its marks.
+WITH living AS MATERIALIZED (
+    SELECT e.edge_id, e.subject, e.object, e.valid_from,
+           coalesce(sa.entity_key, e.subject_key) AS subject_root, sa.entity AS subject_entity,
+           coalesce(oa.entity_key, e.object_key) AS object_root, oa.entity AS object_entity
+    FROM edges e
+    {edge_roots}
+    WHERE e.tenant_id = %(tenant)s AND {edge_known} AND {edge_holds} AND {edge_living}
+), known AS (
+    SELECT n.root, count(*) AS degree,
+           (array_agg(coalesce(n.entity, n.name)
+                      ORDER BY n.entity IS NULL, n.valid_from DESC, n.edge_id))[1] AS name
+    FROM (SELECT edge_id, subject_root AS root, subject_entity AS entity, subject AS name,
+                 valid_from
+          FROM living
+          UNION ALL
+          SELECT edge_id, object_root, object_entity, object, valid_from
+          FROM living WHERE object_root <> subject_root) n
+    GROUP BY 1
+)
+SELECT k.name, coalesce(o.aliases, '{}'), k.degree
+FROM known k
+CROSS JOIN LATERAL (
+    SELECT array_agg(a.alias ORDER BY a.alias_key) AS aliases,
+           array_agg(a.alias_key) AS keys
+    FROM entity_aliases a
+    WHERE a.tenant_id = %(tenant)s AND a.entity_key = k.root AND {alias_known}) o
+WHERE %(matching)s = '' OR EXISTS (
+    SELECT FROM unnest(o.keys || k.root) AS names(key)
+    WHERE position(%(matching)s IN names.key) > 0
+       OR position(%(plain)s IN regexp_replace(normalize(names.key, NFKD),
+                                               U&'[\0300-\036F]', '', 'g')) > 0)
+ORDER BY k.degree DESC, k.root LIMIT %(limit)s
+
+-- name: spells
+-- What a subject's relation was and is, under all its names; of one object, or any.
+SELECT e.edge_id, coalesce(oa.entity_key, e.object_key), e.valid_from, e.valid_until,
+       f.memory_id
+FROM ({keys_of_entity}) k
+CROSS JOIN LATERAL (SELECT e.* FROM edges e
+                    WHERE e.tenant_id = %(tenant)s AND e.subject_key = k.key
+                      AND e.relation = %(relation)s OFFSET 0) e
+{edge_roots}
+LEFT JOIN facts f ON f.tenant_id = e.tenant_id AND f.memory_id = e.fact_id
+                 AND f.valid_until IS NULL AND f.superseded_at IS NULL
+WHERE %(value)s::text IS NULL
+   OR coalesce(oa.entity_key, e.object_key)
+      = coalesce((SELECT a.entity_key FROM entity_aliases a
+                  WHERE a.tenant_id = %(tenant)s AND a.alias_key = %(value)s
+                    AND {alias_known}), %(value)s)
+ORDER BY e.valid_from, e.recorded_at, e.edge_id
+
+-- name: keys_of_entity
+{keys_of_entity}
+ORDER BY 1
+
+-- name: reopen_edge
+-- Reopens an edge that ended, and the fact it says again; refuses one that holds, or is gone.
+WITH edge AS (
+    SELECT e.edge_id, e.fact_id, e.valid_until, e.superseded_at FROM edges e
+    WHERE e.tenant_id = %(tenant)s AND e.edge_id = %(edge_id)s AND e.superseded_at IS NOT NULL
+), fact AS (
+    SELECT f.memory_id, f.valid_until, f.superseded_at, m.superseded_at AS retired_at
+    FROM edge d JOIN facts f ON f.tenant_id = %(tenant)s AND f.memory_id = d.fact_id
+    JOIN memories m USING (tenant_id, memory_id)
+    WHERE f.superseded_at IS NOT NULL
+), edge_open AS (
+    UPDATE edges e SET valid_until = NULL, superseded_at = NULL FROM edge d
+    WHERE e.tenant_id = %(tenant)s AND e.edge_id = d.edge_id
+), fact_open AS (
+    UPDATE facts f SET valid_until = NULL, superseded_at = NULL FROM fact d
+    WHERE f.tenant_id = %(tenant)s AND f.memory_id = d.memory_id
+), recalled AS (
+    UPDATE memories m SET superseded_at = NULL FROM fact d
+    WHERE m.tenant_id = %(tenant)s AND m.memory_id = d.memory_id
+), noted AS (
+    INSERT INTO run_changes (tenant_id, run_id, change, target, before)
+    SELECT %(tenant)s, %(run_id)s::uuid, 'moved', edge_id,
+           jsonb_build_object('valid_until', valid_until, 'superseded_at', superseded_at)
+    FROM edge
+    UNION ALL
+    SELECT %(tenant)s, %(run_id)s::uuid, 'moved', memory_id,
+           jsonb_build_object('valid_until', valid_until, 'superseded_at', superseded_at,
+                              'retired_at', retired_at)
+    FROM fact
+)
+SELECT require(count(*) = 1, 'the edge holds, or is gone') FROM edge
+
+-- name: move_edge_ends
+-- Moves ends that are known, but did not come yet.
+WITH moved AS (
+    SELECT e.edge_id, e.valid_until AS was, e.superseded_at,
+           greatest(g.valid_until, e.valid_from) AS valid_until
+    FROM unnest(%(edge_ids)b::uuid[], %(edges_until)b::timestamptz[]) AS g(edge_id, valid_until)
+    JOIN edges e ON e.tenant_id = %(tenant)s AND e.edge_id = g.edge_id
+    WHERE e.valid_until > greatest(g.valid_until, e.valid_from)
+), noted AS (
+    INSERT INTO run_changes (tenant_id, run_id, change, target, before)
+    SELECT %(tenant)s, %(run_id)s::uuid, 'moved', edge_id,
+           jsonb_build_object('valid_until', was, 'superseded_at', superseded_at)
+    FROM moved
+)
+UPDATE edges e SET valid_until = m.valid_until, superseded_at = %(now)s
+FROM moved m WHERE e.tenant_id = %(tenant)s AND e.edge_id = m.edge_id
+
+-- name: move_back
+-- What a run had reopened, or ended earlier, ends as it had.
+WITH change AS (
+    SELECT target, (before ->> 'valid_until')::timestamptz AS valid_until,
+           (before ->> 'superseded_at')::timestamptz AS superseded_at,
+           (before ->> 'retired_at')::timestamptz AS retired_at
+    FROM run_changes
+    WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change = 'moved'
+), edges_closed AS (
+    UPDATE edges e SET valid_until = c.valid_until, superseded_at = c.superseded_at FROM change c
+    WHERE e.tenant_id = %(tenant)s AND e.edge_id = c.target
+), facts_closed AS (
+    UPDATE facts f SET valid_until = c.valid_until, superseded_at = c.superseded_at FROM change c
+    WHERE f.tenant_id = %(tenant)s AND f.memory_id = c.target
+)
+UPDATE memories m SET superseded_at = c.retired_at FROM change c
+WHERE m.tenant_id = %(tenant)s AND m.memory_id = c.target
+
+-- name: aliases
+-- The current aliases of the entities that some names stand for.
+WITH roots AS (
+    SELECT g.key FROM unnest(%(keys)b::text[]) AS g(key)
+    UNION
+    SELECT a.entity_key FROM entity_aliases a
+    WHERE a.tenant_id = %(tenant)s AND a.alias_key = ANY(%(keys)b::text[])
+      AND a.unmerged_at IS NULL
+)
+SELECT a.alias_id, a.alias_key, a.alias, a.entity_key, a.entity
+FROM roots r JOIN entity_aliases a ON a.tenant_id = %(tenant)s AND a.entity_key = r.key
+WHERE a.unmerged_at IS NULL
+ORDER BY a.alias_key
+
+-- name: end_aliases
+WITH ended AS (
+    UPDATE entity_aliases SET unmerged_at = %(now)s
+    WHERE tenant_id = %(tenant)s AND alias_id = ANY(%(ended)b::uuid[]) AND unmerged_at IS NULL
+    RETURNING 1
+)
+SELECT require(count(*) = cardinality(%(ended)b::uuid[]), 'the aliases were changed meanwhile')
+FROM ended
+
+-- name: add_aliases
+INSERT INTO entity_aliases (tenant_id, alias_id, alias_key, alias, entity_key, entity, merged_at)
+SELECT %(tenant)s, g.*, %(now)s
+FROM unnest(%(alias_ids)b::uuid[], %(alias_keys)b::text[], %(aliases)b::text[],
+            %(entity_keys)b::text[], %(entities)b::text[]) AS g
+
+-- name: require_entities
+-- Undoes the transaction if an entity has become an alias of another one, or an alias an entity.
+SELECT require(count(*) = 0, 'the aliases were changed meanwhile')
+FROM entity_aliases a JOIN entity_aliases b ON b.tenant_id = a.tenant_id
+                                           AND b.alias_key = a.entity_key
+WHERE a.tenant_id = %(tenant)s AND a.unmerged_at IS NULL AND b.unmerged_at IS NULL
+
+-- name: drop_aliases
+DELETE FROM entity_aliases WHERE tenant_id = %(tenant)s

@@ -1,0 +1,100 @@
+"""How many edges a read of the graph looks at, on hubs and beside other tenants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from shared_core.storage.sql_files import named_pieces, statement
+
+HUB = 10_000
+BIND = """
+    SELECT set_config('role', 'hippocampus_app', true),
+           set_config('hippocampus.scope', '/app/ann/', true),
+           set_config('search_path', 'hippocampus, public', true)"""
+VALUES = {
+    "tenant": "/app/ann/",
+    "key": "hub",
+    "depth": 3,
+    "limit": 50,
+    "valid": None,
+    "known": None,
+    "now": "2100-01-01",
+    "relation": "knows",
+    "value": "p7",
+    "slot": "employer",
+}
+EDGES = """
+    INSERT INTO edges (tenant_id, edge_id, subject, relation, object, subject_key, object_key,
+                       valid_from, recorded_at, valid_until, superseded_at)
+    SELECT %s, gen_random_uuid(), %s, 'knows', 'p' || n, %s, 'p' || n,
+           timestamptz '2026-01-01' + n * interval '1 second', now(), %s, %s
+    FROM generate_series(1, %s) n"""
+
+
+@pytest.fixture(scope="module")
+def hubs(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
+    """Two hubs that know the same 10,000 people, one that knew them, and 50 other tenants."""
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE hubs TEMPLATE {template}")
+    with psycopg.connect(make_conninfo(server, dbname="hubs"), autocommit=True) as connection:
+        connection.execute("SET search_path TO hippocampus, public")
+        for name, end in (("hub", None), ("other hub", None), ("past", "2026-06-01")):
+            connection.execute(EDGES, ["/app/ann/", name, name, end, end, HUB])
+        for number in range(50):
+            connection.execute(EDGES, [f"/app/u{number}/", "hub", "hub", None, None, 200])
+        connection.execute("ANALYZE")
+        yield connection
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute("DROP DATABASE hubs WITH (FORCE)")
+
+
+def scans(connection: psycopg.Connection[Any], query: bytes, table: str) -> list[tuple[str, float]]:
+    """How a statement reads a table, and how many rows of it, those it leaves out included."""
+    with connection.transaction(force_rollback=True):
+        connection.execute(BIND)
+        connection.execute(statement("read_in_order"))
+        found = connection.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + query, VALUES).fetchone()
+    assert found is not None
+    waiting, read = [found[0][0]["Plan"]], []
+    while waiting:
+        node = waiting.pop()
+        waiting += node.get("Plans", [])
+        if node.get("Relation Name") == table or node["Node Type"] == "Bitmap Index Scan":
+            rows = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+            read.append((node["Node Type"], rows * node["Actual Loops"]))
+    return read
+
+
+@pytest.mark.parametrize("name", ["walk", "edges_of", "spells"])
+def test_a_hub_costs_what_is_returned_of_it(hubs: psycopg.Connection[Any], name: str) -> None:
+    read = scans(hubs, statement(name), "edges")
+    assert "Seq Scan" not in {kind for kind, _ in read}
+    most = HUB * 1.5 if name == "spells" else 2_000
+    assert 0 < sum(rows for _, rows in read) <= most
+
+
+def test_a_slot_is_looked_up_by_its_index(hubs: psycopg.Connection[Any]) -> None:
+    hubs.execute(
+        """INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,
+               term_count, occurred_at, created_at, updated_at)
+           SELECT '/app/ann/', gen_random_uuid(), '/memories/', n::text, 'semantic', '', '{}', '',
+               0, now(), now(), now() FROM generate_series(1, 2000) n"""
+    )
+    hubs.execute(
+        """INSERT INTO facts (tenant_id, memory_id, fact_type, slot, key, value, functional,
+               confidence, extractor, pattern, valid_from, recorded_at)
+           SELECT tenant_id, memory_id, 'custom', CASE WHEN key <= '1' THEN 'employer' ELSE 'like'
+               END, key, '1', false, 1, 'x', 'p', now(), now() FROM memories"""
+    )
+    hubs.execute("ANALYZE memories, facts")
+    _, fragments = named_pieces()
+    query = statement(
+        "list_facts",
+        literals=(("of_slot", "f.slot = %(slot)s"), ("believed", fragments["facts_now"])),
+    )
+    assert 0 < sum(rows for _, rows in scans(hubs, query, "facts")) < 10
