@@ -134,6 +134,49 @@ def runs(
 
 
 @app.command()
+def graph(
+    app_name: App,
+    user: User,
+    entity: Annotated[str, typer.Argument(help="A name, e.g. user, Mia or 米娅.")],
+    uri: Uri = None,
+    schema: Schema = None,
+    depth: Annotated[int, typer.Option(help="So many edges away, 1 to 3.")] = 2,
+    limit: Annotated[int, typer.Option(help="How many edges at most, 1 to 500.")] = 50,
+    history: Annotated[
+        bool, typer.Option("--history", help="All edges it ever had, in time order.")
+    ] = False,
+    valid: Annotated[str | None, typer.Option(help="What held then, in ISO 8601.")] = None,
+    known: Annotated[str | None, typer.Option(help="As it was believed then.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the knowledge graph around an entity, nearest and newest first."""
+    from shared_core.graph_commands import as_of, edges_json, edges_table
+
+    moments = as_of(valid, known)
+
+    async def run() -> None:
+        scope = Scope(app_name, user)
+        async with open_memory(uri, schema=schema, worker=False) as memory:
+            if history:
+                found = await memory.graph.history(scope, entity, limit=limit, as_of=moments)
+            else:
+                around = await memory.graph.neighbourhood(
+                    scope, entity, depth=depth, limit=limit, as_of=moments
+                )
+                found = list(around.edges)
+        if as_json:
+            typer.echo(json.dumps(edges_json(found), ensure_ascii=False, indent=2))
+        elif found:
+            console().print(edges_table(found, history=history))
+            if not history and around.more:
+                typer.echo(f"There are more edges: --limit {limit} was reached.")
+        else:
+            typer.echo(f"Nothing is known of {entity!r}.")
+
+    asyncio.run(run())
+
+
+@app.command()
 def index(
     uri: Uri = None,
     schema: Schema = None,
