@@ -135,6 +135,10 @@ unhurried = settings(
 
 @unhurried
 @given(graphs, merges, moments, moments, st.integers(1, 3), st.integers(1, 6))
+@example([Row("Mia", "Tom", 0, 0, (5, 20))], [], 10.5, 15.5, 3, 6)  # not known to have ended
+@example([Row("Mia", "Tom", 0, 0, (5, 20))], [], 10.5, 25.5, 3, 6)
+@example([Row("Mia", "Tom", 55, 0, None), Row("Tom", "Zoe", 0, 30, None)], [], None, 25.5, 3, 6)
+@example([Row("张伟", "Tom", 0, 0, None)], [("Mia", "张伟")], None, 25.5, 3, 6)  # not known as one
 @example([Row("Mia", "mia", 0, 0, None), Row("Tom", "MIA", 1, 1, None)], [], None, None, 3, 6)
 @example(
     [Row("Mia", "Tom", 0, 0, None), Row("Tom", "张伟", 1, 1, None), Row("张伟", "Mia", 2, 2, None)],
