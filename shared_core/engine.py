@@ -95,8 +95,9 @@ class MemoryEngine:
             storage, clock, lambda: self._lifetime.is_open, wanted=track_access
         )
         self._recalling = Recalling(
-            storage, embedding, self._intake, clock, self.open, self._accesses, reranker
-        )
+            storage, embedding, self._intake, clock, self.open, self._accesses, reranker,
+            relations is not None,
+        )  # fmt: skip
         self.jobs = JobQueue(storage, clock, self._worker, self.open, self._intake)
         self._remembering = Remembering(
             storage, embedding, self._intake, clock, self.open, self.jobs, self._worker

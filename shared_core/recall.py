@@ -12,6 +12,7 @@ from shared_core.diversity import diversified
 from shared_core.domain import Hit, MemoryKind, Namespace, Scope
 from shared_core.embedding import Embedding
 from shared_core.errors import InvalidInput, ModelUnavailable
+from shared_core.mentions import best_edges, mentioned
 from shared_core.moments import check_moment
 from shared_core.namespaces import clean_text, memories_namespace, scope_path
 from shared_core.ports import MemoryQuery, Storage
@@ -35,7 +36,7 @@ RERANKED = 50
 class Wanted:
     """What a recall shall return, checked; engine.recall says what each is.
 
-    now: when it is asked, for "last week".
+    now: when it is asked, for "last week". with_graph: whether edges of the graph come along.
     """
 
     now: datetime
@@ -47,6 +48,7 @@ class Wanted:
     distinct: bool = False
     diversity: float = 0.0
     reranker: Reranker | None = None
+    with_graph: bool = False
 
     def __post_init__(self) -> None:
         if self.ranking not in get_args(Ranking):
@@ -82,6 +84,7 @@ async def recall(
         vector=vector,
         kinds=wanted.kinds,
         candidates=max(LEAST_CANDIDATES, 3 * _pool(wanted)),
+        mentions=mentioned(query) if wanted.with_graph else (),
     )
     found = await storage.recall(request)
     asked = Asked(text=query, terms=request.terms, now=wanted.now)
@@ -93,6 +96,7 @@ async def recall(
     return RecallResult(
         merged=tuple(_chosen(hits, wanted)),
         vector_results=tuple(nearest(found, wanted.limit)),
+        graph_results=tuple(best_edges(found.edges, request.terms, wanted.limit)),
         degraded=degraded,
         reranked=is_reranked,
     )

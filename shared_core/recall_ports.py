@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from shared_core.domain import JsonValue, Memory, MemoryId, MemoryKind, Namespace, Role, Scope
+from shared_core.graph_ports import Edge
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +30,7 @@ class SearchRequest:
 
     vector is None when there is no embedder or it is down: then words alone find.
     candidates: how many of each channel are fetched for ranking. filter: on values, as of items.
+    mentions: keys of entities; the edges of the graph that touch one come along.
     """
 
     scope: Scope
@@ -39,6 +41,7 @@ class SearchRequest:
     kinds: Sequence[MemoryKind] | None
     candidates: int
     filter: Mapping[str, JsonValue] = field(default_factory=dict)
+    mentions: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +110,14 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """What a storage found: candidates in no order, and the corpus; None where nothing lives."""
+    """What a storage found: candidates in no order, and the corpus; None where nothing lives.
+
+    edges: those that hold and touch what the query mentions, in no order.
+    """
 
     candidates: Sequence[Candidate] = ()
     corpus: Corpus | None = None
+    edges: Sequence[Edge] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

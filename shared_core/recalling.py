@@ -41,6 +41,7 @@ class Recalling:
         open_memory: Callable[[], Awaitable[None]],
         accesses: AccessLog,
         reranker: object = None,
+        with_graph: bool = True,
     ) -> None:
         self._storage = storage
         self._embedding = embedding
@@ -49,6 +50,7 @@ class Recalling:
         self._open = open_memory
         self._accesses = accesses
         self._reranker = resolve_reranker(reranker)
+        self._with_graph = with_graph
 
     async def recall(
         self, scope: Scope, query: str, wanted: Wanted, reranker: object
@@ -57,6 +59,7 @@ class Recalling:
         if reranker is not False:
             chosen = self._reranker if reranker is None else resolve_reranker(reranker)
             wanted = replace(wanted, reranker=chosen)
+        wanted = replace(wanted, with_graph=self._with_graph)
         await self._open()
         found = await recalls.recall(self._storage, self._embedding, scope, query, wanted)
         self._accesses.record(scope, (hit.memory.memory_id for hit in found))

@@ -18,7 +18,7 @@ from shared_core.settings import Settings, redacted
 from shared_core.storage.database import Database
 from shared_core.storage.filters import compile_filter
 from shared_core.storage.postgres_accesses import PostgresAccesses
-from shared_core.storage.postgres_graph import PostgresGraph
+from shared_core.storage.postgres_graph import PostgresGraph, found_edge
 from shared_core.storage.postgres_indexes import PostgresIndexes
 from shared_core.storage.postgres_instructions import PostgresInstructions
 from shared_core.storage.postgres_runs import PostgresRuns
@@ -163,9 +163,20 @@ class PostgresStorage(
         }
         filter_sql, filter_values = compile_filter(request.filter)
         text = statement("recall", filter_sql=filter_sql)
-        [rows] = await self._database.run(tenant, (text, values | filter_values))
+        steps: list[Statement] = [(text, values | filter_values)]
+        if request.mentions:
+            steps += self._edges_about(request.scope, request.mentions, MOST_EDGES)
+        rows, *others = await self._database.run(tenant, *steps)
         corpus = next((_corpus(row, len(queries)) for row in rows if row[CORPUS] is not None), None)
-        return Recalled(candidates=[_candidate(row) for row in rows], corpus=corpus)
+        return Recalled(
+            candidates=[_candidate(row) for row in rows],
+            corpus=corpus,
+            edges=[found_edge(row).edge for row in others[-1]] if others else (),
+        )
+
+
+MOST_EDGES = 50
+"""Of each name and direction, the newest."""
 
 
 ROLE, NUMBER, CORPUS = MEMORY_COLUMNS, MEMORY_COLUMNS + 1, MEMORY_COLUMNS + 2

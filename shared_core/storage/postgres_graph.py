@@ -43,7 +43,7 @@ class PostgresGraph(PostgresItems):
             steps += [(statement("key_of_entity"), asked), (statement("walk"), asked)]
         _, *answers = await self._database.run(scope_path(scope), _in_order(), *steps)
         return [
-            Walk(root=root, edges=[_found_edge(row) for row in rows])
+            Walk(root=root, edges=[found_edge(row) for row in rows])
             for [[root]], rows in zip(answers[::2], answers[1::2], strict=True)
         ]
 
@@ -54,7 +54,7 @@ class PostgresGraph(PostgresItems):
         _, rows = await self._database.run(
             scope_path(scope), _in_order(), (statement("edges_of"), values)
         )
-        return [_found_edge(row) for row in rows]
+        return [found_edge(row) for row in rows]
 
     async def entities(
         self, scope: Scope, matching: str, limit: int, as_of: AsOf
@@ -103,7 +103,7 @@ class PostgresGraph(PostgresItems):
     async def one_edge(self, scope: Scope, edge_id: UUID) -> Edge | None:
         values = self._moments(scope, NOW) | {"edge_id": edge_id}
         [rows] = await self._database.run(scope_path(scope), (statement("one_edge"), values))
-        return _found_edge(rows[0]).edge if rows else None
+        return found_edge(rows[0]).edge if rows else None
 
     async def restore_edge(self, scope: Scope, edge_id: UUID, run_id: UUID) -> None:
         tenant, now = scope_path(scope), self._clock()
@@ -159,6 +159,11 @@ class PostgresGraph(PostgresItems):
         except psycopg.errors.UniqueViolation as error:
             raise Conflict("the aliases were changed meanwhile") from error
 
+    def _edges_about(self, scope: Scope, keys: Sequence[str], limit: int) -> list[Statement]:
+        """Return the statements whose last answer are edges that touch one of these names."""
+        values = self._moments(scope, NOW) | {"keys": list(keys), "limit": limit}
+        return [_in_order(), (statement("edges_about"), values)]
+
     def _moments(self, scope: Scope, as_of: AsOf) -> dict[str, object]:
         return {
             "tenant": scope_path(scope),
@@ -172,7 +177,7 @@ def _in_order() -> Statement:
     return statement("read_in_order"), {}
 
 
-def _found_edge(row: Sequence[Any]) -> FoundEdge:
+def found_edge(row: Sequence[Any]) -> FoundEdge:
     subject_entity, object_entity = row[15], row[17]
     edge = Edge(
         edge_id=row[0],

@@ -179,7 +179,8 @@ def test_a_whole_session_about_it_lifts_its_turns() -> None:
 @pytest.mark.parametrize("by", ["fusion", "linear"])
 def test_a_turn_that_asks_ranks_below_one_that_tells(by: Ranking) -> None:
     asking, telling = Said(key="asks", text="Where is it?"), Said(key="tells")
-    hits = ranked(*FILLER, asking, telling, by=by)
+    others = [Said(key=name, author=name) for name in ("Ann", "Bob")]
+    hits = ranked(*FILLER, *others, asking, telling, by=by)
     below = -1.0 if by == "fusion" else weights()["is_question"]
     assert differences(hits, "asks", "tells") == {"form": below}
 

@@ -319,3 +319,35 @@ WHERE a.tenant_id = %(tenant)s AND a.unmerged_at IS NULL AND b.unmerged_at IS NU
 
 -- name: drop_aliases
 DELETE FROM entity_aliases WHERE tenant_id = %(tenant)s
+
+-- name: edges_about
+-- Edges that hold and touch one of some names, or a name that stands for the same entity.
+WITH roots AS MATERIALIZED (
+    SELECT DISTINCT coalesce(a.entity_key, k.key) AS root
+    FROM unnest(%(keys)b::text[]) AS k(key)
+    LEFT JOIN LATERAL (SELECT a.entity_key FROM entity_aliases a
+                       WHERE a.tenant_id = %(tenant)s AND a.alias_key = k.key AND {alias_known}
+                       LIMIT 1) a ON true
+), keys AS MATERIALIZED (
+    SELECT root AS key FROM roots
+    UNION
+    SELECT a.alias_key FROM roots r
+    JOIN entity_aliases a ON a.tenant_id = %(tenant)s AND a.entity_key = r.root AND {alias_known}
+)
+SELECT {edge_columns}, 1
+FROM (SELECT DISTINCT t.valid_from, t.edge_id
+      FROM keys k
+      CROSS JOIN LATERAL (
+          (SELECT e.valid_from, e.edge_id FROM edges e
+           WHERE e.tenant_id = %(tenant)s AND e.subject_key = k.key
+             AND {edge_known} AND {edge_holds} AND {edge_living}
+           ORDER BY e.valid_from DESC, e.edge_id LIMIT %(limit)s)
+          UNION ALL
+          (SELECT e.valid_from, e.edge_id FROM edges e
+           WHERE e.tenant_id = %(tenant)s AND e.object_key = k.key
+             AND {edge_known} AND {edge_holds} AND {edge_living}
+           ORDER BY e.valid_from DESC, e.edge_id LIMIT %(limit)s)
+      ) t) g
+CROSS JOIN LATERAL (SELECT e.* FROM edges e
+                    WHERE e.tenant_id = %(tenant)s AND e.edge_id = g.edge_id OFFSET 0) e
+{edge_roots}
