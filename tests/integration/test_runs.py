@@ -666,5 +666,12 @@ async def test_two_at_once_neither_double_nor_lose(dsn: str) -> None:
         facts = [fact.value for fact in await one.facts(ANN, history=True)]
         assert sorted(f"tea number {number}" for number in range(40)) == sorted(facts)
         sources = {fact.value: fact.source_event_ids for fact in await one.facts(ANN)}
-        assert ("e00007", "e00007") == sources["tea number 7"]  # of either thread
+        assert ("e00007",) == sources["tea number 7"]
+        with psycopg.connect(dsn) as superuser:
+            rested = superuser.execute(
+                "SELECT x.thread_id FROM hippocampus.memory_sources x"
+                " JOIN hippocampus.facts f USING (tenant_id, memory_id)"
+                " WHERE f.value #>> '{}' = 'tea number 7' ORDER BY 1"
+            ).fetchall()
+        assert [("t",), ("u",)] == rested  # each once
         assert 2 == len(await one.list_memories(ANN, kinds=["summary"]))
