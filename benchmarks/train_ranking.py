@@ -19,6 +19,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ EVERY = 5
 """Of sets with hundreds of conversations, one in so many is used."""
 PENALTY = 0.002
 FOLDS = 5
+LONGEST_PAUSE = timedelta(hours=6)
 MOST_STEPS, LEAST_STEP = 30, 1e-3
 
 
@@ -84,7 +86,7 @@ async def _asked(
     conversation: Conversation, embedder: Embedder, name: str, number: int
 ) -> list[Asked]:
     turns = [event for _, events in conversation.sessions for event in events]
-    opens = [at == 0 for _, events in conversation.sessions for at in range(len(events))]
+    opens = [new for _, events in conversation.sessions for new in _opens_session(events)]
     vectors = await embedder.embed_passages([turn.text or "." for turn in turns])
     words = [search_terms(turn.text) for turn in turns]
     candidates = [_candidate(at, turn) for at, turn in enumerate(turns)]
@@ -125,6 +127,12 @@ async def _asked(
             )
         )
     return found
+
+
+def _opens_session(events: Sequence[Event]) -> list[bool]:
+    """Return which turns of a thread begin a session, as the statement of recall has it."""
+    pauses = [after.occurred_at - before.occurred_at for before, after in pairwise(events)]
+    return [True, *(pause > LONGEST_PAUSE for pause in pauses)]
 
 
 def _candidate(number: int, turn: Event) -> Candidate:
