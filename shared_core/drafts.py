@@ -8,12 +8,10 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from shared_core.domain import USER, Emotion, Extraction, InsightDraft
-from shared_core.facts import normalised
+from shared_core.facts import short_name
 from shared_core.namespaces import clean_text
 
 MAX_STATEMENT_CHARACTERS = 2_000
-MAX_NAME_BYTES = 400
-"""Of a slot, subject, relation or object. An index row of PostgreSQL holds 2,704 bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,11 +134,7 @@ def _text(text: str) -> str:
 
 
 def _name(text: str) -> str:
-    """Return what an index holds: a name of so many bytes at most, however it is compared."""
-    name = _text(text)
-    while max(len(name.encode()), len(normalised(name).encode())) > MAX_NAME_BYTES:
-        name = name[: len(name) * 9 // 10].rstrip()
-    return name
+    return short_name(_text(text))
 
 
 def _emotion(emotion: Emotion | None) -> Emotion | None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from shared_core.domain import Extraction, TripleDraft
-from shared_core.facts import normalised
+from shared_core.facts import normalised, short_name
 from shared_core.intervals import End, Stated, next_end, same_spell
 from shared_core.relations import Relations
 from shared_core.run_ports import KnownEdge, PlannedEdge, PlannedFact
@@ -36,6 +36,7 @@ def edges_said(extraction: Extraction, relations: Relations) -> list[TripleDraft
     """
     found: dict[tuple[str, str, str, str], TripleDraft] = {}
     for draft in relations.declared([*extraction.triples, *triples_of(extraction.facts)]):
+        draft = replace(draft, subject=short_name(draft.subject), object=short_name(draft.object))
         ends = normalised(draft.subject), normalised(draft.object)
         found.setdefault((*ends, draft.relation, draft.event_id), draft)
     return list(found.values())

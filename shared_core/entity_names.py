@@ -7,12 +7,9 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from shared_core.errors import InvalidInput
-from shared_core.facts import normalised
+from shared_core.facts import MAX_NAME_BYTES, normalised
 from shared_core.graph_ports import Alias
 from shared_core.namespaces import check_label
-
-MAX_NAME_BYTES = 400
-"""Of an entity, in any spelling. An index row of PostgreSQL holds 2,704 bytes."""
 
 
 def entity_key(name: object, what: str) -> str:

@@ -21,6 +21,9 @@ OPPOSITES = {"like": "dislike", "dislike": "like"}
 MAX_KEY_BYTES = 1_500
 """Of a fact. An index row of PostgreSQL holds 2,704 bytes."""
 
+MAX_NAME_BYTES = 400
+"""Of an entity, in any spelling."""
+
 ATTRIBUTE = re.compile(r"(relation\.[^.]+)\..")
 """A slot that tells something of a relation, not who it is."""
 
@@ -98,6 +101,13 @@ def normalised(value: str) -> str:
     """Return value without differences of case, width, spacing and closing punctuation."""
     folded = unicodedata.normalize("NFKC", value).casefold()
     return re.sub(r"\s+", " ", folded).strip(" .,!?;:。，！？；：")
+
+
+def short_name(name: str) -> str:
+    """Return what an index holds of a name: so many bytes at most, however it is compared."""
+    while max(len(name.encode()), len(normalised(name).encode())) > MAX_NAME_BYTES:
+        name = name[: len(name) * 9 // 10].rstrip()
+    return name
 
 
 def slots_to_read(drafts: Iterable[FactDraft]) -> list[str]:

@@ -11,7 +11,9 @@ import pytest
 
 from shared_core import Event, Scope, open_memory
 from shared_core.domain import Extraction, FactDraft, TripleDraft
+from shared_core.edges import edges_said
 from shared_core.extraction import RuleExtractor
+from shared_core.relations import DECLARED
 
 ANN = Scope("app", "ann")
 TURN = Event(
@@ -63,8 +65,9 @@ async def test_no_draft_fails_a_run(dsn: str, wrong: FactDraft | TripleDraft) ->
     async with open_memory(dsn, extractor=extractor, worker=False) as memory:
         await memory.append_events(ANN, "t", [TURN])
         report = await memory.consolidate(ANN, "t")
-        assert (len(facts), len(triples)) == (report.facts_opened, report.edges + (
-            isinstance(wrong, TripleDraft) and not wrong.subject.strip()))  # fmt: skip
+        relations = edges_said(Extraction(facts=facts, triples=triples), DECLARED)
+        named = [triple for triple in relations if triple.subject.strip()]
+        assert (len(facts), len(named)) == (report.facts_opened, report.edges)
         with psycopg.connect(dsn) as superuser:
             [(names,)] = superuser.execute(
                 "SELECT count(*) FROM hippocampus.edges WHERE object = 'ben'"
