@@ -29,6 +29,7 @@ from shared_core.cli_app import (
     app,
     console,
 )
+from shared_core.moments import as_of_dates
 from shared_core.recall_ports import Ranking
 
 
@@ -147,6 +148,12 @@ def recall(
     user: User,
     query: Annotated[str, typer.Argument(help="A question, or words to look for.")],
     limit: Annotated[int, typer.Option(min=1, help="How many memories at most.")] = 5,
+    as_of: Annotated[
+        str | None, typer.Option(metavar="DATE", help="What held then, e.g. 2024-05-01.")
+    ] = None,
+    known: Annotated[
+        str | None, typer.Option(metavar="DATE", help="What was believed here then.")
+    ] = None,
     uri: Uri = None,
     schema: Schema = None,
     embedder: Embedder = None,
@@ -161,11 +168,17 @@ def recall(
     """Show what is remembered of a user about a question, best first."""
     from shared_core import recall_commands
 
+    then = as_of_dates(as_of, known)
+
     async def run() -> None:
         # Who looks at a memory does not use it.
         async with open_memory(uri, schema=schema, embedder=embedder, track_access=False) as memory:
             found = await memory.recall(
-                Scope(app_name, user), query, limit=limit, ranking=cast(Ranking, ranking)
+                Scope(app_name, user),
+                query,
+                limit=limit,
+                ranking=cast(Ranking, ranking),
+                as_of=then,
             )
         if as_json:
             for line in recall_commands.json_lines(found):

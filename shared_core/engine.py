@@ -28,9 +28,10 @@ from shared_core.domain import (
     ThreadId,
 )
 from shared_core.embedding import Embedding
+from shared_core.fact_verbs import FactVerbs
 from shared_core.forgetting import Forgetting
 from shared_core.formation import Formation
-from shared_core.graph import NOW, Graph
+from shared_core.graph import Graph
 from shared_core.imported_items import ImportedItems
 from shared_core.indexes import Indexes
 from shared_core.instructions import Instructions
@@ -49,14 +50,13 @@ from shared_core.reflect import ReflectionReport
 from shared_core.relations import DECLARED, Relations
 from shared_core.remembering import Remembering
 from shared_core.retention import POLICIES, RetentionPolicy
-from shared_core.run_ports import Fact, RunRecord
+from shared_core.run_ports import RunRecord
 from shared_core.sessions import SessionLog
-from shared_core.slots import slot_name
 from shared_core.strategy import ExtractionStrategy
 from shared_core.worker import DRAIN_S, Worker
 
 
-class MemoryEngine:
+class MemoryEngine(FactVerbs):
     """Remembers, recalls and forgets. Async; from sync code: run_sync(engine.recall(...)).
 
     Usable from any thread and any event loop, several at once. It connects at first use; closing
@@ -239,6 +239,7 @@ class MemoryEngine:
         namespace: Namespace | None = None,
         ranking: Ranking = "linear",
         asked_at: datetime | None = None,
+        as_of: AsOf | None = None,
         min_relevance: float = 0.0,
         distinct: bool = False,
         diversity: float = 0.0,
@@ -252,11 +253,13 @@ class MemoryEngine:
         "last week" is resolved against it; now if left out. min_relevance: 0 to 1, leaves out what
         has less to do with query (shared_core.ranking.relevance); 0 keeps all. distinct: leave out
         what repeats a better hit. diversity: 0 to 1, how much likeness to a better hit counts
-        against one (MMR). reranker: instead of the memory's own; False for none.
+        against one (MMR). reranker: instead of the memory's own; False for none. as_of: what held
+        at a moment, as it was known at a moment; None for what is current.
         """
         wanted = Wanted(
             now=asked_at or self._clock(), limit=limit, kinds=kinds, namespace=namespace,
             ranking=ranking, min_relevance=min_relevance, distinct=distinct, diversity=diversity,
+            as_of=as_of,
         )  # fmt: skip
         return await self._recalling.recall(scope, query, wanted, reranker)
 
@@ -319,9 +322,10 @@ class MemoryEngine:
         kinds: Sequence[MemoryKind] | None = None,
         limit: int = 50,
         offset: int = 0,
+        as_of: AsOf | None = None,
     ) -> Sequence[Memory]:
-        """Return what a scope remembers, newest first, a page at a time."""
-        return await self._recalling.list_memories(scope, kinds, limit, offset)
+        """Return what a scope remembers, newest first, a page at a time; now or as of a moment."""
+        return await self._recalling.list_memories(scope, kinds, limit, offset, as_of)
 
     async def context_window(
         self,
@@ -332,14 +336,16 @@ class MemoryEngine:
         system_prompt: str = "",
         max_tokens: int = 8000,
         assembler: ContextAssembler | None = None,
+        as_of: AsOf | None = None,
     ) -> ContextWindow:
         """Return facts, memories and recent history for a query, packed into a token budget.
 
-        assembler: with shares or a tokenizer of your own; then its max_tokens counts.
+        assembler: with shares or a tokenizer of your own; then its max_tokens counts. as_of: what
+        held at a moment, as it was known at a moment.
         """
         assembler = assembler or ContextAssembler(max_tokens)
         return await self._recalling.context_window(
-            scope, thread_id, query, system_prompt, assembler
+            scope, thread_id, query, system_prompt, assembler, as_of
         )
 
     async def cleanup(
@@ -354,17 +360,6 @@ class MemoryEngine:
         dry_run: only say which. Forgotten turns do not come back; facts do not fade.
         """
         return await self._forgetting.faded(scope, policy, dry_run=dry_run)
-
-    async def facts(
-        self, scope: Scope, slot: str = "", *, history: bool = False, as_of: AsOf = NOW
-    ) -> Sequence[Fact]:
-        """Return the facts that hold now, or at as_of; with history, those that ended as well.
-
-        slot: only its values, e.g. "employer", or what a model may call it ("company", "公司").
-        """
-        await self.open()
-        name = slot_name(slot)
-        return await self._storage.list_facts(scope, slot=name, history=history, as_of=as_of)
 
     async def run_item_ops(self, ops: Sequence[ItemOp]) -> list[ItemResult]:
         """Run a batch of key-value operations; see shared_core.items."""

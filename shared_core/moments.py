@@ -1,9 +1,10 @@
-"""Moments that can be stored and compared: aware, and in range in UTC. Pure."""
+"""Moments that can be stored and compared: aware, and in range in UTC; and as text. Pure."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from shared_core.domain import AsOf
 from shared_core.errors import InvalidInput
 
 
@@ -17,3 +18,40 @@ def check_moment(moment: datetime, what: str) -> None:
         moment.astimezone(UTC)
     except OverflowError as error:
         raise InvalidInput(f"{what} is out of range in UTC: {moment}") from error
+
+
+def check_as_of(as_of: AsOf | None) -> None:
+    """Raise InvalidInput unless as_of is None, or an AsOf of moments that can be compared."""
+    if as_of is None:
+        return
+    if not isinstance(as_of, AsOf):
+        raise InvalidInput(f"as_of must be AsOf(valid=..., known=...), not {as_of!r}")
+    for name, moment in (("valid", as_of.valid), ("known", as_of.known)):
+        if moment is not None:
+            check_moment(moment, f"as_of.{name}")
+
+
+def moment_of(text: str, what: str) -> datetime:
+    """Return the moment an ISO 8601 date or time names; in UTC where it says no zone.
+
+    A date is its first moment. Raises InvalidInput, naming what, for anything else.
+    """
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise InvalidInput(
+            f"{what} must be a date or time as 2024-05-01 or 2024-05-01T09:30+02:00, not {text!r}"
+        ) from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    check_moment(moment, what)
+    return moment
+
+
+def as_of_dates(valid: str | None, known: str | None) -> AsOf | None:
+    """Return the moments that --as-of and --known name; None if neither is given."""
+    if valid is None and known is None:
+        return None
+    return AsOf(
+        valid=moment_of(valid, "--as-of") if valid is not None else None,
+        known=moment_of(known, "--known") if known is not None else None,
+    )

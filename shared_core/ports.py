@@ -23,6 +23,7 @@ from shared_core.domain import (
     Scope,
     ThreadId,
 )
+from shared_core.fact_ports import FactStorage
 from shared_core.graph_ports import GraphStorage
 from shared_core.index_ports import IndexStorage
 from shared_core.instruction_ports import Instruction, InstructionStorage
@@ -30,7 +31,7 @@ from shared_core.item_ports import ItemAddress, ItemStamp, ItemStorage, MemoryRo
 from shared_core.job_ports import JobStorage, NewJob
 from shared_core.log_ports import SessionStorage
 from shared_core.recall_ports import Recalled, SearchRequest
-from shared_core.run_ports import Fact, RunStorage
+from shared_core.run_ports import RunStorage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     Vectors: TypeAlias = NDArray[np.float32]
 
 Clock: TypeAlias = Callable[[], datetime]
-
-NOW = AsOf()
 
 
 class Embedder(Protocol):
@@ -142,13 +141,18 @@ class StorageReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryQuery:
-    """Living memories below a namespace of a scope, newest first."""
+    """Living memories below a namespace of a scope, newest first; as of now, or of a moment.
+
+    thread_id: only those drawn from that thread.
+    """
 
     scope: Scope
     namespace: Namespace
     kinds: Sequence[MemoryKind] | None
     limit: int
     offset: int
+    as_of: AsOf | None = None
+    thread_id: ThreadId | None = None
 
 
 class Storage(
@@ -158,6 +162,7 @@ class Storage(
     InstructionStorage,
     RunStorage,
     GraphStorage,
+    FactStorage,
     IndexStorage,
     AccessStorage,
     Protocol,
@@ -204,15 +209,9 @@ class Storage(
         ...
 
     async def thread_history(
-        self, scope: Scope, thread_id: ThreadId, limit: int
+        self, scope: Scope, thread_id: ThreadId, limit: int, as_of: AsOf | None = None
     ) -> Sequence[Event]:
         """Return the last turns of a thread with words in them, remembered or logged, in order."""
-        ...
-
-    async def list_facts(
-        self, scope: Scope, *, slot: str | None = None, history: bool = False, as_of: AsOf = NOW
-    ) -> Sequence[Fact]:
-        """Return facts, of one slot or all: those that hold at as_of, or all that ever did."""
         ...
 
     async def recall(self, request: SearchRequest) -> Recalled:

@@ -9,11 +9,11 @@ from itertools import chain, islice
 from typing import get_args
 
 from shared_core.diversity import diversified
-from shared_core.domain import Hit, MemoryKind, Namespace, Scope
+from shared_core.domain import AsOf, Hit, MemoryKind, Namespace, Scope
 from shared_core.embedding import Embedding
 from shared_core.errors import InvalidInput, ModelUnavailable
 from shared_core.mentions import best_edges, mentioned
-from shared_core.moments import check_moment
+from shared_core.moments import check_as_of, check_moment
 from shared_core.namespaces import clean_text, memories_namespace, scope_path
 from shared_core.ports import MemoryQuery, Storage
 from shared_core.recall_ports import Asked, Ranking, SearchRequest
@@ -49,6 +49,7 @@ class Wanted:
     diversity: float = 0.0
     reranker: Reranker | None = None
     with_graph: bool = False
+    as_of: AsOf | None = None
 
     def __post_init__(self) -> None:
         if self.ranking not in get_args(Ranking):
@@ -58,6 +59,7 @@ class Wanted:
         check_kinds(self.kinds)
         _check_bounds(self.limit)
         check_moment(self.now, "asked_at")
+        check_as_of(self.as_of)
         for name, share in (("min_relevance", self.min_relevance), ("diversity", self.diversity)):
             if not 0 <= share <= 1:
                 raise InvalidInput(f"{name} must be between 0 and 1, not {share}")
@@ -85,6 +87,7 @@ async def recall(
         kinds=wanted.kinds,
         candidates=max(LEAST_CANDIDATES, 3 * _pool(wanted)),
         mentions=mentioned(query) if wanted.with_graph else (),
+        as_of=wanted.as_of,
     )
     found = await storage.recall(request)
     asked = Asked(text=query, terms=request.terms, now=wanted.now)
@@ -185,12 +188,25 @@ def query_terms(query: str) -> list[str]:
     return list(dict.fromkeys(search_terms(query)))[-MAX_QUERY_TERMS:]
 
 
-def page(scope: Scope, kinds: Sequence[MemoryKind] | None, limit: int, offset: int) -> MemoryQuery:
+def page(
+    scope: Scope,
+    kinds: Sequence[MemoryKind] | None,
+    limit: int,
+    offset: int,
+    *,
+    as_of: AsOf | None = None,
+) -> MemoryQuery:
     """Return the question for one page of what a scope remembers."""
     _check_bounds(limit, offset)
     check_kinds(kinds)
+    check_as_of(as_of)
     return MemoryQuery(
-        scope=scope, namespace=memories_namespace(scope), kinds=kinds, limit=limit, offset=offset
+        scope=scope,
+        namespace=memories_namespace(scope),
+        kinds=kinds,
+        limit=limit,
+        offset=offset,
+        as_of=as_of,
     )
 
 

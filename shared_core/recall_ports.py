@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from shared_core.domain import JsonValue, Memory, MemoryId, MemoryKind, Namespace, Role, Scope
+from shared_core.domain import AsOf, JsonValue, Memory, MemoryId, MemoryKind, Namespace, Role, Scope
 from shared_core.graph_ports import Edge
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ class SearchRequest:
 
     vector is None when there is no embedder or it is down: then words alone find.
     candidates: how many of each channel are fetched for ranking. filter: on values, as of items.
-    mentions: keys of entities; the edges of the graph that touch one come along.
+    mentions: keys of entities; the edges of the graph that touch one come along. as_of: None for
+    what is current.
     """
 
     scope: Scope
@@ -42,6 +43,7 @@ class SearchRequest:
     candidates: int
     filter: Mapping[str, JsonValue] = field(default_factory=dict)
     mentions: Sequence[str] = ()
+    as_of: AsOf | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from uuid import UUID
 from shared_core import prompting
 from shared_core import recall as recalls
 from shared_core.context import ContextAssembler
-from shared_core.domain import Hit, Memory, MemoryId, MemoryKind, Scope, ThreadId
+from shared_core.domain import AsOf, Hit, Memory, MemoryId, MemoryKind, Scope, ThreadId
 from shared_core.errors import InvalidInput
 from shared_core.namespaces import check_label, scope_path
 from shared_core.recall import Wanted
@@ -92,11 +92,17 @@ class Recalling:
         return await self._storage.accesses(scope, ids)
 
     async def list_memories(
-        self, scope: Scope, kinds: Sequence[MemoryKind] | None, limit: int, offset: int
+        self,
+        scope: Scope,
+        kinds: Sequence[MemoryKind] | None,
+        limit: int,
+        offset: int,
+        as_of: AsOf | None,
     ) -> Sequence[Memory]:
-        """Return a page of what is remembered, newest first."""
+        """Return a page of what is remembered, newest first, now or as of a moment."""
         await self._open()
-        return await self._storage.list_memories(recalls.page(scope, kinds, limit, offset))
+        query = recalls.page(scope, kinds, limit, offset, as_of=as_of)
+        return await self._storage.list_memories(query)
 
     async def context_window(
         self,
@@ -105,6 +111,7 @@ class Recalling:
         query: str,
         system_prompt: str,
         assembler: ContextAssembler,
+        as_of: AsOf | None,
     ) -> ContextWindow:
         """Return what a model should read before it answers."""
         check_label(thread_id, "thread_id")
@@ -119,4 +126,5 @@ class Recalling:
             assembler=assembler,
             intake=self._intake,
             now=self._clock(),
+            as_of=as_of,
         )

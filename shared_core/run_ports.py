@@ -89,7 +89,10 @@ class Retraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A stored fact with both its times and where it came from."""
+    """A stored fact with both its times and where it came from.
+
+    recorded_at: since when it is known. superseded_at: since when its end is.
+    """
 
     memory_id: MemoryId
     fact_type: FactType
@@ -103,6 +106,8 @@ class Fact:
     valid_until: datetime | None
     thread_id: ThreadId | None
     source_event_ids: tuple[str, ...]
+    recorded_at: datetime | None = None
+    superseded_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +214,7 @@ class RunPlan:
     """
 
     run_id: UUID
-    kind: JobType | Literal["graph"]
+    kind: JobType | Literal["graph", "retraction"]
     scope: Scope
     thread_id: ThreadId | None
     extractor: str

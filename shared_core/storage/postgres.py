@@ -1,43 +1,42 @@
-"""PostgresStorage: runs, facts and recall on PostgreSQL with pgvector; the rest in its siblings."""
+"""PostgresStorage: recall on PostgreSQL with pgvector; the rest in its siblings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from pgvector import HalfVector
 
-from shared_core.domain import AsOf, MemoryId, Scope
+from shared_core.domain import AsOf
 from shared_core.errors import EmbeddingMismatch, InvalidInput, StorageReadOnly
 from shared_core.namespaces import ROOT, path_end, rest_of, scope_path
-from shared_core.ports import NOW, Clock, StorageReport
+from shared_core.ports import Clock, StorageReport
 from shared_core.recall_ports import Candidate, Corpus, Recalled, SearchRequest
-from shared_core.run_ports import Fact
 from shared_core.settings import Settings, redacted
 from shared_core.storage.database import Database
 from shared_core.storage.filters import compile_filter
 from shared_core.storage.postgres_accesses import PostgresAccesses
+from shared_core.storage.postgres_facts import PostgresFacts
 from shared_core.storage.postgres_graph import PostgresGraph, found_edge
 from shared_core.storage.postgres_indexes import PostgresIndexes
 from shared_core.storage.postgres_instructions import PostgresInstructions
-from shared_core.storage.postgres_runs import PostgresRuns
 from shared_core.storage.postgres_sessions import PostgresSessions
 from shared_core.storage.rows import (
     MEMORY_COLUMNS,
     any_term,
+    as_known,
     memory_from_row,
+    moments,
     quoted_term,
-    utc,
 )
-from shared_core.storage.sql_files import named_pieces, statement
+from shared_core.storage.sql_files import statement
 from shared_core.storage.tenant_indexes import TenantIndexes
 from shared_core.storage.wire import Statement
 
 
 class PostgresStorage(
     PostgresSessions,
-    PostgresRuns,
+    PostgresFacts,
     PostgresInstructions,
     PostgresGraph,
     PostgresIndexes,
@@ -104,45 +103,6 @@ class PostgresStorage(
                 f" that made them, or give another schema, e.g. open_memory(schema='other')"
             )
 
-    async def list_facts(
-        self, scope: Scope, *, slot: str | None = None, history: bool = False, as_of: AsOf = NOW
-    ) -> Sequence[Fact]:
-        tenant = scope_path(scope)
-        values = {
-            "tenant": tenant,
-            "slot": slot,
-            "valid": as_of.valid,
-            "known": as_of.known,
-            "now": self._clock(),
-        }
-        believed = "facts_ever" if history else "facts_now" if as_of == NOW else "facts_then"
-        _, fragments = named_pieces()
-        text = statement(
-            "list_facts",
-            literals=(
-                ("of_slot", "f.slot = %(slot)s" if slot is not None else "true"),
-                ("believed", fragments[believed]),
-            ),
-        )
-        [rows] = await self._database.run(tenant, (text, values))
-        return [
-            Fact(
-                memory_id=MemoryId(row[0]),
-                fact_type=row[1],
-                slot=row[2],
-                value=row[3],
-                statement=row[4],
-                confidence=row[5],
-                extractor=row[6],
-                pattern=row[7],
-                valid_from=utc(row[8]),
-                valid_until=row[9] and utc(row[9]),
-                thread_id=row[10],
-                source_event_ids=tuple(row[11] or ()),
-            )
-            for row in rows
-        ]
-
     async def recall(self, request: SearchRequest) -> Recalled:
         tenant = scope_path(request.scope)
         path = rest_of(request.namespace)
@@ -162,14 +122,16 @@ class PostgresStorage(
             "candidates": request.candidates,
         }
         filter_sql, filter_values = compile_filter(request.filter)
-        text = statement("recall", filter_sql=filter_sql)
+        as_of = request.as_of
+        text = statement("recall", as_of=as_of is not None, filter_sql=filter_sql)
+        values |= moments(as_of) if as_of else {}
         steps: list[Statement] = [(text, values | filter_values)]
         if request.mentions:
-            steps += self._edges_about(request.scope, request.mentions, MOST_EDGES)
+            steps += self._edges_about(request.scope, request.mentions, MOST_EDGES, as_of)
         rows, *others = await self._database.run(tenant, *steps)
         corpus = next((_corpus(row, len(queries)) for row in rows if row[CORPUS] is not None), None)
         return Recalled(
-            candidates=[_candidate(row) for row in rows],
+            candidates=[_candidate(row, as_of) for row in rows],
             corpus=corpus,
             edges=[found_edge(row).edge for row in others[-1]] if others else (),
         )
@@ -195,7 +157,7 @@ def _corpus(row: Sequence[Any], terms: int) -> Corpus:
     )
 
 
-def _candidate(row: Sequence[Any]) -> Candidate:
+def _candidate(row: Sequence[Any], as_of: AsOf | None) -> Candidate:
     return Candidate(
         memory_id=row[0],
         kind=row[3],
@@ -203,6 +165,6 @@ def _candidate(row: Sequence[Any]) -> Candidate:
         author=row[6],
         occurred_at=row[8],
         number=row[NUMBER] - 1,
-        memory=partial(memory_from_row, row),
+        memory=lambda: as_known(memory_from_row(row), as_of),
         role=row[ROLE],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shared_core.domain import Event, Memory, Scope, ThreadId
+from shared_core.domain import AsOf, Event, Memory, Scope, ThreadId
 from shared_core.item_ports import ItemAddress, VectorRows
 from shared_core.job_ports import NewJob
 from shared_core.jsontext import to_json
@@ -13,7 +13,13 @@ from shared_core.ports import EventRow, MemoryQuery
 from shared_core.storage.database import by_column
 from shared_core.storage.postgres_items import PostgresItems, address_columns, scope_of
 from shared_core.storage.postgres_jobs import enqueue_step
-from shared_core.storage.rows import event_from_row, memory_from_row, to_tsvector
+from shared_core.storage.rows import (
+    as_known,
+    event_from_row,
+    memory_from_row,
+    moments,
+    to_tsvector,
+)
 from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Statement
 
@@ -74,10 +80,10 @@ class PostgresEvents(PostgresItems):
         return [event_from_row(row[1:]) for row in reversed(rows)]
 
     async def thread_history(
-        self, scope: Scope, thread_id: ThreadId, limit: int
+        self, scope: Scope, thread_id: ThreadId, limit: int, as_of: AsOf | None = None
     ) -> Sequence[Event]:
         tenant = scope_path(scope)
-        values = self._turns(tenant, thread_id, limit)
+        values = self._turns(tenant, thread_id, limit) | moments(as_of)
         [rows] = await self._database.run(tenant, (statement("thread_history"), values))
         return [event_from_row(row[1:]) for row in reversed(rows)]
 
@@ -119,10 +125,13 @@ class PostgresEvents(PostgresItems):
             "kinds": None if query.kinds is None else list(query.kinds),
             "limit": query.limit,
             "offset": query.offset,
+            "thread_id": query.thread_id,
             "now": self._clock(),
+            **moments(query.as_of),
         }
-        [rows] = await self._database.run(tenant, (statement("list_memories"), values))
-        return [memory_from_row(row) for row in rows]
+        text = statement("list_memories", as_of=query.as_of is not None)
+        [rows] = await self._database.run(tenant, (text, values))
+        return [as_known(memory_from_row(row), query.as_of) for row in rows]
 
     async def memories_without_vectors(
         self, scope: Scope, thread_id: ThreadId, model: str, limit: int

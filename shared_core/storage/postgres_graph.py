@@ -159,9 +159,11 @@ class PostgresGraph(PostgresItems):
         except psycopg.errors.UniqueViolation as error:
             raise Conflict("the aliases were changed meanwhile") from error
 
-    def _edges_about(self, scope: Scope, keys: Sequence[str], limit: int) -> list[Statement]:
+    def _edges_about(
+        self, scope: Scope, keys: Sequence[str], limit: int, as_of: AsOf | None
+    ) -> list[Statement]:
         """Return the statements whose last answer are edges that touch one of these names."""
-        values = self._moments(scope, NOW) | {"keys": list(keys), "limit": limit}
+        values = self._moments(scope, as_of or NOW) | {"keys": list(keys), "limit": limit}
         return [_in_order(), (statement("edges_about"), values)]
 
     def _moments(self, scope: Scope, as_of: AsOf) -> dict[str, object]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from shared_core.domain import Event, Memory, MemoryId, ThreadId
+from shared_core.domain import AsOf, Event, Memory, MemoryId, ThreadId
 from shared_core.item_ports import Item
 from shared_core.namespaces import from_path
 
@@ -62,6 +63,17 @@ def memory_from_row(row: Sequence[Any]) -> Memory:
 
 
 MEMORY_COLUMNS = 15
+
+
+def as_known(memory: Memory, as_of: AsOf | None) -> Memory:
+    """Return a memory without a retirement that was not known yet."""
+    retired, known = memory.superseded_at, as_of.known if as_of else None
+    return replace(memory, superseded_at=None) if retired and known and retired > known else memory
+
+
+def moments(as_of: AsOf | None) -> dict[str, object]:
+    """Return the parameters %(valid)s and %(known)s."""
+    return {"valid": as_of.valid if as_of else None, "known": as_of.known if as_of else None}
 
 
 def item_from_row(row: Sequence[Any]) -> Item:

@@ -48,18 +48,21 @@ def statement(
     name: str,
     *,
     one_tenant: bool = True,
+    as_of: bool = False,
     filter_sql: str = "true",
     literals: tuple[tuple[str, str], ...] = (),
 ) -> bytes:
     """Return one named statement, ready to be sent.
 
-    one_tenant: {tenant_scope} is one tenant, else a range of tenants. filter_sql fills {filter};
-    it must hold no value of a caller, only columns, operators and placeholders. literals fill
-    slots of their names; who makes them quotes them, and doubles every "%".
+    one_tenant: {tenant_scope} is one tenant, else a range of tenants. as_of: {current} is what held
+    at %(valid)s as known at %(known)s, of one tenant; else what holds now. filter_sql fills
+    {filter}; it must hold no value of a caller, only columns, operators and placeholders. literals
+    fill slots of their names; who makes them quotes them, and doubles every "%".
     """
     bodies, fragments = named_pieces()
     scope = fragments["one_tenant" if one_tenant else "tenant_range"]
-    pieces = {**fragments, "tenant_scope": scope}
+    current = fragments["current_then" if as_of else "current"]
+    pieces = {**fragments, "tenant_scope": scope, "current": current}
     return _filled(bodies[name], pieces, {"filter": filter_sql, **dict(literals)}).encode()
 
 

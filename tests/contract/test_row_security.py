@@ -31,6 +31,8 @@ FILL = {
     "facts": "(memory_id, fact_type, slot, key, value, functional, confidence, extractor, pattern,"
     f" valid_from, recorded_at) VALUES (%s, {ONE}, 'custom', 's', 'k', '1', true, 1, 'x', 'p',"
     " now(), now())",
+    "fact_closures": "(memory_id, closed_at, restored_at, valid_until, run_id)"
+    f" VALUES (%s, {ONE}, now(), now(), now(), {ONE})",
     "edges": "(edge_id, subject, relation, object, valid_from, recorded_at)"
     f" VALUES (%s, {ONE}, 's', 'r', 'o', now(), now())",
     "edge_sources": f"(edge_id, thread_id, event_id) VALUES (%s, {ONE}, 't', 'e')",

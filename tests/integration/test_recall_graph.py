@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
-from shared_core import Event, MemoryEngine, Scope, open_memory
+from shared_core import AsOf, Event, MemoryEngine, Scope, open_memory
 
 ANN = Scope("app", "ann")
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
@@ -41,6 +41,24 @@ async def test_what_no_longer_holds_does_not_come(memory: MemoryEngine) -> None:
     await memory.graph.add(ANN, "Mia", "lives_in", "York")
     found = await memory.recall(ANN, "Where does Mia live?")
     assert {("Mia", "lives_in", "York")} == triples(found.graph_results)
+
+
+async def test_edges_come_as_of_the_moment_of_the_question(dsn: str) -> None:
+    now = [DAY]
+    async with open_memory(dsn, clock=lambda: now[0]) as memory:
+        await memory.graph.add(ANN, "Mia", "lives_in", "Leeds")
+        now[0] = DAY + timedelta(days=10)
+        moved = DAY + timedelta(days=5)
+        await memory.graph.add(ANN, "Mia", "lives_in", "York", valid_from=moved)
+        for as_of, home in (
+            (None, "York"),
+            (AsOf(), "York"),
+            (AsOf(valid=DAY + timedelta(days=4)), "Leeds"),
+            (AsOf(valid=DAY + timedelta(days=6)), "York"),
+            (AsOf(known=DAY + timedelta(days=9)), "Leeds"),
+        ):
+            found = await memory.recall(ANN, "Where does Mia live?", as_of=as_of)
+            assert {("Mia", "lives_in", home)} == triples(found.graph_results), as_of
 
 
 async def test_without_the_graph_nothing_comes(dsn: str) -> None:

@@ -201,7 +201,8 @@ SELECT protect('memories'), protect('embeddings'), protect('memory_sources'),
 -- Structured knowledge with two time lines: when it held in the world, when it was believed here.
 
 -- The structured side of a semantic memory; same id, so both live and die together.
--- valid_from/valid_until: when it was true. recorded_at/superseded_at: when it was known.
+-- valid_from/valid_until: when it was true. recorded_at: since when it is known; superseded_at: since
+-- when its end is.
 -- key is the slot for a slot that holds one value, slot and value for one that holds several.
 CREATE TABLE facts (
     tenant_id      text COLLATE "C" NOT NULL,
@@ -226,8 +227,23 @@ CREATE TABLE facts (
 CREATE UNIQUE INDEX facts_current ON facts (tenant_id, fact_type, key)
     WHERE valid_until IS NULL AND superseded_at IS NULL;
 CREATE INDEX facts_history ON facts (tenant_id, fact_type, key, valid_from);
+CREATE INDEX facts_begin ON facts (tenant_id, valid_from);
 -- The values of a slot.
 CREATE INDEX facts_of_slot ON facts (tenant_id, slot);
+
+-- Ends of facts that were taken back: from closed_at until restored_at it was believed that the fact
+-- had ended at valid_until. run_id: of the run that restored it.
+CREATE TABLE fact_closures (
+    tenant_id    text COLLATE "C" NOT NULL,
+    memory_id    uuid NOT NULL,
+    closed_at    timestamptz NOT NULL,
+    restored_at  timestamptz NOT NULL,
+    valid_until  timestamptz NOT NULL,
+    run_id       uuid NOT NULL,
+    PRIMARY KEY (tenant_id, memory_id, run_id),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES facts (tenant_id, memory_id) ON DELETE CASCADE
+);
+CREATE INDEX fact_closures_of_run ON fact_closures (tenant_id, run_id);
 
 -- The knowledge graph: subject, relation, object, on the same two time lines.
 -- fact_id: the fact that an edge says again, and ends with. memory_id: the same if the edge rests on
@@ -294,7 +310,7 @@ CREATE UNIQUE INDEX entity_aliases_current ON entity_aliases (tenant_id, alias_k
 CREATE INDEX entity_aliases_of_name ON entity_aliases (tenant_id, alias_key);
 CREATE INDEX entity_aliases_of_entity ON entity_aliases (tenant_id, entity_key);
 
-SELECT protect('facts'), protect('edges'), protect('edge_sources'), protect('entity_aliases');
+SELECT protect('facts'), protect('fact_closures'), protect('edges'), protect('edge_sources'), protect('entity_aliases');
 
 -- Procedural memory and profiles; both keep every version.
 
@@ -404,7 +420,7 @@ CREATE INDEX runs_of_thread ON runs (tenant_id, thread_id, finished_at);
 -- What a run changed of what was there before it, and how that stood: ids, moments and numbers, no
 -- text of a user. target: a memory, an edge or a retraction. bounded: what the run wrote had ended
 -- already, by the target; who undoes that undoes this run first. moved: the end of an edge or a
--- fact, to another moment or away; before says what it was.
+-- fact, to another moment or away, or the retirement of a memory; before says what it was.
 CREATE TABLE run_changes (
     tenant_id  text COLLATE "C" NOT NULL,
     run_id     uuid NOT NULL,

@@ -104,6 +104,8 @@ WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.text <> ''
   AND (e.memory_seq IS NOT NULL OR NOT EXISTS (
       SELECT FROM tombstones t WHERE t.tenant_id = e.tenant_id AND t.thread_id = e.thread_id
                                  AND t.event_id = e.event_id))
+  AND (%(known)s::timestamptz IS NULL OR e.recorded_at <= %(known)s)
+  AND (%(valid)s::timestamptz IS NULL OR e.occurred_at <= %(valid)s)
 ORDER BY e.seq DESC LIMIT %(limit)s
 
 -- name: require_turns

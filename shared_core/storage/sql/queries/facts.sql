@@ -78,25 +78,11 @@ FROM unnest(%(memory_ids)b::uuid[], %(fact_types)b::text[], %(slots)b::text[], %
           valid_until)
 
 -- name: list_facts
--- The facts of a scope, or of a slot of it, as they were believed at a moment, with their history or
--- not: current ones first, then the closed ones, newest first.
-SELECT f.memory_id, f.fact_type, f.slot, f.value, m.text, f.confidence, f.extractor, f.pattern,
-       f.valid_from, f.valid_until, m.thread_id,
-       {source_ids}
+-- The facts that hold now, or those of a slot, with history all, current ones first, then the closed
+-- ones, newest first.
+SELECT {fact_columns}
 FROM facts f JOIN memories m USING (tenant_id, memory_id)
 WHERE f.tenant_id = %(tenant)s AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
-  AND {of_slot} AND {believed}
+  AND {of_slot}
+  AND (%(history)s OR f.valid_until IS NULL AND f.superseded_at IS NULL AND f.valid_from <= %(now)s)
 ORDER BY f.valid_until DESC NULLS FIRST, f.fact_type, f.slot, f.valid_from DESC, f.memory_id
-
--- fragment: facts_now
-f.valid_until IS NULL AND f.superseded_at IS NULL
-
--- fragment: facts_ever
-(%(known)s::timestamptz IS NULL OR f.recorded_at <= %(known)s)
-
--- fragment: facts_then
-(%(known)s::timestamptz IS NULL OR f.recorded_at <= %(known)s)
-AND f.valid_from <= coalesce(%(valid)s::timestamptz, %(now)s)
-AND (f.superseded_at > %(known)s::timestamptz
-     OR f.valid_until > coalesce(%(valid)s::timestamptz, %(now)s)
-     OR f.valid_until IS NULL AND f.superseded_at IS NULL)

@@ -263,24 +263,6 @@ WITH moved AS (
 UPDATE edges e SET valid_until = m.valid_until, superseded_at = %(now)s
 FROM moved m WHERE e.tenant_id = %(tenant)s AND e.edge_id = m.edge_id
 
--- name: move_back
--- What a run had reopened, or ended earlier, ends as it had.
-WITH change AS (
-    SELECT target, (before ->> 'valid_until')::timestamptz AS valid_until,
-           (before ->> 'superseded_at')::timestamptz AS superseded_at,
-           (before ->> 'retired_at')::timestamptz AS retired_at
-    FROM run_changes
-    WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change = 'moved'
-), edges_closed AS (
-    UPDATE edges e SET valid_until = c.valid_until, superseded_at = c.superseded_at FROM change c
-    WHERE e.tenant_id = %(tenant)s AND e.edge_id = c.target
-), facts_closed AS (
-    UPDATE facts f SET valid_until = c.valid_until, superseded_at = c.superseded_at FROM change c
-    WHERE f.tenant_id = %(tenant)s AND f.memory_id = c.target
-)
-UPDATE memories m SET superseded_at = c.retired_at FROM change c
-WHERE m.tenant_id = %(tenant)s AND m.memory_id = c.target
-
 -- name: aliases
 -- The current aliases of the entities that some names stand for.
 WITH roots AS (

@@ -218,8 +218,9 @@ DELETE FROM memories WHERE tenant_id = %(tenant)s RETURNING memory_id
 -- name: list_memories
 -- Living memories below a path, newest first.
 SELECT {memory_columns} FROM memories m
-WHERE {one_tenant} AND {below} AND {living}
+WHERE {one_tenant} AND {below} AND {current}
   AND (%(kinds)s::text[] IS NULL OR m.kind = ANY(%(kinds)s))
+  AND (%(thread_id)s::text IS NULL OR m.thread_id = %(thread_id)s)
 ORDER BY m.occurred_at DESC, m.memory_id DESC
 LIMIT %(limit)s OFFSET %(offset)s
 
@@ -259,7 +260,7 @@ WITH living AS MATERIALIZED (
            m.kind <> 'episodic' OR m.thread_id IS DISTINCT FROM lag(m.thread_id) OVER said
                OR m.occurred_at - lag(m.occurred_at) OVER said > interval '6 hours' AS opens
     FROM memories m
-    WHERE {one_tenant} AND {below} AND {living} AND {filter}
+    WHERE {one_tenant} AND {below} AND {current} AND {filter}
       AND (%(kinds)s::text[] IS NULL OR m.kind = ANY(%(kinds)s))
     WINDOW said AS (ORDER BY m.kind <> 'episodic', m.thread_id, m.memory_id)
 ), corpus AS MATERIALIZED (
