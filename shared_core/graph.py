@@ -242,7 +242,7 @@ class Graph:
             raise NotFound(f"there is no edge {edge} in {scope}: graph.history() shows their ids")
         if found.superseded_at is None:
             raise Conflict(f"edge {edge} did not end: there is nothing to restore")
-        await self._storage.restore_edge(scope, edge, uuid7())
+        await self._storage.restore_edge(scope, found, uuid7())
         restored = await self._storage.one_edge(scope, edge)
         if restored is None:
             raise NotFound(f"edge {edge} was forgotten meanwhile")
@@ -340,6 +340,7 @@ def _run(
         extractor=OPERATOR,
         started_at=now,
         close=ends.facts,
+        ended=[fact_id for fact_id, _ in ends.facts],
         edges=edges,
         close_edges=ends.close,
         move_edges=ends.move,

@@ -188,8 +188,11 @@ class GraphStorage(Protocol):
         """Return one edge by its id."""
         ...
 
-    async def restore_edge(self, scope: Scope, edge_id: UUID, run_id: UUID) -> None:
-        """Reopen an edge that ended, with its fact, as a run. Conflict if its place is taken."""
+    async def restore_edge(self, scope: Scope, edge: Edge, run_id: UUID) -> None:
+        """Reopen an edge that ended, with its fact and what ended with that, as a run.
+
+        Conflict if its place is taken.
+        """
         ...
 
     async def aliases(self, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:

@@ -105,12 +105,14 @@ class PostgresGraph(PostgresItems):
         [rows] = await self._database.run(scope_path(scope), (statement("one_edge"), values))
         return found_edge(rows[0]).edge if rows else None
 
-    async def restore_edge(self, scope: Scope, edge_id: UUID, run_id: UUID) -> None:
+    async def restore_edge(self, scope: Scope, edge: Edge, run_id: UUID) -> None:
         tenant, now = scope_path(scope), self._clock()
         values = {
             "tenant": tenant,
             "tenants": [tenant],
-            "edge_id": edge_id,
+            "edge_id": edge.edge_id,
+            "memory_id": edge.fact_id,
+            "closed_at": edge.superseded_at,
             "run_id": run_id,
             "now": now,
             "started_at": now,
@@ -118,15 +120,14 @@ class PostgresGraph(PostgresItems):
             "extractor": "caller",
             "counts": '{"restored": 1}',
         }
-        names = ("thread_id", "from_seq", "to_seq", "summed_from", "summed_to")
-        values |= dict.fromkeys(names)
-        steps = [(statement(name), values) for name in ("lock_tenants", "add_run", "reopen_edge")]
+        values |= dict.fromkeys(("thread_id", "from_seq", "to_seq", "summed_from", "summed_to"))
+        names = ("lock_tenants", "add_run", "reopen_edge", "reopen_told")
         try:
-            await self._database.run(tenant, *steps)
+            await self._database.run(tenant, *[(statement(name), values) for name in names])
         except psycopg.errors.UniqueViolation as error:
             raise Conflict(
-                f"edge {edge_id} cannot hold again: another one has taken its place since, retract"
-                " that one first; graph.history() shows both"
+                f"edge {edge.edge_id} cannot hold again: another one has taken its place since,"
+                " retract that one first; graph.history() shows both"
             ) from error
 
     async def aliases(self, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:

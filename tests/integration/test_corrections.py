@@ -277,6 +277,48 @@ async def test_bad_names_and_moments_are_refused(memory: MemoryEngine, clock: Cl
     assert [] == await values(memory, AsOf(valid=at(5)))
 
 
+async def test_a_fact_that_the_graph_ends_and_restores_keeps_its_past(
+    dsn: str, clock: Clock
+) -> None:
+    async with open_memory(dsn, clock=clock, worker=False) as memory:
+        await say(memory, clock, 1, "I live in Rome.")
+        clock.day = 10
+        before = rows(dsn)
+        change = await memory.graph.retract(ANN, "user", "lives_in", "Rome")
+        [edge_id] = change.closed
+        assert [] == await values(memory)
+        assert "Rome" not in await recalled(memory, "Where does she live?")
+        clock.day = 20
+        closed = rows(dsn)
+        await memory.graph.restore(ANN, edge_id)
+        assert ["Rome"] == await values(memory)
+        assert "Rome" in await recalled(memory, "Where does she live?")
+        for known, expected in ((9, ["Rome"]), (10, []), (19, []), (20, ["Rome"])):
+            as_of = AsOf(known=at(known))
+            assert expected == await values(memory, as_of), known
+            assert bool(expected) == ("Rome" in await recalled(memory, "Where?", as_of)), known
+        for expected_rows in (closed, before):
+            [last, *_] = [run for run in await memory.runs(ANN) if run.undone_at is None]
+            await memory.undo_run(ANN, last.run_id)
+            assert expected_rows == rows(dsn)
+
+
+async def test_what_hangs_on_a_fact_ends_and_comes_back_with_its_edge(
+    dsn: str, clock: Clock
+) -> None:
+    async with open_memory(dsn, clock=clock, worker=False, extractor=Scripted()) as memory:
+        await say(memory, clock, 1, "They pay me.")
+        before = rows(dsn)
+        clock.day = 10
+        change = await memory.graph.retract(ANN, "user", "works_at")
+        assert [] == await memory.list_memories(ANN, kinds=["semantic"])
+        clock.day = 20
+        await memory.graph.restore(ANN, change.closed[0])
+        back = rows(dsn)
+        assert 1 == len(back.pop("fact_closures"))
+        assert {table: found for table, found in before.items() if table in back} == back
+
+
 async def test_one_slot_is_read_at_a_moment_beside_its_opposite(
     memory: MemoryEngine, clock: Clock
 ) -> None:
