@@ -150,18 +150,19 @@ def graph(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the knowledge graph around an entity, nearest and newest first."""
-    from shared_core.graph_commands import as_of, edges_json, edges_table
+    from shared_core.graph_commands import edges_json, edges_table
+    from shared_core.moments import as_of_dates
 
-    moments = as_of(valid, known)
+    as_of = as_of_dates(valid, known, "--valid")
 
     async def run() -> None:
         scope = Scope(app_name, user)
         async with open_memory(uri, schema=schema, worker=False) as memory:
             if history:
-                found = await memory.graph.history(scope, entity, limit=limit, as_of=moments)
+                found = await memory.graph.history(scope, entity, limit=limit, as_of=as_of)
             else:
                 around = await memory.graph.neighbourhood(
-                    scope, entity, depth=depth, limit=limit, as_of=moments
+                    scope, entity, depth=depth, limit=limit, as_of=as_of
                 )
                 found = list(around.edges)
         if as_json:

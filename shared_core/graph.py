@@ -23,7 +23,7 @@ from shared_core.graph_ports import (
 )
 from shared_core.graph_walks import entity_names, named_edge, simple_paths, subgraph
 from shared_core.ids import uuid7
-from shared_core.moments import check_moment
+from shared_core.moments import check_as_of, check_moment
 from shared_core.namespaces import check_label, scope_path
 from shared_core.ports import Clock, Storage
 from shared_core.relations import Relations
@@ -39,7 +39,6 @@ REACH = 1_000
 """So many edges from either end are looked at to find paths, the nearest and newest."""
 MAX_TRIES = 8
 OPERATOR = "caller"
-NOW = AsOf()
 
 
 class Graph:
@@ -64,7 +63,13 @@ class Graph:
         self._relations = relations
 
     async def neighbourhood(
-        self, scope: Scope, entity: str, *, depth: int = 2, limit: int = 50, as_of: AsOf = NOW
+        self,
+        scope: Scope,
+        entity: str,
+        *,
+        depth: int = 2,
+        limit: int = 50,
+        as_of: AsOf | None = None,
     ) -> Subgraph:
         """Return the edges within depth (1 to 3) hops of an entity, either way, nearest first.
 
@@ -73,7 +78,7 @@ class Graph:
         _check_number(depth, "depth", MAX_DEPTH)
         _check_number(limit, "limit", MAX_EDGES)
         key = _read_key(entity)
-        await self._ready(scope)
+        await self._ready(scope, as_of)
         [walk] = await self._storage.walk(scope, [key], depth, limit + 1, as_of)
         return subgraph(walk, limit)
 
@@ -85,7 +90,7 @@ class Graph:
         *,
         max_hops: int = 3,
         limit: int = 10,
-        as_of: AsOf = NOW,
+        as_of: AsOf | None = None,
     ) -> list[Path]:
         """Return ways from one entity to another that meet none twice, shortest first.
 
@@ -95,12 +100,12 @@ class Graph:
         _check_number(max_hops, "max_hops", MAX_HOPS)
         _check_number(limit, "limit", MAX_PATHS)
         keys = [_read_key(start), _read_key(goal)]
-        await self._ready(scope)
+        await self._ready(scope, as_of)
         walks = await self._storage.walk(scope, keys, (max_hops + 1) // 2, REACH, as_of)
         return simple_paths(walks, max_hops, limit)
 
     async def history(
-        self, scope: Scope, entity: str, *, limit: int = MAX_EDGES, as_of: AsOf = NOW
+        self, scope: Scope, entity: str, *, limit: int = MAX_EDGES, as_of: AsOf | None = None
     ) -> list[Edge]:
         """Return the last edges that an entity ever had, in the order they began.
 
@@ -108,13 +113,13 @@ class Graph:
         """
         _check_number(limit, "limit", MAX_EDGES)
         key = _read_key(entity)
-        await self._ready(scope)
+        await self._ready(scope, as_of)
         found = await self._storage.edges_of(scope, key, limit, as_of)
         names = entity_names(found)
         return [named_edge(one, names) for one in found]
 
     async def entities(
-        self, scope: Scope, *, matching: str = "", limit: int = 100, as_of: AsOf = NOW
+        self, scope: Scope, *, matching: str = "", limit: int = 100, as_of: AsOf | None = None
     ) -> list[Entity]:
         """Return entities with edges that hold, those with most first.
 
@@ -122,7 +127,7 @@ class Graph:
         """
         _check_number(limit, "limit", MAX_EDGES)
         wanted = normalised(check_label(matching, "matching")) if matching else ""
-        await self._ready(scope)
+        await self._ready(scope, as_of)
         return list(await self._storage.entities(scope, wanted, limit, as_of))
 
     async def add(
@@ -313,13 +318,14 @@ class Graph:
                 return change
         raise AssertionError("unreachable")
 
-    async def _ready(self, scope: Scope) -> Relations:
+    async def _ready(self, scope: Scope, as_of: AsOf | None = None) -> Relations:
         if self._relations is None:
             raise CapabilityMissing(
                 "the knowledge graph is switched off here: open the memory with"
                 " open_memory(graph_enabled=True), or without HIPPOCAMPUS_GRAPH=off"
             )
         scope_path(scope)
+        check_as_of(as_of)
         await self._open()
         return self._relations
 

@@ -3,30 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from rich import box
 from rich.table import Table
 
-from shared_core.domain import AsOf, JsonValue
-from shared_core.errors import InvalidInput
+from shared_core.domain import JsonValue
 from shared_core.graph_ports import Edge
-
-
-def moment(text: str | None, option: str) -> datetime | None:
-    """Return a moment in ISO 8601, in UTC if it names no time zone; InvalidInput for no moment."""
-    if text is None:
-        return None
-    try:
-        given = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidInput(f"{option} must be a moment in ISO 8601, not {text!r}") from error
-    return given if given.tzinfo else given.replace(tzinfo=UTC)
-
-
-def as_of(valid: str | None, known: str | None) -> AsOf:
-    """Return the moments of --valid and --known."""
-    return AsOf(valid=moment(valid, "--valid"), known=moment(known, "--known"))
 
 
 def edges_json(edges: Sequence[Edge]) -> list[JsonValue]:

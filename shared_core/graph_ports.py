@@ -161,19 +161,19 @@ class GraphStorage(Protocol):
     """
 
     async def walk(
-        self, scope: Scope, keys: Sequence[str], depth: int, limit: int, as_of: AsOf
+        self, scope: Scope, keys: Sequence[str], depth: int, limit: int, as_of: AsOf | None
     ) -> Sequence[Walk]:
         """Return the edges within depth hops of each entity, limit of each at most."""
         ...
 
     async def edges_of(
-        self, scope: Scope, key: str, limit: int, as_of: AsOf
+        self, scope: Scope, key: str, limit: int, as_of: AsOf | None
     ) -> Sequence[FoundEdge]:
         """Return the last edges that an entity ever had, in time order, as believed at as_of."""
         ...
 
     async def entities(
-        self, scope: Scope, matching: str, limit: int, as_of: AsOf
+        self, scope: Scope, matching: str, limit: int, as_of: AsOf | None
     ) -> Sequence[Entity]:
         """Return entities with current edges of which a name holds a text; most edges first."""
         ...

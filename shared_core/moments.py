@@ -40,18 +40,18 @@ def moment_of(text: str, what: str) -> datetime:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise InvalidInput(
-            f"{what} must be a date or time as 2024-05-01 or 2024-05-01T09:30+02:00, not {text!r}"
+            f"{what} must be a moment as 2024-05-01 or 2024-05-01T09:30+02:00, not {text!r}"
         ) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     check_moment(moment, what)
     return moment
 
 
-def as_of_dates(valid: str | None, known: str | None) -> AsOf | None:
-    """Return the moments that --as-of and --known name; None if neither is given."""
+def as_of_dates(valid: str | None, known: str | None, valid_option: str = "--as-of") -> AsOf | None:
+    """Return the moments that valid_option and --known name; None if neither is given."""
     if valid is None and known is None:
         return None
     return AsOf(
-        valid=moment_of(valid, "--as-of") if valid is not None else None,
+        valid=moment_of(valid, valid_option) if valid is not None else None,
         known=moment_of(known, "--known") if known is not None else None,
     )

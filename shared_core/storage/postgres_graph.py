@@ -22,19 +22,17 @@ from shared_core.graph_ports import (
 from shared_core.namespaces import scope_path
 from shared_core.storage.database import by_column
 from shared_core.storage.postgres_items import PostgresItems
-from shared_core.storage.rows import utc
+from shared_core.storage.rows import moments, utc
 from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Statement
 from shared_core.text import without_accents
-
-NOW = AsOf()
 
 
 class PostgresGraph(PostgresItems):
     """The graph of one scope at a time."""
 
     async def walk(
-        self, scope: Scope, keys: Sequence[str], depth: int, limit: int, as_of: AsOf
+        self, scope: Scope, keys: Sequence[str], depth: int, limit: int, as_of: AsOf | None
     ) -> Sequence[Walk]:
         values = self._moments(scope, as_of) | {"depth": depth, "limit": limit}
         steps: list[Statement] = []
@@ -48,7 +46,7 @@ class PostgresGraph(PostgresItems):
         ]
 
     async def edges_of(
-        self, scope: Scope, key: str, limit: int, as_of: AsOf
+        self, scope: Scope, key: str, limit: int, as_of: AsOf | None
     ) -> Sequence[FoundEdge]:
         values = self._moments(scope, as_of) | {"key": key, "limit": limit}
         _, rows = await self._database.run(
@@ -57,7 +55,7 @@ class PostgresGraph(PostgresItems):
         return [found_edge(row) for row in rows]
 
     async def entities(
-        self, scope: Scope, matching: str, limit: int, as_of: AsOf
+        self, scope: Scope, matching: str, limit: int, as_of: AsOf | None
     ) -> Sequence[Entity]:
         values = self._moments(scope, as_of) | {
             "matching": matching,
@@ -73,7 +71,7 @@ class PostgresGraph(PostgresItems):
     async def known_spells(
         self, scope: Scope, subject_key: str, relation: str, object_key: str, *, alone: bool
     ) -> KnownSpells:
-        values = self._moments(scope, NOW) | {
+        values = self._moments(scope, None) | {
             "key": subject_key,
             "relation": relation,
             "value": object_key if alone else None,
@@ -101,7 +99,7 @@ class PostgresGraph(PostgresItems):
         )
 
     async def one_edge(self, scope: Scope, edge_id: UUID) -> Edge | None:
-        values = self._moments(scope, NOW) | {"edge_id": edge_id}
+        values = self._moments(scope, None) | {"edge_id": edge_id}
         [rows] = await self._database.run(scope_path(scope), (statement("one_edge"), values))
         return found_edge(rows[0]).edge if rows else None
 
@@ -164,16 +162,11 @@ class PostgresGraph(PostgresItems):
         self, scope: Scope, keys: Sequence[str], limit: int, as_of: AsOf | None
     ) -> list[Statement]:
         """Return the statements whose last answer are edges that touch one of these names."""
-        values = self._moments(scope, as_of or NOW) | {"keys": list(keys), "limit": limit}
+        values = self._moments(scope, as_of) | {"keys": list(keys), "limit": limit}
         return [_in_order(), (statement("edges_about"), values)]
 
-    def _moments(self, scope: Scope, as_of: AsOf) -> dict[str, object]:
-        return {
-            "tenant": scope_path(scope),
-            "valid": as_of.valid,
-            "known": as_of.known,
-            "now": self._clock(),
-        }
+    def _moments(self, scope: Scope, as_of: AsOf | None) -> dict[str, object]:
+        return {"tenant": scope_path(scope), "now": self._clock(), **moments(as_of)}
 
 
 def _in_order() -> Statement:

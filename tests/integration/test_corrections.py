@@ -334,3 +334,12 @@ async def test_one_slot_is_read_at_a_moment_beside_its_opposite(
     assert [("tea", at(5))] == [(one.value, one.valid_until) for one in ended]
     early = await memory.facts(ANN, liked, history=True, as_of=AsOf(known=at(3)))
     assert [("tea", None)] == [(one.value, one.valid_until) for one in early]
+    clock.day = 10
+    [disliked] = [one for one in await memory.facts(ANN) if one.value == "tea"]
+    await memory.retract(ANN, str(disliked.memory_id))
+    clock.day = 20
+    [like] = ended
+    await memory.restore(ANN, str(like.memory_id))
+    for day, expected in ((3, ["tea"]), (6, []), (11, ["tea"])):
+        found = await memory.facts(ANN, liked, as_of=AsOf(valid=at(day)))
+        assert expected == [one.value for one in found], day

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import psycopg
@@ -323,7 +323,8 @@ async def test_what_is_not_known_is_empty_and_what_cannot_be_is_refused(
         assert [] == await graph.history(ANN, name)
     assert {"user": 0} == (await graph.neighbourhood(ANN, "user", depth=3)).entities
     assert [] == await graph.paths(ANN, "user", "User")
-    naive = datetime(2026, 1, 1)  # noqa: DTZ001
+    naive: Any = datetime(2026, 1, 1)  # noqa: DTZ001
+    beyond = datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))
     for call, told in (
         (
             lambda: graph.neighbourhood(ANN, "a", depth=0),
@@ -341,6 +342,8 @@ async def test_what_is_not_known_is_empty_and_what_cannot_be_is_refused(
         (lambda: graph.add(ANN, "a", "knows", "b", valid_from=naive), "has no time zone"),
         (lambda: graph.add(ANN, "a", "knows", "b", confidence=2), "confidence"),
         (lambda: graph.restore(ANN, "edge"), "edge_id must be a UUID"),
+        (lambda: graph.history(ANN, "a", as_of=naive), "as_of must be AsOf"),
+        (lambda: graph.entities(ANN, as_of=AsOf(known=beyond)), "as_of.known is out of range"),
         (lambda: graph.merge_aliases(ANN, "a", "b"), "aliases must be a list"),
     ):
         with pytest.raises(InvalidInput, match=told):
