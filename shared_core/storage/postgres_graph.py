@@ -119,7 +119,7 @@ class PostgresGraph(PostgresItems):
             "counts": '{"restored": 1}',
         }
         values |= dict.fromkeys(("thread_id", "from_seq", "to_seq", "summed_from", "summed_to"))
-        names = ("lock_tenants", "add_run", "reopen_edge", "reopen_told")
+        names = ("lock_tenants", "add_run", "reopen_edge", "require_no_opposite", "reopen_told")
         try:
             await self._database.run(tenant, *[(statement(name), values) for name in names])
         except psycopg.errors.UniqueViolation as error:

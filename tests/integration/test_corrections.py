@@ -319,6 +319,22 @@ async def test_what_hangs_on_a_fact_ends_and_comes_back_with_its_edge(
         assert {table: found for table, found in before.items() if table in back} == back
 
 
+@pytest.mark.parametrize("told", [("I like tea.", "I dislike tea."), ("我喜欢茶。", "我讨厌茶。")])
+async def test_an_edge_is_not_restored_beside_its_opposite(
+    memory: MemoryEngine, clock: Clock, told: tuple[str, str]
+) -> None:
+    await say(memory, clock, 1, told[0])
+    [liked] = await memory.graph.history(ANN, "user")
+    await say(memory, clock, 5, told[1])
+    [fact] = await memory.facts(ANN)
+    with pytest.raises(Conflict, match="the opposite holds now"):
+        await memory.graph.restore(ANN, liked.edge_id)
+    assert [fact] == await memory.facts(ANN)
+    await memory.retract(ANN, str(fact.memory_id))
+    assert (await memory.graph.restore(ANN, liked.edge_id)).current
+    assert [liked.fact_id] == [one.memory_id for one in await memory.facts(ANN)]
+
+
 async def test_one_slot_is_read_at_a_moment_beside_its_opposite(
     memory: MemoryEngine, clock: Clock
 ) -> None:

@@ -23,13 +23,14 @@ WHERE f.tenant_id = %(tenant)s AND f.recorded_at <= {known} AND f.valid_from <= 
   AND NOT EXISTS (SELECT FROM memories x WHERE x.tenant_id = f.tenant_id
                   AND x.memory_id = f.memory_id AND x.expires_at <= %(now)s)
 
+-- fragment: liked_key
+regexp_replace(k.key, '^((relation[.][^.]+[.])?)dislike(?=[:@])', '\1like')
+
 -- fragment: held_of_told
 -- Of each key, and of a like and the dislike of the same (facts.OPPOSITES), the fact that held: of
 -- several that cover the moment, the one that began last.
 SELECT DISTINCT ON (t.fact_type, p.place) t.memory_id
-FROM told t
-CROSS JOIN LATERAL (
-    SELECT regexp_replace(t.key, '^((relation[.][^.]+[.])?)dislike(?=[:@])', '\1like') AS place) p
+FROM told t CROSS JOIN LATERAL (SELECT {liked_key} AS place FROM (SELECT t.key) k) p
 WHERE t.valid_until IS NULL OR t.valid_until > {valid}
 ORDER BY t.fact_type, p.place, t.valid_from DESC, t.recorded_at DESC, t.memory_id DESC
 
@@ -109,6 +110,16 @@ WITH ended AS (
     WHERE m.tenant_id = %(tenant)s AND m.memory_id = e.memory_id
 )
 SELECT require(count(*) = 1, 'the fact was changed meanwhile') FROM ended
+
+-- name: require_no_opposite
+-- Undoes the run if a fact holds again, and so does the opposite of it.
+SELECT require(count(*) = 0, 'the opposite holds now: retract that first')
+FROM facts r
+JOIN facts o ON o.tenant_id = r.tenant_id AND o.fact_type = r.fact_type AND o.key <> r.key
+            AND o.valid_until IS NULL AND o.superseded_at IS NULL
+WHERE r.tenant_id = %(tenant)s AND r.memory_id = %(memory_id)s
+  AND r.valid_until IS NULL AND r.superseded_at IS NULL
+  AND (SELECT {liked_key} FROM (SELECT r.key) k) = (SELECT {liked_key} FROM (SELECT o.key) k)
 
 -- name: reopen_told
 -- With a fact come back the statements of its turns that were retired with it, unless they hold the
