@@ -60,18 +60,20 @@ def features(
     found |= _of_form(corpus, candidates, at)
     found |= _of_time(candidates, asked)
     for voices, is_so in _voices(candidates).items():
-        for name in BY_VOICES:
+        for name in BY_VOICES[voices]:
             found[f"{voices}_{name}"] = float(is_so) * found[name]
     return found
 
 
-BY_VOICES: Final = (
-    "z_similarity", "z_session", "coverage", "coverage_with_previous", "coverage_around",
-    "log_length", "is_question", "opens_session",
-)  # fmt: skip
-VOICES: Final = ("agent", "alone")
-"""Features that weigh differently where one side is an agent, which asks, repeats and explains
-(agent_...), and where one person alone speaks (alone_...)."""
+BY_VOICES: Final[Mapping[str, Sequence[str]]] = {
+    "agent": (
+        "z_similarity", "z_session", "coverage", "coverage_with_previous", "coverage_around",
+        "log_length", "is_question", "opens_session",
+    ),
+    "alone": ("z_similarity", "z_session", "log_length", "is_question"),
+}  # fmt: skip
+"""Features that weigh differently where one side is an agent, which asks, repeats and explains, and
+where one person alone speaks; they are named so: agent_coverage, alone_log_length."""
 
 
 def _voices(candidates: Sequence[Candidate]) -> dict[str, bool]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from shared_core.features import BY_VOICES, VOICES
+from shared_core.features import BY_VOICES
 
 if TYPE_CHECKING:
     from shared_core.recall_ports import Numbers
@@ -53,7 +53,7 @@ _PARTS: Final = {
     "summary": "kind",
 }
 PART_OF: Final[Mapping[str, str]] = _PARTS | {
-    f"{voices}_{name}": _PARTS[name] for voices in VOICES for name in BY_VOICES
+    f"{voices}_{name}": _PARTS[name] for voices, names in BY_VOICES.items() for name in names
 }
 """What is weighed, and the part of the score it counts in."""
 
