@@ -25,3 +25,7 @@ m.tenant_id >= %(tenant)s AND m.tenant_id < %(tenant_end)s
 
 -- fragment: below
 m.namespace >= %(path)s AND m.namespace < %(path_end)s
+
+-- fragment: soon
+-- Now, by the clock of whoever says things: it may be ahead of ours by an hour.
+%(now)s::timestamptz + interval '1 hour'
