@@ -215,12 +215,12 @@ class Worker:
             await asyncio.wait([stopping, listening])
 
     async def _serve(self, stop: asyncio.Event, hearing: Hearing | None, poll_s: float) -> Tally:
-        tally = Tally()
+        tally, worker_id = Tally(), uuid4().hex
         failures = 0
         while not stop.is_set():
             rest_s = poll_s
             try:
-                outcome = await self._do_next()
+                outcome = await self._do_next(worker_id)
                 if outcome is not None:
                     tally.done += outcome is Outcome.DONE
                     tally.failed += outcome not in (Outcome.DONE, Outcome.LOST)
@@ -284,7 +284,7 @@ class Worker:
         while not (self._draining or exiting()):
             self._woken.clear()
             try:
-                if await self._do_next() is not None:
+                if await self._do_next(self._name) is not None:
                     failures = 0
                     continue
                 due = await self._next_at()
@@ -315,17 +315,20 @@ class Worker:
         left = (due - self._clock()).total_seconds()
         return min(left if left > 0 else past_s, at_most)
 
-    async def _do_next(self) -> Outcome | None:
-        """Do the most urgent job that is due; None when there is none."""
+    async def _do_next(self, worker_id: str) -> Outcome | None:
+        """Do the most urgent job that is due; None when there is none.
+
+        worker_id: of the loop that asks: two of one process must not take each other's jobs.
+        """
         self._working = True
         try:
             job = await self._storage.claim_job(
-                self._name, self._lease_s, self._runner.capabilities(), self._served
+                worker_id, self._lease_s, self._runner.capabilities(), self._served
             )
             if job is None:
                 return None
             self._served = job.scope
-            outcome = await self._runner.run(job, self._name, self._lease_s)
+            outcome = await self._runner.run(job, worker_id, self._lease_s)
         finally:
             self._working = False
         self._unfinished.pop(job.job_id, None)
