@@ -6,7 +6,8 @@ import asyncio
 import logging
 import random
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -139,9 +140,13 @@ async def consolidate(
         replay=0 if job_type is JobType.DEEP_REFLECTION else REPLAY + 1,
         reread=extractor.reread_turns,
     )
+    planner = _Planner(
+        storage=storage, embedding=embedding, extractor=extractor, clock=clock, scope=scope,
+        thread_id=thread_id, relations=relations, job_type=job_type, instead_of=instead_of,
+        reflection=reflection,
+    )  # fmt: skip
     read: Reading | None = None
     formed: Formed | None = None
-    embedded: dict[str, Vectors] = {}
     for tries in range(1, MAX_TRIES + 1):
         started_at = clock()
         reading = await storage.read_thread(scope, thread_id, request)
@@ -150,56 +155,7 @@ async def consolidate(
             read = reading
         if reading is None or formed is None:
             return NOTHING_NEW
-        drafts = formed.drafts.extraction
-        said_at = {event.event_id: event.occurred_at for _, event in formed.turns}
-        slots = slots_to_read(drafts.facts)
-        triples = edges_said(drafts, relations) if relations else []
-        pairs = sorted({(normalised(one.subject), one.relation) for one in triples})
-        since = min(said_at.values(), default=started_at)
-        known = await storage.known(scope, slots, pairs, since)
-        facts = plan_facts(
-            drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions
-        )
-        graph = plan_edges(triples, known.edges, facts.opened, said_at, uuid7, facts.told_again)
-        rows = RunRows(scope, thread_id, MemoryId(uuid7()), clock(), extractor.name)
-        rows.add_facts(facts, [*reading.context, *(event for _, event in formed.turns)])
-        rows.add_edges(graph)
-        rows.add_drafts(drafts)
-        if formed.summary:
-            rows.add_summary(formed.summary, [event for _, event in formed.replay])
-        vectors = await _without_likes(storage, embedding, scope, rows, embedded)
-        await add_privacy(embedding, rows, vectors)
-        plan = RunPlan(
-            run_id=rows.run_id,
-            kind=job_type,
-            scope=scope,
-            thread_id=thread_id,
-            extractor=extractor.name,
-            started_at=started_at,
-            read=_passage(reading.read_mark, formed.turns),
-            summed=_passage(reading.replay_mark, formed.replay, anew=formed.summed_anew),
-            close=list(facts.closed.items()),
-            ended=facts.ended,
-            facts=facts.opened,
-            memories=rows.memories,
-            sources=rows.sources,
-            summary_key=summary_key(thread_id) if formed.summary else None,
-            summary_run=reading.summary_run,
-            edges=graph.opened,
-            edge_sources=rows.edge_sources,
-            close_edges=list(graph.closed.items()),
-            annotations=rows.annotations,
-            drawn_from=rows.drawn_from,
-            vectors=vectors,
-            counts=_counts(formed, facts, graph, rows, instead_of),
-            reflection=reflection if formed.turns else None,
-            unsaid=list(rows.free_keys().values()),
-            slots=slots,
-            relations=pairs,
-            known_number=known.number,
-            retractions=facts.retracted,
-            bounds=[*facts.bounds, *graph.bounds],
-        )
+        plan, rows = await planner.plan(reading, formed, started_at)
         try:
             await storage.apply_run(plan)
         except Conflict:
@@ -209,6 +165,86 @@ async def consolidate(
         else:
             return _report(plan, formed, rows)
     raise AssertionError("unreachable")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planner:
+    """Matches what was formed with what is known. embedded: texts of earlier tries, by text."""
+
+    storage: Storage
+    embedding: Embedding
+    extractor: Extractor
+    clock: Clock
+    scope: Scope
+    thread_id: ThreadId
+    relations: Relations | None
+    job_type: JobType
+    instead_of: str | None
+    reflection: ReflectionDue | None
+    embedded: dict[str, Vectors] = field(default_factory=dict)
+
+    async def plan(
+        self, reading: Reading, formed: Formed, started_at: datetime
+    ) -> tuple[RunPlan, RunRows]:
+        """Return what a run writes and ends, and its rows."""
+        drafts = formed.drafts.extraction
+        said_at = {event.event_id: event.occurred_at for _, event in formed.turns}
+        slots = slots_to_read(drafts.facts)
+        triples = edges_said(drafts, self.relations) if self.relations else []
+        pairs = sorted({(normalised(one.subject), one.relation) for one in triples})
+        since = min(said_at.values(), default=started_at)
+        known = await self.storage.known(self.scope, slots, pairs, since)
+        facts = plan_facts(
+            drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions
+        )
+        graph = plan_edges(triples, known.edges, facts.opened, said_at, uuid7, facts.told_again)
+        rows = self._rows(reading, formed, facts, graph)
+        vectors = await _without_likes(
+            self.storage, self.embedding, self.scope, rows, self.embedded
+        )
+        await add_privacy(self.embedding, rows, vectors)
+        plan = RunPlan(
+            run_id=rows.run_id,
+            kind=self.job_type,
+            scope=self.scope,
+            thread_id=self.thread_id,
+            extractor=self.extractor.name,
+            started_at=started_at,
+            read=_passage(reading.read_mark, formed.turns),
+            summed=_passage(reading.replay_mark, formed.replay, anew=formed.summed_anew),
+            close=list(facts.closed.items()),
+            ended=facts.ended,
+            facts=facts.opened,
+            memories=rows.memories,
+            sources=rows.sources,
+            summary_key=summary_key(self.thread_id) if formed.summary else None,
+            summary_run=reading.summary_run,
+            edges=graph.opened,
+            edge_sources=rows.edge_sources,
+            close_edges=list(graph.closed.items()),
+            annotations=rows.annotations,
+            drawn_from=rows.drawn_from,
+            vectors=vectors,
+            counts=_counts(formed, facts, graph, rows, self.instead_of),
+            reflection=self.reflection if formed.turns else None,
+            unsaid=list(rows.free_keys().values()),
+            slots=slots,
+            relations=pairs,
+            known_number=known.number,
+            retractions=facts.retracted,
+            bounds=[*facts.bounds, *graph.bounds],
+        )
+        return plan, rows
+
+    def _rows(self, reading: Reading, formed: Formed, facts: FactPlan, graph: EdgePlan) -> RunRows:
+        run_id = MemoryId(uuid7())
+        rows = RunRows(self.scope, self.thread_id, run_id, self.clock(), self.extractor.name)
+        rows.add_facts(facts, [*reading.context, *(event for _, event in formed.turns)])
+        rows.add_edges(graph)
+        rows.add_drafts(formed.drafts.extraction)
+        if formed.summary:
+            rows.add_summary(formed.summary, [event for _, event in formed.replay])
+        return rows
 
 
 async def _form(extractor: Extractor, reading: Reading) -> Formed | None:

@@ -119,7 +119,7 @@ def _themselves(known: Mapping[str, Numbers]) -> dict[str, Numbers]:
 
 
 def _fusion(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:
-    """Measured in docs/benchmarks.md. Half of what the turn before scores is context, not for an
+    """Measured in docs/benchmarks.md. Of what the turn before scores 0.4 is context, not for an
     agent's turn: it answers, and the user told. One rare word of five, such as a name, lifts BM25
     by five deviations, so coverage damps it. What the agent said is long and on topic, and mostly
     came out of what the user said. Where all score alike, cosine and coverage count themselves.
@@ -158,9 +158,10 @@ def _three_factor(
     known: Mapping[str, Numbers], candidates: Sequence[Candidate], asked: Asked
 ) -> dict[str, Numbers]:
     """The product is the score; it is shown as its relevance, times the other two, in "meaning"."""
+    memories = [candidate.memory() for candidate in candidates]
     relevance = np.maximum(np.clip(known["similarity"], 0, 1), known["coverage"])
-    recency = np.array([_recency(candidate.memory(), asked.now) for candidate in candidates])
-    importance = np.array([candidate.memory().importance / 10 for candidate in candidates])
+    recency = np.array([_recency(memory, asked.now) for memory in memories])
+    importance = np.array([memory.importance / 10 for memory in memories])
     return {"meaning": relevance * recency * importance}
 
 

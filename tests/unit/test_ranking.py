@@ -167,6 +167,35 @@ def test_a_turn_between_two_that_match_is_found_by_them(by: Ranking) -> None:
     assert differences(hits, "told", "alone").keys() >= {"context"}
 
 
+@pytest.mark.parametrize("similarity", [(0.7, 0.3), (None, None)])
+@pytest.mark.parametrize(
+    "voices",
+    [
+        pytest.param([("user", "Ann")], id="alone"),
+        pytest.param([("user", "Ann"), ("user", "Bob")], id="people"),
+        pytest.param([("user", "ann"), ("agent", "bot")], id="with an agent"),
+    ],
+)
+def test_what_holds_all_words_outranks_its_neighbours(
+    voices: Sequence[tuple[Role, str]], similarity: tuple[float | None, float | None]
+) -> None:
+    """In a small memory too, where one turn is next to every other."""
+
+    def said(number: int) -> Said:
+        role, author = voices[number % len(voices)]
+        best = number == 4
+        return Said(
+            key="best" if best else str(number),
+            similarity=similarity[0 if best else 1],
+            holds=(0, 1, 2, 3) if best else (0,),
+            role=role,
+            author=author,
+            opens=number == 0,
+        )
+
+    assert "best" == next(iter(ranked(*map(said, range(9)), by="linear")))
+
+
 def test_a_whole_session_about_it_lifts_its_turns() -> None:
     about = [Said(key=f"about{n}", holds=(0, n % 4), opens=n == 0) for n in range(6)]
     rest = [Said(key=f"rest{n}", opens=n == 0) for n in range(6)]

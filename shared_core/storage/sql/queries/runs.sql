@@ -255,14 +255,28 @@ FROM unnest(%(edge_ids)b::uuid[], %(memory_ids)b::uuid[], %(fact_ids)b::uuid[],
      AS g(edge_id, memory_id, fact_id, subject, relation, object, subject_key, object_key,
           functional, confidence, valid_from, valid_until)
 
+-- fragment: turn_of_thread
+-- One look-up by the whole key: joined freely, a thread the planner knows nothing of is walked once
+-- per turn.
+(SELECT e.event_id FROM events e
+ WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.event_id = g.event_id
+ OFFSET 0)
+
+-- fragment: note_bases
+-- Ends a statement whose CTE fresh holds new bases: those of what was there before the run are noted.
+INSERT INTO run_changes (tenant_id, run_id, change, target, event_id, before)
+SELECT %(tenant)s, %(run_id)s, 'sourced', f.target, e.event_id,
+       jsonb_build_object('bases', jsonb_agg(f.basis))
+FROM fresh f CROSS JOIN LATERAL unnest(f.event_ids) AS e(event_id)
+WHERE f.run_id IS DISTINCT FROM %(run_id)s
+GROUP BY f.target, e.event_id
+
 -- name: add_sources
 -- Turns that memories, named by namespace and key, were drawn from; those of one basis say it
--- together. One that holds another falls with it, and tells when it was said again. What runs wrote of threads alone has
--- more than the first; what a user wrote does not go with a turn. What was there before the run is
--- noted. One look-up by the whole key for each: joined freely, a thread the planner knows nothing of
--- is walked once per turn.
+-- together. One that holds another falls with it, and tells when it was said again. What runs wrote
+-- of threads alone has more than the first; what a user wrote does not go with a turn.
 WITH given AS (
-    SELECT m.memory_id, m.run_id, g.basis, array_agg(e.event_id) AS event_ids
+    SELECT m.memory_id AS target, m.run_id, g.basis, array_agg(e.event_id) AS event_ids
     FROM unnest(%(namespaces)b::text[], %(keys)b::text[], %(event_ids)b::text[], %(bases)b::int[])
          AS g(namespace, key, event_id, basis)
     CROSS JOIN LATERAL (
@@ -270,14 +284,11 @@ WITH given AS (
         WHERE m.tenant_id = %(tenant)s AND m.namespace = g.namespace AND m.key = g.key
           AND m.run_id IS NOT NULL AND m.thread_id IS NOT NULL
         OFFSET 0) m
-    CROSS JOIN LATERAL (
-        SELECT e.event_id FROM events e
-        WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.event_id = g.event_id
-        OFFSET 0) e
+    CROSS JOIN LATERAL {turn_of_thread} e
     GROUP BY 1, 2, 3
 ), fresh AS (
-    SELECT g.memory_id, g.run_id, g.event_ids, coalesce(k.last, 0)
-           + row_number() OVER (PARTITION BY g.memory_id ORDER BY g.basis) AS basis
+    SELECT g.target, g.run_id, g.event_ids, coalesce(k.last, 0)
+           + row_number() OVER (PARTITION BY g.target ORDER BY g.basis) AS basis
     FROM given g
     CROSS JOIN LATERAL (
         SELECT max(b.basis) AS last, coalesce(bool_or(b.is_same), false) AS is_known
@@ -286,38 +297,30 @@ WITH given AS (
                      AND bool_and(s.thread_id = %(thread_id)s
                                   AND s.event_id = ANY(g.event_ids)) AS is_same
               FROM memory_sources s
-              WHERE s.tenant_id = %(tenant)s AND s.memory_id = g.memory_id
+              WHERE s.tenant_id = %(tenant)s AND s.memory_id = g.target
               GROUP BY s.basis) b) k
     WHERE NOT k.is_known
 ), added AS (
     INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id, basis)
-    SELECT %(tenant)s, memory_id, %(thread_id)s, unnest(event_ids), basis FROM fresh
+    SELECT %(tenant)s, target, %(thread_id)s, unnest(event_ids), basis FROM fresh
 )
-INSERT INTO run_changes (tenant_id, run_id, change, target, event_id, before)
-SELECT %(tenant)s, %(run_id)s, 'sourced', f.memory_id, e.event_id,
-       jsonb_build_object('bases', jsonb_agg(f.basis))
-FROM fresh f CROSS JOIN LATERAL unnest(f.event_ids) AS e(event_id)
-WHERE f.run_id IS DISTINCT FROM %(run_id)s
-GROUP BY f.memory_id, e.event_id
+{note_bases}
 
 -- name: add_edge_sources
 -- As add_sources, of edges.
 WITH given AS (
-    SELECT d.edge_id, d.run_id, g.basis, array_agg(e.event_id) AS event_ids
+    SELECT d.edge_id AS target, d.run_id, g.basis, array_agg(e.event_id) AS event_ids
     FROM unnest(%(edge_ids)b::uuid[], %(event_ids)b::text[], %(bases)b::int[])
          AS g(edge_id, event_id, basis)
     CROSS JOIN LATERAL (
         SELECT d.edge_id, d.run_id FROM edges d
         WHERE d.tenant_id = %(tenant)s AND d.edge_id = g.edge_id
         OFFSET 0) d
-    CROSS JOIN LATERAL (
-        SELECT e.event_id FROM events e
-        WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.event_id = g.event_id
-        OFFSET 0) e
+    CROSS JOIN LATERAL {turn_of_thread} e
     GROUP BY 1, 2, 3
 ), fresh AS (
-    SELECT g.edge_id, g.run_id, g.event_ids, coalesce(k.last, 0)
-           + row_number() OVER (PARTITION BY g.edge_id ORDER BY g.basis) AS basis
+    SELECT g.target, g.run_id, g.event_ids, coalesce(k.last, 0)
+           + row_number() OVER (PARTITION BY g.target ORDER BY g.basis) AS basis
     FROM given g
     CROSS JOIN LATERAL (
         SELECT max(b.basis) AS last, coalesce(bool_or(b.is_same), false) AS is_known
@@ -326,19 +329,14 @@ WITH given AS (
                      AND bool_and(s.thread_id = %(thread_id)s
                                   AND s.event_id = ANY(g.event_ids)) AS is_same
               FROM edge_sources s
-              WHERE s.tenant_id = %(tenant)s AND s.edge_id = g.edge_id
+              WHERE s.tenant_id = %(tenant)s AND s.edge_id = g.target
               GROUP BY s.basis) b) k
     WHERE NOT k.is_known
 ), added AS (
     INSERT INTO edge_sources (tenant_id, edge_id, thread_id, event_id, basis)
-    SELECT %(tenant)s, edge_id, %(thread_id)s, unnest(event_ids), basis FROM fresh
+    SELECT %(tenant)s, target, %(thread_id)s, unnest(event_ids), basis FROM fresh
 )
-INSERT INTO run_changes (tenant_id, run_id, change, target, event_id, before)
-SELECT %(tenant)s, %(run_id)s, 'sourced', f.edge_id, e.event_id,
-       jsonb_build_object('bases', jsonb_agg(f.basis))
-FROM fresh f CROSS JOIN LATERAL unnest(f.event_ids) AS e(event_id)
-WHERE f.run_id IS DISTINCT FROM %(run_id)s
-GROUP BY f.edge_id, e.event_id
+{note_bases}
 
 -- name: inherit_sources
 -- A memory that was drawn from others rests on all that they rest on.
