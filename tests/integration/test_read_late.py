@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
@@ -15,6 +15,7 @@ import pytest
 from shared_core import Conflict, Event, MemoryEngine, Scope, open_memory
 from shared_core.domain import Extraction, StatementDraft, TripleDraft
 from tests.integration.test_runs import Scripted, fact, living, snapshot
+from tests.integration.two_at_once import meeting
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -142,25 +143,10 @@ async def test_a_retraction_that_another_worker_reads_at_the_same_time_counts(ds
         await one.append_events(ANN, "b", [said("b", 4, JOB["en"][1])])
         barrier = asyncio.Barrier(2)
         for memory in (one, other):
-            meeting(memory, barrier)
+            meeting(memory, "known", barrier)
         await asyncio.gather(one.consolidate(ANN, "a"), other.consolidate(ANN, "b"))
         assert [("Acme", 0, 4)] == await history(one)
         assert [1, 1] == [len(reader.seen) for reader in (employed, gone)]
-
-
-def meeting(memory: MemoryEngine, barrier: asyncio.Barrier) -> None:
-    """Let the first look at what is known wait until the other memory has looked, too."""
-    look: Callable[..., Any] = memory._storage.known
-
-    async def looks(*given: Any) -> Any:
-        found = await look(*given)
-        if waiting:
-            waiting.clear()
-            await barrier.wait()
-        return found
-
-    waiting = [True]
-    memory._storage.known = looks  # type: ignore[method-assign]
 
 
 async def test_a_retraction_read_late_leaves_what_was_said_after_it(memory: MemoryEngine) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,6 +20,7 @@ from shared_core.domain import (
     TripleDraft,
 )
 from shared_core.extraction import RuleExtractor
+from tests.integration.two_at_once import meeting
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -65,21 +66,6 @@ class Telling(RuleExtractor):
         return [InsightDraft(text=self.statement, memory_ids=ids)], NO_USAGE
 
 
-def meeting(memory: MemoryEngine, barrier: asyncio.Barrier) -> None:
-    """Let the first look at what is known wait until the other memory has looked, too."""
-    look: Callable[..., Any] = memory._storage.like_texts
-
-    async def looks(*given: Any) -> Any:
-        found = await look(*given)
-        if waiting:
-            waiting.clear()
-            await barrier.wait()
-        return found
-
-    waiting = [True]
-    memory._storage.like_texts = looks  # type: ignore[method-assign]
-
-
 async def texts(memory: MemoryEngine, kind: Any) -> list[str]:
     return sorted(one.text for one in await memory.list_memories(ANN, kinds=[kind], limit=1000))
 
@@ -96,7 +82,7 @@ async def test_two_threads_that_finish_together_write_one_statement(
         barrier = asyncio.Barrier(2)
         for memory, thread in ((one, "t"), (other, "u")):
             await memory.append_events(ANN, thread, [said(thread, "It thundered in the night.")])
-            meeting(memory, barrier)
+            meeting(memory, "like_texts", barrier)
         await asyncio.gather(one.consolidate(ANN, "t"), other.consolidate(ANN, "u"))
         [statement] = await texts(one, "semantic")
         assert statement in TOLD[language]
@@ -114,7 +100,7 @@ async def test_two_reflections_that_finish_together_write_one_insight(dsn: str) 
         await one.remember(ANN, ["Bruno hid under the bed.", "It thundered."])
         barrier = asyncio.Barrier(2)
         for memory in (one, other):
-            meeting(memory, barrier)
+            meeting(memory, "like_texts", barrier)
         await asyncio.gather(one.reflect(ANN), other.reflect(ANN))
         [insight] = await texts(one, "reflection")
         assert insight in TOLD["en"]

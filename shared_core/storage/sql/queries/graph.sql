@@ -215,39 +215,24 @@ ORDER BY e.valid_from, e.recorded_at, e.edge_id
 ORDER BY 1
 
 -- name: reopen_edge
--- Reopens an edge that ended, and the fact it says again, whose end is kept as one that was believed;
--- refuses one that holds, or is gone.
+-- Reopens an edge that ended, and the fact it says again; refuses one that holds, or is gone.
 WITH edge AS (
     SELECT e.edge_id, e.fact_id, e.valid_until, e.superseded_at FROM edges e
     WHERE e.tenant_id = %(tenant)s AND e.edge_id = %(edge_id)s AND e.superseded_at IS NOT NULL
-), fact AS (
+), ended AS (
     SELECT f.memory_id, f.valid_until, f.superseded_at, m.superseded_at AS retired_at
     FROM edge d JOIN facts f ON f.tenant_id = %(tenant)s AND f.memory_id = d.fact_id
     JOIN memories m USING (tenant_id, memory_id)
     WHERE f.superseded_at IS NOT NULL
-), kept AS (
-    INSERT INTO fact_closures (tenant_id, memory_id, closed_at, restored_at, valid_until, run_id)
-    SELECT %(tenant)s, memory_id, superseded_at, %(now)s, valid_until, %(run_id)s::uuid FROM fact
 ), edge_open AS (
     UPDATE edges e SET valid_until = NULL, superseded_at = NULL FROM edge d
     WHERE e.tenant_id = %(tenant)s AND e.edge_id = d.edge_id
-), fact_open AS (
-    UPDATE facts f SET valid_until = NULL, superseded_at = NULL FROM fact d
-    WHERE f.tenant_id = %(tenant)s AND f.memory_id = d.memory_id
-), recalled AS (
-    UPDATE memories m SET superseded_at = NULL FROM fact d
-    WHERE m.tenant_id = %(tenant)s AND m.memory_id = d.memory_id
-), noted AS (
+), edge_noted AS (
     INSERT INTO run_changes (tenant_id, run_id, change, target, before)
     SELECT %(tenant)s, %(run_id)s::uuid, 'moved', edge_id,
            jsonb_build_object('valid_until', valid_until, 'superseded_at', superseded_at)
     FROM edge
-    UNION ALL
-    SELECT %(tenant)s, %(run_id)s::uuid, 'moved', memory_id,
-           jsonb_build_object('valid_until', valid_until, 'superseded_at', superseded_at,
-                              'retired_at', retired_at)
-    FROM fact
-)
+), {reopened}
 SELECT require(count(*) = 1, 'the edge holds, or is gone') FROM edge
 
 -- name: move_edge_ends

@@ -81,19 +81,9 @@ WHERE f.tenant_id = %(tenant)s AND f.fact_type = %(fact_type)s AND f.key = ANY(%
   AND f.valid_until IS NULL AND f.superseded_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
 
--- name: reopen_fact
--- Lets a fact hold again and keeps its end as one that was believed; undoes the run if it was
--- changed since, or something that cannot hold beside it is current.
-WITH ended AS (
-    SELECT f.memory_id, f.valid_until, f.superseded_at, m.superseded_at AS retired_at
-    FROM facts f JOIN memories m USING (tenant_id, memory_id)
-    WHERE f.tenant_id = %(tenant)s AND f.memory_id = %(memory_id)s
-      AND f.superseded_at = %(closed_at)s
-      AND NOT EXISTS (SELECT FROM facts x
-                      WHERE x.tenant_id = f.tenant_id AND x.fact_type = f.fact_type
-                        AND x.key = ANY(%(keys)b::text[])
-                        AND x.valid_until IS NULL AND x.superseded_at IS NULL)
-), kept AS (
+-- fragment: reopened
+-- Facts in the CTE ended hold again: their ends are kept as ones that were believed, and noted.
+kept AS (
     INSERT INTO fact_closures (tenant_id, memory_id, closed_at, restored_at, valid_until, run_id)
     SELECT %(tenant)s, memory_id, superseded_at, %(now)s, valid_until, %(run_id)s::uuid FROM ended
 ), noted AS (
@@ -109,6 +99,20 @@ WITH ended AS (
     UPDATE memories m SET superseded_at = NULL FROM ended e
     WHERE m.tenant_id = %(tenant)s AND m.memory_id = e.memory_id
 )
+
+-- name: reopen_fact
+-- Lets a fact hold again and keeps its end as one that was believed; undoes the run if it was
+-- changed since, or something that cannot hold beside it is current.
+WITH ended AS (
+    SELECT f.memory_id, f.valid_until, f.superseded_at, m.superseded_at AS retired_at
+    FROM facts f JOIN memories m USING (tenant_id, memory_id)
+    WHERE f.tenant_id = %(tenant)s AND f.memory_id = %(memory_id)s
+      AND f.superseded_at = %(closed_at)s
+      AND NOT EXISTS (SELECT FROM facts x
+                      WHERE x.tenant_id = f.tenant_id AND x.fact_type = f.fact_type
+                        AND x.key = ANY(%(keys)b::text[])
+                        AND x.valid_until IS NULL AND x.superseded_at IS NULL)
+), {reopened}
 SELECT require(count(*) = 1, 'the fact was changed meanwhile') FROM ended
 
 -- name: require_no_opposite
