@@ -24,7 +24,9 @@ ROOT = Path(__file__).parents[2]
 
 # Privileges are dropped after the imports: another user may not be able to reach the interpreter.
 USER_PROGRAM = """
-import json, os, sys, time
+import json, os, signal, sys, time
+# As in a terminal: what a shell starts in the background is deaf to it, and so are its children.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 from shared_core.errors import StorageUnavailable
 from shared_core.storage.embedded import EmbeddedPostgres
