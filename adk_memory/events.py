@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from google.adk.events.event import Event as AdkEvent
 from google.adk.memory.memory_entry import MemoryEntry
 from google.genai import types
+from pydantic import Field
 from pydantic_core import to_jsonable_python
 
 from adk_memory.options import IngestOptions
@@ -20,6 +21,13 @@ SECRET_CALLS = "adk_request_"
 """Begins the names of calls by which ADK asks a person for credentials, leave or input: what they
 say and what is answered may be secret."""
 MAX_TOOL_CHARACTERS = 4000
+
+
+class RecalledEntry(MemoryEntry):
+    """A memory as ADK shows it, which knows what it was drawn from; no dump of it, and so no
+    model, holds the ids."""
+
+    source_event_ids: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
 
 
 def to_core_events(events: Iterable[AdkEvent], *, tool_results: bool = False) -> list[Event]:
@@ -158,7 +166,8 @@ def to_memory_entry(
     about: dict[str, object] = {**_own_metadata(memory), "kind": memory.kind, **shown}
     if memory.thread_id is not None:
         about["source"] = memory.thread_id
-    return MemoryEntry(
+    return RecalledEntry(
+        source_event_ids=memory.source_event_ids,
         content=types.Content(
             role="user" if memory.author in (FROM_USER, None) else "model",
             parts=[types.Part(text=memory.text if text is None else text)],

@@ -21,7 +21,13 @@ from google.adk.plugins.base_plugin import BasePlugin
 from adk_memory import invocation_cache
 from adk_memory.deadline import in_time
 from adk_memory.memory_service import OpenMemoryService
-from adk_memory.recall_block import insert_before_turn, preloaded, recall_block, shown_texts
+from adk_memory.recall_block import (
+    insert_before_turn,
+    not_drawn_from,
+    preloaded,
+    recall_block,
+    shown_texts,
+)
 from adk_memory.turns import events_to_remember, is_answered, is_settled, spoken_text
 from shared_core import InvalidInput
 
@@ -150,8 +156,9 @@ class MemoryPlugin(BasePlugin):
             return
         async with run.recalling:  # parallel agents wait for one search
             entries = await self._search(context, run.query)
-        # In a thread: the first count loads a vocabulary.
         shown = shown_texts(llm_request)
+        entries = not_drawn_from(shown, context.session.events, entries)
+        # In a thread: the first count loads a vocabulary.
         block = await asyncio.to_thread(recall_block, entries, shown, self._max_tokens)
         if block:
             insert_before_turn(llm_request, block, context.user_content)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from google.adk.events.event import Event
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 
-from adk_memory.events import text_of_content
+from adk_memory.events import RecalledEntry, text_of_content
 from shared_core.memory_block import HEAD, memory_block
 
 _PRELOADED = "The following content is from your previous conversations with the user."
@@ -35,6 +36,32 @@ def shown_texts(llm_request: LlmRequest) -> frozenset[str]:
         if part.function_response:
             told.update(_texts_in(part.function_response.response))
     return frozenset(told)
+
+
+def not_drawn_from(
+    shown: frozenset[str], events: Sequence[Event], entries: Sequence[MemoryEntry]
+) -> list[MemoryEntry]:
+    """Return entries without those whose every source is one of the events a request shows.
+
+    shown: texts of the request; ADK shows what another agent said within a longer one.
+    """
+    everything = "\n".join(shown)
+    ids = {
+        event.id
+        for event in events
+        if all(part in shown or part in everything for part in _said(event))
+    }
+    return [
+        entry
+        for entry in entries
+        if not (isinstance(entry, RecalledEntry) and entry.source_event_ids)
+        or not ids.issuperset(entry.source_event_ids)
+    ]
+
+
+def _said(event: Event) -> list[str]:
+    parts = event.content.parts if event.content else None
+    return [part.text.strip() for part in parts or () if part.text and not part.thought]
 
 
 def _texts_in(value: object) -> Iterator[str]:

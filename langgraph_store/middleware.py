@@ -12,13 +12,14 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage
 from langgraph.runtime import Runtime
 
-from langgraph_store.messages import is_of_a_user, messages_of, spoken_text
+from langgraph_store.messages import is_of_a_user, messages_of, spoken_text, turns_of
 from langgraph_store.reflection import HasEngine
 from langgraph_store.tools import memory_tools
 from langgraph_store.turn_feed import TurnFeed
@@ -161,8 +162,8 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _shown(self, request: ModelRequest[Any], hits: Sequence[Hit]) -> ModelRequest[Any]:
         """Return the request with the memories in it that are not in it yet."""
-        there = {spoken_text(message) for message in request.messages}
-        found = [(_about(hit), hit.memory.text) for hit in hits if hit.memory.text not in there]
+        new = _not_in(request.messages, self._thread(request), hits)
+        found = [(_about(hit), hit.memory.text) for hit in new]
         block = memory_block(found, self._max_tokens) if found else None
         turn = _last_turn(request.messages)
         if block is None or turn is None:
@@ -172,6 +173,9 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         messages: list[AnyMessage] = list(request.messages)
         messages.insert(turn, HumanMessage(block))
         return request.override(messages=messages)
+
+    def _thread(self, request: ModelRequest[Any]) -> str:
+        return self._whose.thread(current_config(), request.runtime)
 
     def _said(
         self, state: AgentState[Any], runtime: Runtime[Any]
@@ -199,6 +203,19 @@ def _last_turn(messages: Sequence[BaseMessage]) -> int | None:
     """Return the place of the user's last message."""
     places = range(len(messages) - 1, -1, -1)
     return next((place for place in places if is_of_a_user(messages[place])), None)
+
+
+def _not_in(messages: Sequence[BaseMessage], thread_id: str, hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits that say more than messages: neither their words nor drawn from them."""
+    turns = turns_of(messages, thread_id, datetime.now(UTC), tool_results=True)
+    there = {spoken_text(message) for message in messages}
+    ids = {turn.event_id for turn in turns}
+    return [
+        hit
+        for hit in hits
+        if hit.memory.text not in there
+        and not (hit.memory.source_event_ids and ids.issuperset(hit.memory.source_event_ids))
+    ]
 
 
 def _about(hit: Hit) -> str:

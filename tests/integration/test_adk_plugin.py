@@ -386,9 +386,32 @@ async def test_two_plugins_show_and_remember_once(service: Service, turns: Any) 
 async def test_recall_leaves_out_what_the_conversation_shows_already(service: Service) -> None:
     model = Model(model="m")
     runner = make(model, MemoryPlugin(), service)
-    await ask(runner, "s1", PARROT)
-    await ask(runner, "s1", WHICH)
-    assert 1 == "\n".join(model.shown[1]).count(PARROT)
+    await ask(runner, "s1", f"{PARROT} I live in Lisbon.")
+    assert await service.flush(60)  # now the summary and a fact say so as well
+    kinds = {str(entry.custom_metadata["kind"]) for entry in await found(service)}
+    assert {"episodic", "semantic", "summary"} == kinds
+    await ask(runner, "s1", f"{WHICH} Does it live in Lisbon?")
+    asked = "\n".join(model.shown[1])
+    assert 1 == asked.count(PARROT)
+    assert 2 == asked.count("Lisbon")
+    assert "<MEMORIES>" not in asked
+
+
+async def test_what_was_drawn_from_turns_the_request_has_lost_is_shown(
+    service: Service,
+) -> None:
+    model = Model(model="m")
+    runner = make(model, MemoryPlugin(), service)
+    await ask(runner, "s1", f"{PARROT} I live in Lisbon.")
+    assert await service.flush(60)
+    # The same session in another runner: its session service knows nothing of what was said.
+    await ask(make(model, MemoryPlugin(), service), "s1", f"{WHICH} Does it live in Lisbon?")
+    assert "User lives in Lisbon." in blocks(model)[1]
+
+
+async def found(service: Service) -> list[MemoryEntry]:
+    answer = await service.search_memory(**WHO, query=f"{WHICH} Does it live in Lisbon?")
+    return answer.memories
 
 
 async def test_an_image_alone_is_not_searched_for(service: Service, turns: Any) -> None:

@@ -19,7 +19,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_store import PgHippocampusStore, memory_tools
 from langgraph_store.middleware import HippocampusMiddleware
 from langgraph_store.tools import MAX_CHARACTERS
-from shared_core import InvalidInput, NewMemory, Scope, StorageUnavailable, run_sync
+from shared_core import Hit, InvalidInput, NewMemory, Scope, StorageUnavailable, run_sync
 from shared_core.tokens import count_tokens
 from tests.integration.scripted_chat import ScriptedChatModel, calls
 
@@ -54,6 +54,12 @@ def turns(dsn: str) -> list[str]:
     with psycopg.connect(dsn) as superuser:
         rows = superuser.execute("SELECT text FROM hippocampus.events ORDER BY seq").fetchall()
     return [text for (text,) in rows]
+
+
+def about_bees(store: PgHippocampusStore) -> list[Hit]:
+    question = "Where do I keep my bees? In Lisbon?"
+    hits = run_sync(store.engine.recall(ANN, question, limit=10))
+    return [hit for hit in hits if hit.memory.thread_id]
 
 
 @tool
@@ -118,9 +124,24 @@ def test_what_one_thread_tells_another_knows(store: PgHippocampusStore) -> None:
 def test_what_the_request_shows_already_is_not_shown_again(store: PgHippocampusStore) -> None:
     model = ScriptedChatModel()
     agent = agent_with(model, HippocampusMiddleware(store, app="app"))
-    ask(agent, "I keep bees on my roof.")
-    ask(agent, "Where do I keep my bees?")
-    assert not any("on my roof" in block for block in blocks(model.asked[-1]))
+    ask(agent, "I keep bees on my roof. I live in Lisbon.")
+    assert run_sync(store.engine.flush(60))  # now the summary and a fact say so as well
+    assert {"episodic", "semantic", "summary"} == {hit.memory.kind for hit in about_bees(store)}
+    ask(agent, "Where do I keep my bees? In Lisbon?")
+    assert not any("roof" in block or "Lisbon" in block for block in blocks(model.asked[-1]))
+
+
+def test_what_was_drawn_from_turns_the_request_has_lost_is_shown(
+    store: PgHippocampusStore,
+) -> None:
+    model = ScriptedChatModel()
+    memory = HippocampusMiddleware(store, app="app")
+    ask(agent_with(model, memory), "I keep bees on my roof. I live in Lisbon.")
+    assert run_sync(store.engine.flush(60))
+    # The same thread with another checkpointer: the request holds the question alone.
+    ask(agent_with(model, memory), "Where do I keep my bees? In Lisbon?")
+    [block] = blocks(model.asked[-1])
+    assert "bees on my roof" in block and "User lives in Lisbon." in block
 
 
 def test_memories_can_stand_in_the_system_message(store: PgHippocampusStore) -> None:
