@@ -358,13 +358,19 @@ WITH living AS MATERIALIZED (
                  array_agg(opens ORDER BY number) AS opens FROM by_meaning) l
     CROSS JOIN (SELECT array_agg(number) AS numbers, array_agg(place) AS places FROM held) h
 )
-SELECT {memory_columns},
-       (SELECT e.role FROM memory_sources s
-        JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
-                     AND e.event_id = s.event_id
-        WHERE s.tenant_id = %(tenant)s AND s.memory_id = m.memory_id AND m.kind = 'episodic'
-        LIMIT 1),
-       p.number, w.similarities, w.lengths, w.opens, w.numbers, w.places
+SELECT {memory_columns}, turn.role, turn.ended, p.number, w.similarities, w.lengths, w.opens, w.numbers, w.places
 FROM (SELECT *, row_number() OVER () = 1 AS is_first FROM picked) p
 JOIN memories m ON m.tenant_id = %(tenant)s AND m.memory_id = p.memory_id
 LEFT JOIN whole w ON p.is_first
+LEFT JOIN LATERAL (
+    -- ended: the share of the facts drawn from the turn that hold no longer.
+    SELECT e.role,
+           (SELECT avg(({ended})::int)::float8 FROM memory_sources d
+            JOIN facts f ON f.tenant_id = d.tenant_id AND f.memory_id = d.memory_id
+            WHERE d.tenant_id = %(tenant)s AND d.thread_id = s.thread_id
+              AND d.event_id = s.event_id) AS ended
+    FROM memory_sources s
+    JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
+                 AND e.event_id = s.event_id
+    WHERE s.tenant_id = %(tenant)s AND s.memory_id = m.memory_id AND m.kind = 'episodic'
+    LIMIT 1) turn ON true

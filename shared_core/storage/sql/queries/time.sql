@@ -47,6 +47,12 @@ AND CASE WHEN m.memory_id IN (SELECT x.memory_id FROM facts x WHERE x.tenant_id 
     ELSE m.updated_at <= {known} AND (m.superseded_at IS NULL OR m.superseded_at > {known})
          AND (%(valid)s::timestamptz IS NULL OR m.occurred_at <= %(valid)s) END
 
+-- fragment: ended_now
+coalesce(f.valid_until <= {soon}, false)
+
+-- fragment: ended_then
+coalesce(f.valid_until <= {valid} AND f.superseded_at <= {known}, false)
+
 -- name: facts_as_of
 -- The facts that held at a moment, or those of a slot, with history those that had ended as well, newest first.
 WITH told AS MATERIALIZED ({told_facts})
