@@ -38,6 +38,7 @@ from shared_core.opening import open_memory
 from shared_core.recall_result import RecallResult
 from shared_core.rerank_ports import Reranker
 from shared_core.run_ports import Fact
+from shared_core.slices import TimeBucket, TimeSlice
 from shared_core.strategy import ExtractionStrategy
 from shared_core.sync_bridge import run_sync
 
@@ -80,6 +81,8 @@ __all__ = [
     "StorageReadOnly",
     "StorageUnavailable",
     "Subgraph",
+    "TimeBucket",
+    "TimeSlice",
     "memories_namespace",
     "open_memory",
     "run_sync",

@@ -52,11 +52,12 @@ from shared_core.remembering import Remembering
 from shared_core.retention import POLICIES, RetentionPolicy
 from shared_core.run_ports import RunRecord
 from shared_core.sessions import SessionLog
+from shared_core.slice_verbs import SliceVerbs
 from shared_core.strategy import ExtractionStrategy
 from shared_core.worker import DRAIN_S, Worker
 
 
-class MemoryEngine(FactVerbs):
+class MemoryEngine(FactVerbs, SliceVerbs):
     """Remembers, recalls and forgets. Async; from sync code: run_sync(engine.recall(...)).
 
     Usable from any thread and any event loop, several at once. It connects at first use; closing

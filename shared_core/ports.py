@@ -32,6 +32,7 @@ from shared_core.job_ports import JobStorage, NewJob
 from shared_core.log_ports import SessionStorage
 from shared_core.recall_ports import Recalled, SearchRequest
 from shared_core.run_ports import RunStorage
+from shared_core.slice_ports import SliceStorage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -165,6 +166,7 @@ class Storage(
     FactStorage,
     IndexStorage,
     AccessStorage,
+    SliceStorage,
     Protocol,
 ):
     """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.

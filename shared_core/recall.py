@@ -37,6 +37,7 @@ class Wanted:
     """What a recall shall return, checked; engine.recall says what each is.
 
     now: when it is asked, for "last week". with_graph: whether edges of the graph come along.
+    begin, end: aware; only what occurred from one to before the other.
     """
 
     now: datetime
@@ -50,6 +51,8 @@ class Wanted:
     reranker: Reranker | None = None
     with_graph: bool = False
     as_of: AsOf | None = None
+    begin: datetime | None = None
+    end: datetime | None = None
 
     def __post_init__(self) -> None:
         if self.ranking not in get_args(Ranking):
@@ -88,6 +91,8 @@ async def recall(
         candidates=max(LEAST_CANDIDATES, 3 * _pool(wanted)),
         mentions=mentioned(query) if wanted.with_graph else (),
         as_of=wanted.as_of,
+        begin=wanted.begin,
+        end=wanted.end,
     )
     found = await storage.recall(request)
     asked = Asked(text=query, terms=request.terms, now=wanted.now)

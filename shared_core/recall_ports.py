@@ -31,7 +31,7 @@ class SearchRequest:
     vector is None when there is no embedder or it is down: then words alone find.
     candidates: how many of each channel are fetched for ranking. filter: on values, as of items.
     mentions: keys of entities; the edges of the graph that touch one come along. as_of: None for
-    what is current.
+    what is current. begin, end: only what occurred from one to before the other; None for no bound.
     """
 
     scope: Scope
@@ -44,6 +44,8 @@ class SearchRequest:
     filter: Mapping[str, JsonValue] = field(default_factory=dict)
     mentions: Sequence[str] = ()
     as_of: AsOf | None = None
+    begin: datetime | None = None
+    end: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

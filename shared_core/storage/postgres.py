@@ -21,6 +21,7 @@ from shared_core.storage.postgres_graph import PostgresGraph, found_edge
 from shared_core.storage.postgres_indexes import PostgresIndexes
 from shared_core.storage.postgres_instructions import PostgresInstructions
 from shared_core.storage.postgres_sessions import PostgresSessions
+from shared_core.storage.postgres_slices import BETWEEN, PostgresSlices, bounds_of
 from shared_core.storage.rows import (
     MEMORY_COLUMNS,
     any_term,
@@ -41,6 +42,7 @@ class PostgresStorage(
     PostgresGraph,
     PostgresIndexes,
     PostgresAccesses,
+    PostgresSlices,
 ):
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
 
@@ -122,6 +124,9 @@ class PostgresStorage(
             "candidates": request.candidates,
         }
         filter_sql, filter_values = compile_filter(request.filter)
+        if request.begin is not None or request.end is not None:
+            filter_sql = f"({filter_sql}) AND {BETWEEN}"
+            filter_values |= bounds_of(request.begin, request.end)
         as_of = request.as_of
         text = statement("recall", as_of=as_of is not None, filter_sql=filter_sql)
         values |= moments(as_of) if as_of else {}

@@ -140,6 +140,8 @@ CREATE INDEX summaries_of_thread ON memories (tenant_id, thread_id) WHERE kind =
 -- What a run wrote.
 CREATE INDEX memories_of_run ON memories (tenant_id, run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX memories_expiry ON memories (tenant_id, expires_at) WHERE expires_at IS NOT NULL;
+-- What was remembered in a stretch of time, in order.
+CREATE INDEX memories_in_time ON memories (tenant_id, occurred_at, memory_id);
 
 -- The words of what a run wrote, as a digest (shared_core.likeness.words_key): what says the same in
 -- the same words is found by it within the transaction that writes. No text can be read from it.

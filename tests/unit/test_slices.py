@@ -1,0 +1,146 @@
+"""Words and moments as stretches of time, and the days and weeks of one."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core.errors import InvalidInput
+from shared_core.slices import MAX_BUCKETS, starts, stretch
+
+BEIJING = timezone(timedelta(hours=8))
+NOW = datetime(2026, 11, 22, 12, tzinfo=BEIJING)  # a Sunday
+NAIVE = NOW.replace(tzinfo=None)
+
+
+def at(year: int, month: int, day: int, hour: int = 0) -> datetime:
+    return datetime(year, month, day, hour, tzinfo=BEIJING)
+
+
+@pytest.mark.parametrize(
+    ("words", "begin", "end"),
+    [
+        ("last Tuesday", at(2026, 11, 17), at(2026, 11, 18)),
+        ("上周二", at(2026, 11, 10), at(2026, 11, 11)),
+        ("on 2024-05-01", at(2024, 5, 1), at(2024, 5, 2)),
+        ("2024-05", at(2024, 5, 1), at(2024, 6, 1)),
+        ("two weeks ago", at(2026, 11, 2), at(2026, 11, 9)),
+        ("since 2019", at(2019, 1, 1), NOW),
+        ("last 7 days", NOW - timedelta(days=7), NOW),
+        ("in the past three months", at(2026, 8, 22, 12), NOW),
+        ("最近三天", NOW - timedelta(days=3), NOW),
+        ("过去两个月", at(2026, 9, 22, 12), NOW),
+        ("from 2024-05-01 to 2024-05-10", at(2024, 5, 1), at(2024, 5, 11)),
+        ("between last week and yesterday", at(2026, 11, 9), at(2026, 11, 22)),
+        ("从上周一到上周三", at(2026, 11, 9), at(2026, 11, 12)),
+        ("3月到5月", at(2026, 3, 1), at(2026, 6, 1)),
+        ("上个月的时候", at(2026, 10, 1), at(2026, 11, 1)),
+    ],
+)
+def test_words_name_a_stretch_of_time(words: str, begin: datetime, end: datetime) -> None:
+    assert (begin, end) == stretch(words, None, None, NOW)
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        ("", "names no time"),
+        ("whenever", "names no time"),
+        ("on Friday", "names no time, or one that may mean several"),
+        ("几天前", "names no time"),
+        ("31 February 2024", "names no time"),
+        ("2024-13", "names no time"),
+        ("the last 0 days", "names no time"),
+        ("last 99999999999 days", "names no time"),
+        ("yesterday or last year", "several times, 'yesterday' and 'last year'"),
+        ("昨天和去年", "several times"),
+        ("every Friday", "again and again"),
+        ("Tuesday last week", "'Tuesday' was not understood"),
+        ("the bees of last week", "'bees' was not understood"),
+        ("from yesterday to last year", "ends before it begins"),
+    ],
+)
+def test_words_that_do_not_name_one_are_refused(words: str, wrong: str) -> None:
+    with pytest.raises(InvalidInput, match=wrong) as raised:
+        stretch(words, None, None, NOW)
+    assert repr(words) in str(raised.value)
+
+
+def test_moments_and_words_bound_a_stretch() -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert (noon, None) == stretch(None, noon, None, NOW)
+    assert (None, at(2026, 11, 18)) == stretch(None, None, "last Tuesday", NOW)
+    assert (at(2024, 5, 1), at(2024, 5, 11)) == stretch(None, "2024-05-01", "2024-05-10", NOW)
+    exact = "2024-05-01T09:30+02:00"
+    assert (datetime.fromisoformat(exact), None) == stretch(None, exact, None, NOW)
+    assert (None, None) == stretch(None, None, None, NOW)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "wrong"),
+    [
+        (NAIVE, None, "begin has no time zone"),
+        (None, NAIVE, "end has no time zone"),
+        (NOW, NOW - timedelta(days=1), "end must be after begin"),
+        (NOW, NOW, "end must be after begin"),
+        (7, None, "begin must be a datetime or words"),
+        ("soon", None, "begin 'soon' names no time"),
+    ],
+)
+def test_moments_that_bound_nothing_are_refused(begin: object, end: object, wrong: str) -> None:
+    with pytest.raises(InvalidInput, match=wrong):
+        stretch(None, begin, end, NOW)  # type: ignore[arg-type]
+
+
+def test_words_and_moments_together_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="not both"):
+        stretch("yesterday", NOW, None, NOW)
+    with pytest.raises(InvalidInput, match="asked_at has no time zone"):
+        stretch("yesterday", None, None, NOW.replace(tzinfo=None))
+
+
+def test_days_are_those_of_the_zone_also_when_its_clocks_change() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    begin = datetime(2026, 3, 28, tzinfo=berlin)
+    days = starts(begin, datetime(2026, 3, 31, tzinfo=berlin), "day", berlin)
+    assert [(28, 0), (29, 0), (30, 0)] == [(day.day, day.hour) for day in days]
+    lengths = [later.timestamp() - day.timestamp() for day, later in pairwise(days)]
+    assert [24 * 3600, 23 * 3600] == lengths
+    hours = starts(begin, datetime(2026, 3, 30, tzinfo=berlin), "hour", berlin)
+    assert 47 == len(hours)
+
+
+def test_weeks_begin_on_monday_and_the_first_holds_the_beginning() -> None:
+    weeks = starts(at(2026, 11, 4, 7), at(2026, 11, 17), "week", BEIJING)
+    assert [at(2026, 11, 2), at(2026, 11, 9), at(2026, 11, 16)] == weeks
+
+
+def test_too_many_parts_and_unknown_ones_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=f"more than {MAX_BUCKETS:,} times a day"):
+        starts(at(1900, 1, 1), NOW, "day", UTC)
+    with pytest.raises(InvalidInput, match="bucket must be one of hour, day"):
+        starts(at(1900, 1, 1), NOW, "fortnight", UTC)  # type: ignore[arg-type]
+
+
+MOMENTS = st.integers(631_152_000, 2_208_988_800)  # seconds, 1990 to 2040
+ZONES = st.sampled_from(["UTC", "Asia/Shanghai", "Europe/Berlin", "Asia/Kolkata", "America/Lima"])
+
+
+@given(
+    MOMENTS, st.floats(0.001, 300), st.sampled_from(["hour", "day", "week", "month", "year"]), ZONES
+)
+def test_parts_cover_the_stretch_and_rise(moment: int, days: float, unit: str, name: str) -> None:
+    zone = ZoneInfo(name)
+    begin = datetime.fromtimestamp(moment, zone)
+    end = (begin.astimezone(UTC) + timedelta(days=days)).astimezone(zone)
+    found = [one.timestamp() for one in starts(begin, end, unit, zone)]  # type: ignore[arg-type]
+    assert found == sorted(set(found))
+    assert found[0] <= begin.timestamp() and found[-1] < end.timestamp()
+    longest = {"hour": 1, "day": 25, "week": 169, "month": 745, "year": 8785}[unit]
+    ends = [*found[1:], end.timestamp()]
+    assert all(b - a <= 3600 * longest for a, b in zip(found, ends, strict=True))
