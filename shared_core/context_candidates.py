@@ -11,6 +11,7 @@ from shared_core.domain import Event, Hit
 from shared_core.moments import check_moment
 from shared_core.namespaces import clean_text
 from shared_core.run_ports import Fact
+from shared_core.text import language, sentences
 
 Mark: TypeAlias = tuple[str, str]
 """By what duplicates know each other: an id, or words and whether they were said or are told."""
@@ -21,12 +22,14 @@ class Candidate:
     """An item that may be shown.
 
     tells: what is known once it is shown. repeats: what makes it a duplicate once it is known.
-    at_least: how many tokens its beginning takes, where it was not worth counting the rest.
+    all_of: what makes it a duplicate once all of it is known. at_least: how many tokens its
+    beginning takes, where it was not worth counting the rest.
     """
 
     item: ContextItem
     tells: tuple[Mark, ...] = ()
     repeats: tuple[Mark, ...] = ()
+    all_of: tuple[Mark, ...] = ()
     at_least: int = 0
 
 
@@ -55,6 +58,7 @@ def fact_of(number: int, fact: Fact | Hit) -> Candidate:
         valid_until=fact.valid_until,
         score=fact.confidence,
         source_event_ids=fact.source_event_ids,
+        thread_id=fact.thread_id,
     )
     told = (("memory", str(fact.memory_id)), ("told", same_words(item.text)))
     return Candidate(item, told, told)
@@ -79,6 +83,7 @@ def memory_of(section: Section, number: int, hit: Hit) -> Candidate:
         score_parts=hit.parts,
         importance=memory.importance,
         source_event_ids=memory.source_event_ids,
+        thread_id=memory.thread_id,
     )
     told = (("memory", str(memory.memory_id)), ("told", same_words(item.text)))
     return Candidate(item, told, (*told, ("said", same_words(item.text))))
@@ -114,6 +119,31 @@ def turns_of(history: Sequence[Event]) -> list[Candidate]:
 def paragraph_of(section: Section, text: str) -> Candidate:
     """Return the one text of a section."""
     return Candidate(ContextItem(section=section, text=clean_text(text).strip()))
+
+
+def summary_of(text: str, event_ids: Sequence[str]) -> Candidate:
+    """Return a summary; it goes when every turn it was made of is shown."""
+    entry = paragraph_of("summary", text)
+    item = replace(entry.item, source_event_ids=tuple(event_ids))
+    return replace(entry, item=item, all_of=tuple(("event", one) for one in event_ids))
+
+
+def without_shown(item: ContextItem, shown: Sequence[ContextItem]) -> ContextItem:
+    """Return a summary without the sentences that stand in shown turns, word for word.
+
+    Summaries without a model are made of sentences of the turns.
+    """
+    said = [f" {same_words(turn.text)} " for turn in shown if not turn.cut]
+    told = sentences(item.text)
+    new = [one for one in told if not any(_bare(one) in turn for turn in said)]
+    if len(new) == len(told):
+        return item
+    space = "" if language(item.text) == "zh" else " "
+    return replace(item, text=space.join(new), tokens=0)
+
+
+def _bare(sentence: str) -> str:
+    return same_words(sentence).rstrip(".。")
 
 
 def same_words(text: str) -> str:

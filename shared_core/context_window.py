@@ -8,9 +8,10 @@ pass for another item, or for the end of its section.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Final, Literal, get_args
 
 from shared_core.domain import JsonValue, Role
@@ -48,7 +49,8 @@ class ContextItem:
     tokens: what it takes in the prompt, its label included; 0 for an item that was dropped without
     being counted, because not even its label fitted or it had no text.
     source: the id of the memory, fact or event. kind: of memory or fact. score, score_parts: of
-    the hit; for a fact its confidence. valid_until: when it ceased to hold.
+    the hit; for a fact its confidence. valid_until: when it ceased to hold. thread_id: where it was
+    said. cut: text is its beginning, and ends in "[…]".
     """
 
     section: Section
@@ -58,6 +60,7 @@ class ContextItem:
     kind: str | None = None
     source: str | None = None
     source_event_ids: tuple[str, ...] = ()
+    thread_id: str | None = None
     author: str | None = None
     role: Role | None = None
     occurred_at: datetime | None = None
@@ -65,12 +68,18 @@ class ContextItem:
     importance: float | None = None
     score: float | None = None
     score_parts: Mapping[str, float] = field(default_factory=dict)
+    cut: bool = False
 
     @property
     def ref(self) -> str:
         """What the prompt calls it, e.g. "m3"; the name of the section where there is but one."""
         letter = LISTS.get(self.section)
         return f"{letter}{self.number}" if letter else self.section
+
+    @property
+    def valid_from(self) -> datetime | None:
+        """When it began to hold, for a fact."""
+        return self.occurred_at if self.section == "facts" else None
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return it as JSON, without what is not known."""
@@ -82,20 +91,26 @@ class ContextItem:
             "kind": self.kind,
             "source": self.source,
             "source_event_ids": list(self.source_event_ids) or None,
+            "thread_id": self.thread_id,
             "author": self.author,
             "role": self.role,
             "occurred_at": self.occurred_at.isoformat() if self.occurred_at else None,
+            "valid_from": self.valid_from.isoformat() if self.valid_from else None,
             "valid_until": self.valid_until.isoformat() if self.valid_until else None,
             "importance": self.importance,
             "score": self.score,
             "score_parts": dict(self.score_parts) or None,
+            "cut": self.cut or None,
         }
         return {name: value for name, value in shown.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedItem:
-    """An item that was left out; reason: "over budget", "duplicate of m3" or "no text"."""
+    """An item that was left out; reason: "over budget", "duplicate of m3" or "no text".
+
+    A summary is a duplicate of history whose turns tell all of it; the last of them is named.
+    """
 
     item: ContextItem
     reason: str
@@ -113,6 +128,11 @@ class ContextWindow:
     tokens: int
     max_tokens: int
     prompt: str
+
+    @property
+    def total_tokens(self) -> int:
+        """The same as tokens."""
+        return self.tokens
 
     @property
     def budget_used(self) -> float:
@@ -148,27 +168,55 @@ class ContextWindow:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How items become a prompt.
+
+    line: what an item adds; frame: what a section adds besides; notice: what is added once as soon
+    as anything remembered is shown. pieces: the prompt of items in reading order, in pieces that
+    each begin behind a line break and with neither white space nor "/".
+    """
+
+    line: Callable[[ContextItem], str]
+    frame: Callable[[Section], str]
+    notice: str
+    pieces: Callable[[Sequence[ContextItem]], list[str]]
+
+    def shortest_line(self, item: ContextItem) -> str:
+        """Return the least that any item of the same section adds."""
+        return self.line(replace(item, text="", number=1, author=None, role=None, kind=None))
+
+
 def in_reading_order(items: Iterable[ContextItem]) -> list[ContextItem]:
     """Return the items section by section, by their numbers within one."""
     return sorted(items, key=lambda item: (READING_ORDER.index(item.section), item.number))
 
 
+def pieces(items: Sequence[ContextItem]) -> list[str]:
+    """Return the prompt of items that are in reading order, in pieces.
+
+    Each begins behind a line break, and with neither white space nor "/". What a section holds
+    besides items of a list is one piece, for its text may begin with anything.
+    """
+    parts: list[str] = []
+    noticed = False
+    for section, shown in groupby(items, key=lambda item: item.section):
+        if section in REMEMBERED and not noticed:
+            parts.append(NOTICE)
+            noticed = True
+        lines = [rendered_item(item) for item in shown]
+        if section in LISTS:
+            parts += [_opening(section), *lines, _closing(section)]
+        else:
+            parts.append("".join([_opening(section), *lines, _closing(section)]))
+    if parts:
+        parts[-1] = parts[-1].removesuffix("\n\n")
+    return parts
+
+
 def rendered(items: Sequence[ContextItem]) -> str:
     """Return the prompt of items that are in reading order."""
-    parts: list[str] = []
-    section: Section | None = None
-    noticed = False
-    for item in items:
-        if item.section != section:
-            parts.append(_closing(section))
-            if item.section in REMEMBERED and not noticed:
-                parts.append(NOTICE)
-                noticed = True
-            section = item.section
-            parts.append(_opening(section))
-        parts.append(rendered_item(item))
-    parts.append(_closing(section))
-    return "".join(parts).removesuffix("\n\n")
+    return "".join(pieces(items))
 
 
 def rendered_item(item: ContextItem) -> str:
@@ -184,11 +232,6 @@ def rendered_item(item: ContextItem) -> str:
         return f"{text}\n"
     lines = "\n  ".join(text.splitlines())
     return f"- [{', '.join(_label(item))}] {lines}\n"
-
-
-def shortest_label(item: ContextItem) -> str:
-    """Return the least that any item of the same section adds to the prompt."""
-    return rendered_item(replace(item, text="", number=1, author=None, role=None, kind=None))
 
 
 def frame(section: Section) -> str:
@@ -228,3 +271,7 @@ def _one_line(author: str) -> str:
     if len(words) <= MAX_AUTHOR_CHARACTERS:
         return words
     return words[: MAX_AUTHOR_CHARACTERS - 1] + "…"
+
+
+PROMPT: Final = Layout(rendered_item, frame, NOTICE, pieces)
+"""Each section between tags of its name, in reading order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -11,15 +12,15 @@ from shared_core.context_window import ContextWindow
 from shared_core.domain import AsOf, Hit, Scope, ThreadId
 from shared_core.embedding import Embedding
 from shared_core.intake import Intake
-from shared_core.item_ports import ItemAddress
-from shared_core.namespaces import memories_namespace, summary_key
-from shared_core.ports import MemoryQuery, Storage
+from shared_core.ports import Storage
 from shared_core.recall import Wanted, recall
 from shared_core.run_ports import Fact
 
 MOST_MEMORIES = 50
-MOST_TURNS = 150
-"""More than fits any usual budget; the rest would only be counted and dropped."""
+"""More would only be counted and dropped."""
+LEAST_TURN_TOKENS = 24
+"""So much a short turn takes with its label: no more turns are read than the budget may hold."""
+MOST_TURNS = 5_000
 
 
 async def context_window(
@@ -42,10 +43,13 @@ async def context_window(
     intake: what a session log holds unredacted is shown redacted. as_of: all of it as of a moment.
     """
     wanted = Wanted(limit=MOST_MEMORIES, now=now, as_of=as_of)
-    hits = await recall(storage, embedding, scope, query, wanted)
-    history = await storage.thread_history(scope, thread_id, MOST_TURNS, as_of)
-    own_summary, summary = await _summary(storage, scope, thread_id, as_of)
-    others = await storage.list_facts(scope, history=False, as_of=as_of)
+    turns = min(assembler.max_tokens // LEAST_TURN_TOKENS + 1, MOST_TURNS)
+    hits, history, summary, others = await asyncio.gather(
+        recall(storage, embedding, scope, query, wanted),
+        storage.thread_history(scope, thread_id, turns, as_of),
+        storage.thread_summary(scope, thread_id, as_of),
+        storage.list_facts(scope, history=False, as_of=as_of),
+    )
     facts = [hit for hit in hits if hit.memory.kind == "semantic"]
     told = {hit.memory.memory_id for hit in facts}
     return assembler.assemble(
@@ -59,32 +63,12 @@ async def context_window(
             hit
             for hit in hits
             if hit.memory.kind != "semantic"
-            and (hit.memory.namespace, hit.memory.key) != own_summary
+            and (summary is None or hit.memory.memory_id != summary.memory_id)
         ],
-        summary=summary,
+        summary=summary.text if summary else None,
+        summarised=summary.source_event_ids if summary else (),
         history=[intake.shown(event) for event in history],
     )
-
-
-async def _summary(
-    storage: Storage, scope: Scope, thread_id: ThreadId, as_of: AsOf | None
-) -> tuple[ItemAddress, str | None]:
-    """Return the summary of a thread that stands, or stood: where, and its text if there is one."""
-    own = (memories_namespace(scope), summary_key(thread_id))
-    if as_of is None:
-        items = await storage.get_items([own])
-        return own, str(items[0].value["content"]) if items else None
-    query = MemoryQuery(
-        scope=scope,
-        namespace=own[0],
-        kinds=["summary"],
-        limit=1,
-        offset=0,
-        as_of=as_of,
-        thread_id=thread_id,
-    )
-    found = await storage.list_memories(query)
-    return ((own[0], found[0].key), found[0].text) if found else (own, None)
 
 
 def _with_ends(hits: Sequence[Hit], facts: Sequence[Fact]) -> list[Hit]:

@@ -1,4 +1,4 @@
-"""What the core asks of a storage for stretches of time; ports.Storage joins it."""
+"""What the core asks of a storage along the line of time; ports.Storage joins it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
-from shared_core.domain import AsOf, Memory, MemoryKind, Namespace, Scope
+from shared_core.domain import AsOf, Memory, MemoryKind, Namespace, Scope, ThreadId
 
 SliceOrder = Literal["newest", "oldest"]
 BucketUnit = Literal["hour", "day", "week", "month", "year"]
@@ -30,6 +30,15 @@ class SliceQuery:
 
 class SliceStorage(Protocol):
     """Reads along the line on which things were said."""
+
+    async def thread_summary(
+        self, scope: Scope, thread_id: ThreadId, as_of: AsOf | None = None
+    ) -> Memory | None:
+        """Return the summary of a thread that stands, or stood; source_event_ids is all it tells.
+
+        None if there is none.
+        """
+        ...
 
     async def slice(
         self, query: SliceQuery, order: SliceOrder, limit: int, offset: int

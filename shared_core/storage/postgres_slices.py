@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from shared_core.domain import Memory
-from shared_core.namespaces import path_end, rest_of, scope_path
+from shared_core.domain import AsOf, Memory, Scope, ThreadId
+from shared_core.namespaces import memories_namespace, path_end, rest_of, scope_path
 from shared_core.ports import Clock
 from shared_core.slice_ports import SliceOrder, SliceQuery
 from shared_core.storage.database import Database
@@ -29,14 +29,26 @@ class PostgresSlices:
     _database: Database
     _clock: Clock
 
+    async def thread_summary(
+        self, scope: Scope, thread_id: ThreadId, as_of: AsOf | None = None
+    ) -> Memory | None:
+        asked = SliceQuery(
+            scope=scope, namespace=memories_namespace(scope), begin=None, end=None, as_of=as_of
+        )
+        text = statement("thread_summary", as_of=as_of is not None)
+        values = self._values(asked) | {"thread_id": thread_id}
+        [rows] = await self._database.run(scope_path(scope), (text, values))
+        return as_known(memory_from_row(rows[0]), as_of) if rows else None
+
     async def slice(
         self, query: SliceQuery, order: SliceOrder, limit: int, offset: int
     ) -> Sequence[Memory]:
         values = self._values(query) | {"limit": limit, "offset": offset}
         literals = (("direction", DIRECTIONS[order]),)
         text = statement("slice", as_of=query.as_of is not None, literals=literals)
-        steps = (statement("walk_index"), {}), (text, values)
-        _, rows = await self._database.run(scope_path(query.scope), *steps)
+        _, rows = await self._database.run(
+            scope_path(query.scope), (statement("walk_index"), {}), (text, values)
+        )
         return [as_known(memory_from_row(row), query.as_of) for row in rows]
 
     async def slice_extent(self, query: SliceQuery) -> tuple[datetime, datetime] | None:

@@ -58,6 +58,7 @@ class Case:
     facts: list[str] = field(default_factory=list)
     memories: list[str] = field(default_factory=list)
     summary: str | None = None
+    summarised: list[str] = field(default_factory=list)
     history: list[str] = field(default_factory=list)
 
     def given(self) -> int:
@@ -75,6 +76,7 @@ class Case:
                 facts=[hit(100 + number, text) for number, text in enumerate(self.facts)],
                 memories=[hit(number, text) for number, text in enumerate(self.memories)],
                 summary=self.summary,
+                summarised=self.summarised,
                 history=[turn(number, text) for number, text in enumerate(self.history)],
             )
         except InvalidInput:
@@ -117,22 +119,27 @@ CASES = st.builds(
     facts=st.lists(TEXT, max_size=4),
     memories=TEXTS,
     summary=st.none() | TEXT,
+    summarised=st.lists(st.integers(0, 12).map(str), max_size=4),
     history=TEXTS,
 )
 BUDGETS = st.one_of(st.integers(64, 400), st.integers(64, 8000))
 
 
-@given(CASES, BUDGETS, st.sampled_from(sorted(COUNTERS)))
-def test_the_prompt_never_exceeds_the_budget(case: Case, max_tokens: int, counter: str) -> None:
+@given(CASES, BUDGETS, st.sampled_from(sorted(COUNTERS)), st.booleans())
+def test_the_prompt_never_exceeds_the_budget(
+    case: Case, max_tokens: int, counter: str, cut: bool
+) -> None:
     count = COUNTERS[counter]
-    window = case.assembled(ContextAssembler(max_tokens, count=count))
+    window = case.assembled(ContextAssembler(max_tokens, count=count, cut=cut))
     if window is not None:
         assert count(window.to_prompt()) == window.tokens <= max_tokens
 
 
-@given(CASES, BUDGETS)
-def test_every_item_is_shown_or_dropped_with_a_reason(case: Case, max_tokens: int) -> None:
-    window = case.assembled(ContextAssembler(max_tokens))
+@given(CASES, BUDGETS, st.booleans())
+def test_every_item_is_shown_or_dropped_with_a_reason(
+    case: Case, max_tokens: int, cut: bool
+) -> None:
+    window = case.assembled(ContextAssembler(max_tokens, cut=cut))
     if window is not None:
         shown = [item.ref for item in window.items if item.section not in ("system", "query")]
         dropped = [one.item.ref for one in window.dropped]
@@ -144,9 +151,9 @@ def test_every_item_is_shown_or_dropped_with_a_reason(case: Case, max_tokens: in
             )
 
 
-@given(CASES, BUDGETS)
-def test_the_same_things_give_the_same_window(case: Case, max_tokens: int) -> None:
-    assembler = ContextAssembler(max_tokens)
+@given(CASES, BUDGETS, st.booleans())
+def test_the_same_things_give_the_same_window(case: Case, max_tokens: int, cut: bool) -> None:
+    assembler = ContextAssembler(max_tokens, cut=cut)
     assert case.assembled(assembler) == case.assembled(assembler)
 
 

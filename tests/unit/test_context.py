@@ -357,3 +357,106 @@ def test_values_that_mean_nothing_are_refused(attempt: Callable[[], object]) -> 
 def naive_turn() -> Event:
     moment = NOON.replace(tzinfo=None)
     return Event(event_id="e0", author="ann", role="user", text="Hi.", occurred_at=moment)
+
+
+def test_the_window_is_known_by_the_documented_names() -> None:
+    window = full_window()
+    assert window.tokens == window.total_tokens
+    assert window.to_prompt() == ContextAssembler().format_context(window)
+    told = {item["ref"]: item for item in window.to_dict()["items"]}  # type: ignore[union-attr,index,call-overload]
+    assert "2026-01-30T12:00:00+00:00" == told["f1"]["valid_from"]  # type: ignore[index,call-overload]
+    assert NOON.isoformat() == told["f1"]["valid_until"]  # type: ignore[index,call-overload]
+
+
+STORY = " ".join(f"Chapter {number} tells of a garden by the lake." for number in range(300))
+TALE = "".join(f"第{number}章讲的是湖边的花园。" for number in range(300))
+
+
+@pytest.mark.parametrize(("story", "ending"), [(STORY, "lake. […]"), (TALE, "花园。 […]")])
+def test_an_over_long_newest_message_is_cut_at_a_sentence_and_marked(
+    story: str, ending: str
+) -> None:
+    history = [*(turn(minute, f"Turn number {minute}.") for minute in range(30)), turn(99, story)]
+    window = ContextAssembler(600, cut=True).assemble(
+        system_prompt="",
+        query="",
+        history=history,
+        memories=[hit(1, story + "!"), hit(2, "Short.")],
+    )
+    newest = window.section("history")[-1]
+    assert newest.cut and newest.text.endswith(ending)
+    assert story.startswith(newest.text.removesuffix(" […]"))
+    assert 3 < len(window.section("history"))
+    best, second = window.section("memories")
+    assert best.cut and not second.cut and "Short." == second.text
+    assert {item.ref for item in window.items if item.to_dict().get("cut")} == {"h31", "m1"}
+    assert "h31" not in dropped(window)
+    assert count_tokens(window.prompt) == window.tokens <= 600
+
+
+def test_without_a_sentence_that_fits_it_is_cut_between_words() -> None:
+    endless = "word " * 2000
+    window = ContextAssembler(200, cut=True).assemble(
+        system_prompt="", query="", memories=[hit(1, endless)], history=[turn(1, "的" * 2000)]
+    )
+    for item in window.section("memories") + window.section("history"):
+        assert item.cut and 20 < item.tokens and item.text.endswith((" word […]", "的 […]"))
+    unbroken = ContextAssembler(200, cut=True).assemble(
+        system_prompt="", query="", memories=[hit(1, "x" * 4000)]
+    )
+    assert {"m1": "over budget"} == dropped(unbroken)
+
+
+def summed(max_tokens: int, summary: str, summarised: Sequence[str]) -> ContextWindow:
+    history = [turn(minute, f"Turn number {minute} is about a lake.") for minute in range(40)]
+    return ContextAssembler(max_tokens).assemble(
+        system_prompt="", query="", summary=summary, summarised=summarised, history=history
+    )
+
+
+def test_a_summary_tells_what_the_shown_turns_do_not() -> None:
+    old, new = "Turn number 0 is about a lake.", "Turn number 39 is about a lake."
+    everyone = [f"e{minute}" for minute in range(40)]
+    window = summed(400, f"{old} {new}", everyone)
+    assert [old] == shown(window, "summary")
+    assert old not in shown(window, "history") and new in shown(window, "history")
+    roomy = summed(8000, f"{old} {new}", everyone)
+    assert [f"{old} {new}"] == shown(roomy, "summary")
+
+
+@pytest.mark.parametrize(
+    ("summary", "summarised"),
+    [("Turn number 39 is about a lake.", ()), ("They spoke of lakes.", ("e38", "e39"))],
+)
+def test_a_summary_of_shown_turns_alone_gives_way(summary: str, summarised: Sequence[str]) -> None:
+    window = summed(400, summary, summarised)
+    assert [] == shown(window, "summary")
+    assert "duplicate of h40" == dropped(window)["summary"]
+    assert window.budget_used > 0.9
+
+
+def test_what_a_tokenizer_raises_names_it() -> None:
+    def broken(text: str) -> int:
+        raise LookupError("no such model")
+
+    with pytest.raises(LookupError) as raised:
+        ContextAssembler(count=broken).assemble(system_prompt="Be kind.", query="")
+    [note] = raised.value.__notes__
+    assert "broken" in note and "10 characters" in note
+
+
+@pytest.mark.parametrize("answer", [None, -1, 2.5, True, "7"])
+def test_what_is_no_number_of_tokens_is_refused_by_name(answer: object) -> None:
+    def counts_wrongly(text: str) -> int:
+        return answer  # type: ignore[return-value]
+
+    with pytest.raises(InvalidInput, match="counts_wrongly must return how many tokens"):
+        ContextAssembler(count=counts_wrongly).assemble(system_prompt="Be kind.", query="")
+
+
+def test_a_tokenizer_that_changes_its_mind_is_refused() -> None:
+    answers = iter([3, 3, *[10**6] * 100])
+    with pytest.raises(InvalidInput, match="counts the same text differently each time"):
+        ContextAssembler(64, count=lambda text: next(answers)).assemble(
+            system_prompt="Be kind.", query="", history=[]
+        )

@@ -1,0 +1,80 @@
+"""Threads longer than any budget: what is no longer shown is summed up, or remembered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shared_core import AsOf, Event, MemoryEngine, Scope, open_memory
+from shared_core.context import ContextAssembler
+from shared_core.context_window import ContextWindow
+
+ANN = Scope("app", "ann")
+START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+FACT = "My sister Mia keeps bees on the roof of the bakery."
+TOPICS = ("the weather", "a film", "the garden", "football", "an old song", "the train", "dinner")
+
+
+def turns(count: int) -> list[Event]:
+    texts = {3: FACT, 4: "Noted, bees on the roof."}
+    return [
+        Event(
+            event_id=f"e{number}",
+            author="ann" if number % 2 else "bot",
+            role="user" if number % 2 else "agent",
+            text=texts.get(
+                number, f"Turn {number} of our talk was about {TOPICS[number % 7]} once more."
+            ),
+            occurred_at=START + timedelta(minutes=number),
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+@pytest.fixture
+async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
+    async with open_memory(dsn, worker=False) as engine:
+        said = turns(400)
+        for start in range(0, 400, 50):
+            await engine.append_events(ANN, "long", said[start : start + 50])
+            await engine.consolidate(ANN, "long")
+        yield engine
+
+
+def told_twice(window: ContextWindow) -> list[str]:
+    """Turns that are shown, and stand in the summary or among the memories as well."""
+    shown = [item.text for item in window.section("history")]
+    others = [item.text for item in (*window.section("summary"), *window.section("memories"))]
+    return [text for text in shown if any(text.rstrip(".") in other for other in others)]
+
+
+async def test_what_is_no_longer_shown_is_remembered_and_summed_up(memory: MemoryEngine) -> None:
+    asked = "Where does Mia keep her bees?"
+    window = await memory.context_window(ANN, "long", asked, max_tokens=2000)
+    shown = [item.source for item in window.section("history")]
+    assert shown == [f"e{number}" for number in range(401 - len(shown), 401)]
+    assert 20 < len(shown) < 100
+    assert FACT in {item.text for item in window.section("memories")}
+    [summary] = window.section("summary")
+    assert {"e1", "e3", "e350"} <= set(summary.source_event_ids)
+    assert [] == told_twice(window)
+    assert window.tokens <= 2000
+
+
+async def test_a_large_budget_is_filled_with_history(memory: MemoryEngine) -> None:
+    window = await memory.context_window(ANN, "long", "What about the bees?", max_tokens=8000)
+    assert len(window.section("history")) > 150
+    assert window.budget_used > 0.97
+    assert [] == told_twice(window)
+
+
+async def test_the_same_question_gives_the_same_window(memory: MemoryEngine) -> None:
+    asked = AsOf(known=datetime.now(UTC))
+    assembler = ContextAssembler(1500, cut=True)
+    one, two = [
+        await memory.context_window(ANN, "long", "Bees?", assembler=assembler, as_of=asked)
+        for _ in range(2)
+    ]
+    assert one.prompt == two.prompt and one.dropped == two.dropped
