@@ -26,10 +26,12 @@ from adk_memory.recall_block import (
     not_drawn_from,
     preloaded,
     recall_block,
+    shown_ids,
     shown_texts,
 )
 from adk_memory.turns import events_to_remember, is_answered, is_settled, spoken_text
-from shared_core import InvalidInput
+from shared_core import InvalidInput, Memory, Scope
+from shared_core.tokens import TokenCounter, count_tokens
 
 _log = logging.getLogger("hippocampus")
 
@@ -57,6 +59,8 @@ class _Run:
     outer: _Run | None
     live: bool = True
     query: str = ""
+    summary: Memory | None = None
+    is_summed_up: bool = False
     recalling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -77,7 +81,9 @@ class MemoryPlugin(BasePlugin):
 
     service: the memory; by default the runner's own if that is an OpenMemoryService, else an
     OpenMemoryService() of the plugin's own. ingest, recall: switch either half off. max_tokens: of
-    what is recalled into a request, the frame around it included.
+    what is recalled into a request, the frame around it included; it is packed as a context window
+    is: facts, memories, and the summary of the session where the request no longer shows all of it.
+    count: the tokenizer of the model, if it is not o200k.
     """
 
     def __init__(
@@ -88,6 +94,7 @@ class MemoryPlugin(BasePlugin):
         ingest: bool = True,
         recall: bool = True,
         max_tokens: int = 1000,
+        count: TokenCounter = count_tokens,
     ) -> None:
         if max_tokens < 1:
             raise InvalidInput(f"max_tokens must be at least 1, not {max_tokens}")
@@ -98,8 +105,10 @@ class MemoryPlugin(BasePlugin):
         self._ingests = ingest
         self._recalls = recall
         self._max_tokens = max_tokens
+        self._count = count
         self._runs: dict[str, _Run] = {}
         self._used: set[OpenMemoryService] = set()
+        self._failed_before = 0
         self._lock = threading.Lock()
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
@@ -156,12 +165,31 @@ class MemoryPlugin(BasePlugin):
             return
         async with run.recalling:  # parallel agents wait for one search
             entries = await self._search(context, run.query)
+            if not run.is_summed_up:
+                run.is_summed_up = True
+                run.summary = await self._summary(context)
         shown = shown_texts(llm_request)
         entries = not_drawn_from(shown, context.session.events, entries)
+        summary = run.summary
+        if summary and shown_ids(shown, context.session.events).issuperset(
+            summary.source_event_ids
+        ):
+            summary = None
         # In a thread: the first count loads a vocabulary.
-        block = await asyncio.to_thread(recall_block, entries, shown, self._max_tokens)
+        block = await asyncio.to_thread(
+            recall_block, entries, shown, self._max_tokens, summary=summary, count=self._count
+        )
         if block:
             insert_before_turn(llm_request, block, context.user_content)
+
+    async def _summary(self, context: InvocationContext) -> Memory | None:
+        """Return the summary of the session; None if there is none, or the memory is away."""
+        service, session = self._service(context), context.session
+        if service.failed_searches > self._failed_before:  # it is away, and has been waited for
+            self._failed_before = service.failed_searches
+            return None
+        scope = Scope(session.app_name, session.user_id)
+        return await in_time(service.engine.thread_summary(scope, session.id), REMEMBER_S)
 
     async def _search(self, context: InvocationContext, query: str) -> Sequence[MemoryEntry]:
         service = self._service(context)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from google.adk.events.event import Event
 from google.adk.memory.memory_entry import MemoryEntry
@@ -10,22 +11,36 @@ from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 
 from adk_memory.events import RecalledEntry, text_of_content
-from shared_core.memory_block import HEAD, memory_block
+from shared_core import Memory
+from shared_core.memory_block import ShownMemory, memory_block
+from shared_core.memory_marks import HEAD
+from shared_core.tokens import TokenCounter, count_tokens
 
+FACT: Final = "semantic"
 _PRELOADED = "The following content is from your previous conversations with the user."
 
 
 def recall_block(
-    entries: Sequence[MemoryEntry], shown: frozenset[str], max_tokens: int
+    entries: Sequence[MemoryEntry],
+    shown: frozenset[str],
+    max_tokens: int,
+    *,
+    summary: Memory | None = None,
+    count: TokenCounter = count_tokens,
 ) -> str | None:
     """Return the memories as one text of at most max_tokens, or None if none is worth showing.
 
     shown: texts the request holds already. One memory per line, best first; what does not fit is
-    left out for what does, and the best is cut rather than left out.
+    left out for what does, and the best is cut rather than left out. summary: of the session, when
+    the request shows only some of it.
     """
     texts = ((entry, text_of_content(entry.content)) for entry in entries)
-    found = ((_about(entry), text) for entry, text in texts if text and text not in shown)
-    return memory_block(found, max_tokens)
+    found = [
+        ShownMemory(_about(entry), text, entry.custom_metadata.get("kind") == FACT)
+        for entry, text in texts
+        if text and text not in shown and (summary is None or text != summary.text)
+    ]
+    return memory_block(found, max_tokens, summary=summary, count=count)
 
 
 def shown_texts(llm_request: LlmRequest) -> frozenset[str]:
@@ -45,18 +60,23 @@ def not_drawn_from(
 
     shown: texts of the request; ADK shows what another agent said within a longer one.
     """
-    everything = "\n".join(shown)
-    ids = {
-        event.id
-        for event in events
-        if all(part in shown or part in everything for part in _said(event))
-    }
+    ids = shown_ids(shown, events)
     return [
         entry
         for entry in entries
         if not (isinstance(entry, RecalledEntry) and entry.source_event_ids)
         or not ids.issuperset(entry.source_event_ids)
     ]
+
+
+def shown_ids(shown: frozenset[str], events: Sequence[Event]) -> frozenset[str]:
+    """Return the ids of the events that a request shows."""
+    everything = "\n".join(shown)
+    return frozenset(
+        event.id
+        for event in events
+        if all(part in shown or part in everything for part in _said(event))
+    )
 
 
 def _said(event: Event) -> list[str]:

@@ -20,7 +20,7 @@ from langchain_core.messages import (
 
 from shared_core import Event
 from shared_core.domain import Role
-from shared_core.memory_block import HEAD
+from shared_core.memory_marks import HEAD
 from shared_core.namespaces import storable
 
 MEMORY_TOOLS = frozenset({"remember", "recall", "forget", "search_memory", "manage_memory"})

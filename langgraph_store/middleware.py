@@ -21,11 +21,13 @@ from langgraph.runtime import Runtime
 
 from langgraph_store.messages import is_of_a_user, messages_of, spoken_text, turns_of
 from langgraph_store.reflection import HasEngine
+from langgraph_store.tokens import model_tokens
 from langgraph_store.tools import memory_tools
 from langgraph_store.turn_feed import TurnFeed
 from langgraph_store.whose import Part, Whose, current_config
-from shared_core import ExtractionStrategy, Hit, InvalidInput, Scope, run_sync
-from shared_core.memory_block import memory_block
+from shared_core import ExtractionStrategy, Hit, InvalidInput, Memory, Scope, run_sync
+from shared_core.memory_block import ShownMemory, memory_block
+from shared_core.tokens import TokenCounter, count_tokens
 
 _log = logging.getLogger("hippocampus")
 
@@ -34,6 +36,8 @@ MAX_AGE_S = 60.0
 """How long an answer counts: a run that was cancelled never says that it ended."""
 MAX_OPEN_QUESTIONS = 10_000
 
+_Answer: TypeAlias = tuple[Sequence[Hit], Memory | None]
+"""What is remembered about a question, and the summary of its thread."""
 _Key: TypeAlias = tuple[Scope, str]
 _Handler: TypeAlias = Callable[[ModelRequest[Any]], ModelResponse[Any]]
 _AsyncHandler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -49,10 +53,13 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     here fails a turn: what goes wrong is logged by "hippocampus" and counted in `failures`.
 
     app, user_id, thread_id: as in create_reflection_node. ingest, recall: switch either half off.
-    max_tokens: of what is recalled, the frame included. deadline_s: of a search; then the model
-    answers without. place: a message before the user's, which leaves the prompt before it to the
-    provider's cache, or the end of the system message. delay_s, strategy, tool_results: of what is
-    remembered. with_tools: also give the agent remember, recall and forget.
+    max_tokens: of what is recalled, the frame included; it is packed as a context window is: facts,
+    memories, and the summary of the thread where the request no longer shows all of it. count: the
+    tokenizer, if it is not o200k; "model" for get_num_tokens of the model that shall answer.
+    deadline_s: of a search; then the model answers without. place: a message before the user's,
+    which leaves the prompt before it to the provider's cache, or the end of the system message.
+    delay_s, strategy, tool_results: of what is remembered. with_tools: also give the agent
+    remember, recall and forget.
     """
 
     def __init__(
@@ -65,6 +72,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         ingest: bool = True,
         recall: bool = True,
         max_tokens: int = 1000,
+        count: TokenCounter | Literal["model"] = count_tokens,
         deadline_s: float = 2.0,
         place: Literal["message", "system"] = "message",
         delay_s: float | None = None,
@@ -89,10 +97,11 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._ingests = ingest
         self._recalls = recall
         self._max_tokens = max_tokens
+        self._count = count
         self._deadline_s = deadline_s
         self._place = place
         self._failures = 0
-        self._answers: OrderedDict[_Key, tuple[float, Sequence[Hit]]] = OrderedDict()
+        self._answers: OrderedDict[_Key, tuple[float, _Answer]] = OrderedDict()
         self._lock = threading.Lock()
         self.tools = memory_tools(store, app=app, user_id=user_id) if with_tools else []
 
@@ -105,7 +114,8 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Show the model what the memory holds about the user's message."""
         with self._unharmed("recalling"):
             if (asked := self._question(request)) is not None:
-                request = self._shown(request, run_sync(self._search(*asked)))
+                answer = run_sync(self._search(*asked, self._thread(request)))
+                request = self._shown(request, answer)
         return handler(request)
 
     async def awrap_model_call(
@@ -114,9 +124,9 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         """Do as wrap_model_call() from async code."""
         with self._unharmed("recalling"):
             if (asked := self._question(request)) is not None:
-                hits = await self._search(*asked)
+                answer = await self._search(*asked, self._thread(request))
                 # In a thread: the first count loads a vocabulary.
-                request = await asyncio.to_thread(self._shown, request, hits)
+                request = await asyncio.to_thread(self._shown, request, answer)
         return await handler(request)
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> None:
@@ -140,31 +150,35 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         scope = self._whose.scope(current_config(), request.runtime)
         return scope, (scope, request.messages[turn].id or text), text
 
-    async def _search(self, scope: Scope, key: _Key, text: str) -> Sequence[Hit]:
+    async def _search(self, scope: Scope, key: _Key, text: str, thread_id: str) -> _Answer:
         found = self._answers.get(key)
         if found is not None and time.monotonic() - found[0] < MAX_AGE_S:
             return found[1]
         try:
             async with asyncio.timeout(self._deadline_s):
                 hits = await self._engine.recall(scope, text, limit=LIMIT)
+                summary = await self._engine.thread_summary(scope, thread_id)
         except Exception:
             # Who had no answer once does not wait for it before every answer of the run.
-            self._keep(key, ())
+            self._keep(key, ((), None))
             raise
-        self._keep(key, hits)
-        return hits
+        self._keep(key, (hits, summary))
+        return hits, summary
 
-    def _keep(self, key: _Key, hits: Sequence[Hit]) -> None:
+    def _keep(self, key: _Key, answer: _Answer) -> None:
         with self._lock:
-            self._answers[key] = (time.monotonic(), hits)
+            self._answers[key] = (time.monotonic(), answer)
             while len(self._answers) > MAX_OPEN_QUESTIONS:
                 self._answers.popitem(last=False)
 
-    def _shown(self, request: ModelRequest[Any], hits: Sequence[Hit]) -> ModelRequest[Any]:
+    def _shown(self, request: ModelRequest[Any], answer: _Answer) -> ModelRequest[Any]:
         """Return the request with the memories in it that are not in it yet."""
-        new = _not_in(request.messages, self._thread(request), hits)
-        found = [(_about(hit), hit.memory.text) for hit in new]
-        block = memory_block(found, self._max_tokens) if found else None
+        new, summary = _not_in(request.messages, self._thread(request), *answer)
+        found = [
+            ShownMemory(_about(hit), hit.memory.text, hit.memory.kind == "semantic") for hit in new
+        ]
+        count = model_tokens(request.model) if self._count == "model" else self._count
+        block = memory_block(found, self._max_tokens, summary=summary, count=count)
         turn = _last_turn(request.messages)
         if block is None or turn is None:
             return request
@@ -205,17 +219,26 @@ def _last_turn(messages: Sequence[BaseMessage]) -> int | None:
     return next((place for place in places if is_of_a_user(messages[place])), None)
 
 
-def _not_in(messages: Sequence[BaseMessage], thread_id: str, hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits that say more than messages: neither their words nor drawn from them."""
+def _not_in(
+    messages: Sequence[BaseMessage], thread_id: str, hits: Sequence[Hit], summary: Memory | None
+) -> tuple[list[Hit], Memory | None]:
+    """Return the hits that say more than messages: neither their words nor drawn from them.
+
+    And the summary of the thread, if it tells of turns that messages do not show.
+    """
     turns = turns_of(messages, thread_id, datetime.now(UTC), tool_results=True)
     there = {spoken_text(message) for message in messages}
     ids = {turn.event_id for turn in turns}
+    if summary is not None and ids.issuperset(summary.source_event_ids):
+        summary = None
+    own = summary.memory_id if summary else None
     return [
         hit
         for hit in hits
         if hit.memory.text not in there
+        and hit.memory.memory_id != own
         and not (hit.memory.source_event_ids and ids.issuperset(hit.memory.source_event_ids))
-    ]
+    ], summary
 
 
 def _about(hit: Hit) -> str:

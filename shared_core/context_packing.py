@@ -127,7 +127,8 @@ class _Packing:
         for section in LAST_TAKEN:
             if section in budgets:
                 self._take_section(section, self.room)
-        if any(self._waiting()) and self._unsaid_summary():
+        is_short = not self.layout.may_repeat or any(self._waiting())
+        if is_short and self._unsaid_summary():
             for section in LAST_TAKEN:
                 if section in budgets and section != "summary":
                     self._take_section(section, self.room)
@@ -209,10 +210,7 @@ class _Packing:
             yield from (entry for entry in entries if self._told_by(entry, known) is None)
 
     def _unsaid_summary(self) -> bool:
-        """Leave of a summary what the shown turns do not tell; return whether room became free.
-
-        Where there is room for everything, the summary may say again what history says.
-        """
+        """Leave of a summary what is not shown anyway; return whether room became free."""
         summaries = (n for n, entry in enumerate(self.taken) if entry.item.section == "summary")
         place = next(summaries, None)
         if place is None:
@@ -222,23 +220,24 @@ class _Packing:
             self.left["summary"].append(self.taken.pop(place))
             self.room += self.frames["summary"] + entry.item.tokens
             return True
-        item = without_shown(entry.item, self._turns())
+        item = without_shown(entry.item, self._said())
         if item is entry.item:
             return False
         self.taken[place] = self._counted(replace(entry, item=item))
         self.room += entry.item.tokens - self.taken[place].item.tokens
         return True
 
-    def _turns(self) -> list[ContextItem]:
-        return [entry.item for entry in self.taken if entry.item.section == "history"]
+    def _said(self) -> list[ContextItem]:
+        """Return the turns that are shown, as history or as memories."""
+        return [e.item for e in self.taken if e.item.section in ("memories", "history")]
 
     def _told_by(self, entry: Candidate, known: Mapping[Mark, str]) -> str | None:
         """Return which shown item tells the same already; None if none does."""
         shown = next((known[mark] for mark in entry.repeats if mark in known), None)
-        if shown is None and entry.item.section == "summary" and (turns := self._turns()):
+        if shown is None and entry.item.section == "summary" and (turns := self._said()):
             told = entry.all_of and all(mark in known for mark in entry.all_of)
             if told or not without_shown(entry.item, turns).text:
-                return max(turns, key=lambda turn: turn.number).ref
+                return max(turns, key=lambda turn: (turn.section == "history", turn.number)).ref
         return shown
 
     def _known(self) -> dict[Mark, str]:

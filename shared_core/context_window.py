@@ -174,13 +174,15 @@ class Layout:
 
     line: what an item adds; frame: what a section adds besides; notice: what is added once as soon
     as anything remembered is shown. pieces: the prompt of items in reading order, in pieces that
-    each begin behind a line break and with neither white space nor "/".
+    each begin behind a line break and with neither white space nor "/". may_repeat: whether a
+    summary may say again what turns say, while there is room for everything.
     """
 
     line: Callable[[ContextItem], str]
     frame: Callable[[Section], str]
     notice: str
     pieces: Callable[[Sequence[ContextItem]], list[str]]
+    may_repeat: bool
 
     def shortest_line(self, item: ContextItem) -> str:
         """Return the least that any item of the same section adds."""
@@ -273,5 +275,5 @@ def _one_line(author: str) -> str:
     return words[: MAX_AUTHOR_CHARACTERS - 1] + "…"
 
 
-PROMPT: Final = Layout(rendered_item, frame, NOTICE, pieces)
+PROMPT: Final = Layout(rendered_item, frame, NOTICE, pieces, may_repeat=True)
 """Each section between tags of its name, in reading order."""

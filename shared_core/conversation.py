@@ -13,7 +13,7 @@ from typing import Final
 
 from shared_core.context_window import NOTICE, READING_ORDER
 from shared_core.domain import Event, Role
-from shared_core.memory_block import without_memories
+from shared_core.memory_marks import without_memories
 from shared_core.namespaces import clean_text
 from shared_core.text import language
 from shared_core.tokens import count_tokens

@@ -10,7 +10,7 @@ from typing import Final
 
 from shared_core.domain import Event, JsonValue, NewMemory
 from shared_core.errors import InvalidInput
-from shared_core.memory_block import without_memories
+from shared_core.memory_marks import without_memories
 from shared_core.namespaces import clean_text
 from shared_core.privacy import PrivacyPolicy
 

@@ -1,4 +1,4 @@
-"""The verb of MemoryEngine that reads along the line of time."""
+"""The verbs of MemoryEngine that read along the line of time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import get_args
 
 from shared_core import recall as recalls
-from shared_core.domain import AsOf, Hit, MemoryKind, Scope
+from shared_core.domain import AsOf, Hit, Memory, MemoryKind, Scope, ThreadId
 from shared_core.errors import InvalidInput
+from shared_core.namespaces import check_label
 from shared_core.ports import Clock, Storage
 from shared_core.recall import MAX_LIMIT, Wanted
 from shared_core.recalling import Recalling
@@ -79,6 +80,15 @@ class SliceVerbs:
             hits=tuple(hits),
             buckets=tuple(buckets),
         )
+
+    async def thread_summary(self, scope: Scope, thread_id: str) -> Memory | None:
+        """Return what a thread is about so far, as consolidation summed it up; None if it did not.
+
+        source_event_ids: every turn it tells of.
+        """
+        check_label(thread_id, "thread_id")
+        await self.open()
+        return await self._storage.thread_summary(scope, ThreadId(thread_id))
 
     async def _most_relevant(
         self, asked: SliceQuery, query: str, now: datetime, limit: int, offset: int

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
@@ -19,7 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph_store import PgHippocampusStore, memory_tools
 from langgraph_store.middleware import HippocampusMiddleware
 from langgraph_store.tools import MAX_CHARACTERS
-from shared_core import Hit, InvalidInput, NewMemory, Scope, StorageUnavailable, run_sync
+from shared_core import Event, Hit, InvalidInput, NewMemory, Scope, StorageUnavailable, run_sync
 from shared_core.tokens import count_tokens
 from tests.integration.scripted_chat import ScriptedChatModel, calls
 
@@ -369,3 +370,41 @@ def count_searches(store: PgHippocampusStore) -> list[str]:
 
     engine.recall = counted  # type: ignore[method-assign]
     return asked
+
+
+def test_the_summary_tells_of_turns_the_request_has_lost(store: PgHippocampusStore) -> None:
+    said = [
+        Event(event_id=f"{n}", author="ann", role="user", occurred_at=datetime.now(UTC), text=text)
+        for n, text in enumerate(f"We repaint the shed number {n} next week." for n in range(60))
+    ]  # fmt: skip
+    run_sync(store.engine.append_events(ANN, "t", said))
+    summed = run_sync(store.engine.consolidate(ANN, "t")).summary
+    model = ScriptedChatModel()
+    memory = HippocampusMiddleware(store, app="app")
+    ask(agent_with(model, memory), "Which food am I allergic to?")
+    [block] = blocks(model.asked[-1])
+    *others, last, tail = block.splitlines()
+    assert "summary of this conversation so far] " in last and "</MEMORIES>" == tail
+    told = last.partition("] ")[2]
+    assert told and all(one in summed for one in told.split(". "))
+    shown = "".join(others)
+    assert not any(one.strip(".") in shown for one in told.split(". "))
+    messages = [HumanMessage(turn.text, id=turn.event_id) for turn in said]
+    agent = agent_with(model, memory)
+    agent.invoke({"messages": [*messages, HumanMessage("Which food am I allergic to?")]}, CONFIG)
+    assert "summary of this" not in "".join(blocks(model.asked[-1]))
+    assert 0 == memory.failures
+
+
+def test_the_tokenizer_of_the_model_counts(store: PgHippocampusStore) -> None:
+    class Counting(ScriptedChatModel):
+        def get_num_tokens(self, text: str) -> int:
+            return len(text)
+
+    run_sync(store.engine.remember(ANN, "Ann avoids peanuts, " + "walnuts and " * 30 + "nuts."))
+    model = Counting()
+    memory = HippocampusMiddleware(store, app="app", max_tokens=400, count="model")
+    ask(agent_with(model, memory), "Which food am I allergic to? Peanuts?")
+    [block] = blocks(model.asked[0])
+    assert 200 < len(block) <= 400
+    assert 0 == memory.failures

@@ -1,0 +1,141 @@
+"""get_context_window() in SQL: within the budget by the real tokenizer, and under row security."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from shared_core import Event, Scope, open_memory, run_sync
+from shared_core.tokens import count_tokens
+
+ANN = Scope("my/app", "ann%")
+TENANT = "/my%2Fapp/ann%25/"
+NOW = datetime.now(UTC)
+WHO = ("ann%", "my/app")
+TALK = [
+    "I live in Lisbon.",
+    "My sister Mia keeps bees on the roof.",
+    "我妹妹在屋顶上养蜜蜂。",
+    "It rained all day; we played cards and drank tea.",
+    *(f"Line {number}: xqzj kvw 0x{number * 7919:x} 🐝🐝 𠮷野家." for number in range(40)),
+]
+
+
+@pytest.fixture(scope="module")
+def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
+    from psycopg.conninfo import make_conninfo
+
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE sql_context TEMPLATE {template}")
+    dsn = make_conninfo(server, dbname="sql_context")
+
+    async def fill() -> None:
+        async with open_memory(dsn, worker=False) as memory:
+            turns = [
+                Event(event_id=f"e{n}", author="ann", role="user", text=text,
+                      occurred_at=NOW - timedelta(hours=len(TALK) - n))
+                for n, text in enumerate(TALK)
+            ]  # fmt: skip
+            await memory.append_events(ANN, "t", turns)
+            await memory.consolidate(ANN, "t")
+            await memory.remember(Scope("my/app", "bob"), "Bob keeps bees too.")
+
+    run_sync(fill())
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET search_path TO hippocampus, public")
+        yield connection
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute("DROP DATABASE sql_context WITH (FORCE)")
+
+
+def window(
+    connection: psycopg.Connection[Any], query: str, *, scope: str | None = TENANT, **given: Any
+) -> list[tuple[str, str, float, int]]:
+    with connection.transaction(force_rollback=True):
+        connection.execute("SELECT set_config('role', 'hippocampus_app', true)")
+        if scope is not None:
+            connection.execute("SELECT set_config('hippocampus.scope', %s, true)", [scope])
+        named = "".join(f", {name} => %({name})s" for name in given)
+        call = f"SELECT * FROM get_context_window(%(u)s, %(a)s, %(q)s{named})"
+        values = {"u": WHO[0], "a": WHO[1], "q": query, **given}
+        return [row[:4] for row in connection.execute(call, values)]
+
+
+def of(rows: list[tuple[str, str, float, int]], kind: str) -> list[str]:
+    return [row[1] for row in rows if row[0] == kind]
+
+
+def test_it_shows_facts_memories_and_the_newest_turns(filled: psycopg.Connection[Any]) -> None:
+    rows = window(filled, "Who keeps bees?", p_max_tokens=700)
+    assert "User lives in Lisbon." in of(rows, "fact")
+    assert TALK[1] in of(rows, "memory")
+    shown = of(rows, "history")
+    assert TALK[-5:] == shown[-5:] and len(shown) < 30
+    assert [text for text in TALK if text in shown] == shown
+    assert not set(shown) & set(of(rows, "memory"))
+    assert sorted({row[0] for row in rows}) == ["fact", "history", "memory"]
+    assert TALK[2] in of(window(filled, "谁养蜜蜂？", p_max_tokens=700), "memory")
+
+
+@pytest.mark.parametrize("budget", [1, 3, 30, 200, 1000, 4000])
+@pytest.mark.parametrize("ratios", [(0.3, 0.5), (0.0, 0.0), (1.0, 0.0), (0.0, 1.0)])
+def test_the_real_tokenizer_never_counts_more_than_the_budget(
+    filled: psycopg.Connection[Any], budget: int, ratios: tuple[float, float]
+) -> None:
+    rows = window(
+        filled, "bees 0x1eef xqzj 🐝", p_max_tokens=budget, p_memory_ratio=ratios[0],
+        p_history_ratio=ratios[1],
+    )  # fmt: skip
+    assert sum(row[3] for row in rows) <= budget
+    assert all(count_tokens(row[1]) <= row[3] for row in rows)
+    assert sum(count_tokens(row[1] + "\n") - 1 for row in rows) <= budget
+    assert bool(rows) == (budget > 30 or bool([t for t in TALK if len(t.encode()) <= budget]))
+
+
+def test_a_query_vector_finds_by_meaning(filled: psycopg.Connection[Any]) -> None:
+    row = filled.execute(
+        "SELECT embedding FROM embeddings JOIN memories USING (memory_id) WHERE text = %s",
+        [TALK[3]],
+    ).fetchone()
+    assert row is not None
+    rows = window(filled, "?", p_query_embedding=row[0], p_max_tokens=900, p_thread_id="other")
+    assert TALK[3] == of(rows, "memory")[0] and [] == of(rows, "history")
+    assert pytest.approx(1, abs=1e-3) == next(row[2] for row in rows if row[0] == "memory")
+    assert [] == of(window(filled, "?", p_max_tokens=900), "memory")
+
+
+@pytest.mark.parametrize("scope", [None, "", "/my%2Fapp/bob/", "/my%2Fapp/ann"])
+def test_without_the_scope_of_the_user_it_refuses(
+    filled: psycopg.Connection[Any], scope: str | None
+) -> None:
+    with pytest.raises(psycopg.errors.InsufficientPrivilege) as raised:
+        window(filled, "bees", scope=scope)
+    assert "'/my%2Fapp/ann%25/'" in str(raised.value.diag.message_hint)
+
+
+def test_who_owns_the_application_reads_its_users(filled: psycopg.Connection[Any]) -> None:
+    rows = window(filled, "Who keeps bees?", scope="/my%2Fapp/")
+    assert TALK[1] in of(rows, "memory") + of(rows, "history")
+    assert not any("Bob" in row[1] for row in rows)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"p_max_tokens": 0},
+        {"p_max_tokens": None},
+        {"p_memory_ratio": 0.6},
+        {"p_history_ratio": -0.1},
+        {"p_memory_ratio": float("nan")},
+        {"p_tokens_per_byte": 0},
+    ],
+)
+def test_what_means_nothing_is_refused(
+    filled: psycopg.Connection[Any], wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be"):
+        window(filled, "bees", **wrong)
