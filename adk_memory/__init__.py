@@ -21,6 +21,7 @@ __all__ = [
     "PgSessionService",
     "forget",
     "recall",
+    "recall_when",
     "register",
     "remember",
 ]
@@ -31,6 +32,7 @@ _HOMES = {
     "PgSessionService": "adk_memory.session_service",
     "forget": "adk_memory.tools",
     "recall": "adk_memory.tools",
+    "recall_when": "adk_memory.time_tools",
     "register": "adk_memory.registry",
     "remember": "adk_memory.tools",
 }

@@ -26,13 +26,13 @@ Given = ParamSpec("Given")
 NO_SERVICE = "This agent has no long-term memory: no memory service is configured."
 
 
-def _explained(
+def explained(
     tool: Callable[Given, Awaitable[dict[str, Any]]],
 ) -> Callable[Given, Awaitable[dict[str, Any]]]:
     """Return a tool that answers with what went wrong instead of ending the user's turn."""
 
     @functools.wraps(tool)
-    async def explained(*args: Given.args, **kwargs: Given.kwargs) -> dict[str, Any]:
+    async def safe(*args: Given.args, **kwargs: Given.kwargs) -> dict[str, Any]:
         try:
             return await tool(*args, **kwargs)
         except InvalidInput as error:
@@ -43,10 +43,10 @@ def _explained(
             _log.warning("tool %s failed", tool.__name__, exc_info=True)
             return {"error": "The memory cannot be reached right now. Try again later."}
 
-    return explained
+    return safe
 
 
-@_explained
+@explained
 async def remember(text: str, tool_context: ToolContext) -> dict[str, Any]:
     """Saves one fact about the user in long-term memory, so that later conversations know it.
 
@@ -68,7 +68,7 @@ async def remember(text: str, tool_context: ToolContext) -> dict[str, Any]:
     return {"remembered": text.strip(), "id": memory_id}
 
 
-@_explained
+@explained
 async def recall(query: str, tool_context: ToolContext) -> dict[str, Any]:
     """Searches long-term memory for what is known about the user from earlier conversations.
 
@@ -94,7 +94,7 @@ async def recall(query: str, tool_context: ToolContext) -> dict[str, Any]:
     return {"memories": memories}
 
 
-@_explained
+@explained
 async def forget(memory_id: str, tool_context: ToolContext) -> dict[str, Any]:
     """Deletes one memory for good. Use it when the user asks you to forget something.
 

@@ -25,10 +25,12 @@ from shared_core import (
     run_sync,
 )
 from shared_core.ranking import fitting
+from shared_core.slices import told
 
 _log = logging.getLogger("hippocampus")
 
 LIMIT = 10
+SLICE_LIMIT = 20
 MAX_CHARACTERS = 8_000
 """Of the texts that recall shows a model; what does not fit is cut, or left out."""
 
@@ -60,6 +62,12 @@ class _Verbs:
             }
             memories.append({name: value for name, value in shown.items() if value})
         return {"memories": memories}
+
+    def recall_when(self, about: str) -> Callable[[Scope, str], Awaitable[Told]]:
+        async def recall(scope: Scope, when: str) -> Told:
+            return told(await self._engine.slice(scope, when, query=about, limit=SLICE_LIMIT))
+
+        return recall
 
     async def forget(self, scope: Scope, memory_id: str) -> Told:
         if await self._engine.forget(scope, memory_id):
@@ -99,11 +107,13 @@ async def _error(text: str) -> Told:
     return {"error": text}
 
 
-def memory_tools(store: HasEngine, *, app: Part, user_id: Part | None = None) -> list[BaseTool]:
+def memory_tools(
+    store: HasEngine, *, app: Part, user_id: Part | None = None, with_time: bool = False
+) -> list[BaseTool]:
     """Return the tools remember, recall and forget, for sync and async agents.
 
     app, user_id: as in create_reflection_node; whose memory it is, the run decides, never the
-    model.
+    model. with_time: and recall_when, which looks up what was said at a time.
     """
     verbs = _Verbs(store.engine, Whose(app, user_id))
 
@@ -151,7 +161,26 @@ def memory_tools(store: HasEngine, *, app: Part, user_id: Part | None = None) ->
     async def aforget(memory_id: str, config: RunnableConfig) -> Told:
         return await verbs.answer(verbs.forget, memory_id, config)
 
-    pairs = ((remember, aremember), (recall, arecall), (forget, aforget))
+    def recall_when(when: str, config: RunnableConfig, about: str = "") -> Told:
+        """Looks up what was said or happened at a time, in long-term memory.
+
+        Use it when the user asks about a day, a week or a date rather than about a thing. Returns
+        the time that was understood and the memories of it, newest first (with about: best first),
+        each with its id, text, author and time; or an error.
+
+        Args:
+            when: One time, as the user would say it: "last Tuesday", "two weeks ago", "last 7
+                days", "2024-05-01", "from 2024-05-01 to 2024-05-10", or in Chinese.
+            about: Optional. What to look for within that time, as a question or key words.
+        """
+        return run_sync(verbs.answer(verbs.recall_when(about), when, config))
+
+    async def arecall_when(when: str, config: RunnableConfig, about: str = "") -> Told:
+        return await verbs.answer(verbs.recall_when(about), when, config)
+
+    pairs = [(remember, aremember), (recall, arecall), (forget, aforget)]
+    if with_time:
+        pairs.append((recall_when, arecall_when))
     return [
         StructuredTool.from_function(now, coroutine=later, parse_docstring=True)
         for now, later in pairs

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from shared_core import calendar
 from shared_core.dates import TimeRange, resolve
@@ -84,6 +84,29 @@ class TimeSlice:
                 for one in self.buckets
             ],
         }
+
+
+def told(found: TimeSlice, characters: int = 8_000) -> dict[str, Any]:
+    """Return a slice as a tool tells it to a model: the time, and of each memory what helps.
+
+    What is beyond so many characters of text is left out, and the answer says so.
+    """
+    shown: list[dict[str, str]] = []
+    for memory in found.memories:
+        text = memory.text if len(memory.text) <= characters else f"{memory.text[:characters]} […]"
+        characters -= len(text)
+        if characters < 0 and shown:
+            break
+        about = {"id": memory.key, "text": text, "author": memory.author or ""}
+        about["time"] = memory.occurred_at.isoformat()
+        shown.append({name: value for name, value in about.items() if value})
+    answer: dict[str, Any] = {
+        "from": found.begin.isoformat() if found.begin else None,
+        "to": found.end.isoformat() if found.end else None,
+        "memories": shown,
+    }
+    left_out = len(found.memories) - len(shown)
+    return answer | ({"left_out": left_out} if left_out else {})
 
 
 def stretch(
