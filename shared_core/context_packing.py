@@ -20,6 +20,7 @@ from shared_core.context_window import (
     Layout,
     Section,
     in_reading_order,
+    reading_place,
 )
 from shared_core.errors import InvalidInput
 from shared_core.tokens import TokenCounter, count_tokens
@@ -184,7 +185,7 @@ class _Packing:
                     budget -= opening + shown.item.tokens
                     self.room -= opening + shown.item.tokens
                     self.taken.append(shown)
-                    known |= dict.fromkeys(shown.tells, shown.item.ref)
+                    known |= dict.fromkeys(shown.tells, shown.item)
                     continue
             self.left[section].append(entry)
 
@@ -231,32 +232,31 @@ class _Packing:
         """Return the turns that are shown, as history or as memories."""
         return [e.item for e in self.taken if e.item.section in ("memories", "history")]
 
-    def _told_by(self, entry: Candidate, known: Mapping[Mark, str]) -> str | None:
+    def _told_by(self, entry: Candidate, known: Mapping[Mark, ContextItem]) -> ContextItem | None:
         """Return which shown item tells the same already; None if none does."""
         shown = next((known[mark] for mark in entry.repeats if mark in known), None)
         if shown is None and entry.item.section == "summary" and (turns := self._said()):
             told = entry.all_of and all(mark in known for mark in entry.all_of)
             if told or not without_shown(entry.item, turns).text:
-                return max(turns, key=lambda turn: (turn.section == "history", turn.number)).ref
+                return max(turns, key=lambda turn: (turn.section == "history", turn.number))
         return shown
 
-    def _known(self) -> dict[Mark, str]:
+    def _known(self) -> dict[Mark, ContextItem]:
         """Return what the shown items tell, each with the item that tells it."""
         entries = (*self.required, *self.taken)
-        return {mark: entry.item.ref for entry in entries for mark in entry.tells}
+        return {mark: entry.item for entry in entries for mark in entry.tells}
 
     def _shown(self) -> list[ContextItem]:
         return in_reading_order(entry.item for entry in (*self.required, *self.taken))
 
     def _dropped(self) -> list[DroppedItem]:
         known = self._known()
-        reasons = {entry.item.ref: NO_TEXT for entry in self.blank}
-        left = [entry for entries in self.left.values() for entry in entries]
-        for entry in left:
+        dropped = [DroppedItem(item=entry.item, reason=NO_TEXT) for entry in self.blank]
+        for entry in (one for entries in self.left.values() for one in entries):
             shown = self._told_by(entry, known)
-            reasons[entry.item.ref] = f"duplicate of {shown}" if shown else OVER_BUDGET
-        items = in_reading_order(entry.item for entry in (*left, *self.blank))
-        return [DroppedItem(item=item, reason=reasons[item.ref]) for item in items]
+            reason = f"duplicate of {shown.ref}" if shown else OVER_BUDGET
+            dropped.append(DroppedItem(item=entry.item, reason=reason))
+        return sorted(dropped, key=lambda one: reading_place(one.item))
 
     def _prompt(self) -> tuple[str, int]:
         return self.count.of_prompt(self._shown(), self.layout)

@@ -191,7 +191,12 @@ class Layout:
 
 def in_reading_order(items: Iterable[ContextItem]) -> list[ContextItem]:
     """Return the items section by section, by their numbers within one."""
-    return sorted(items, key=lambda item: (READING_ORDER.index(item.section), item.number))
+    return sorted(items, key=reading_place)
+
+
+def reading_place(item: ContextItem) -> tuple[int, int]:
+    """Return what puts items in reading order."""
+    return READING_ORDER.index(item.section), item.number
 
 
 def pieces(items: Sequence[ContextItem]) -> list[str]:

@@ -54,7 +54,8 @@ class Intake:
 
     def shown(self, event: Event) -> Event:
         """Return a turn as a prompt may show it: a session log may hold it as it was said."""
-        return replace(event, text=self.privacy.marked(event.text))
+        text = self.privacy.marked(event.text)
+        return event if text == event.text else replace(event, text=text)
 
     def logged(self, event: Event, payload: str) -> tuple[Event, str]:
         """Return an event of a session log, and its JSON, as they may be stored."""

@@ -9,18 +9,24 @@ from datetime import datetime
 
 from shared_core.context import ContextAssembler
 from shared_core.context_window import ContextWindow
-from shared_core.domain import AsOf, Hit, Scope, ThreadId
+from shared_core.domain import AsOf, Event, Hit, Scope, ThreadId
 from shared_core.embedding import Embedding
 from shared_core.intake import Intake
 from shared_core.ports import Storage
 from shared_core.recall import Wanted, recall
 from shared_core.run_ports import Fact
+from shared_core.tokens import count_tokens
 
 MOST_MEMORIES = 50
 """More would only be counted and dropped."""
-LEAST_TURN_TOKENS = 24
-"""So much a short turn takes with its label: no more turns are read than the budget may hold."""
 MOST_TURNS = 5_000
+LABEL_TOKENS = 18
+CHARACTERS_A_TOKEN = 8
+LONG_TURN_TOKENS = 200
+"""By o200k the label of a turn takes at least so many tokens, and nearly every text more than one
+for so many characters: what is beyond that need not be read, redacted and weighed."""
+LEAST_TURN_TOKENS = 8
+"""So many by any other tokenizer that the field uses."""
 
 
 async def context_window(
@@ -43,7 +49,8 @@ async def context_window(
     intake: what a session log holds unredacted is shown redacted. as_of: all of it as of a moment.
     """
     wanted = Wanted(limit=MOST_MEMORIES, now=now, as_of=as_of)
-    turns = min(assembler.max_tokens // LEAST_TURN_TOKENS + 1, MOST_TURNS)
+    least = LABEL_TOKENS if assembler.count is count_tokens else LEAST_TURN_TOKENS
+    turns = min(assembler.max_tokens // least + 1, MOST_TURNS)
     hits, history, summary, others = await asyncio.gather(
         recall(storage, embedding, scope, query, wanted),
         storage.thread_history(scope, thread_id, turns, as_of),
@@ -67,8 +74,21 @@ async def context_window(
         ],
         summary=summary.text if summary else None,
         summarised=summary.source_event_ids if summary else (),
-        history=[intake.shown(event) for event in history],
+        history=[intake.shown(event) for event in _within_reach(history, assembler)],
     )
+
+
+def _within_reach(history: Sequence[Event], assembler: ContextAssembler) -> Sequence[Event]:
+    """Return the newest turns, as many as the budget could hold and one more."""
+    if assembler.count is not count_tokens:
+        return history
+    room = assembler.max_tokens
+    for number, event in enumerate(reversed(history), 1):
+        # A long one may be left out, or cut; then those before it have its room.
+        room -= LABEL_TOKENS + min(len(event.text) // CHARACTERS_A_TOKEN, LONG_TURN_TOKENS)
+        if room < 0:
+            return history[-number:]
+    return history
 
 
 def _with_ends(hits: Sequence[Hit], facts: Sequence[Fact]) -> list[Hit]:
