@@ -187,6 +187,10 @@ _KINDS: Final[Mapping[str, _Kind]] = {
         _always, "off", "mask",
     ),
 }  # fmt: skip
+_HINTED: Final = {
+    name: re.compile("|".join(map(re.escape, kind.hints))) for name, kind in _KINDS.items()
+}
+"""Whether a text in small letters holds a hint at a kind."""
 KINDS: Final = tuple(_KINDS)
 """What can be found, in the order it is looked for."""
 UNMISTAKABLE: Final = frozenset({"private_key", "api_key", "jwt", "url_password"})
@@ -214,11 +218,7 @@ class PrivacyPolicy:
         found: list[str] = []
         low = _narrow(text).lower()
         for name, mode in self.modes.items():
-            if (
-                mode == "off"
-                or name not in kinds
-                or not any(hint in low for hint in _KINDS[name].hints)
-            ):
+            if mode == "off" or name not in kinds or not _HINTED[name].search(low):
                 continue
             kept = list(_without(_KINDS[name], name, text))
             if len(kept) > 1:

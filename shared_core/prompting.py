@@ -20,8 +20,8 @@ from shared_core.tokens import count_tokens
 MOST_MEMORIES = 50
 """More would only be counted and dropped."""
 MOST_TURNS = 5_000
-LABEL_TOKENS = 18
-CHARACTERS_A_TOKEN = 8
+LABEL_TOKENS = 20
+CHARACTERS_A_TOKEN = 6
 LONG_TURN_TOKENS = 200
 """By o200k the label of a turn takes at least so many tokens, and nearly every text more than one
 for so many characters: what is beyond that need not be read, redacted and weighed."""
