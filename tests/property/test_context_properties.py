@@ -171,3 +171,36 @@ def test_no_text_closes_its_section_or_passes_for_another_item(case: Case) -> No
             starts = [line[:2] for line in inside.splitlines()]
             assert len(items) == starts.count("- ")
             assert {"- ", "  "} >= set(starts)
+
+
+BEGINNINGS = (
+    "/",
+    "//x",
+    "/etc/passwd",
+    "'s",
+    "'ll see",
+    "\u0301x",
+    ")",
+    "=",
+    "-",
+    "<",
+    "\u2028x",
+    "1",
+)
+
+
+@given(st.sampled_from(BEGINNINGS), st.sampled_from(BEGINNINGS), TEXT)
+def test_the_parts_add_up_whatever_they_begin_and_end_with(begin: str, end: str, text: str) -> None:
+    odd_text = f"{begin}{text}{end}"
+    window = Case(
+        system_prompt=odd_text,
+        query=odd_text + "?",
+        instructions=[odd_text],
+        profile=odd_text,
+        facts=[odd_text],
+        memories=[odd_text + "!"],
+        summary=odd_text + ".",
+        history=[odd_text + ";"],
+    ).assembled(ContextAssembler(100_000))
+    assert window is not None
+    assert count_tokens(window.to_prompt()) == window.tokens
