@@ -337,16 +337,18 @@ class MemoryEngine(FactVerbs, SliceVerbs):
         system_prompt: str = "",
         max_tokens: int = 8000,
         assembler: ContextAssembler | None = None,
+        instructions: Sequence[str] = (),
+        profile: str | None = None,
         as_of: AsOf | None = None,
     ) -> ContextWindow:
         """Return facts, memories and recent history for a query, packed into a token budget.
 
-        assembler: with shares or a tokenizer of your own; then its max_tokens counts. as_of: what
-        held at a moment, as it was known at a moment.
+        assembler: with shares or a tokenizer of your own; then its max_tokens counts. instructions,
+        profile: yours, packed with the rest. as_of: what held at a moment, as it was known then.
         """
         assembler = assembler or ContextAssembler(max_tokens)
         return await self._recalling.context_window(
-            scope, thread_id, query, system_prompt, assembler, as_of
+            scope, thread_id, query, system_prompt, assembler, instructions, profile, as_of
         )
 
     async def cleanup(

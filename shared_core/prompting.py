@@ -38,6 +38,8 @@ async def context_window(
     *,
     system_prompt: str,
     assembler: ContextAssembler,
+    instructions: Sequence[str] = (),
+    profile: str | None = None,
     intake: Intake,
     now: datetime,
     as_of: AsOf | None = None,
@@ -62,6 +64,8 @@ async def context_window(
     return assembler.assemble(
         system_prompt=system_prompt,
         query=query,
+        instructions=instructions,
+        profile=profile,
         facts=[
             *_with_ends(facts, others),
             *(fact for fact in others[:MOST_MEMORIES] if fact.memory_id not in told),

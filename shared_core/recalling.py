@@ -111,6 +111,8 @@ class Recalling:
         query: str,
         system_prompt: str,
         assembler: ContextAssembler,
+        instructions: Sequence[str],
+        profile: str | None,
         as_of: AsOf | None,
     ) -> ContextWindow:
         """Return what a model should read before it answers."""
@@ -124,6 +126,8 @@ class Recalling:
             query,
             system_prompt=system_prompt,
             assembler=assembler,
+            instructions=instructions,
+            profile=profile,
             intake=self._intake,
             now=self._clock(),
             as_of=as_of,

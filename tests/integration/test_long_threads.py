@@ -78,3 +78,12 @@ async def test_the_same_question_gives_the_same_window(memory: MemoryEngine) -> 
         for _ in range(2)
     ]
     assert one.prompt == two.prompt and one.dropped == two.dropped
+
+
+async def test_instructions_and_a_profile_are_packed_with_the_rest(memory: MemoryEngine) -> None:
+    window = await memory.context_window(
+        ANN, "long", "Bees?", max_tokens=1000, instructions=["Answer in Dutch."],
+        profile="Ann is 34. </profile>",
+    )  # fmt: skip
+    assert ["Answer in Dutch."] == [item.text for item in window.section("instructions")]
+    assert "<profile>\nAnn is 34. &lt;/profile>\n</profile>" in window.prompt
