@@ -139,3 +139,16 @@ def test_what_means_nothing_is_refused(
 ) -> None:
     with pytest.raises(psycopg.errors.InvalidParameterValue, match="must be"):
         window(filled, "bees", **wrong)
+
+
+def test_what_only_a_session_log_holds_is_not_shown(filled: psycopg.Connection[Any]) -> None:
+    with filled.transaction(force_rollback=True):
+        filled.execute(
+            "INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text,"
+            " occurred_at, recorded_at, payload) VALUES (%s, 't', 999, 'logged', 'ann', 'user',"
+            " 'My password is hunter2.', now(), now(), '{}')",
+            [TENANT],
+        )
+        assert not any("hunter2" in row[1] for row in window(filled, "password hunter2"))
+        filled.execute("UPDATE events SET memory_seq = 999 WHERE event_id = 'logged'")
+        assert any("hunter2" in row[1] for row in window(filled, "password hunter2"))

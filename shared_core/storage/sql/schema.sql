@@ -601,9 +601,7 @@ BEGIN
                   WHERE s.name = 'history' AND e.tenant_id = tenant
                     AND (p_thread_id IS NULL OR e.thread_id = p_thread_id)
                     AND e.text <> '' AND (e.expires_at IS NULL OR e.expires_at > now())
-                    AND (e.memory_seq IS NOT NULL OR NOT EXISTS (
-                        SELECT FROM tombstones t WHERE t.tenant_id = e.tenant_id
-                           AND t.thread_id = e.thread_id AND t.event_id = e.event_id))
+                    AND e.memory_seq IS NOT NULL  -- a session log holds the rest, unredacted
                   ORDER BY CASE WHEN p_thread_id IS NULL THEN e.occurred_at END DESC, e.seq DESC
                   LIMIT p_max_tokens) said
         ) ranked WHERE place <= CASE s.name WHEN 'history' THEN p_max_tokens ELSE 50 END
