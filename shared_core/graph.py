@@ -178,7 +178,7 @@ class Graph:
                 valid_from=begins,
                 valid_until=found.valid_until,
             )
-            plan = _run(scope, now, known, name, found.ends, [edge])
+            plan = _run(scope, now, known, name, found.ends, [edge], found.bounds)
             return GraphChange(
                 operation=found.operation,
                 edge_id=edge.edge_id,
@@ -337,6 +337,7 @@ def _run(
     relation: str,
     ends: Ends,
     edges: Sequence[PlannedEdge],
+    bounds: Sequence[UUID] = (),
 ) -> RunPlan:
     return RunPlan(
         run_id=uuid7(),
@@ -348,6 +349,7 @@ def _run(
         close=ends.facts,
         ended=[fact_id for fact_id, _ in ends.facts],
         edges=edges,
+        bounds=bounds,
         close_edges=ends.close,
         move_edges=ends.move,
         counts={"edges": len(edges), "closed": len(ends.facts), "edges_closed": len(ends.edge_ids)},

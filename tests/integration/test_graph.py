@@ -141,6 +141,19 @@ async def test_an_edge_is_added_known_or_replaced(memory: MemoryEngine) -> None:
     assert (["Google"], ["Google"]) == await employers(memory)
 
 
+async def test_what_made_an_edge_end_is_not_undone_before_it(memory: MemoryEngine) -> None:
+    later = await memory.graph.add(
+        ANN, "user", "works_at", "Meta", valid_from=datetime.now(UTC) + timedelta(days=30)
+    )
+    until_then = await memory.graph.add(ANN, "user", "works_at", "Google")
+    assert later.run_id and until_then.run_id
+    with pytest.raises(Conflict, match=f"undo them first.*{until_then.run_id}"):
+        await memory.undo_run(ANN, later.run_id)
+    await memory.undo_run(ANN, until_then.run_id)
+    await memory.undo_run(ANN, later.run_id)
+    assert [] == await memory.graph.history(ANN, "user")
+
+
 async def test_a_read_sees_the_world_and_the_belief_of_its_moment(dsn: str) -> None:
     now = [START]
     async with open_memory(dsn, clock=lambda: now[0]) as memory:
