@@ -257,9 +257,9 @@ class MemoryEngine(FactVerbs):
         at a moment, as it was known at a moment; None for what is current.
         """
         wanted = Wanted(
-            now=asked_at or self._clock(), limit=limit, kinds=kinds, namespace=namespace,
-            ranking=ranking, min_relevance=min_relevance, distinct=distinct, diversity=diversity,
-            as_of=as_of,
+            now=self._clock() if asked_at is None else asked_at, limit=limit, kinds=kinds,
+            namespace=namespace, ranking=ranking, min_relevance=min_relevance, distinct=distinct,
+            diversity=diversity, as_of=as_of,
         )  # fmt: skip
         return await self._recalling.recall(scope, query, wanted, reranker)
 

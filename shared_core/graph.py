@@ -151,8 +151,10 @@ class Graph:
         relations = await self._ready(scope)
         subject_key, object_key = entity_key(subject, "subject"), entity_key(object, "object")
         name = relations.name(check_label(relation, "relation"))
-        if not 0 <= confidence <= 1:
-            raise InvalidInput(f"confidence must be from 0 to 1, not {confidence}")
+        if not (isinstance(confidence, int | float) and 0 <= confidence <= 1):
+            raise InvalidInput(f"confidence must be from 0 to 1, not {confidence!r}")
+        if not isinstance(functional, bool | None):
+            raise InvalidInput(f"functional must be True, False or None, not {functional!r}")
         if functional is None:
             functional = bool(relations.functional(name))
         now = self._clock()

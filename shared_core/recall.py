@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
@@ -61,8 +61,8 @@ class Wanted:
         check_moment(self.now, "asked_at")
         check_as_of(self.as_of)
         for name, share in (("min_relevance", self.min_relevance), ("diversity", self.diversity)):
-            if not 0 <= share <= 1:
-                raise InvalidInput(f"{name} must be between 0 and 1, not {share}")
+            if not (isinstance(share, int | float) and 0 <= share <= 1):
+                raise InvalidInput(f"{name} must be between 0 and 1, not {share!r}")
 
 
 async def recall(
@@ -213,8 +213,8 @@ def page(
 def check_kinds(kinds: Sequence[MemoryKind] | None) -> None:
     """Raise InvalidInput for a kind that is none, and for one where several are expected."""
     known = ", ".join(get_args(MemoryKind))
-    if isinstance(kinds, str):
-        raise InvalidInput(f"kinds must be a list of {known}, e.g. [{kinds!r}]")
+    if kinds is not None and (isinstance(kinds, str) or not isinstance(kinds, Collection)):
+        raise InvalidInput(f"kinds must be a list of {known}, e.g. ['semantic'], not {kinds!r}")
     for kind in kinds or ():
         if kind not in get_args(MemoryKind):
             raise InvalidInput(f"kind {kind!r} is not known: take one of {known}")
@@ -222,5 +222,8 @@ def check_kinds(kinds: Sequence[MemoryKind] | None) -> None:
 
 def _check_bounds(limit: int, offset: int = 0) -> None:
     for name, number in (("limit", limit), ("offset", offset)):
-        if not 0 <= number <= MAX_LIMIT:
-            raise InvalidInput(f"{name} must be between 0 and {MAX_LIMIT:,}, not {number}")
+        whole = isinstance(number, int) and not isinstance(number, bool)
+        if not (whole and 0 <= number <= MAX_LIMIT):
+            raise InvalidInput(
+                f"{name} must be between 0 and {MAX_LIMIT:,}, a whole number, not {number!r}"
+            )
