@@ -29,7 +29,7 @@ SPARE = 2
 """So many times as many as asked for are looked at where some may be left out as repeats."""
 MAX_LIMIT = 100_000
 RERANKED = 50
-"""So many of the best hits a reranker reads; all of them, where more are asked for."""
+"""So many of the best hits a reranker reads; more, where more are needed to choose from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ async def recall(
     hits = _relevant(ranked(found, asked, by=by), wanted.min_relevance)
     is_reranked = False
     if wanted.reranker is not None:
-        hits, is_reranked = await _reranked(hits, query, wanted.limit, wanted.reranker)
+        hits, is_reranked = await _reranked(hits, query, _pool(wanted), wanted.reranker)
     return RecallResult(
         merged=tuple(_chosen(hits, wanted)),
         vector_results=tuple(nearest(found, wanted.limit)),
@@ -150,9 +150,9 @@ def _relevant(hits: Iterable[Hit], least: float) -> Iterator[Hit]:
 
 
 async def _reranked(
-    hits: Iterator[Hit], query: str, limit: int, reranker: Reranker
+    hits: Iterator[Hit], query: str, wanted: int, reranker: Reranker
 ) -> tuple[Iterator[Hit], bool]:
-    best = list(islice(hits, max(RERANKED, limit)))
+    best = list(islice(hits, max(RERANKED, wanted)))
     anew = await reranked(best, query, reranker) if best else None
     return (chain(best, hits), False) if anew is None else (iter(anew), True)
 

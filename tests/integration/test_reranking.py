@@ -153,6 +153,19 @@ async def test_it_reads_the_best_ones_alone_and_the_floor_comes_first(
     assert [RERANKED, RERANKED + 5] == read
 
 
+async def test_it_reads_as_many_as_repeats_may_take(memory: MemoryEngine) -> None:
+    said = [f"tea number {number // 2}" for number in range(2 * RERANKED)]
+    await memory.remember(ANN, said)
+    found = await memory.recall(
+        ANN,
+        "tea number",
+        limit=RERANKED,
+        distinct=True,
+        reranker=lambda _, texts: [1.0] * len(texts),
+    )
+    assert found.reranked and RERANKED == len(found)
+
+
 @pytest.mark.parametrize("reranker", ["cohere", 5, Overlap])
 def test_what_is_no_reranker_is_refused(dsn: str, reranker: object) -> None:
     with pytest.raises(InvalidInput, match=r"is of no known form: give an object with 'async"):
