@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from langchain_core.documents import BaseDocumentCompressor, Document
 
-from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core import InvalidInput, MemoryEngine, Scope, open_memory, reranking
 from shared_core.recall import RERANKED
 
 ANN = Scope("app", "ann")
+BLOCKED = threading.Event()
 SAID = ["Ann drinks green tea.", "Tea is grown in Assam and Darjeeling.", "Bob sails."]
 
 
@@ -119,6 +121,35 @@ async def test_a_failing_reranker_leaves_the_order(
     found = await memory.recall(ANN, "tea", reranker=reranker)
     assert found == plain and not found.reranked
     assert told in caplog.text and "recall goes on without" in caplog.text
+
+
+async def never(_: str, __: Sequence[str]) -> list[float]:
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable")
+
+
+def blocks(_: str, __: Sequence[str]) -> list[float]:
+    BLOCKED.wait()
+    raise AssertionError("nobody reads this")
+
+
+@pytest.mark.parametrize("reranker", [never, blocks])
+async def test_a_reranker_that_never_answers_leaves_the_order(
+    memory: MemoryEngine,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    reranker: Callable[..., Any],
+) -> None:
+    monkeypatch.setattr(reranking, "TIMEOUT_S", 0.05)
+    BLOCKED.clear()
+    await memory.remember(ANN, SAID)
+    plain = await memory.recall(ANN, "tea")
+    try:
+        found = await asyncio.wait_for(memory.recall(ANN, "tea", reranker=reranker), 60)
+    finally:
+        BLOCKED.set()
+    assert found == plain and not found.reranked
+    assert "TimeoutError" in caplog.text and "recall goes on without" in caplog.text
 
 
 async def test_no_connection_is_held_while_it_works(dsn: str) -> None:
