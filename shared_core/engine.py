@@ -270,12 +270,13 @@ class MemoryEngine(FactVerbs):
         limit: int = 5,
         *,
         kinds: Sequence[MemoryKind] | None = None,
+        as_of: AsOf | None = None,
     ) -> list[Hit]:
         """Return what is nearest to query by meaning alone; the score is the cosine similarity.
 
         Raises ModelUnavailable while the embedder is down; recall() then goes on by words.
         """
-        return await self._recalling.search(scope, query, limit=limit, kinds=kinds)
+        return await self._recalling.search(scope, query, limit=limit, kinds=kinds, as_of=as_of)
 
     async def accesses(
         self, scope: Scope, memory_ids: Sequence[UUID | str]

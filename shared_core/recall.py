@@ -113,12 +113,14 @@ async def search(
     *,
     limit: int,
     kinds: Sequence[MemoryKind] | None,
+    as_of: AsOf | None = None,
 ) -> list[Hit]:
     """Return what is nearest to query by meaning. Raises ModelUnavailable without an embedder."""
     from shared_core.ranking import nearest
 
     _check_bounds(limit)
     check_kinds(kinds)
+    check_as_of(as_of)
     query = checked_query(scope, query)
     if limit == 0 or not has_words(query):
         return []
@@ -139,6 +141,7 @@ async def search(
         vector=vector,
         kinds=kinds,
         candidates=limit,
+        as_of=as_of,
     )
     return nearest(await storage.recall(request), limit)
 
