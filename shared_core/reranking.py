@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any, TypeAlias, cast
 
 from shared_core.domain import Hit
-from shared_core.errors import InvalidInput, ModelOutputInvalid
+from shared_core.errors import InvalidInput, ModelOutputInvalid, ModelUnavailable
 from shared_core.rerank_ports import Reranker
 from shared_core.sync_bridge import on_own_loop
 
@@ -96,8 +96,14 @@ async def reranked(hits: Sequence[Hit], query: str, reranker: Reranker) -> list[
 
 
 async def _asked(reranker: Reranker, query: str, texts: Sequence[str]) -> Sequence[float]:
-    async with asyncio.timeout(TIMEOUT_S):
-        return await reranker.rerank(query, texts)
+    task = asyncio.current_task()
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            return await reranker.rerank(query, texts)
+    except asyncio.CancelledError as error:
+        if task is None or task.cancelling():
+            raise
+        raise ModelUnavailable("the reranker cancelled its own work") from error
 
 
 def _checked(answer: Sequence[float], count: int) -> list[float]:

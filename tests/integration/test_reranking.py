@@ -100,10 +100,15 @@ def fails(_: str, __: Sequence[str]) -> list[float]:
     raise OSError("no route to the reranker")
 
 
+async def gives_up(_: str, __: Sequence[str]) -> list[float]:
+    raise asyncio.CancelledError
+
+
 @pytest.mark.parametrize(
     ("reranker", "told"),
     [
         (fails, "no route to the reranker"),
+        (gives_up, "cancelled its own work"),
         (lambda _, texts: [1.0] * (len(texts) + 1), "one finite score for each of 3 texts"),
         (lambda _, texts: [float("nan")] * len(texts), "0 of them finite"),
         (lambda _, texts: None, "must return numbers"),
@@ -150,6 +155,25 @@ async def test_a_reranker_that_never_answers_leaves_the_order(
         BLOCKED.set()
     assert found == plain and not found.reranked
     assert "TimeoutError" in caplog.text and "recall goes on without" in caplog.text
+
+
+async def test_who_gives_up_a_recall_gives_up_its_reranker(memory: MemoryEngine) -> None:
+    await memory.remember(ANN, SAID)
+    begun, ended, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+    async def waits(query: str, texts: Sequence[str]) -> list[float]:
+        loop.call_soon_threadsafe(begun.set)
+        try:
+            return await never(query, texts)
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+
+    recalling = asyncio.ensure_future(memory.recall(ANN, "tea", reranker=waits))
+    await asyncio.wait_for(begun.wait(), 60)
+    recalling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await recalling
+    await asyncio.wait_for(ended.wait(), 60)
 
 
 async def test_no_connection_is_held_while_it_works(dsn: str) -> None:
