@@ -24,3 +24,15 @@ def test_a_year_begins_in_the_zone_of_the_question() -> None:
     for year in (2024, 2025, 2026):
         assert time_fit([time], datetime(year - 1, 12, 31, 17, tzinfo=UTC)) == 1.0
         assert time_fit([time], datetime(year - 1, 12, 31, 15, tzinfo=UTC)) == 0.0
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["What did I do yesterday, last year?", "Last year, I mean yesterday?", "去年还是昨天发生的？"],
+)
+def test_of_times_that_contradict_each_is_looked_at(query: str) -> None:
+    times = named_times(query, datetime(2026, 3, 31, 12, tzinfo=UTC))
+    fits = [time_fit(times, datetime(2026, 3, day, 9, tzinfo=UTC)) for day in (29, 30)]
+    assert [0.0, 1.0] == fits
+    assert time_fit(times, datetime(2025, 7, 1, tzinfo=UTC)) == 1.0
+    assert time_fit(times, datetime(2024, 7, 1, tzinfo=UTC)) == 0.0
