@@ -257,9 +257,9 @@ class MemoryEngine(FactVerbs):
         at a moment, as it was known at a moment; None for what is current.
         """
         wanted = Wanted(
-            now=asked_at or self._clock(), limit=limit, kinds=kinds, namespace=namespace,
-            ranking=ranking, min_relevance=min_relevance, distinct=distinct, diversity=diversity,
-            as_of=as_of,
+            now=self._clock() if asked_at is None else asked_at, limit=limit, kinds=kinds,
+            namespace=namespace, ranking=ranking, min_relevance=min_relevance, distinct=distinct,
+            diversity=diversity, as_of=as_of,
         )  # fmt: skip
         return await self._recalling.recall(scope, query, wanted, reranker)
 
@@ -270,12 +270,13 @@ class MemoryEngine(FactVerbs):
         limit: int = 5,
         *,
         kinds: Sequence[MemoryKind] | None = None,
+        as_of: AsOf | None = None,
     ) -> list[Hit]:
         """Return what is nearest to query by meaning alone; the score is the cosine similarity.
 
         Raises ModelUnavailable while the embedder is down; recall() then goes on by words.
         """
-        return await self._recalling.search(scope, query, limit=limit, kinds=kinds)
+        return await self._recalling.search(scope, query, limit=limit, kinds=kinds, as_of=as_of)
 
     async def accesses(
         self, scope: Scope, memory_ids: Sequence[UUID | str]

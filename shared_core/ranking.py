@@ -170,7 +170,8 @@ def _recency(memory: Memory, now: datetime) -> float:
     emotion = memory.value.get("emotion")
     arousal = emotion.get("arousal", 0.0) if isinstance(emotion, Mapping) else 0.0
     days = max((now - memory.occurred_at).total_seconds(), 0.0) / SECONDS_A_DAY
-    slowed = 1 - AROUSAL_SLOWDOWN * (arousal if isinstance(arousal, int | float) else 0.0)
+    excited = min(max(arousal, 0.0), 1.0) if isinstance(arousal, int | float) else 0.0
+    slowed = 1 - AROUSAL_SLOWDOWN * excited
     return math.exp(-days * slowed / RECENCY_DAYS)
 
 

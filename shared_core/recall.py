@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
@@ -29,7 +29,7 @@ SPARE = 2
 """So many times as many as asked for are looked at where some may be left out as repeats."""
 MAX_LIMIT = 100_000
 RERANKED = 50
-"""So many of the best hits a reranker reads; all of them, where more are asked for."""
+"""So many of the best hits a reranker reads; more, where more are needed to choose from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +61,8 @@ class Wanted:
         check_moment(self.now, "asked_at")
         check_as_of(self.as_of)
         for name, share in (("min_relevance", self.min_relevance), ("diversity", self.diversity)):
-            if not 0 <= share <= 1:
-                raise InvalidInput(f"{name} must be between 0 and 1, not {share}")
+            if not (isinstance(share, int | float) and 0 <= share <= 1):
+                raise InvalidInput(f"{name} must be between 0 and 1, not {share!r}")
 
 
 async def recall(
@@ -95,7 +95,7 @@ async def recall(
     hits = _relevant(ranked(found, asked, by=by), wanted.min_relevance)
     is_reranked = False
     if wanted.reranker is not None:
-        hits, is_reranked = await _reranked(hits, query, wanted.limit, wanted.reranker)
+        hits, is_reranked = await _reranked(hits, query, _pool(wanted), wanted.reranker)
     return RecallResult(
         merged=tuple(_chosen(hits, wanted)),
         vector_results=tuple(nearest(found, wanted.limit)),
@@ -113,12 +113,14 @@ async def search(
     *,
     limit: int,
     kinds: Sequence[MemoryKind] | None,
+    as_of: AsOf | None = None,
 ) -> list[Hit]:
     """Return what is nearest to query by meaning. Raises ModelUnavailable without an embedder."""
     from shared_core.ranking import nearest
 
     _check_bounds(limit)
     check_kinds(kinds)
+    check_as_of(as_of)
     query = checked_query(scope, query)
     if limit == 0 or not has_words(query):
         return []
@@ -139,6 +141,7 @@ async def search(
         vector=vector,
         kinds=kinds,
         candidates=limit,
+        as_of=as_of,
     )
     return nearest(await storage.recall(request), limit)
 
@@ -150,9 +153,9 @@ def _relevant(hits: Iterable[Hit], least: float) -> Iterator[Hit]:
 
 
 async def _reranked(
-    hits: Iterator[Hit], query: str, limit: int, reranker: Reranker
+    hits: Iterator[Hit], query: str, wanted: int, reranker: Reranker
 ) -> tuple[Iterator[Hit], bool]:
-    best = list(islice(hits, max(RERANKED, limit)))
+    best = list(islice(hits, max(RERANKED, wanted)))
     anew = await reranked(best, query, reranker) if best else None
     return (chain(best, hits), False) if anew is None else (iter(anew), True)
 
@@ -213,8 +216,8 @@ def page(
 def check_kinds(kinds: Sequence[MemoryKind] | None) -> None:
     """Raise InvalidInput for a kind that is none, and for one where several are expected."""
     known = ", ".join(get_args(MemoryKind))
-    if isinstance(kinds, str):
-        raise InvalidInput(f"kinds must be a list of {known}, e.g. [{kinds!r}]")
+    if kinds is not None and (isinstance(kinds, str) or not isinstance(kinds, Collection)):
+        raise InvalidInput(f"kinds must be a list of {known}, e.g. ['semantic'], not {kinds!r}")
     for kind in kinds or ():
         if kind not in get_args(MemoryKind):
             raise InvalidInput(f"kind {kind!r} is not known: take one of {known}")
@@ -222,5 +225,8 @@ def check_kinds(kinds: Sequence[MemoryKind] | None) -> None:
 
 def _check_bounds(limit: int, offset: int = 0) -> None:
     for name, number in (("limit", limit), ("offset", offset)):
-        if not 0 <= number <= MAX_LIMIT:
-            raise InvalidInput(f"{name} must be between 0 and {MAX_LIMIT:,}, not {number}")
+        whole = isinstance(number, int) and not isinstance(number, bool)
+        if not (whole and 0 <= number <= MAX_LIMIT):
+            raise InvalidInput(
+                f"{name} must be between 0 and {MAX_LIMIT:,}, a whole number, not {number!r}"
+            )

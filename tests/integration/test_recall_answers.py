@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 
 import pytest
@@ -187,6 +187,13 @@ async def test_diversity_puts_likeness_last(filled: MemoryEngine) -> None:
     [
         ({"min_relevance": 1.1}, "min_relevance must be between 0 and 1, not 1.1"),
         ({"min_relevance": float("nan")}, "min_relevance"),
+        ({"min_relevance": "0.1"}, "min_relevance must be between 0 and 1, not '0.1'"),
+        ({"diversity": None}, "diversity must be between 0 and 1, not None"),
+        ({"kinds": 5}, "kinds must be a list.*not 5"),
+        ({"limit": 2.5}, "limit must be between 0 and 100,000, a whole number, not 2.5"),
+        ({"limit": "3"}, "limit must be .* not '3'"),
+        ({"asked_at": date(2026, 3, 1)}, "asked_at must be a datetime with a time zone"),
+        ({"asked_at": ""}, "asked_at must be a datetime with a time zone"),
         ({"diversity": -0.1}, "diversity must be between 0 and 1"),
         ({"kinds": ["facts"]}, "kind 'facts' is not known: take one of episodic"),
         ({"kinds": "semantic"}, r"kinds must be a list.*\['semantic'\]"),

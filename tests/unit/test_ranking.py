@@ -335,6 +335,14 @@ def test_three_factors_are_multiplied() -> None:
     assert hits["new"].score == pytest.approx(0.8 * 0.5)
 
 
+@pytest.mark.parametrize(("told", "counted"), [(1e308, 1.0), (7, 1.0), (-3, 0.0), ("high", 0.0)])
+def test_arousal_counts_from_0_to_1_whatever_a_value_says(told: JsonValue, counted: float) -> None:
+    excited = Said(key="excited", similarity=0.8, day=1, value={"emotion": {"arousal": told}})
+    days = (NOW - datetime(2026, 3, 1, tzinfo=UTC)) / timedelta(days=1)
+    score = ranked(excited, by="three_factor")["excited"].score
+    assert score == pytest.approx(0.8 * math.exp(-days * (1 - counted / 2) / 30) * 0.5)
+
+
 def test_every_weight_is_a_finite_number_of_a_known_part() -> None:
     assert weights().keys() == PART_OF.keys()
     assert set(PART_OF.values()) == set(SCORE_PARTS)

@@ -29,3 +29,8 @@ m.namespace >= %(path)s AND m.namespace < %(path_end)s
 -- fragment: soon
 -- Now, by the clock of whoever says things: it may be ahead of ours by an hour.
 %(now)s::timestamptz + interval '1 hour'
+
+-- fragment: begun
+-- No fact that begins later. Inside, "m" is the fact, for the sake of its tenant.
+m.memory_id NOT IN (SELECT m.memory_id FROM facts m
+                    WHERE {tenant_scope} AND m.valid_from > {soon})
