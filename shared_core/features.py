@@ -20,6 +20,7 @@ from shared_core.matches import (
     matched_words,
     standardised,
 )
+from shared_core.overtaking import Overtaken, overtaken
 from shared_core.recall_ports import Asked, Candidate, Corpus
 from shared_core.text import is_question, search_terms
 from shared_core.time_fit import named_times, time_fit
@@ -80,6 +81,14 @@ def _voices(candidates: Sequence[Candidate]) -> dict[str, bool]:
     people = {one.author for one in candidates if one.author and one.role != "agent"}
     with_agent = any(one.role == "agent" for one in candidates)
     return {"agent": with_agent, "alone": not with_agent and len(people) < 2}
+
+
+def overtakings(
+    corpus: Corpus, matches: Matches, candidates: Sequence[Candidate], asked: Asked
+) -> Overtaken:
+    """Return which candidates later ones overtake, as shared_core.overtaking has it."""
+    named = speakers_named(candidates, frozenset(asked.terms))
+    return overtaken(_without_names(corpus, matches, named, asked.terms), candidates, asked.text)
 
 
 def _without_names(
