@@ -237,7 +237,11 @@ def summary(report: dict[str, Any], ranking: Ranking, embedder: str) -> dict[str
         costs = {name: found for name, found in first.items() if not isinstance(found, dict)}
         baselines = {name: found for name, found in others.items() if name != ranking}
         return {"ranking": ranking, "embedder": embedder, **costs, **flat, "baselines": baselines}
-    names = first[ranking]["overall"]
+    names = [
+        name
+        for name in first[ranking]["overall"]
+        if all(name in found[ranking]["overall"] for found in report.values())
+    ]
     overall = {
         name: round(
             statistics.fmean(found[ranking]["overall"][name] for found in report.values()), 4

@@ -159,7 +159,8 @@ def main() -> None:
     questions = _questions(arguments)
     for name, figures in left_out(questions).items():
         print("conversations left out:", name, figures)
-    for name in sorted({one.set_name for one in questions}):
+    names = sorted({one.set_name for one in questions})
+    for name in names if len(names) > 1 else ():
         print("set left out:", name, left_out(questions, unseen=name)[name])
     found = written(named(fit(questions)), questions)
     print(json.dumps(found))

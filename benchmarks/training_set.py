@@ -11,6 +11,7 @@ from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
+from zipfile import is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,7 +170,15 @@ def save(file: Path, questions: Sequence[Asked]) -> None:
 
 
 def load(file: Path) -> list[Asked]:
-    """Return what save() wrote. Raises ValueError for a file of other features, or of no such."""
+    """Return what save() wrote.
+
+    Raises FileNotFoundError, and ValueError for a file of other features than are in use, or of
+    something else.
+    """
+    if not file.is_file():
+        raise FileNotFoundError(f"no such file: {file}")
+    if not is_zipfile(file):
+        raise ValueError(f"{file} is no .npz file that train_ranking --features kept")
     with np.load(file) as held:
         if "trained" not in held or held["trained"].tolist() != TRAINED:
             raise ValueError(f"{file} holds other features than are in use: make it anew")

@@ -31,6 +31,8 @@ LEAST_SIMILAR: Final = 0.5
 """The later one is so similar to the query, relative to the most similar memory."""
 LEAD: Final = 0.05
 """The later one scores so much more than the earlier: an order, not a degree."""
+MOST_COMPARED: Final = 200
+"""So many are compared with each other: those that hold most, and of equals the most similar."""
 READ_CHARACTERS: Final = 2_000
 """So much of a text is looked at for words of change."""
 
@@ -43,14 +45,7 @@ def overtaken(matches: Matches, candidates: Sequence[Candidate], query: str) -> 
     if asks_how_it_was(query):
         return []
     shares = _held(matches)
-    about = [
-        place
-        for place, one in enumerate(candidates)
-        if one.kind == "episodic"
-        and one.role != "agent"
-        and shares[one.number].sum() >= LEAST_SHARED
-    ]
-    about.sort(key=lambda place: (candidates[place].occurred_at, candidates[place].number))
+    about = _about(shares.sum(axis=1), matches.similarity, candidates)
     numbers = [candidates[place].number for place in about]
     shared = shares[numbers] @ (shares[numbers] > 0).T >= LEAST_SHARED
     is_similar = _similar(matches.similarity)[numbers]
@@ -61,6 +56,22 @@ def overtaken(matches: Matches, candidates: Sequence[Candidate], query: str) -> 
         for earlier in range(at)
         if shared[earlier, at] and _same_speaker(candidates[about[earlier]], candidates[place])
     ]
+
+
+def _about(held: Numbers, similarity: Numbers, candidates: Sequence[Candidate]) -> list[int]:
+    """Return the places of the turns that may overtake or be overtaken, by time."""
+    turns = [
+        place
+        for place, one in enumerate(candidates)
+        if one.kind == "episodic" and one.role != "agent" and held[one.number] >= LEAST_SHARED
+    ]
+    near = np.nan_to_num(similarity)
+    turns.sort(key=lambda place: -near[candidates[place].number])
+    turns.sort(key=lambda place: -held[candidates[place].number])
+    return sorted(
+        turns[:MOST_COMPARED],
+        key=lambda place: (candidates[place].occurred_at, candidates[place].number),
+    )
 
 
 def _held(matches: Matches) -> Numbers:

@@ -132,6 +132,16 @@ def test_without_vectors_words_alone_tell() -> None:
     assert [(0, 1)] == pairs(WORK, *told)
 
 
+def test_of_many_the_most_similar_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared_core.overtaking.MOST_COMPARED", 2)
+    told = [
+        Said(text=BANK.text, day=1, similarity=0.6),
+        Said(text=BANK.text, day=1, similarity=0.4),
+        Said(text=SHOP.text, day=2, similarity=0.5),
+    ]
+    assert [(0, 2)] == pairs(WORK, *told)
+
+
 def test_a_query_whose_words_nobody_holds_overtakes_nothing() -> None:
     assert [] == pairs("zebra?", BANK, SHOP)
     assert [] == pairs("?", BANK, SHOP)

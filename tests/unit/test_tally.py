@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.conversations import Question
+from benchmarks.retrieval import summary
 from benchmarks.tally import Tally
 from benchmarks.train_ranking import FOLDS, fold_weights, left_out
 from benchmarks.training_set import TRAINED, Asked, load, save
@@ -65,9 +66,9 @@ def asked(conversation: int, *, misleads: bool = False) -> Asked:
         wanted=1,
         rows=rows,
         answers=answers,
-        older=np.array([False, True, False]),
-        newer=np.array([True, False, False]),
-        overtaken=np.array([[1, 0]], dtype=np.intp),
+        older=np.array([True, False, False]),
+        newer=np.array([False, True, False]),
+        overtaken=np.array([[0, 1]], dtype=np.intp),
     )
 
 
@@ -96,3 +97,12 @@ def test_a_training_set_of_other_features_is_refused(tmp_path: Path) -> None:
     np.savez(file, trained=np.array(["charm"]))
     with pytest.raises(ValueError, match="other features than are in use"):
         load(file)
+
+
+def test_of_several_files_the_figures_that_all_have_are_averaged() -> None:
+    changed = {"questions": 1, "mrr": 0.5, "newer_above_older": 1.0}
+    report = {
+        "a": {"linear": {"overall": changed}},
+        "b": {"linear": {"overall": {"questions": 3, "mrr": 1.0}}},
+    }
+    assert {"mrr": 0.75} == summary(report, "linear", "use")["overall"]
