@@ -48,9 +48,11 @@ _PARTS: Final = {
     "agent_asks": "form",
     "log_length": "form",
     "is_question": "form",
+    "echo": "form",
     "time_fit": "time",
     "when_told": "time",
     "recency": "time",
+    "ended": "time",
     "fact": "kind",
     "summary": "kind",
 }

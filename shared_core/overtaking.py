@@ -38,32 +38,35 @@ READ_CHARACTERS: Final = 2_000
 
 
 def overtaken(matches: Matches, candidates: Sequence[Candidate], query: str) -> Overtaken:
-    """Return which candidates later ones overtake; none where the query asks how it was.
+    """Return which candidates later ones overtake; none where the query asks what happened.
 
-    matches: of the whole corpus. What an agent says overtakes nothing: it repeats.
+    matches: of the whole corpus. What an agent says overtakes nothing: it repeats. Where the query
+    asks how it was before, the earlier of each pair overtakes the later.
     """
-    if asks_how_it_was(query):
+    before = asks_how_it_was_before(query)
+    if asks_how_it_was(query) and not before:
         return []
     shares = _held(matches)
     about = _about(shares.sum(axis=1), matches.similarity, candidates)
     numbers = [candidates[place].number for place in about]
     shared = shares[numbers] @ (shares[numbers] > 0).T >= LEAST_SHARED
     is_similar = _similar(matches.similarity)[numbers]
-    return [
+    pairs = [
         (about[earlier], place)
         for at, place in enumerate(about)
-        if is_similar[at] and shared[:at, at].any() and tells_change(candidates[place].text)
+        if is_similar[at] and shared[:at, at].any() and _tells_change(candidates[place])
         for earlier in range(at)
         if shared[earlier, at] and _same_speaker(candidates[about[earlier]], candidates[place])
     ]
+    return [(later, earlier) for earlier, later in reversed(pairs)] if before else pairs
 
 
 def _about(held: Numbers, similarity: Numbers, candidates: Sequence[Candidate]) -> list[int]:
-    """Return the places of the turns that may overtake or be overtaken, by time."""
+    """Return the places of the turns and facts that may overtake or be overtaken, by time."""
     turns = [
         place
         for place, one in enumerate(candidates)
-        if one.kind == "episodic" and one.role != "agent" and held[one.number] >= LEAST_SHARED
+        if (_is_turn(one) or _is_fact(one)) and held[one.number] >= LEAST_SHARED
     ]
     near = np.nan_to_num(similarity)
     turns.sort(key=lambda place: -near[candidates[place].number])
@@ -88,8 +91,23 @@ def _similar(similarity: Numbers) -> Flags:
     return near
 
 
-def _same_speaker(one: Candidate, other: Candidate) -> bool:
-    return (one.author, one.role) == (other.author, other.role)
+def _is_turn(one: Candidate) -> bool:
+    return one.kind == "episodic" and one.role != "agent"
+
+
+def _is_fact(one: Candidate) -> bool:
+    """Tell whether this is a fact of the user, which a turn of theirs can overtake."""
+    return one.kind == "semantic" and one.author is None
+
+
+def _tells_change(one: Candidate) -> bool:
+    return _is_turn(one) and tells_change(one.text)
+
+
+def _same_speaker(earlier: Candidate, later: Candidate) -> bool:
+    if _is_fact(earlier):
+        return later.role == "user"
+    return (earlier.author, earlier.role) == (later.author, later.role)
 
 
 def raised(scores: Numbers, pairs: Overtaken) -> Numbers:
@@ -108,11 +126,17 @@ def tells_change(text: str) -> bool:
 
 def asks_how_it_was(query: str) -> bool:
     """Tell whether a question asks for what was, or for how it has changed."""
-    return _words("past").search(query[:READ_CHARACTERS]) is not None
+    asks = _words("past").search(query[:READ_CHARACTERS]) is not None
+    return asks or asks_how_it_was_before(query)
+
+
+def asks_how_it_was_before(query: str) -> bool:
+    """Tell whether a question asks for what was before it changed."""
+    return _words("before").search(query[:READ_CHARACTERS]) is not None
 
 
 @lru_cache
-def _words(table: Literal["change", "past"]) -> re.Pattern[str]:
+def _words(table: Literal["change", "past", "before"]) -> re.Pattern[str]:
     text = (files("shared_core.rules") / "changes.toml").read_text(encoding="utf-8")
     words = tomllib.loads(text)[table]
     either = rf"\b(?:{'|'.join(words['en'])})\b|{'|'.join(words['zh'])}"

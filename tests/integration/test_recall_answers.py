@@ -258,4 +258,4 @@ async def test_what_tells_a_change_stands_above_what_it_overtakes(
     assert hits[0].parts["raised"] > 0, "without it the older stands above"
     of_before = await memory.recall(ANN, before, limit=3)
     assert older == of_before[0].memory.text
-    assert not any(hit.parts["raised"] for hit in of_before)
+    assert 1.0 == of_before[0].parts["overtakes"]

@@ -358,13 +358,15 @@ WITH living AS MATERIALIZED (
                  array_agg(opens ORDER BY number) AS opens FROM by_meaning) l
     CROSS JOIN (SELECT array_agg(number) AS numbers, array_agg(place) AS places FROM held) h
 )
-SELECT {memory_columns}, turn.role, turn.ended, p.number, w.similarities, w.lengths, w.opens, w.numbers, w.places
+SELECT {own_columns},
+       coalesce(turn.source_ids, {source_ids}),
+       turn.role, turn.ended, p.number, w.similarities, w.lengths, w.opens, w.numbers, w.places
 FROM (SELECT *, row_number() OVER () = 1 AS is_first FROM picked) p
 JOIN memories m ON m.tenant_id = %(tenant)s AND m.memory_id = p.memory_id
 LEFT JOIN whole w ON p.is_first
 LEFT JOIN LATERAL (
     -- ended: the share of the facts drawn from the turn that hold no longer.
-    SELECT e.role,
+    SELECT ARRAY[s.event_id] AS source_ids, e.role,
            (SELECT avg(({ended})::int)::float8 FROM memory_sources d
             JOIN facts f ON f.tenant_id = d.tenant_id AND f.memory_id = d.memory_id
             WHERE d.tenant_id = %(tenant)s AND d.thread_id = s.thread_id
