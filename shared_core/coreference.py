@@ -12,7 +12,8 @@ from typing import Final
 
 from shared_core.clauses import MAX_FOLLOWED_CHARACTERS, clauses, own_sentences
 from shared_core.domain import Event
-from shared_core.register import Entity, Gender, Register
+from shared_core.people import Entity, Gender
+from shared_core.register import Register
 from shared_core.rules import load_rules
 from shared_core.text import Language, language
 
@@ -80,7 +81,7 @@ def follow(register: Register, events: Sequence[Event]) -> None:
     for event in events:
         if event.role not in ("user", "agent"):
             continue
-        register.begin_turn(event.event_id)
+        register.begin_turn(event.event_id, event.occurred_at)
         by_user = event.role == "user"
         for sentence, spoken in own_sentences(event.text, MAX_FOLLOWED_CHARACTERS):
             register.begin_sentence()

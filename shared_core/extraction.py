@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from copy import copy
 from dataclasses import replace
+from typing import Self
 
 from shared_core.coreference import follow
-from shared_core.domain import NO_USAGE, Event, Extraction, FactDraft, ModelUsage
+from shared_core.domain import NO_USAGE, Event, Extraction, FactDraft, KnownPerson, ModelUsage
 from shared_core.errors import InvalidInput
 from shared_core.grouping import statements_of
 from shared_core.importance import turn_importance
@@ -37,13 +39,20 @@ class RuleExtractor:
                 f"no such pattern: {', '.join(unknown)}; the ids are in shared_core/rules/*.toml"
             )
         self._without = frozenset(without)
+        self._people: Sequence[KnownPerson] = ()
+
+    def knowing(self, people: Sequence[KnownPerson]) -> Self:
+        """Return a copy that knows whom the user named before the turns it is given."""
+        knowing = copy(self)
+        knowing._people = people
+        return knowing
 
     async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
         return await asyncio.to_thread(self.read, events, context)
 
     def read(self, events: Sequence[Event], context: Sequence[Event] = ()) -> Extraction:
         """Return what events say; the same as extract, in the caller's thread."""
-        register = Register()
+        register = Register(self._people)
         follow(register, context)
         facts: list[FactDraft] = []
         clauses: list[ReadClause] = []

@@ -22,9 +22,10 @@ from shared_core.coreference import (
     subject_of,
 )
 from shared_core.dates import begins_at
-from shared_core.domain import Event, FactDraft
+from shared_core.domain import Event, FactDraft, MemoryId
 from shared_core.pattern_facts import clause_facts
-from shared_core.register import Entity, Register
+from shared_core.people import Entity
+from shared_core.register import Register
 from shared_core.rules import Guard, GuardScope, RuleSet, load_rules
 from shared_core.text import Language
 from shared_core.third_person import DATED, about_whom, slot_name, third_person_facts
@@ -40,7 +41,8 @@ class ReadClause:
     """A clause that states something. text: without lead-in, pronouns replaced.
 
     about: the person or animal it is about, None for the user or nobody. complete: no pronoun for a
-    person is left. said: what it says of them. needs: the turns before that told who they are.
+    person is left. said: what it says of them. needs: the turns before that told who they are;
+    people: the facts known before all turns that did.
     """
 
     text: str
@@ -51,6 +53,7 @@ class ReadClause:
     complete: bool
     facts: tuple[FactDraft, ...]
     needs: tuple[str, ...] = ()
+    people: tuple[MemoryId, ...] = ()
 
 
 @dataclass(slots=True)
@@ -79,7 +82,7 @@ def read_turn(event: Event, register: Register, without: Collection[str] = ()) -
     reading = Reading()
     if event.role != "user":
         return reading
-    register.begin_turn(event.event_id)
+    register.begin_turn(event.event_id, event.occurred_at)
     reading.unread = len(event.text) > MAX_READ_CHARACTERS
     drafts: dict[tuple[str, str, str, str], FactDraft] = {}
     given: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(just_given)
@@ -196,14 +199,15 @@ def read_clause(
     of_other = begins_with_person(clause, spoken, register)
     register.read(resolved.text, spoken, said=clause, meant=resolved.meant)
     found = subject_of(resolved.text, spoken, register)
-    needs = register.told_before(*resolved.meant, *([found[0]] if found else []))
+    meant = (*resolved.meant, *([found[0]] if found else []))
+    needs, people = register.told_before(*meant), register.told_elsewhere(*meant)
     facts = [
         about_whom(draft, resolved.text, spoken, register)
         for draft in clause_facts(clause, spoken, event.event_id, without, relations_only=of_other)
     ]
     if found is not None:
         told = third_person_facts(*found, spoken, event.event_id, without, known=facts)
-        facts += [replace(draft, other_event_ids=needs) for draft in told]
+        facts += [replace(draft, other_event_ids=needs, people=people) for draft in told]
     dated = [slot_name(draft.slot) in DATED for draft in facts]
     began, to_come = None, False
     if any(dated):
@@ -218,6 +222,7 @@ def read_clause(
         said=found[1] if found else "",
         complete=resolved.complete,
         needs=needs,
+        people=people,
         facts=tuple(
             replace(draft, valid_from=began) if has_date else draft
             for draft, has_date in zip(facts, dated, strict=True)
