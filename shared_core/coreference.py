@@ -176,7 +176,15 @@ def begins_with_person(clause: str, spoken: Language, register: Register) -> boo
     return any(begins_with(one.name, clause) for one in register.entities)
 
 
-CONTRACTED: Final = re.compile(r"\b(s?he)'s\b(?= (been|got)\b)?", re.IGNORECASE)
+NUMBER: Final = (
+    r"(?:\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty)"
+)
+CONTRACTED: Final = re.compile(
+    rf"\b(s?he|(?-i:[A-Z])[\w-]+(?='s (?:(?:now|already|just) )?(?:{NUMBER}(?: years? old)?"
+    r"(?= *(?:$|[.,;!]|now\b|today\b|already\b))|turned\b)))'s\b"
+    r"(?= (?:just )?(been|got|turned)\b)?",
+    re.IGNORECASE,
+)
 
 
 def expanded(clause: str) -> str:

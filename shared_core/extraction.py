@@ -13,8 +13,9 @@ from shared_core.domain import NO_USAGE, Event, Extraction, FactDraft, KnownPers
 from shared_core.errors import InvalidInput
 from shared_core.grouping import statements_of
 from shared_core.importance import turn_importance
+from shared_core.key_sentences import key_sentences
 from shared_core.register import Register
-from shared_core.rule_extractor import RULES_VERSION, ReadClause, extract_facts, read_turn
+from shared_core.rule_extractor import RULES_VERSION, ReadClause, read_turn
 from shared_core.rules import load_rules
 from shared_core.signals import emotion_of
 from shared_core.summary import summarise
@@ -106,5 +107,4 @@ def _said_before(previous: str, events: Sequence[Event]) -> list[Event]:
 
 
 def _summary(events: Sequence[Event], max_characters: int) -> str:
-    telling = {event.text for event in events if extract_facts(event)}
-    return summarise(events, max_characters=max_characters, key_sentences=telling)
+    return summarise(events, max_characters=max_characters, key_sentences=key_sentences(events))

@@ -26,7 +26,7 @@ from shared_core.domain import Event, FactDraft, MemoryId
 from shared_core.pattern_facts import clause_facts
 from shared_core.people import Entity
 from shared_core.register import Register
-from shared_core.rules import Guard, GuardScope, RuleSet, load_rules
+from shared_core.rules import Guard, GuardScope, Pattern, RuleSet, load_rules
 from shared_core.text import Language
 from shared_core.third_person import DATED, about_whom, slot_name, third_person_facts
 
@@ -125,8 +125,14 @@ def without_implied(drafts: list[FactDraft]) -> list[FactDraft]:
 
 def gives_way(draft: FactDraft) -> bool:
     """Tell whether the pattern of a draft only implies what it found."""
-    rules = load_rules(draft.language)
-    return any(pattern.id == draft.pattern and pattern.gives_way for pattern in rules.patterns)
+    pattern = pattern_of(draft)
+    return bool(pattern and pattern.gives_way)
+
+
+def pattern_of(draft: FactDraft) -> Pattern | None:
+    """Return the pattern that found a draft, None if it was none of the rules'."""
+    found = (one for one in load_rules(draft.language).patterns if one.id == draft.pattern)
+    return next(found, None)
 
 
 def names_further(clause: str, found: Collection[FactDraft], rules: RuleSet) -> bool:

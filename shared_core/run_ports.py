@@ -210,13 +210,13 @@ class RunPlan:
     thread_id: None for a run across threads. read: what it extracted from; summed: what its summary
     tells of, which stands under summary_key. ended: facts that hold no more, those of close among
     them: with them go statements of their turns. inherited: memories that rest on all that others
-    rest on. summary_run: the run that wrote the summary this one builds on. drawn_from: turns
-    of any thread that must still be there. counts: for the record of the run. reflection: counts
-    this extraction, asks for a reflection with every so many. unsaid: keys of words that nobody may
-    have written meanwhile. slots; relations, each with its subject_key: of which no run after known_number
-    may have changed anything. retractions: with the ids of their turns. edge_sources: edge, turn and
-    basis, as of a Source. bounds: what made history of what is written. move_edges: edges of which
-    an end to come is known, and comes earlier.
+    rest on. summary_run: the run that wrote the summary this one builds on. drawn_from: turns of
+    any thread that must still be there. counts: for the record of the run. reflection: counts this
+    extraction, asks for a reflection with every so many. unsaid: keys of words that nobody may have
+    written meanwhile. slots; relations, each with its subject_key: of which no run after
+    known_number may have changed anything. retractions: with the ids of their turns. edge_sources:
+    edge, turn and basis, as of a Source. bounds: what made history of what is written. move_edges:
+    edges of which an end to come is known, and comes earlier.
     """
 
     run_id: UUID

@@ -42,6 +42,7 @@ class Pattern:
     split: "any" parts the value at every separator, "list" only in an enumeration.
     free: the value is free text, of which asides and fillers are cut off.
     gives_way: it implies its fact only; another pattern of the slot in the same turn is believed.
+    change: it says that something is not as it was before.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Pattern:
     split: Split
     free: bool
     gives_way: bool
+    change: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,4 +229,5 @@ def build_pattern(
         split=cast("Split", table.get("split", "never")),
         free=slot.get("free", False),
         gives_way=bool(table.get("gives_way", False)),
+        change=bool(table.get("change", False)),
     )

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from shared_core import AsOf, Conflict, Event, MemoryEngine, Scope, open_memory
-from shared_core.domain import Role
-from tests.integration.test_runs import snapshot
+from shared_core.domain import Extraction, Role
+from tests.integration.test_runs import Scripted, fact, snapshot
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -109,7 +109,7 @@ async def test_a_name_of_two_means_nobody(memory: MemoryEngine) -> None:
 async def test_what_the_conversation_says_of_a_name_goes_before(memory: MemoryEngine) -> None:
     await tell(memory, "a", 0, EMIL[0])
     await memory.append_events(ANN, "b", [said("b", 4, "My neighbour Emil lives in Oslo.")])
-    await tell(memory, "b", 5, "Emil is forty. Emil moved to Bergen.")
+    await tell(memory, "b", 5, "Emil is forty. He moved to Bergen.")
     assert ["seven"] == await values(memory, "relation.son.age")
     assert ["Bergen"] == await values(memory, "relation.neighbour.place")
 
@@ -119,6 +119,14 @@ async def test_nobody_is_known_whom_only_an_assistant_named(memory: MemoryEngine
     await tell(memory, "a", 1, "My son Emil is seven.", role="agent")
     await tell(memory, "b", 4, EMIL[1])
     assert [("employer", "Acme")] == await said_of(memory)
+
+
+async def test_nobody_is_known_whom_a_model_took_from_an_assistant(dsn: str) -> None:
+    script = {"e0": Extraction(facts=[fact("e0", "relation.son", "Emil", functional=False)])}
+    async with open_memory(dsn, extractor=Scripted(script), worker=False) as memory:
+        await tell(memory, "a", 0, "Your son Emil is seven.", role="agent")
+        await tell(memory, "b", 4, EMIL[1])
+        assert [("relation.son", "Emil")] == await said_of(memory)
 
 
 async def test_nobody_is_known_before_they_were_named(memory: MemoryEngine) -> None:
@@ -207,6 +215,16 @@ async def test_a_run_is_undone_before_the_one_that_named_whom_it_means(
     assert before == after
     await memory.undo_run(ANN, naming)
     assert [] == await memory.facts(ANN, history=True)
+
+
+async def test_undoing_what_was_said_again_leaves_nothing_of_its_basis(
+    memory: MemoryEngine,
+) -> None:
+    await tell(memory, "a", 0, EMIL[0])
+    await tell(memory, "b", 4, EMIL[1])
+    await memory.undo_run(ANN, await tell(memory, "c", 5, EMIL[1]))
+    await memory.forget_turns(ANN, "b", ["e4"])
+    assert [] == await values(memory, "relation.son.age")
 
 
 async def test_what_rests_on_a_name_expires_with_it(dsn: str) -> None:
