@@ -15,9 +15,10 @@ from shared_core.grouping import statements_of
 from shared_core.importance import turn_importance
 from shared_core.key_sentences import key_sentences
 from shared_core.register import Register
-from shared_core.rule_extractor import RULES_VERSION, ReadClause, read_turn
+from shared_core.rule_extractor import RULES_VERSION, ReadClause, extract_facts, read_turn
 from shared_core.rules import load_rules
 from shared_core.signals import emotion_of
+from shared_core.slips import corrected, slips
 from shared_core.summary import summarise
 from shared_core.text import sentences
 from shared_core.triples import triples_of
@@ -65,6 +66,9 @@ class RuleExtractor:
             if event.role != "user":
                 continue
             reading = read_turn(event, register, self._without)
+            if found := list(slips(event.text)):
+                before = [fact for one in context for fact in extract_facts(one)]
+                reading.facts += corrected(event, found, [*before, *facts, *reading.facts])
             emotion = emotion_of(event.text)
             if emotion is not None:
                 emotions[event.event_id] = emotion

@@ -109,24 +109,8 @@ def read_turn(event: Event, register: Register, without: Collection[str] = ()) -
             if not (draft.functional and any(draft.value in value for value in values)):
                 drafts.setdefault(key, draft)
                 values.append(draft.value)
-    reading.facts = without_implied(list(drafts.values()))
+    reading.facts = list(drafts.values())
     return reading
-
-
-def without_implied(drafts: list[FactDraft]) -> list[FactDraft]:
-    """Return the drafts of a turn without those implied only where the turn states the slot."""
-    stated = {
-        (draft.slot, draft.subject)
-        for draft in drafts
-        if draft.operation == "assert" and not gives_way(draft)
-    }
-    return [d for d in drafts if not gives_way(d) or (d.slot, d.subject) not in stated]
-
-
-def gives_way(draft: FactDraft) -> bool:
-    """Tell whether the pattern of a draft only implies what it found."""
-    pattern = pattern_of(draft)
-    return bool(pattern and pattern.gives_way)
 
 
 def pattern_of(draft: FactDraft) -> Pattern | None:

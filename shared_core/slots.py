@@ -105,6 +105,11 @@ def relation_slots(subject: str, slot: str) -> dict[str, str]:
     return {f"{RELATION}.{kin}": f"{RELATION}.{kin}{inner}" for kin in kins}
 
 
+def is_name_slot(slot: str) -> bool:
+    """Tell whether a slot tells who is who."""
+    return slot.startswith(f"{RELATION}.") and slot.count(".") == 1
+
+
 def name_slots() -> list[str]:
     """Return the slots that tell who is who: "relation.daughter", ..."""
     return sorted({f"{RELATION}.{kin}" for kin in _kinship().values()})
