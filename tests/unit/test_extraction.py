@@ -169,6 +169,8 @@ def test_what_is_no_new_age_leaves_the_old_one(told_before: str, text: str) -> N
         "我妹妹和我住在北京",
         "我老婆叫我去买菜",
         "我女儿她妈是医生",
+        "我妈马上满六十岁",
+        "我女儿下周满六岁",
     ],
 )
 def test_what_is_said_of_others_in_passing_is_no_fact(text: str) -> None:

@@ -37,6 +37,7 @@ ENGLISH = [
     ("en.employer.moved-to", "I moved from Bosch to Siemens last May", "employer", "Siemens"),
     ("en.employer.moved-from", "I switched from Bosch to Tarn & Co", "employer", "Tarn & Co"),
     ("en.work-city.in", "I'm currently working in Leeds.", "work_city", "Leeds"),
+    ("en.work-city.in", "I work in Leeds three days a week.", "work_city", "Leeds"),
     ("en.residence.live-in", "I live in Porto, near the river.", "residence", "Porto"),
     ("en.residence.live-in", "We've been living in New Delhi since 2020", "residence", "New Delhi"),
     ("en.residence.lower-case", "i live in porto", "residence", "porto"),
@@ -167,6 +168,9 @@ CHINESE = [
     ("zh.relation.age", "我女儿今年六岁了", "relation.daughter.age", "六岁"),
     ("zh.relation.age", "我孩子三岁半", "relation.child.age", "三岁半"),
     ("zh.relation.named-age", "我女儿朵朵今年六岁", "relation.daughter.age", "六岁"),
+    ("zh.relation.named-age", "我儿子小宇昨天满八岁了。", "relation.son.age", "八岁"),
+    ("zh.relation.apposition", "我儿子小宇昨天满八岁了。", "relation.son", "小宇"),
+    ("zh.name.changed", "我把名字改成李沐了", "name", "李沐"),
     ("zh.relation.place", "我姐姐住在大理", "relation.sister.place", "大理"),
 ]
 
