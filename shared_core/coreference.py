@@ -150,7 +150,7 @@ def subject_of(clause: str, spoken: Language, register: Register) -> tuple[Entit
     """
     mention = load_rules(spoken).kin_mention.match(clause)
     rest = clause[mention.end() :].lstrip(" ,，") if mention else clause
-    named = [one for one in register.entities if begins_with(one.name, rest)]
+    named = [one for one in register.named_in(rest) if begins_with(one.name, rest)]
     entity = max(named, key=lambda one: len(one.name), default=None)
     if entity is not None:
         rest = re.sub("^, ?", " ", rest[len(entity.name) :])
@@ -173,7 +173,7 @@ def begins_with_person(clause: str, spoken: Language, register: Register) -> boo
         return goes_on(clause[mention.end() :], spoken)
     if (CHINESE_PRONOUN if spoken == "zh" else ENGLISH_PRONOUN).match(clause):
         return True
-    return any(begins_with(one.name, clause) for one in register.entities)
+    return any(begins_with(one.name, clause) for one in register.named_in(clause))
 
 
 NUMBER: Final = (

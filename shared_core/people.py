@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final, Literal
 
 from shared_core.domain import KnownPerson, MemoryId
@@ -40,15 +39,16 @@ class Entity:
         return self.known_as or self.name
 
 
-def entities_told_by(people: Sequence[KnownPerson], at: datetime) -> Mapping[str, Entity]:
-    """Return whom each name means, of those who had been named by a moment.
+def entities_of(people: Sequence[KnownPerson]) -> Mapping[str, Entity]:
+    """Return whom each name means.
 
     A name of two is left out. An alias gives way to the one who is called so.
     """
-    told = [one for one in people if one.told_at <= at]
-    found = _unambiguous([(one.name, one) for one in told])
-    names = {one.name for one in told}
-    aliases = [(name, one) for one in told for name in one.aliases if name not in names]
+    found = _unambiguous([(one.name, one) for one in people])
+    names = {one.name.casefold() for one in people}
+    aliases = [
+        (name, one) for one in people for name in one.aliases if name.casefold() not in names
+    ]
     return {name: _entity(name, one) for name, one in (_unambiguous(aliases) | found).items()}
 
 

@@ -7,6 +7,7 @@ who could. With two, or with somebody who has no name ("her friend"), it stays o
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from datetime import datetime
 from typing import Final
 
 from shared_core.domain import KnownPerson, MemoryId
-from shared_core.people import Entity, Gender, entities_told_by, gender_of
+from shared_core.people import Entity, Gender, entities_of, gender_of
 from shared_core.rules import Pattern, load_kinship, load_rules
 from shared_core.text import Language
 
@@ -23,6 +24,7 @@ REACH: Final = 12
 """A pronoun means nobody who was named more clauses ago."""
 MAX_ENTITIES: Final = 64
 MAX_THINGS: Final = 4
+NOTHING: Final = r"(?!)"
 RELATION_SLOT: Final = "relation.{kin}"
 NOBODY: Final = re.compile(
     r"(?:(?:it|this|that|he|she|they|we|i|you|there|here|what|who|let|don|can|how)(?:'\w+)?"
@@ -42,8 +44,10 @@ class Register:
     """
 
     def __init__(self, people: Sequence[KnownPerson] = ()) -> None:
-        self._people = people
+        self._people = sorted(people, key=lambda one: one.told_at)
+        self._told = 0
         self._known: Mapping[str, Entity] = {}
+        self._known_names: re.Pattern[str] | None = None
         self._entities: dict[str, Entity] = {}
         self._told_in: dict[str, frozenset[str]] = {}
         self._told_by: dict[str, frozenset[MemoryId]] = {}
@@ -57,8 +61,10 @@ class Register:
     def begin_turn(self, event_id: str, at: datetime) -> None:
         """Take note that the next clauses are of this turn, said at this moment."""
         self._turn = event_id
-        if self._people:
-            self._known = entities_told_by(self._people, at)
+        told = bisect_right(self._people, at, key=lambda one: one.told_at)
+        if told != self._told:
+            self._told, self._known = told, entities_of(self._people[:told])
+            self._known_names = re.compile("|".join(map(re.escape, self._known)) or NOTHING)
 
     def told_before(self, *entities: Entity) -> tuple[str, ...]:
         """Return the ids of the turns before this one that told who these are."""
@@ -76,9 +82,21 @@ class Register:
 
     @property
     def entities(self) -> list[Entity]:
-        """Everybody known so far."""
-        known = [one for name, one in self._known.items() if name not in self._entities]
-        return [*self._entities.values(), *known]
+        """Everybody known so far; strangers give way to those the user has named elsewhere."""
+        known = [
+            one
+            for name, one in self._known.items()
+            if name not in self._entities or not self._entities[name].relation
+        ]
+        own = [
+            one for name, one in self._entities.items() if one.relation or name not in self._known
+        ]
+        return [*own, *known]
+
+    def named_in(self, clause: str) -> list[Entity]:
+        """Return those whom a clause may name."""
+        names = self._known_names
+        return self.entities if names and names.search(clause) else [*self._entities.values()]
 
     def read(
         self,
@@ -102,7 +120,7 @@ class Register:
             relations = {entity.relation for entity in introduced}
             for entity in (*introduced, *self._related(clause, language, relations)):
                 seen[entity.name] = entity
-        for entity in self.entities:
+        for entity in self.named_in(clause):
             if named_in(entity.name, clause):
                 seen[entity.name] = entity
         rules = load_rules(language)
