@@ -1,4 +1,4 @@
-"""Features of a chat with an assistant: questions that come again, facts that ended, short spans."""
+"""Features of a chat with an assistant: questions that come again, what ended, short spans."""
 
 from __future__ import annotations
 

@@ -123,6 +123,13 @@ broken AS (
     DELETE FROM retractions r USING (SELECT tenant_id, thread_id, array_agg(event_id) AS event_ids
                                      FROM said GROUP BY 1, 2) s
     WHERE r.tenant_id = s.tenant_id AND r.thread_id = s.thread_id AND r.event_ids && s.event_ids
+), unretracted_of_person AS (
+    -- What was retracted of somebody by name goes with the fact that named them.
+    DELETE FROM retractions r
+    USING derived d JOIN facts f USING (tenant_id, memory_id)
+    WHERE r.tenant_id = d.tenant_id AND starts_with(f.slot, 'relation.')
+      AND starts_with(r.slot, f.slot || '.')
+      AND r.subject_key = r.slot || '@' || translate(substr(f.key, length(f.slot) + 2), '@:', '  ')
 ), unsourced AS (
     DELETE FROM memory_sources x USING broken b
     WHERE x.tenant_id = b.tenant_id AND x.memory_id = b.memory_id AND x.basis = b.basis
