@@ -7,6 +7,7 @@ from datetime import datetime
 
 from shared_core import corrections
 from shared_core.domain import AsOf, Scope
+from shared_core.errors import InvalidInput
 from shared_core.moments import check_as_of
 from shared_core.ports import Clock, Storage
 from shared_core.run_ports import Fact
@@ -36,6 +37,8 @@ class FactVerbs:
         as_of: those that held at a moment, as they were known at a moment.
         """
         check_as_of(as_of)
+        if not isinstance(slot, str):
+            raise InvalidInput(f"slot must be a text, e.g. 'employer', not {slot!r}")
         await self.open()
         return await self._storage.list_facts(
             scope, slot=slot_name(slot), history=history, as_of=as_of

@@ -151,8 +151,10 @@ class Graph:
         relations = await self._ready(scope)
         subject_key, object_key = entity_key(subject, "subject"), entity_key(object, "object")
         name = relations.name(check_label(relation, "relation"))
-        if not 0 <= confidence <= 1:
-            raise InvalidInput(f"confidence must be from 0 to 1, not {confidence}")
+        if not (isinstance(confidence, int | float) and 0 <= confidence <= 1):
+            raise InvalidInput(f"confidence must be from 0 to 1, not {confidence!r}")
+        if not isinstance(functional, bool | None):
+            raise InvalidInput(f"functional must be True, False or None, not {functional!r}")
         if functional is None:
             functional = bool(relations.functional(name))
         now = self._clock()
@@ -178,7 +180,7 @@ class Graph:
                 valid_from=begins,
                 valid_until=found.valid_until,
             )
-            plan = _run(scope, now, known, name, found.ends, [edge])
+            plan = _run(scope, now, known, name, found.ends, [edge], found.bounds)
             return GraphChange(
                 operation=found.operation,
                 edge_id=edge.edge_id,
@@ -337,6 +339,7 @@ def _run(
     relation: str,
     ends: Ends,
     edges: Sequence[PlannedEdge],
+    bounds: Sequence[UUID] = (),
 ) -> RunPlan:
     return RunPlan(
         run_id=uuid7(),
@@ -348,6 +351,7 @@ def _run(
         close=ends.facts,
         ended=[fact_id for fact_id, _ in ends.facts],
         edges=edges,
+        bounds=bounds,
         close_edges=ends.close,
         move_edges=ends.move,
         counts={"edges": len(edges), "closed": len(ends.facts), "edges_closed": len(ends.edge_ids)},

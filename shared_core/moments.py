@@ -10,6 +10,10 @@ from shared_core.errors import InvalidInput
 
 def check_moment(moment: datetime, what: str) -> None:
     """Raise InvalidInput, naming what, for a moment without a time zone or out of range in UTC."""
+    if not isinstance(moment, datetime):
+        raise InvalidInput(
+            f"{what} must be a datetime with a time zone, e.g. datetime.now(UTC), not {moment!r}"
+        )
     if moment.tzinfo is None:
         raise InvalidInput(
             f"{what} has no time zone: give an aware datetime, e.g. datetime.now(UTC)"

@@ -264,9 +264,11 @@ async def test_bad_names_and_moments_are_refused(memory: MemoryEngine, clock: Cl
             await correct(ANN, "hum")
         with pytest.raises(InvalidInput, match="as text"):
             await correct(ANN, 7)  # type: ignore[arg-type]
-    for moment, why in (
-        (at(4), "forget"), (at(10), "future"), (at(6).replace(tzinfo=None), "at has no time zone")
-    ):  # fmt: skip
+    moments: list[tuple[Any, str]] = [
+        (at(4), "forget"), (at(10), "future"), (at(6).replace(tzinfo=None), "at has no time zone"),
+        (at(6).date(), "at must be a datetime"), ("2024-01-07", "at must be a datetime"),
+    ]  # fmt: skip
+    for moment, why in moments:
         with pytest.raises(InvalidInput, match=why):
             await memory.retract(ANN, rome, at=moment)
     with pytest.raises(Conflict, match="has not ended"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -139,6 +139,19 @@ async def test_an_edge_is_added_known_or_replaced(memory: MemoryEngine) -> None:
     assert change.run_id
     await memory.undo_run(ANN, change.run_id)
     assert (["Google"], ["Google"]) == await employers(memory)
+
+
+async def test_what_made_an_edge_end_is_not_undone_before_it(memory: MemoryEngine) -> None:
+    later = await memory.graph.add(
+        ANN, "user", "works_at", "Meta", valid_from=datetime.now(UTC) + timedelta(days=30)
+    )
+    until_then = await memory.graph.add(ANN, "user", "works_at", "Google")
+    assert later.run_id and until_then.run_id
+    with pytest.raises(Conflict, match=f"undo them first.*{until_then.run_id}"):
+        await memory.undo_run(ANN, later.run_id)
+    await memory.undo_run(ANN, until_then.run_id)
+    await memory.undo_run(ANN, later.run_id)
+    assert [] == await memory.graph.history(ANN, "user")
 
 
 async def test_a_read_sees_the_world_and_the_belief_of_its_moment(dsn: str) -> None:
@@ -324,6 +337,7 @@ async def test_what_is_not_known_is_empty_and_what_cannot_be_is_refused(
     assert {"user": 0} == (await graph.neighbourhood(ANN, "user", depth=3)).entities
     assert [] == await graph.paths(ANN, "user", "User")
     naive: Any = datetime(2026, 1, 1)  # noqa: DTZ001
+    text, number = cast("Any", "no"), cast("Any", 5)
     beyond = datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))
     for call, told in (
         (
@@ -341,6 +355,10 @@ async def test_what_is_not_known_is_empty_and_what_cannot_be_is_refused(
         (lambda: graph.add(ANN, "a", "knows", "b" * 500), "object must be a name"),
         (lambda: graph.add(ANN, "a", "knows", "b", valid_from=naive), "has no time zone"),
         (lambda: graph.add(ANN, "a", "knows", "b", confidence=2), "confidence"),
+        (lambda: graph.add(ANN, "a", "knows", "b", confidence=text), "confidence .* not 'no'"),
+        (lambda: graph.add(ANN, "a", "knows", "b", functional=text), "functional .* not 'no'"),
+        (lambda: graph.retract(ANN, "a", "knows", valid_until=text), "valid_until must be a"),
+        (lambda: memory.facts(ANN, number), "slot must be a text"),
         (lambda: graph.restore(ANN, "edge"), "edge_id must be a UUID"),
         (lambda: graph.history(ANN, "a", as_of=naive), "as_of must be AsOf"),
         (lambda: graph.entities(ANN, as_of=AsOf(known=beyond)), "as_of.known is out of range"),

@@ -8,12 +8,28 @@ AND (%(known)s::timestamptz IS NULL OR a.merged_at <= %(known)s)
 -- fragment: edge_known
 (%(known)s::timestamptz IS NULL OR e.recorded_at <= %(known)s)
 
--- fragment: edge_holds
+-- fragment: edge_covers
 -- superseded_at says since when the end of an edge is known: before, it was open.
 e.valid_from <= coalesce(%(valid)s::timestamptz, %(now)s)
 AND (e.superseded_at > %(known)s::timestamptz
      OR e.valid_until > coalesce(%(valid)s::timestamptz, %(now)s)
      OR e.valid_until IS NULL AND e.superseded_at IS NULL)
+
+-- fragment: edge_holds
+-- Of several edges of a functional relation that cover a moment the one that began last holds, as of
+-- facts. What is current needs no look: a unique index holds it apart.
+{edge_covers}
+AND (%(valid)s::timestamptz IS NULL AND %(known)s::timestamptz IS NULL OR NOT e.functional
+     OR NOT EXISTS (
+         SELECT FROM (SELECT e.tenant_id, e.subject_key, e.relation, e.valid_from, e.recorded_at,
+                             e.edge_id) o
+         CROSS JOIN LATERAL (
+             SELECT FROM edges e
+             WHERE e.tenant_id = o.tenant_id AND e.subject_key = o.subject_key
+               AND e.relation = o.relation AND e.functional AND e.valid_from >= o.valid_from
+               AND (e.valid_from, e.recorded_at, e.edge_id)
+                   > (o.valid_from, o.recorded_at, o.edge_id)
+               AND {edge_known} AND {edge_covers} AND {edge_living}) later))
 
 -- fragment: edge_living
 -- What rests on a fact or on turns lives as long as one basis of it has not expired.

@@ -36,8 +36,7 @@ ORDER BY t.fact_type, p.place, t.valid_from DESC, t.recorded_at DESC, t.memory_i
 
 -- fragment: current
 -- What lives and has begun to hold.
-{living} AND m.memory_id NOT IN (
-    SELECT x.memory_id FROM facts x WHERE x.tenant_id = %(tenant)s AND x.valid_from > {soon})
+{living} AND {begun}
 
 -- fragment: current_then
 -- What {current} is as of now, as of another moment. What expired is gone as of every one.
