@@ -31,6 +31,7 @@ from shared_core.item_ports import ItemAddress, ItemStamp, ItemStorage, MemoryRo
 from shared_core.job_ports import JobStorage, NewJob
 from shared_core.log_ports import SessionStorage
 from shared_core.recall_ports import Recalled, SearchRequest
+from shared_core.retention_ports import RetentionStorage
 from shared_core.run_ports import RunStorage
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ class Storage(
     FactStorage,
     IndexStorage,
     AccessStorage,
+    RetentionStorage,
     Protocol,
 ):
     """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.

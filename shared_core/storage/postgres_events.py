@@ -25,7 +25,7 @@ from shared_core.storage.wire import Statement
 
 _EVENT_COLUMNS = (
     "event_ids", "authors", "roles", "texts", "metadata", "occurred_at", "importances",
-    "expires_at", "memory_ids", "values", "terms", "term_counts",
+    "expires_at", "memory_ids", "values", "terms", "term_counts", "strengths",
 )  # fmt: skip
 
 
@@ -54,8 +54,9 @@ class PostgresEvents(PostgresItems):
                 (row.event.event_id, row.event.author, row.event.role,
                  None if row.logged else row.event.text,
                  to_json(row.event.metadata, "event metadata"), row.event.occurred_at,
-                 row.event.importance, row.event.expires_at, row.memory_id, to_json(row.value),
-                 to_tsvector(row.terms), len(row.terms))
+                 float(row.event.importance), row.event.expires_at, row.memory_id,
+                 to_json(row.value), to_tsvector(row.terms), len(row.terms),
+                 self._initial("episodic", row.event.text, row.event.importance, row.value))
                 for row in rows
             ],
             len(_EVENT_COLUMNS),

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pgvector import HalfVector
 
-from shared_core.domain import Namespace, Scope
+from shared_core.domain import JsonValue, MemoryKind, Namespace, Scope
 from shared_core.item_ports import (
     ImportMark,
     Item,
@@ -32,6 +32,7 @@ from shared_core.namespaces import (
     to_path,
 )
 from shared_core.ports import Clock
+from shared_core.retention_ports import Strength
 from shared_core.storage.database import Database, by_column
 from shared_core.storage.filters import compile_filter
 from shared_core.storage.import_marks import (
@@ -40,6 +41,7 @@ from shared_core.storage.import_marks import (
     marks_by_address,
     read_marks,
 )
+from shared_core.storage.retention_columns import initial_of
 from shared_core.storage.rows import any_term, item_from_row, to_tsvector
 from shared_core.storage.sql_files import statement
 from shared_core.storage.tenant_indexes import TenantIndexes
@@ -50,17 +52,24 @@ UNLIMITED = 1_000_000_000
 _ROW_COLUMNS = (
     "tenants", "memory_ids", "namespaces", "keys", "kinds", "texts", "values", "terms",
     "term_counts", "authors", "importances", "occurred_at", "expires_at", "ttl_s", "thread_ids",
-    "run_ids", "superseded_at", "words_keys",
+    "run_ids", "superseded_at", "words_keys", "strengths",
 )  # fmt: skip
 
 
 class PostgresItems:
     """Reads and writes memories by address. Every method binds the narrowest scope it needs."""
 
-    def __init__(self, database: Database, clock: Clock, indexes: TenantIndexes) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        indexes: TenantIndexes,
+        strength: Strength | None = None,
+    ) -> None:
         self._database = database
         self._clock = clock
         self._indexes = indexes
+        self._strength = strength
 
     async def put_memories(
         self,
@@ -171,7 +180,8 @@ class PostgresItems:
                 (tenant_of(row.namespace), row.memory_id, rest_of(row.namespace), row.key,
                  row.kind, row.text, to_json(row.value), to_tsvector(row.terms), len(row.terms),
                  row.author, row.importance, row.occurred_at, row.expires_at, row.ttl_s,
-                 row.thread_id, row.run_id, row.superseded_at, row.words_key)
+                 row.thread_id, row.run_id, row.superseded_at, row.words_key,
+                 self._initial(row.kind, row.text, row.importance, row.value))
                 for row in in_order
             ],
             len(_ROW_COLUMNS),
@@ -187,6 +197,13 @@ class PostgresItems:
             locked: Statement = (statement("lock_tenants"), named)
             return [locked, *steps, (statement("add_versions"), named)]
         return steps
+
+    def _initial(
+        self, kind: MemoryKind, text: str, importance: float, value: Mapping[str, JsonValue]
+    ) -> float | None:
+        if self._strength is None:
+            return None
+        return initial_of(self._strength, kind, text, importance, value)
 
     def _vector_steps(self, vectors: VectorRows | None) -> list[Statement]:
         if vectors is None or not vectors.addresses:

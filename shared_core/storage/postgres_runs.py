@@ -225,6 +225,8 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
                         "label": note.emotion.label})
                     for note in plan.annotations
                 ]}, bool(plan.annotations)),
+            ("retime_turns", {"event_ids": [note.event_id for note in plan.annotations]},
+             bool(plan.annotations)),
         ]  # fmt: skip
         return [
             *((statement(name), {**common, **values}) for name, values, wanted in steps if wanted),

@@ -2,6 +2,7 @@
 -- Writes memories by namespace and key; a key that exists is replaced and keeps its id and birth.
 -- updated_at always rises. An expired row counts as gone: its key starts a new life. What was drawn
 -- from a turn stays so, whoever rewrites it: deleting it must still reach the turn.
+WITH written AS (
 INSERT INTO memories AS m (tenant_id, memory_id, namespace, key, kind, text, value, terms,
                            term_count, author, importance, occurred_at, created_at, updated_at,
                            expires_at, ttl_s, thread_id, run_id, superseded_at, words_key)
@@ -27,6 +28,10 @@ SET kind = CASE WHEN m.kind = 'episodic' THEN m.kind ELSE excluded.kind END,
     created_at = CASE WHEN m.expires_at <= excluded.updated_at THEN excluded.created_at
                       ELSE m.created_at END,
     updated_at = greatest(excluded.updated_at, m.updated_at + interval '1 microsecond')
+RETURNING m.tenant_id, m.namespace, m.key, m.memory_id, m.kind, m.importance, m.created_at,
+          m.updated_at, m.superseded_at, memory_arousal(m.value) AS arousal
+)
+{timed_written}
 
 -- name: clear_derived
 -- After memories were replaced by key, which put their writers in line: the vectors, structure and
