@@ -109,6 +109,7 @@ CREATE POLICY above_scope ON shared_state
 -- One memory. tenant_id is the path of the first two labels of its namespace, namespace the path
 -- of the rest. text is what is searched and shown; value is what a key-value face shows.
 -- terms holds the words (CJK: characters and pairs), made in Python; term_count is its length.
+-- demoted_at: since when recall leaves it out, null for what it finds.
 CREATE TABLE memories (
     tenant_id      text COLLATE "C" NOT NULL,
     memory_id      uuid NOT NULL,
@@ -131,6 +132,7 @@ CREATE TABLE memories (
     ttl_s          double precision CHECK (ttl_s > 0),
     superseded_at  timestamptz,
     words_key      uuid,
+    demoted_at     timestamptz,
     PRIMARY KEY (tenant_id, memory_id),
     UNIQUE (tenant_id, namespace, key),
     CHECK (namespace ^@ '/')

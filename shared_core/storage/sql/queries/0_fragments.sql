@@ -15,7 +15,8 @@ m.superseded_at, m.thread_id,
  WHERE x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id)
 
 -- fragment: living
-m.superseded_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
+m.superseded_at IS NULL AND m.demoted_at IS NULL
+AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
 
 -- fragment: one_tenant
 m.tenant_id = %(tenant)s

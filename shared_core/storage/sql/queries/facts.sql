@@ -83,7 +83,7 @@ FROM unnest(%(memory_ids)b::uuid[], %(fact_types)b::text[], %(slots)b::text[], %
 SELECT {fact_columns}
 FROM facts f JOIN memories m USING (tenant_id, memory_id)
 WHERE f.tenant_id = %(tenant)s AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
-  AND {of_slot}
+  AND m.demoted_at IS NULL AND {of_slot}
   AND (%(history)s OR f.valid_until IS NULL AND f.superseded_at IS NULL
        AND f.valid_from <= {soon})
 ORDER BY f.valid_until DESC NULLS FIRST, f.fact_type, f.slot, f.valid_from DESC, f.memory_id

@@ -24,7 +24,7 @@ SET kind = CASE WHEN m.kind = 'episodic' THEN m.kind ELSE excluded.kind END,
     term_count = excluded.term_count, author = excluded.author, importance = excluded.importance,
     occurred_at = excluded.occurred_at, expires_at = excluded.expires_at, ttl_s = excluded.ttl_s,
     thread_id = coalesce(excluded.thread_id, m.thread_id), run_id = excluded.run_id,
-    superseded_at = excluded.superseded_at, words_key = excluded.words_key,
+    superseded_at = excluded.superseded_at, words_key = excluded.words_key, demoted_at = NULL,
     created_at = CASE WHEN m.expires_at <= excluded.updated_at THEN excluded.created_at
                       ELSE m.created_at END,
     updated_at = greatest(excluded.updated_at, m.updated_at + interval '1 microsecond')

@@ -40,8 +40,9 @@ ORDER BY t.fact_type, p.place, t.valid_from DESC, t.recorded_at DESC, t.memory_i
     SELECT x.memory_id FROM facts x WHERE x.tenant_id = %(tenant)s AND x.valid_from > {soon})
 
 -- fragment: current_then
--- What {current} is as of now, as of another moment. What expired is gone as of every one.
-(m.expires_at IS NULL OR m.expires_at > %(now)s)
+-- What {current} is as of now, as of another moment. What expired, or has faded out of recall since, is
+-- gone as of every one.
+(m.expires_at IS NULL OR m.expires_at > %(now)s) AND m.demoted_at IS NULL
 AND CASE WHEN m.memory_id IN (SELECT x.memory_id FROM facts x WHERE x.tenant_id = %(tenant)s)
     THEN m.memory_id IN (WITH told AS ({told_facts}) {held_of_told})
     ELSE m.updated_at <= {known} AND (m.superseded_at IS NULL OR m.superseded_at > {known})
