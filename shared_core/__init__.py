@@ -37,6 +37,7 @@ from shared_core.namespaces import memories_namespace
 from shared_core.opening import open_memory
 from shared_core.recall_result import RecallResult
 from shared_core.rerank_ports import Reranker
+from shared_core.retention_ports import RetentionPolicy
 from shared_core.run_ports import Fact
 from shared_core.strategy import ExtractionStrategy
 from shared_core.sync_bridge import run_sync
@@ -75,6 +76,7 @@ __all__ = [
     "Path",
     "RecallResult",
     "Reranker",
+    "RetentionPolicy",
     "SchemaOutOfDate",
     "Scope",
     "StorageReadOnly",

@@ -10,7 +10,6 @@ from uuid import UUID
 from shared_core import items
 from shared_core.access_log import AccessLog
 from shared_core.access_ports import Accesses
-from shared_core.cleanup import CleanupReport
 from shared_core.consolidate import RunReport
 from shared_core.consolidation_jobs import ConsolidationJobs
 from shared_core.context import ContextAssembler
@@ -39,6 +38,7 @@ from shared_core.intake import Intake
 from shared_core.items import ItemOp, ItemResult
 from shared_core.job_ports import JobType
 from shared_core.jobs import JobQueue
+from shared_core.keeping import KeepingVerbs
 from shared_core.lifetime import Lifetime
 from shared_core.ports import Clock, Extractor, Storage, StorageReport
 from shared_core.privacy import PRESETS, PrivacyPolicy
@@ -49,14 +49,13 @@ from shared_core.recalling import Recalling
 from shared_core.reflect import ReflectionReport
 from shared_core.relations import DECLARED, Relations
 from shared_core.remembering import Remembering
-from shared_core.retention import POLICIES, RetentionPolicy
 from shared_core.run_ports import RunRecord
 from shared_core.sessions import SessionLog
 from shared_core.strategy import ExtractionStrategy
 from shared_core.worker import DRAIN_S, Worker
 
 
-class MemoryEngine(FactVerbs):
+class MemoryEngine(FactVerbs, KeepingVerbs):
     """Remembers, recalls and forgets. Async; from sync code: run_sync(engine.recall(...)).
 
     Usable from any thread and any event loop, several at once. It connects at first use; closing
@@ -347,19 +346,6 @@ class MemoryEngine(FactVerbs):
         return await self._recalling.context_window(
             scope, thread_id, query, system_prompt, assembler, as_of
         )
-
-    async def cleanup(
-        self,
-        scope: Scope,
-        policy: RetentionPolicy = POLICIES["default"],
-        *,
-        dry_run: bool = False,
-    ) -> CleanupReport:
-        """Forget turns and summaries that have faded below the policy's threshold.
-
-        dry_run: only say which. Forgotten turns do not come back; facts do not fade.
-        """
-        return await self._forgetting.faded(scope, policy, dry_run=dry_run)
 
     async def run_item_ops(self, ops: Sequence[ItemOp]) -> list[ItemResult]:
         """Run a batch of key-value operations; see shared_core.items."""

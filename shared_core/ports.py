@@ -246,10 +246,6 @@ class Storage(
         """
         ...
 
-    async def fade(self, addresses: Sequence[ItemAddress]) -> None:
-        """Take memories out of recall; what was drawn from them stays, and so do their turns."""
-        ...
-
     async def forget_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
     ) -> int:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from shared_core.domain import JsonValue, MemoryId, MemoryKind, Namespace, Scope
 from shared_core.errors import InvalidInput
+from shared_core.item_ports import VectorRows
 
 DECAY_RATE: Final = 0.1
 THRESHOLD: Final = 0.1
@@ -24,6 +25,13 @@ their owner's."""
 Stage: TypeAlias = Literal["kept", "demoted", "archived"]
 STAGES: Final[tuple[Stage, ...]] = ("kept", "demoted", "archived")
 """In the order of their numbers in the database. What is erased is in no stage: it is gone."""
+
+
+Fate: TypeAlias = Literal["demoted", "archived", "erased"]
+FATES: Final[tuple[Fate, ...]] = ("demoted", "archived", "erased")
+
+Counts: TypeAlias = Mapping[Fate, Mapping[MemoryKind, int]]
+"""How many memories of each kind met which fate."""
 
 
 def share(value: float, what: str) -> float:
@@ -126,6 +134,38 @@ class Retimed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What one short transaction did. retimed: it was too early for them, by a newer policy."""
+
+    counts: Counts
+    retimed: int
+
+    @property
+    def size(self) -> int:
+        """How many memories were looked at."""
+        return self.retimed + sum(sum(kinds.values()) for kinds in self.counts.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weak:
+    """What is below one threshold. decay_rate: None for those of the policies."""
+
+    threshold: float
+    min_age_days: float
+    decay_rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """A memory that is out of recall. text: None unless it was archived."""
+
+    memory_id: UUID
+    namespace: Namespace
+    key: str
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """How one memory is kept: what its score and its next stage are made of.
 
@@ -173,4 +213,68 @@ class RetentionStorage(Protocol):
 
     async def kept(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Kept]:
         """Return how memories are kept; unknown ids are left out."""
+        ...
+
+    async def named_ids(self, scope: Scope, keys: Sequence[str]) -> Sequence[UUID]:
+        """Return the ids of memories that are named by key or by id."""
+        ...
+
+    async def forget_faded(
+        self, scope: Scope | None, app: str | None, now: datetime, limit: int
+    ) -> Batch:
+        """Move memories that are due on by one stage, in one short transaction.
+
+        What was moved as of the same moment already, and what somebody else works on, is left.
+        """
+        ...
+
+    async def due(
+        self, scope: Scope | None, app: str | None, now: datetime, limit: int
+    ) -> tuple[Counts, Sequence[tuple[Kept, Fate]]]:
+        """Return what forget_faded() would do: how many in all, and which first."""
+        ...
+
+    async def average_score(self, scope: Scope, weak: Weak) -> tuple[int, float]:
+        """Return how many memories there are that fade, in all stages, and their average score."""
+        ...
+
+    async def weak(self, scope: Scope, weak: Weak) -> Sequence[MemoryId]:
+        """Return what forget_weak() would erase."""
+        ...
+
+    async def forget_weak(self, scope: Scope, weak: Weak, limit: int) -> Sequence[MemoryId]:
+        """Erase memories at once; what was drawn from them stays, and so do their turns."""
+        ...
+
+    async def set_pinned(
+        self, scope: Scope, memory_ids: Sequence[UUID], pinned: bool
+    ) -> Sequence[MemoryId]:
+        """Pin memories, or no longer; return those that are pinned now, or no longer are."""
+        ...
+
+    async def staged(
+        self,
+        scope: Scope,
+        stages: Sequence[Stage],
+        kinds: Sequence[MemoryKind] | None,
+        limit: int,
+        offset: int,
+    ) -> Sequence[Kept]:
+        """Return memories that are out of recall, those that left it last first."""
+        ...
+
+    async def out_of_recall(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Archived]:
+        """Return those of some memories that are demoted or archived."""
+        ...
+
+    async def restore_memories(
+        self,
+        scope: Scope,
+        terms: Mapping[UUID, Sequence[str] | None],
+        vectors: VectorRows | None,
+    ) -> Sequence[MemoryId]:
+        """Bring memories back into recall, as if they were read now; return which.
+
+        terms: the words of what was archived; None for what was only demoted.
+        """
         ...

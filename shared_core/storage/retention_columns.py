@@ -8,7 +8,17 @@ from typing import Any
 from shared_core.domain import JsonValue, MemoryId, MemoryKind
 from shared_core.errors import InvalidInput
 from shared_core.namespaces import from_path
-from shared_core.retention_ports import STAGES, Kept, RetentionPolicy, Rules, Strength, Traits
+from shared_core.retention_ports import (
+    FATES,
+    STAGES,
+    Counts,
+    Fate,
+    Kept,
+    RetentionPolicy,
+    Rules,
+    Strength,
+    Traits,
+)
 from shared_core.storage.rows import utc
 
 POLICY_COLUMNS = (
@@ -57,8 +67,12 @@ def policy_columns(rules: Rules) -> dict[str, list[Any]]:
     return {
         "kinds": kinds,
         "fades": [rules[kind] is not None for kind in kinds],
-        **{name: [getattr(policy, name) for policy in stored] for name in POLICY_COLUMNS},
+        **{name: [_number(getattr(policy, name)) for policy in stored] for name in POLICY_COLUMNS},
     }
+
+
+def _number(value: float | bool | None) -> float | bool | None:
+    return value if value is None or isinstance(value, bool) else float(value)
 
 
 def policy_of(row: Sequence[Any]) -> RetentionPolicy | None:
@@ -67,6 +81,15 @@ def policy_of(row: Sequence[Any]) -> RetentionPolicy | None:
     if not fades:
         return None
     return RetentionPolicy(**dict(zip(POLICY_COLUMNS, values, strict=True)))
+
+
+def counts_of(rows: Sequence[Sequence[Any]]) -> Counts:
+    """Return the columns kind, fate and count as counts; fates that nothing met are there too."""
+    counts: dict[Fate, dict[MemoryKind, int]] = {fate: {} for fate in FATES}
+    for kind, fate, count in sorted(rows, key=tuple):
+        if fate in counts:
+            counts[fate][kind] = count
+    return counts
 
 
 def kept_of(row: Sequence[Any]) -> Kept:

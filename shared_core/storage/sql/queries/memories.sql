@@ -30,6 +30,9 @@ SET kind = CASE WHEN m.kind = 'episodic' THEN m.kind ELSE excluded.kind END,
     updated_at = greatest(excluded.updated_at, m.updated_at + interval '1 microsecond')
 RETURNING m.tenant_id, m.namespace, m.key, m.memory_id, m.kind, m.importance, m.created_at,
           m.updated_at, m.superseded_at, memory_arousal(m.value) AS arousal
+), unarchived AS (
+    DELETE FROM memory_archive x USING written w
+    WHERE x.tenant_id = w.tenant_id AND x.memory_id = w.memory_id
 )
 {timed_written}
 
@@ -172,18 +175,6 @@ WITH named AS (
          AS g(tenant_id, namespace, key)
     JOIN memories m USING (tenant_id, namespace, key)
 ), {turns_of_named}, {forgetting}
-
--- name: fade
--- Takes memories out of recall and leaves what was drawn from them; their turns stay, as said.
-WITH faded AS (
-    DELETE FROM memories m
-    USING unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
-          AS g(tenant_id, namespace, key)
-    WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
-    RETURNING m.tenant_id, m.memory_id
-)
-DELETE FROM memory_bases b USING faded f
-WHERE b.tenant_id = f.tenant_id AND b.basis_id = f.memory_id
 
 -- name: forget_turns
 -- Forgets some turns of a thread, and what rests on them alone.

@@ -216,6 +216,7 @@ SELECT %(tenant)s, %(run_id)s, 'edge', edge_id FROM closed
 WITH current AS (
     SELECT m.* FROM memories m
     WHERE {summary_of_thread} AND m.superseded_at IS NULL
+      AND m.text <> ''  -- it was not archived
       AND (m.expires_at IS NULL OR m.expires_at > %(started_at)s)
 ), copied AS (
     INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms, term_count,
