@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
@@ -17,8 +17,6 @@ from shared_core.retention_ports import FATES, Counts, Fate, Kept, Weak
 
 BATCH = 1000
 """So many memories go in one short transaction."""
-PAUSE_S = 0.0
-"""Rest between two batches: others come to their turn."""
 LISTED = 100
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -114,9 +112,13 @@ async def forget_faded(
     app: str | None,
     *,
     progress: Progress | None = None,
+    goes_on: Callable[[], Awaitable[bool]] | None = None,
     batch: int = BATCH,
 ) -> RetentionReport:
-    """Move every memory that is due on by one stage, in short transactions, and tell how many."""
+    """Move every memory that is due on by one stage, in short transactions, and tell how many.
+
+    goes_on: asked after each transaction; False ends it.
+    """
     began, now, done = time.monotonic(), clock(), _Sum()
     total = 0
     if progress:
@@ -133,7 +135,9 @@ async def forget_faded(
         done.batches += 1
         if progress:
             progress(sum(counter.total() for counter in done.counts.values()), total)
-        await asyncio.sleep(PAUSE_S)
+        if goes_on and not await goes_on():
+            break
+        await asyncio.sleep(0)  # others come to their turn
     return RetentionReport(
         counts=done.counts,
         retimed=done.retimed,

@@ -29,6 +29,7 @@ from shared_core.domain import (
 from shared_core.embedding import Embedding
 from shared_core.fact_verbs import FactVerbs
 from shared_core.forgetting import Forgetting
+from shared_core.forgetting_schedule import ForgettingSchedule
 from shared_core.formation import Formation
 from shared_core.graph import Graph
 from shared_core.imported_items import ImportedItems
@@ -76,8 +77,9 @@ class MemoryEngine(FactVerbs, KeepingVerbs):
         track_access: bool = True,
         reranker: object = None,
         relations: Relations | None = DECLARED,
+        cleanup_hours: float | None = None,
     ) -> None:
-        """relations: None switches the knowledge graph off."""
+        """relations: None switches the knowledge graph off. cleanup_hours: None for no schedule."""
         self._storage = storage
         self._intake = Intake(privacy)
         self._embedding = embedding
@@ -103,7 +105,10 @@ class MemoryEngine(FactVerbs, KeepingVerbs):
         )
         self._forgetting = Forgetting(storage, clock, self.open, self.jobs.look)
         self.indexes = Indexes(storage, self.open, in_background=worker)
-        self._lifetime.ends_with(self.jobs, self.indexes, self._accesses)
+        self.forgetting_schedule = ForgettingSchedule(
+            storage, clock, self.open, cleanup_hours, in_background=worker
+        )
+        self._lifetime.ends_with(self.jobs, self.indexes, self._accesses, self.forgetting_schedule)
         self.sessions = SessionLog(storage, self._intake, self.open)
         self.instructions = Instructions(storage, embedding, clock, self.open)
         self.imported = ImportedItems(storage, embedding, clock, self.open)
@@ -159,6 +164,7 @@ class MemoryEngine(FactVerbs, KeepingVerbs):
         beginning says in the words of remembered turns is known (one more round trip). retry_later:
         when the embedder fails, the turns are stored as with later, and the error is raised.
         """
+        self.forgetting_schedule.nudge()
         return await self._remembering.append_events(
             scope, thread_id, events, later=later, delay_s=delay_s, unseen=unseen,
             session_end=session_end, strategy=strategy or self._strategy, history=history,

@@ -10,7 +10,7 @@ from shared_core import cleanup as cleanups
 from shared_core.cleanup import CleanupReport, Progress, RetentionReport
 from shared_core.domain import MemoryId, MemoryKind, Scope
 from shared_core.embedding import Embedding
-from shared_core.errors import InvalidInput
+from shared_core.errors import InvalidInput, NotFound
 from shared_core.ingest import TEXT_FIELD
 from shared_core.namespaces import check_label, scope_path
 from shared_core.retention_ports import (
@@ -21,6 +21,7 @@ from shared_core.retention_ports import (
     Stage,
     default_rules,
 )
+from shared_core.retention_stats import HORIZONS, RetentionCurve, RetentionStats, curve_of, stats_of
 from shared_core.text import search_terms
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 RETIMED_AT_ONCE = 2000
 MOST = 1_000_000
+MOST_DAYS = 36_500
 
 
 class KeepingVerbs:
@@ -175,6 +177,39 @@ class KeepingVerbs:
         await self.open()
         known = None if kinds is None else _kinds(kinds)
         return await self._storage.staged(scope, stages, known, limit, offset)
+
+    async def retention_stats(
+        self,
+        scope: Scope | None = None,
+        *,
+        app: str | None = None,
+        days: Sequence[float] = HORIZONS,
+    ) -> RetentionStats:
+        """Return how memories are kept: by score, kind and stage, and what goes within some days.
+
+        It reads every memory of whom it is asked for.
+        """
+        _check_whose(scope, app)
+        for one in days:
+            if not 0 <= one <= MOST_DAYS:
+                raise InvalidInput(f"days must be between 0 and {MOST_DAYS:,}, not {one}")
+        await self.open()
+        now = self._clock()
+        rows, ahead = await self._storage.retention_stats(scope, app, now, days)
+        return stats_of(now, rows, ahead)
+
+    async def retention_curve(
+        self, scope: Scope, key: str, *, days_ahead: float | None = None, points: int = 120
+    ) -> RetentionCurve:
+        """Return how the score of a memory, by key or memory id, went and will go unread.
+
+        days_ahead: how far; left out, until after it is demoted. Raises NotFound.
+        """
+        ids = await self._named(scope, str(key))
+        kept = await self._storage.kept(scope, ids[:1]) if ids else []
+        if not kept:
+            raise NotFound(f"there is no memory {key!r} of {scope}: list_memories() shows keys")
+        return curve_of(kept[0], self._clock(), days_ahead=days_ahead, points=points)
 
     async def _named(self, scope: Scope, keys: str | Sequence[str]) -> Sequence[UUID]:
         scope_path(scope)

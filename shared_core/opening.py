@@ -73,6 +73,7 @@ def open_memory(
         strategy=strategy,
         track_access=track_access,
         reranker=reranker,
+        cleanup_hours=settings.cleanup_hours,
         relations=Relations(relations) if _graph_is_on(graph_enabled, settings) else None,
     )
 

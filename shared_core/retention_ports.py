@@ -192,6 +192,28 @@ class Kept:
     rule: RetentionPolicy | None
 
 
+@dataclass(frozen=True, slots=True)
+class RetentionRow:
+    """How many memories of a kind and stage score in a tenth, and what their scores add up to."""
+
+    kind: MemoryKind
+    fades: bool
+    stage: Stage
+    bucket: int
+    count: int
+    score_sum: float
+    pinned: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the last run of a task did. done_at: None while the first is at work."""
+
+    next_at: datetime
+    done_at: datetime | None
+    result: Mapping[str, JsonValue]
+
+
 class RetentionStorage(Protocol):
     """Policies as data, and the moments that follow from them."""
 
@@ -213,6 +235,35 @@ class RetentionStorage(Protocol):
 
     async def kept(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Kept]:
         """Return how memories are kept; unknown ids are left out."""
+        ...
+
+    async def retention_stats(
+        self, scope: Scope | None, app: str | None, now: datetime, days: Sequence[float]
+    ) -> tuple[Sequence[RetentionRow], Mapping[float, Mapping[Fate, int]]]:
+        """Return how memories are kept, and how many meet which fate within so many days."""
+        ...
+
+    async def take_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
+        """Take a task that is done for all now and then, if it is due and nobody is at it."""
+        ...
+
+    async def keep_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
+        """Keep a task that was taken; False if it is somebody else's by now."""
+        ...
+
+    async def end_turn(
+        self,
+        task: str,
+        worker_id: str,
+        now: datetime,
+        next_at: datetime,
+        result: Mapping[str, JsonValue],
+    ) -> None:
+        """Tell what came of a task that was taken, and when it is due again."""
+        ...
+
+    async def last_turn(self, task: str) -> Turn | None:
+        """Return what the last run of a task did."""
         ...
 
     async def named_ids(self, scope: Scope, keys: Sequence[str]) -> Sequence[UUID]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import get_args
 from uuid import UUID
 
-from shared_core.domain import MemoryId, MemoryKind, Scope
+from shared_core.domain import JsonValue, MemoryId, MemoryKind, Scope
 from shared_core.ids import is_uuid
 from shared_core.item_ports import VectorRows
+from shared_core.jsontext import to_json
 from shared_core.namespaces import (
+    ROOT,
     check_label,
     from_path,
     memories_namespace,
@@ -22,20 +24,23 @@ from shared_core.namespaces import (
 )
 from shared_core.ports import Clock
 from shared_core.retention_ports import (
+    FATES,
     STAGES,
     Archived,
     Batch,
     Counts,
     Fate,
     Kept,
+    RetentionRow,
     Retimed,
     Rules,
     Stage,
+    Turn,
     Weak,
 )
 from shared_core.storage.database import Database
 from shared_core.storage.retention_columns import counts_of, kept_of, policy_columns, policy_of
-from shared_core.storage.rows import to_tsvector
+from shared_core.storage.rows import to_tsvector, utc
 from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Statement
 
@@ -178,6 +183,66 @@ class PostgresRetention:
         steps = [(statement("restore_memories"), values), *self._vector_steps(vectors)]
         rows, *_ = await self._database.run(tenant, *steps)
         return [MemoryId(row[0]) for row in rows]
+
+    async def retention_stats(
+        self, scope: Scope | None, app: str | None, now: datetime, days: Sequence[float]
+    ) -> tuple[Sequence[RetentionRow], Mapping[float, Mapping[Fate, int]]]:
+        path = path_of(scope, app)
+        values = {
+            "tenant": path,
+            "tenant_end": path_end(path),
+            "now": now,
+            "days": [float(one) for one in days],
+        }
+        rows, ahead = await self._database.run(
+            path, (statement("retention_stats"), values), (statement("retention_ahead"), values)
+        )
+        leaving: dict[float, dict[Fate, int]] = {one: dict.fromkeys(FATES, 0) for one in days}
+        for within, fate, count in ahead:
+            leaving[within][fate] = count
+        counted = [
+            RetentionRow(kind, fades, STAGES[stage], bucket, count, score_sum, pinned)
+            for kind, fades, stage, bucket, count, score_sum, pinned in rows
+        ]
+        return counted, leaving
+
+    async def take_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
+        return await self._turn("take_turn", task, worker_id, now, lease_s)
+
+    async def keep_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
+        return await self._turn("keep_turn", task, worker_id, now, lease_s)
+
+    async def end_turn(
+        self,
+        task: str,
+        worker_id: str,
+        now: datetime,
+        next_at: datetime,
+        result: Mapping[str, JsonValue],
+    ) -> None:
+        values = {
+            "tenant": ROOT, "task": task, "worker_id": worker_id, "now": now, "next_at": next_at,
+            "result": to_json(result),
+        }  # fmt: skip
+        await self._database.run(ROOT, (statement("end_turn"), values))
+
+    async def last_turn(self, task: str) -> Turn | None:
+        values = {"tenant": ROOT, "task": task}
+        [rows] = await self._database.run(ROOT, (statement("last_turn"), values))
+        return Turn(utc(rows[0][0]), rows[0][1] and utc(rows[0][1]), rows[0][2]) if rows else None
+
+    async def _turn(
+        self, name: str, task: str, worker_id: str, now: datetime, lease_s: float
+    ) -> bool:
+        values = {
+            "tenant": ROOT,
+            "task": task,
+            "worker_id": worker_id,
+            "now": now,
+            "lease_until": now + timedelta(seconds=lease_s),
+        }
+        [rows] = await self._database.run(ROOT, (statement(name), values))
+        return bool(rows)
 
     async def _ids(self, scope: Scope, name: str, values: Mapping[str, object]) -> list[MemoryId]:
         tenant = scope_path(scope)
