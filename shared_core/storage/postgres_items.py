@@ -52,7 +52,7 @@ UNLIMITED = 1_000_000_000
 _ROW_COLUMNS = (
     "tenants", "memory_ids", "namespaces", "keys", "kinds", "texts", "values", "terms",
     "term_counts", "authors", "importances", "occurred_at", "expires_at", "ttl_s", "thread_ids",
-    "run_ids", "superseded_at", "words_keys", "strengths",
+    "run_ids", "superseded_at", "words_keys",
 )  # fmt: skip
 
 
@@ -180,13 +180,13 @@ class PostgresItems:
                 (tenant_of(row.namespace), row.memory_id, rest_of(row.namespace), row.key,
                  row.kind, row.text, to_json(row.value), to_tsvector(row.terms), len(row.terms),
                  row.author, row.importance, row.occurred_at, row.expires_at, row.ttl_s,
-                 row.thread_id, row.run_id, row.superseded_at, row.words_key,
-                 self._initial(row.kind, row.text, row.importance, row.value))
+                 row.thread_id, row.run_id, row.superseded_at, row.words_key)
                 for row in in_order
             ],
             len(_ROW_COLUMNS),
         )  # fmt: skip
         values = dict(zip(_ROW_COLUMNS, columns, strict=True)) | {"now": self._clock()}
+        values |= self._strong_columns(in_order)
         steps: list[Statement] = [
             (statement("put_memories"), values),
             (statement("clear_derived"), values),
@@ -204,6 +204,16 @@ class PostgresItems:
         if self._strength is None:
             return None
         return initial_of(self._strength, kind, text, importance, value)
+
+    def _strong_columns(self, rows: Sequence[MemoryRow]) -> dict[str, list[object]]:
+        """Return the columns of those that a caller's own function gives a strength."""
+        given = [
+            (tenant_of(row.namespace), rest_of(row.namespace), row.key, initial)
+            for row in rows
+            if (initial := self._initial(row.kind, row.text, row.importance, row.value)) is not None
+        ]
+        names = ("strong_tenants", "strong_namespaces", "strong_keys", "strengths")
+        return dict(zip(names, by_column(given, len(names)), strict=True))
 
     def _vector_steps(self, vectors: VectorRows | None) -> list[Statement]:
         if vectors is None or not vectors.addresses:

@@ -12,24 +12,19 @@ CASE WHEN m.superseded_at IS NULL THEN
 -- first stage, and it is known when they leave it.
 INSERT INTO memory_access AS a (tenant_id, memory_id, strength, forget_at)
 SELECT w.tenant_id, w.memory_id, s.strength,
-       next_stage_at(r, 0, NULL, NULL, s.strength, w.importance, w.arousal, 0, w.updated_at,
+       next_stage_at(r, 0, NULL, c.pinned_at, s.strength, w.importance, w.arousal,
+                     coalesce(c.access_count, 0), greatest(w.updated_at, c.last_accessed_at),
                      w.created_at)
 FROM written w
 CROSS JOIN LATERAL retention_rule(w.tenant_id, w.kind) r
-LEFT JOIN unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[],
-                 %(strengths)b::float8[]) AS s(tenant_id, namespace, key, strength)
-       ON s.tenant_id = w.tenant_id AND s.namespace = w.namespace AND s.key = w.key
-WHERE w.superseded_at IS NULL AND (
-    r.fades OR EXISTS (SELECT FROM memory_access x WHERE x.tenant_id = w.tenant_id
-                       AND x.memory_id = w.memory_id AND x.stage > 0))
+LEFT JOIN memory_access c ON c.tenant_id = w.tenant_id AND c.memory_id = w.memory_id
+LEFT JOIN unnest(%(strong_tenants)b::text[], %(strong_namespaces)b::text[],
+                 %(strong_keys)b::text[], %(strengths)b::float8[])
+          AS s(tenant_id, namespace, key, strength)
+       ON s.key = w.key AND s.namespace = w.namespace AND s.tenant_id = w.tenant_id
+WHERE w.superseded_at IS NULL AND (r.fades OR c.stage > 0)
 ON CONFLICT (tenant_id, memory_id) DO UPDATE
-SET stage = 0, staged_at = NULL, strength = excluded.strength,
-    forget_at = (
-        SELECT next_stage_at(r, 0, NULL, a.pinned_at, excluded.strength, w.importance, w.arousal,
-                             a.access_count, greatest(w.updated_at, a.last_accessed_at),
-                             w.created_at)
-        FROM written w CROSS JOIN LATERAL retention_rule(w.tenant_id, w.kind) r
-        WHERE w.tenant_id = a.tenant_id AND w.memory_id = a.memory_id)
+SET stage = 0, staged_at = NULL, strength = excluded.strength, forget_at = excluded.forget_at
 
 -- name: retime_turns
 -- After turns were rated: when their memories leave their stage.
