@@ -194,8 +194,11 @@ class PostgresRetention:
             "now": now,
             "days": [float(one) for one in days],
         }
-        rows, ahead = await self._database.run(
-            path, (statement("retention_stats"), values), (statement("retention_ahead"), values)
+        _, rows, ahead = await self._database.run(
+            path,
+            (statement("take_time"), {}),
+            (statement("retention_stats"), values),
+            (statement("retention_ahead"), values),
         )
         leaving: dict[float, dict[Fate, int]] = {one: dict.fromkeys(FATES, 0) for one in days}
         for within, fate, count in ahead:

@@ -12,7 +12,7 @@ from shared_core import Event, InvalidInput, MemoryEngine, NewMemory, Scope, ope
 from shared_core.access_ports import Accesses, NewAccesses
 from shared_core.domain import MemoryId
 from shared_core.retention import forget_at, initial_strength
-from shared_core.retention_ports import Kept, Traits
+from shared_core.retention_ports import POLICIES, Kept, Traits, default_rules
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -145,6 +145,16 @@ async def test_memories_of_an_older_schema_are_told_when_they_fade(
             assert (await kept(memory, text)).forget_at == forget_at(
                 initial=0.7, last_used_at=START, accesses=reads
             )
+
+
+async def test_what_holds_where_no_policy_is_stored_is_the_default_one(
+    dsn: str, now: list[datetime]
+) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        for scope in (ANN, None):
+            assert default_rules(POLICIES["default"]) == await memory.retention_policy(scope)
+    with psycopg.connect(dsn) as superuser:
+        assert [] == superuser.execute("TABLE hippocampus.retention_policies").fetchall()
 
 
 async def test_what_a_run_replaced_stays_for_its_undo(dsn: str, now: list[datetime]) -> None:

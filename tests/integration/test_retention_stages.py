@@ -200,6 +200,7 @@ async def test_a_new_policy_holds_for_what_is_there(world: World) -> None:
 async def test_a_policy_that_was_changed_by_hand_is_looked_at_before_anything_goes(
     world: World,
 ) -> None:
+    await world.memory.set_retention_policy("default")
     await world.say(ANN, "I sail.")
     with psycopg.connect(world.dsn) as superuser:
         superuser.execute("UPDATE hippocampus.retention_policies SET decay_rate = 0.05")

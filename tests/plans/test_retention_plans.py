@@ -50,8 +50,8 @@ def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
             "INSERT INTO memory_access (tenant_id, memory_id, forget_at)"
             " SELECT tenant_id, memory_id, CASE WHEN key = '7' THEN timestamptz '2026-01-01'"
             " ELSE '2027-01-01' END FROM memories",
-            "UPDATE retention_policies SET archive_threshold = 1, archive_after_days = 0,"
-            " erase_threshold = 1, erase_after_days = 0",
+            "INSERT INTO retention_policies"
+            " VALUES ('/', 'episodic', true, 0.1, 0.1, 7, 1, 0, 1, 0, true, now())",
             "VACUUM ANALYZE",
         ):
             connection.execute(query.encode())

@@ -511,7 +511,6 @@ SELECT protect('import_marks');
 
 -- How memories fade, as data, and when each leaves the stage it is in. docs/forgetting.md has the
 -- formulas; shared_core.retention has the same in Python, and agrees to 1e-9.
-SELECT set_config('hippocampus.scope', '/', true);
 
 -- How a kind of memory fades. tenant_id: '/' for all, the path of an application, or of one of its
 -- users; the nearest counts. fades: false for never. decay_rate: a day. A memory is demoted once its
@@ -540,20 +539,23 @@ CREATE TABLE retention_policies (
 );
 SELECT protect('retention_policies');
 CREATE POLICY above_scope ON retention_policies FOR SELECT
-    USING ((SELECT current_setting('hippocampus.scope', true)) ^@ tenant_id);
+    USING (tenant_id IN (SELECT '/' UNION ALL SELECT substring(scope FROM '^/[^/]+/')
+                         FROM current_setting('hippocampus.scope', true) AS scope));
 
-INSERT INTO retention_policies
-SELECT '/', kind, fades, 0.1, 0.1, 7, 0.05, 30, NULL, 90, true, '-infinity'
-FROM (VALUES ('episodic', true), ('summary', true), ('reflection', true),
-             ('semantic', false), ('item', false)) AS kinds(kind, fades);
-
--- The nearest policy of a kind of memory in a tenant.
+-- The nearest policy of a kind of memory in a tenant; where none is stored, turns, summaries and
+-- reflections fade by the default one.
 CREATE FUNCTION retention_rule(p_tenant text, p_kind text)
 RETURNS SETOF retention_policies LANGUAGE sql STABLE ROWS 1 AS $$
-    SELECT r.* FROM retention_policies r
-    WHERE r.kind = p_kind
-      AND r.tenant_id = ANY (ARRAY['/', substring(p_tenant FROM '^/[^/]+/'), p_tenant])
-    ORDER BY length(r.tenant_id) DESC LIMIT 1
+    SELECT r.* FROM (
+        SELECT s.* FROM retention_policies s
+        WHERE s.kind = p_kind
+          AND s.tenant_id = ANY (ARRAY['/', substring(p_tenant FROM '^/[^/]+/'), p_tenant])
+        UNION ALL
+        SELECT '/', p_kind, p_kind IN ('episodic', 'summary', 'reflection'), 0.1::float8,
+               0.1::float8, 7::float8, 0.05::float8, 30::float8, NULL::float8, 90::float8, true,
+               '-infinity'::timestamptz
+    ) r
+    ORDER BY length(r.tenant_id) DESC, r.updated_at DESC LIMIT 1
 $$;
 
 -- Raises: there is no such retention.
@@ -698,8 +700,11 @@ SELECT protect('memory_archive');
 -- how many of each kind met which fate: demoted, archived, erased, or retimed, when a policy has
 -- changed meanwhile and it was too early. With an erased turn goes what was said, and a tombstone
 -- keeps it from coming back; facts drawn from it stay. What somebody else works on is left alone.
+-- Every row is looked up by its key: the planner cannot know how few they are.
 CREATE FUNCTION forget_faded(p_scope text, p_now timestamptz, p_limit integer)
-RETURNS TABLE (kind text, fate text, memories bigint) LANGUAGE sql AS $$
+RETURNS TABLE (kind text, fate text, memories bigint) LANGUAGE sql
+SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_seqscan TO off SET jit TO off
+AS $$
     WITH ripe AS MATERIALIZED (
         SELECT a.tenant_id, a.memory_id, a.stage, a.staged_at, a.pinned_at, a.strength,
                a.access_count, a.last_accessed_at

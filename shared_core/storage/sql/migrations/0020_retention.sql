@@ -29,20 +29,23 @@ CREATE TABLE retention_policies (
 );
 SELECT protect('retention_policies');
 CREATE POLICY above_scope ON retention_policies FOR SELECT
-    USING ((SELECT current_setting('hippocampus.scope', true)) ^@ tenant_id);
+    USING (tenant_id IN (SELECT '/' UNION ALL SELECT substring(scope FROM '^/[^/]+/')
+                         FROM current_setting('hippocampus.scope', true) AS scope));
 
-INSERT INTO retention_policies
-SELECT '/', kind, fades, 0.1, 0.1, 7, 0.05, 30, NULL, 90, true, '-infinity'
-FROM (VALUES ('episodic', true), ('summary', true), ('reflection', true),
-             ('semantic', false), ('item', false)) AS kinds(kind, fades);
-
--- The nearest policy of a kind of memory in a tenant.
+-- The nearest policy of a kind of memory in a tenant; where none is stored, turns, summaries and
+-- reflections fade by the default one.
 CREATE FUNCTION retention_rule(p_tenant text, p_kind text)
 RETURNS SETOF retention_policies LANGUAGE sql STABLE ROWS 1 AS $$
-    SELECT r.* FROM retention_policies r
-    WHERE r.kind = p_kind
-      AND r.tenant_id = ANY (ARRAY['/', substring(p_tenant FROM '^/[^/]+/'), p_tenant])
-    ORDER BY length(r.tenant_id) DESC LIMIT 1
+    SELECT r.* FROM (
+        SELECT s.* FROM retention_policies s
+        WHERE s.kind = p_kind
+          AND s.tenant_id = ANY (ARRAY['/', substring(p_tenant FROM '^/[^/]+/'), p_tenant])
+        UNION ALL
+        SELECT '/', p_kind, p_kind IN ('episodic', 'summary', 'reflection'), 0.1::float8,
+               0.1::float8, 7::float8, 0.05::float8, 30::float8, NULL::float8, 90::float8, true,
+               '-infinity'::timestamptz
+    ) r
+    ORDER BY length(r.tenant_id) DESC, r.updated_at DESC LIMIT 1
 $$;
 
 -- Raises: there is no such retention.
@@ -183,7 +186,7 @@ SELECT m.tenant_id, m.memory_id,
                      coalesce(c.access_count, 0),
                      greatest(m.updated_at, c.last_accessed_at), m.created_at)
 FROM memories m
-JOIN retention_policies r ON r.tenant_id = '/' AND r.kind = m.kind
+CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
 LEFT JOIN memory_access c ON c.tenant_id = m.tenant_id AND c.memory_id = m.memory_id
 WHERE r.fades AND m.superseded_at IS NULL
 ON CONFLICT (tenant_id, memory_id) DO UPDATE SET forget_at = excluded.forget_at;

@@ -247,6 +247,10 @@ FROM back b CROSS JOIN LATERAL retention_rule(b.tenant_id, b.kind) r
 WHERE a.tenant_id = b.tenant_id AND a.memory_id = b.memory_id
 RETURNING a.memory_id
 
+-- name: take_time
+-- For the rest of the transaction: a statement that reads everything may take a while, and memory.
+SELECT set_config('statement_timeout', '600000', true), set_config('work_mem', '64MB', true)
+
 -- name: retention_stats
 -- How the memories below a path are kept: of each kind, stage and tenth of the score how many, the sum
 -- of their scores, and how many are pinned. Each rule is looked up once.
