@@ -37,6 +37,7 @@ from shared_core.namespaces import memories_namespace
 from shared_core.opening import open_memory
 from shared_core.recall_result import RecallResult
 from shared_core.rerank_ports import Reranker
+from shared_core.retention_manager import MemoryRetentionManager, MemoryStats
 from shared_core.retention_ports import RetentionPolicy
 from shared_core.run_ports import Fact
 from shared_core.strategy import ExtractionStrategy
@@ -68,6 +69,8 @@ __all__ = [
     "MemoryConsolidationWorker",
     "MemoryCoreError",
     "MemoryEngine",
+    "MemoryRetentionManager",
+    "MemoryStats",
     "ModelOutputInvalid",
     "ModelQuotaExceeded",
     "ModelUnavailable",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, get_args
 from uuid import UUID
 
 from shared_core import cleanup as cleanups
+from shared_core.access_ports import Accesses, NewAccesses
 from shared_core.cleanup import CleanupReport, Progress, RetentionReport
 from shared_core.domain import MemoryId, MemoryKind, Scope
 from shared_core.embedding import Embedding
@@ -135,6 +136,17 @@ class KeepingVerbs:
             self._storage, self._clock, scope, app, progress=progress
         )
 
+    async def record_access(self, scope: Scope, memory_ids: Sequence[UUID | str]) -> None:
+        """Count memories as read now, in one round trip; unknown ones are passed over.
+
+        recall() and search() count what they return by themselves, in the background.
+        """
+        scope_path(scope)
+        ids = dict.fromkeys(_memory_id(one) for one in memory_ids)
+        await self.open()
+        now = Accesses(1, self._clock())
+        await self._storage.add_accesses([NewAccesses(scope, one, now) for one in ids])
+
     async def pin(self, scope: Scope, keys: str | Sequence[str]) -> int:
         """Never forget these memories, by key or memory id, whatever their score; return how many.
 
@@ -228,6 +240,13 @@ class KeepingVerbs:
             one.memory_id: None if one.text is None else search_terms(one.text) for one in away
         }
         return await self._storage.restore_memories(scope, terms, vectors)
+
+
+def _memory_id(given: UUID | str) -> MemoryId:
+    try:
+        return MemoryId(given if isinstance(given, UUID) else UUID(given))
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidInput(f"memory_ids must be UUIDs, not {given!r}") from None
 
 
 def _rules(
