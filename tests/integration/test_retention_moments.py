@@ -157,6 +157,28 @@ async def test_what_holds_where_no_policy_is_stored_is_the_default_one(
         assert [] == superuser.execute("TABLE hippocampus.retention_policies").fetchall()
 
 
+@pytest.mark.parametrize("place", ["all", "app", "user", "another app", "another user"])
+async def test_a_user_writes_and_reads_by_the_nearest_policy(
+    dsn: str, now: list[datetime], place: str
+) -> None:
+    slow, other = POLICIES["knowledge"], Scope("app", "bob")
+    async with open_memory(dsn, clock=lambda: now[0], worker=False) as memory:
+        if place == "all":
+            await memory.set_retention_policy(slow)
+        elif place.endswith("app"):
+            await memory.set_retention_policy(slow, app="app" if place == "app" else "ap")
+        else:
+            await memory.set_retention_policy(slow, ANN if place == "user" else other)
+        policy = POLICIES["default"] if place.startswith("another") else slow
+        await memory.append_events(ANN, "t", [said("a", "I sail.")])
+        for reads in (0, 1):
+            assert (await kept(memory, "I sail.")).forget_at == forget_at(
+                initial=0.7, last_used_at=START, accesses=reads, policy=policy
+            )
+            await memory.recall(ANN, "sail")
+            await memory.flush()
+
+
 async def test_what_a_run_replaced_stays_for_its_undo(dsn: str, now: list[datetime]) -> None:
     async with open_memory(dsn, clock=lambda: now[0], worker=False) as memory:
         for event_id, text in (("a", "I live in Leeds."), ("b", "I moved to Rome.")):
