@@ -112,21 +112,9 @@ CREATE FUNCTION days_above(
            ELSE (ln(p_strength) - ln(p_threshold)) / p_slowed END
 $$;
 
--- The first microsecond that is at least so many days later; null past the calendar of Python.
-CREATE FUNCTION days_after(p_moment timestamptz, p_days double precision)
-RETURNS timestamptz LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
-DECLARE
-    later timestamptz;
-BEGIN
-    IF p_days IS NULL OR p_days > 4e6 OR NOT isfinite(p_moment) THEN
-        RETURN NULL;
-    END IF;
-    later := p_moment + ceil(p_days * 86400e6) * interval '1 microsecond';
-    RETURN CASE WHEN later < '10000-01-01 00:00+00' THEN later END;
-END $$;
-
 -- When a memory leaves the stage it is in (0 kept, 1 demoted, 2 archived), as things stand; null for
--- never. p_initial: the strength it was given, or null for that of its importance.
+-- never, which includes what lies past the calendar of Python. To the first microsecond. p_initial:
+-- the strength it was given, or null for that of its importance.
 CREATE FUNCTION next_stage_at(
     rule            retention_policies,
     p_stage         integer,
@@ -143,8 +131,8 @@ DECLARE
     below    double precision := rule.threshold;
     since    timestamptz := p_created_at;
     grace    double precision := rule.min_age_days;
-    faded_at timestamptz;
-    ripe_at  timestamptz;
+    days     double precision;
+    due_at   timestamptz;
 BEGIN
     IF p_pinned_at IS NOT NULL OR NOT coalesce(rule.fades, false) THEN
         RETURN NULL;
@@ -162,12 +150,15 @@ BEGIN
     IF below IS NULL THEN
         RETURN NULL;
     END IF;
-    faded_at := days_after(p_used_at, days_above(below,
+    days := days_above(below,
         coalesce(p_initial, initial_strength(p_importance)) * (1 + ln(1 + p_access_count::float8)),
-        slowed_decay(rule.decay_rate, p_arousal)));
-    ripe_at := days_after(since, grace);
-    RETURN CASE WHEN faded_at IS NOT NULL AND ripe_at IS NOT NULL
-                THEN greatest(faded_at, ripe_at) END;
+        slowed_decay(rule.decay_rate, p_arousal));
+    IF days > 4e6 OR grace > 4e6 THEN
+        RETURN NULL;
+    END IF;
+    due_at := greatest(p_used_at + ceil(days * 86400e6) * interval '1 microsecond',
+                       since + ceil(grace * 86400e6) * interval '1 microsecond');
+    RETURN CASE WHEN due_at < '10000-01-01 00:00+00' THEN due_at END;
 END $$;
 
 -- strength: the initial strength that a caller's own function gave. forget_at: when the memory leaves
