@@ -98,7 +98,7 @@ async def recall(
         hits, is_reranked = await _reranked(hits, query, _pool(wanted), wanted.reranker)
     return RecallResult(
         merged=tuple(_chosen(hits, wanted)),
-        vector_results=tuple(nearest(found, wanted.limit)),
+        vector_results=tuple(_relevant(nearest(found, wanted.limit), wanted.min_relevance)),
         graph_results=tuple(best_edges(found.edges, request.terms, wanted.limit)),
         degraded=degraded,
         reranked=is_reranked,
