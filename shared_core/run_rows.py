@@ -11,6 +11,7 @@ from shared_core.domain import (
     Emotion,
     Event,
     Extraction,
+    FactDraft,
     InsightDraft,
     JsonValue,
     Memory,
@@ -26,6 +27,7 @@ from shared_core.ids import uuid7
 from shared_core.ingest import TEXT_FIELD, memory_value
 from shared_core.item_ports import ItemAddress, MemoryRow, VectorRows
 from shared_core.likeness import same_statement, words_key
+from shared_core.moments import CLOCKS_APART
 from shared_core.namespaces import memories_namespace, summary_key
 from shared_core.privacy_class import private_by_slot
 from shared_core.run_ports import Annotation, LikeText, PlannedFact, Source
@@ -117,13 +119,14 @@ class RunRows:
         self._turns = {event.event_id: event for event in turns}
         for fact in plan.opened:
             self.memories.append(self._fact_row(fact))
-            self._draw(str(fact.memory_id), (fact.draft.event_id, *fact.draft.other_event_ids))
+            self._draw(str(fact.memory_id), _turns_of(fact.draft))
         for memory_id, event_ids in plan.seen_again:
-            self._draw(str(memory_id), event_ids)
+            self._draw(str(memory_id), filter(None, event_ids))
 
     def add_edges(self, plan: EdgePlan) -> None:
         """Note the turns that say each edge of a plan together."""
-        for basis, (edge_id, event_ids) in enumerate(plan.said):
+        for basis, (edge_id, said) in enumerate(plan.said):
+            event_ids = [one for one in said if one]
             self.edge_sources += [(edge_id, one, basis) for one in sorted({*event_ids})]
             self.drawn_from += event_ids
 
@@ -221,9 +224,9 @@ class RunRows:
             importance=draft.importance,
             thread_id=self._thread_id,
             run_id=self.run_id,
-            superseded_at=self._now if fact.valid_until else None,
+            superseded_at=self._now if self._has_ended(fact) else None,
             words_key=words_key(draft.statement),
-            expires_at=self._first_expiry((draft.event_id, *draft.other_event_ids)),
+            expires_at=self._first_expiry(_turns_of(draft)),
         )
 
     def _free_row(
@@ -287,8 +290,16 @@ class RunRows:
     def _first_expiry(self, event_ids: Iterable[str]) -> datetime | None:
         return _first_expiry([self._turns[event_id] for event_id in event_ids])
 
+    def _has_ended(self, fact: PlannedFact) -> bool:
+        return bool(fact.valid_until and fact.valid_until <= self._now + CLOCKS_APART)
+
     def _is_free(self, row: MemoryRow) -> bool:
         return _address(row) in self._free
+
+
+def _turns_of(draft: FactDraft) -> tuple[str, ...]:
+    """Return the turns of a draft; what a caller states has none."""
+    return tuple(filter(None, (draft.event_id, *draft.other_event_ids)))
 
 
 def _address(row: MemoryRow) -> ItemAddress:

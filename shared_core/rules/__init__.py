@@ -75,6 +75,7 @@ class RuleSet:
     `name`. thing: what something is done to, in the groups `verb` and `thing`, or `topic`.
     relations: those of the patterns that tell of a relation of the user.
     further: after the values of a clause about relations, a person or animal it names besides.
+    sentences: what states a value of each slot, with {value} and other names to fill.
     telling: a clause that says something of the speaker or of a person. idle: one that says
     nothing to keep.
     """
@@ -100,6 +101,7 @@ class RuleSet:
     further: re.Pattern[str]
     telling: re.Pattern[str]
     idle: re.Pattern[str]
+    sentences: Mapping[str, str]
     guards: Sequence[Guard]
     patterns: Sequence[Pattern]
     relations: Sequence[Pattern]
@@ -187,6 +189,9 @@ def build_rules(source: RuleFile) -> RuleSet:
         subject=source["subject"],
         speakers=source["speakers"],
         canonical=canonical,
+        sentences={
+            name: cast("dict[str, str]", slot)["assert"] for name, slot in source["slots"].items()
+        },
         guards=[
             Guard(
                 id=guard["id"],

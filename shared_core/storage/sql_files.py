@@ -55,9 +55,10 @@ def statement(
     """Return one named statement, ready to be sent.
 
     one_tenant: {tenant_scope} is one tenant, else a range of tenants. as_of: {current} and
-    {ended} are what held at %(valid)s as known at %(known)s, of one tenant; else what holds now. filter_sql fills
-    {filter}; it must hold no value of a caller, only columns, operators and placeholders. literals
-    fill slots of their names; who makes them quotes them, and doubles every "%".
+    {ended} are what held at %(valid)s as known at %(known)s, of one tenant; else what holds now.
+    filter_sql fills {filter}; it must hold no value of a caller, only columns, operators and
+    placeholders. literals fill slots of their names; who makes them quotes them, and doubles every
+    "%".
     """
     bodies, fragments = named_pieces()
     scope = fragments["one_tenant" if one_tenant else "tenant_range"]
