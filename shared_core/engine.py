@@ -43,7 +43,7 @@ from shared_core.lifetime import Lifetime
 from shared_core.ports import Clock, Extractor, Storage, StorageReport
 from shared_core.privacy import PRESETS, PrivacyPolicy
 from shared_core.recall import Wanted
-from shared_core.recall_ports import Ranking
+from shared_core.recall_ports import Ranking, ThreeFactor
 from shared_core.recall_result import RecallResult
 from shared_core.recalling import Recalling
 from shared_core.reflect import ReflectionReport
@@ -239,7 +239,7 @@ class MemoryEngine(FactVerbs):
         limit: int = 10,
         kinds: Sequence[MemoryKind] | None = None,
         namespace: Namespace | None = None,
-        ranking: Ranking = "linear",
+        ranking: Ranking | ThreeFactor = "linear",
         asked_at: datetime | None = None,
         as_of: AsOf | None = None,
         min_relevance: float = 0.0,
@@ -251,10 +251,11 @@ class MemoryEngine(FactVerbs):
 
         The answer is a sequence of hits that also tells what each way of finding found. namespace:
         search below another one of the scope than (app, user, "memories"). ranking: "linear"
-        (learned weights), "fusion", "rrf", "vector", "bm25" or "three_factor". asked_at: aware;
-        "last week" is resolved against it; now if left out. min_relevance: 0 to 1, leaves out what
-        has less to do with query (shared_core.ranking.relevance); 0 keeps all. distinct: leave out
-        what repeats a better hit. diversity: 0 to 1, how much likeness to a better hit counts
+        (learned weights), "fusion", "rrf", "vector", "bm25", "three_factor", or a ThreeFactor with
+        weights. asked_at: aware; "last week" is resolved against it; now if left out.
+        min_relevance: 0 to 1, leaves out what has less to do with query
+        (shared_core.ranking.relevance); 0 keeps all. distinct: leave out what repeats a better hit.
+        diversity: 0 to 1, how much likeness to a better hit counts
         against one (MMR). reranker: instead of the memory's own; False for none. as_of: what held
         at a moment, as it was known at a moment; None for what is current.
         """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain, islice
 from typing import get_args
@@ -16,7 +16,7 @@ from shared_core.mentions import best_edges, mentioned
 from shared_core.moments import check_as_of, check_moment
 from shared_core.namespaces import clean_text, memories_namespace, scope_path
 from shared_core.ports import MemoryQuery, Storage
-from shared_core.recall_ports import Asked, Ranking, SearchRequest
+from shared_core.recall_ports import Asked, Ranking, Recalled, SearchRequest, ThreeFactor
 from shared_core.recall_result import RecallResult
 from shared_core.rerank_ports import Reranker
 from shared_core.reranking import reranked
@@ -27,6 +27,8 @@ MAX_QUERY_TERMS = 128
 LEAST_CANDIDATES = 50
 SPARE = 2
 """So many times as many as asked for are looked at where some may be left out as repeats."""
+MORE = 8
+"""So many times as many candidates are asked for where repeats took the places of others."""
 MAX_LIMIT = 100_000
 RERANKED = 50
 """So many of the best hits a reranker reads; more, where more are needed to choose from."""
@@ -43,7 +45,7 @@ class Wanted:
     limit: int = 10
     kinds: Sequence[MemoryKind] | None = None
     namespace: Namespace | None = None
-    ranking: Ranking = "linear"
+    ranking: Ranking | ThreeFactor = "linear"
     min_relevance: float = 0.0
     distinct: bool = False
     diversity: float = 0.0
@@ -52,9 +54,11 @@ class Wanted:
     as_of: AsOf | None = None
 
     def __post_init__(self) -> None:
-        if self.ranking not in get_args(Ranking):
+        known = get_args(Ranking)
+        if self.ranking not in known and not isinstance(self.ranking, ThreeFactor):
             raise InvalidInput(
-                f"ranking {self.ranking!r} is not known: take one of {', '.join(get_args(Ranking))}"
+                f"ranking {self.ranking!r} is not known: take one of {', '.join(known)}, or a"
+                " ThreeFactor"
             )
         check_kinds(self.kinds)
         _check_bounds(self.limit)
@@ -89,15 +93,21 @@ async def recall(
         mentions=mentioned(query) if wanted.with_graph else (),
         as_of=wanted.as_of,
     )
-    found = await storage.recall(request)
     asked = Asked(text=query, terms=request.terms, now=wanted.now)
-    by: Ranking = "bm25" if degraded and wanted.ranking == "vector" else wanted.ranking
-    hits = _relevant(ranked(found, asked, by=by), wanted.min_relevance)
-    is_reranked = False
-    if wanted.reranker is not None:
-        hits, is_reranked = await _reranked(hits, query, _pool(wanted), wanted.reranker)
+    by = "bm25" if degraded and wanted.ranking == "vector" else wanted.ranking
+    while True:
+        found = await storage.recall(request)
+        hits = _relevant(ranked(found, asked, by=by), wanted.min_relevance)
+        is_reranked = False
+        if wanted.reranker is not None:
+            hits, is_reranked = await _reranked(hits, query, _pool(wanted), wanted.reranker)
+        merged = _chosen(hits, wanted)
+        if not (wanted.distinct and len(merged) < wanted.limit and _more_there(found, request)):
+            break
+        # Repeats took the places: texts that many said.
+        request = replace(request, candidates=MORE * request.candidates)
     return RecallResult(
-        merged=tuple(_chosen(hits, wanted)),
+        merged=tuple(merged),
         vector_results=tuple(_relevant(nearest(found, wanted.limit), wanted.min_relevance)),
         graph_results=tuple(best_edges(found.edges, request.terms, wanted.limit)),
         degraded=degraded,
@@ -144,6 +154,12 @@ async def search(
         as_of=as_of,
     )
     return nearest(await storage.recall(request), limit)
+
+
+def _more_there(found: Recalled, request: SearchRequest) -> bool:
+    """Return whether some memories were not looked at, and more candidates would bring others."""
+    size = len(found.corpus.length) if found.corpus else 0
+    return len(found.candidates) < size and request.candidates < size
 
 
 def _relevant(hits: Iterable[Hit], least: float) -> Iterator[Hit]:

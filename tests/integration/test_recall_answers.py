@@ -20,6 +20,7 @@ from shared_core import (
     open_memory,
 )
 from shared_core.ranking import relevance
+from shared_core.recall_ports import ThreeFactor
 from shared_core.recall_result import RecallResult
 
 ANN = Scope("app", "ann")
@@ -217,3 +218,18 @@ async def test_what_cannot_be_meant_is_refused(
 ) -> None:
     with pytest.raises(InvalidInput, match=complaint):
         await memory.recall(ANN, "tea", **options)  # type: ignore[arg-type]
+
+
+async def test_repeats_do_not_take_the_places_of_answers(memory: MemoryEngine) -> None:
+    await memory.remember(ANN, ["What is my tea?"] * 160)
+    await memory.remember(ANN, ["My tea is sencha.", "Bob sails on Sundays."])
+    found = await memory.recall(ANN, "What is my tea?", distinct=True, limit=5)
+    assert ["What is my tea?", "My tea is sencha.", "Bob sails on Sundays."] == texts(found)
+
+
+async def test_the_three_factors_can_be_weighed(memory: MemoryEngine) -> None:
+    new = [NewMemory(text=TEA, importance=1), NewMemory(text="Tea is fine.", importance=10)]
+    await memory.remember(ANN, new)
+    asked = partial(memory.recall, ANN, "What tea does Ann drink?")
+    assert TEA == texts(await asked(ranking=ThreeFactor(importance=0)))[0]
+    assert TEA == texts(await asked(ranking=ThreeFactor(relevance=0)))[1]
