@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -74,15 +75,14 @@ def stated_draft(
     )
 
 
-def spoken_in(said: str, known: str) -> Language:
-    """Return the language to state a value in: its own, or for a bare name that of what is known.
+def spoken_in(said: str, known: Sequence[str]) -> Language:
+    """Return the language to state a value in: its own, or for a bare name that of most known.
 
-    said: the value, and the slot where it is of the caller's own. known: a statement of what is
-    known of the user, "" for none.
+    said: the value, and the slot where it is of the caller's own. known: statements of what is
+    known of the user.
     """
-    if HAN_CHARACTER.search(said):
-        return "zh"
-    return language(known) if known else "en"
+    chinese = sum(language(one) == "zh" for one in known)
+    return "zh" if HAN_CHARACTER.search(said) or 2 * chinese > len(known) else "en"
 
 
 def sentence(slot: Slot, value: str, subject: str, spoken: Language) -> str:

@@ -124,11 +124,10 @@ class Stating:
     async def _draft(
         self, scope: Scope, slot: Slot, value: str, subject: str, begins: datetime | None
     ) -> FactDraft:
-        newest, said = None, f"{slot.name} {value}"
+        said, known = f"{slot.name} {value}", []
         if not HAN_CHARACTER.search(said):
-            facts = await self.storage.list_facts(scope)
-            newest = max(facts, key=lambda one: one.valid_from, default=None)
-        spoken = spoken_in(said, newest.statement if newest else "")
+            known = [one.statement for one in await self.storage.list_facts(scope)]
+        spoken = spoken_in(said, known)
         return stated_draft(slot, value, subject, begins, spoken)
 
     async def _try(

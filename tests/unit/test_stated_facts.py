@@ -7,7 +7,7 @@ import pytest
 from shared_core.domain import USER
 from shared_core.slot_names import near_slot
 from shared_core.slots import known_slot_names
-from shared_core.stated_facts import sentence, stated_draft, stated_slot
+from shared_core.stated_facts import sentence, spoken_in, stated_draft, stated_slot
 from shared_core.text import Language
 
 SLOTS = sorted(
@@ -46,6 +46,21 @@ def test_every_slot_has_a_sentence(slot: str, spoken: Language, value: str, subj
 )
 def test_a_sentence_says_a_value(slot: str, value: str, spoken: Language, expected: str) -> None:
     assert expected == sentence(stated_slot(slot), value, USER, spoken)
+
+
+@pytest.mark.parametrize(
+    ("said", "known", "expected"),
+    [
+        ("Zenith", [], "en"),
+        ("苏州", ["User likes tea."], "zh"),
+        ("Zenith", ["用户喜欢茶。", "用户会说中文。", "User likes tea."], "zh"),
+        ("Zenith", ["用户会说中文。", "User likes tea.", "User is 30 years old."], "en"),
+    ],
+)
+def test_a_bare_name_is_stated_in_the_language_of_what_is_known(
+    said: str, known: list[str], expected: Language
+) -> None:
+    assert expected == spoken_in(said, known)
 
 
 def test_a_slot_of_the_callers_own_holds_one_value() -> None:
