@@ -255,9 +255,9 @@ class MemoryEngine(FactVerbs):
         weights. asked_at: aware; "last week" is resolved against it; now if left out.
         min_relevance: 0 to 1, leaves out what has less to do with query
         (shared_core.ranking.relevance); 0 keeps all. distinct: leave out what repeats a better hit.
-        diversity: 0 to 1, how much likeness to a better hit counts
-        against one (MMR). reranker: instead of the memory's own; False for none. as_of: what held
-        at a moment, as it was known at a moment; None for what is current.
+        diversity: 0 to 1, how much likeness to a better hit counts against one (MMR). reranker:
+        instead of the memory's own; False for none. as_of: what held at a moment, as it was known
+        at a moment; None for what is current.
         """
         wanted = Wanted(
             now=self._clock() if asked_at is None else asked_at, limit=limit, kinds=kinds,

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from shared_core.domain import Hit, Memory
-from shared_core.features import features
+from shared_core.features import features, overtakings
 from shared_core.linear_ranking import linear_parts
-from shared_core.matches import matched
+from shared_core.matches import Matches, matched
+from shared_core.overtaking import raised
 from shared_core.query_words import query_words, words_held
 from shared_core.recall_ports import Asked, Candidate, Corpus, Ranking, Recalled, ThreeFactor
 from shared_core.retention import AROUSAL_SLOWDOWN, SECONDS_A_DAY
@@ -33,7 +34,8 @@ def rank(
 ) -> list[Hit]:
     """Return the best candidates, best first, with the parts of their scores.
 
-    by: "linear", the learned weights (shared_core.linear_ranking); "fusion", a sum of standardised
+    by: "linear", the learned weights (shared_core.linear_ranking), and as part of "time" what a
+    turn gains that overtakes another (shared_core.overtaking); "fusion", a sum of standardised
     scores with weights set by hand; "rrf", reciprocal rank fusion; "vector" or "bm25", one channel
     alone; "three_factor", relevance x recency x importance (Park et al., 2023),
     or a ThreeFactor with weights. Equal scores: newest first.
@@ -56,6 +58,10 @@ def ranked(
         parts = _RANKINGS[by](known, candidates, asked)
     scores: Numbers = np.add.reduce(list(parts.values()))
     shown = _raw(corpus, known, candidates) | parts
+    if by == "linear":
+        changed = _changed(corpus, matches, candidates, asked, scores)
+        scores = scores + changed["raised"]
+        shown |= changed | {"time": shown.get("time", 0.0) + changed["raised"]}
     words = query_words(asked.text, asked.terms)
     for at in _in_order(scores, candidates):
         holds = matches.holds[candidates[at].number]
@@ -109,6 +115,21 @@ def _raw(
         "similarity": corpus.similarity[at],
         "previous": np.where(first, np.nan, previous),
     }
+
+
+def _changed(
+    corpus: Corpus,
+    matches: Matches,
+    candidates: Sequence[Candidate],
+    asked: Asked,
+    scores: Numbers,
+) -> dict[str, Numbers]:
+    """Return which candidates a later one overtakes, which overtake one, and what these gain."""
+    pairs = overtakings(corpus, matches, candidates, asked)
+    found = {name: np.zeros(len(candidates)) for name in ("is_overtaken", "overtakes")}
+    for earlier, later in pairs:
+        found["is_overtaken"][earlier] = found["overtakes"][later] = 1.0
+    return {**found, "raised": raised(scores, pairs)}
 
 
 def _linear(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:

@@ -24,7 +24,7 @@ from shared_core.text import has_words, search_terms
 
 MAX_QUERY_TERMS = 128
 """Of a longer query the last words count: what was said last."""
-LEAST_CANDIDATES = 50
+LEAST_CANDIDATES = 160
 SPARE = 2
 """So many times as many as asked for are looked at where some may be left out as repeats."""
 MORE = 8

@@ -27,6 +27,7 @@ def triples_of(facts: Iterable[FactDraft]) -> list[TripleDraft]:
             confidence=fact.confidence,
             valid_from=fact.valid_from,
             other_event_ids=fact.other_event_ids,
+            people=fact.people,
         )
         edges.setdefault((subject, relation, fact.value.casefold()), edge)
     return list(edges.values())

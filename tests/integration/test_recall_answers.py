@@ -233,3 +233,37 @@ async def test_the_three_factors_can_be_weighed(memory: MemoryEngine) -> None:
     asked = partial(memory.recall, ANN, "What tea does Ann drink?")
     assert TEA == texts(await asked(ranking=ThreeFactor(importance=0)))[0]
     assert TEA == texts(await asked(ranking=ThreeFactor(relevance=0)))[1]
+
+
+CHANGES = {
+    "en": (
+        ["I work at a bank in Leeds.", "I now work at a shop in York.", "It rained all day."],
+        "Where do I work?",
+        "Where did I work before?",
+    ),
+    "zh": (
+        ["我在银行工作。", "我现在在超市工作了。", "今天下了一整天的雨。"],
+        "我在哪里工作？",
+        "我以前在哪里工作？",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", CHANGES)
+async def test_what_tells_a_change_stands_above_what_it_overtakes(
+    memory: MemoryEngine, language: str
+) -> None:
+    said, now, before = CHANGES[language]
+    older, newer, other = said
+    for number, text in enumerate([older, other, newer]):
+        moment = datetime(2026, 3, 1 + number, tzinfo=UTC)
+        told = Event(event_id="e", author="ann", role="user", text=text, occurred_at=moment)
+        await memory.append_events(ANN, f"thread {number}", [told])
+    hits = await memory.recall(ANN, now, limit=3)
+    assert [newer, older] == texts(hits)[:2]
+    marks = [(hit.parts["overtakes"], hit.parts["is_overtaken"]) for hit in hits]
+    assert [(1.0, 0.0), (0.0, 1.0), (0.0, 0.0)] == marks
+    assert hits[0].parts["raised"] > 0, "without it the older stands above"
+    of_before = await memory.recall(ANN, before, limit=3)
+    assert older == of_before[0].memory.text
+    assert 1.0 == of_before[0].parts["overtakes"]

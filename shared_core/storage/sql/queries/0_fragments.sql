@@ -4,10 +4,13 @@
 m.tenant_id || substr(m.namespace, 2), m.key, m.value, m.created_at, m.updated_at, m.ttl_s
 
 -- fragment: memory_columns
+{own_columns},
+{source_ids}
+
+-- fragment: own_columns
 m.memory_id, m.tenant_id || substr(m.namespace, 2), m.key, m.kind, m.text, m.value::text,
 m.author, m.importance, m.occurred_at, m.created_at, m.updated_at, m.expires_at,
-m.superseded_at, m.thread_id,
-{source_ids}
+m.superseded_at, m.thread_id
 
 -- fragment: source_ids
 -- The ids of the turns of a memory, each once, whatever its thread.
