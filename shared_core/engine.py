@@ -52,6 +52,7 @@ from shared_core.remembering import Remembering
 from shared_core.retention import POLICIES, RetentionPolicy
 from shared_core.run_ports import RunRecord
 from shared_core.sessions import SessionLog
+from shared_core.stating import Stating
 from shared_core.strategy import ExtractionStrategy
 from shared_core.worker import DRAIN_S, Worker
 
@@ -108,7 +109,8 @@ class MemoryEngine(FactVerbs):
         self.sessions = SessionLog(storage, self._intake, self.open)
         self.instructions = Instructions(storage, embedding, clock, self.open)
         self.imported = ImportedItems(storage, embedding, clock, self.open)
-        self.graph = Graph(storage, clock, self.open, relations)
+        self._stating = Stating(storage, embedding, self._intake, clock, relations)
+        self.graph = Graph(storage, clock, self.open, relations, self._stating)
 
     async def __aenter__(self) -> MemoryEngine:
         await self.open()

@@ -277,7 +277,8 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             )
         names = ("lock_tenants", "require_last", "begin_undo", "restore_summary",
                  "restore_summary_vectors", "unwrite", "drop_baseless", "reopen",
-                 "move_back", "retire_drawn", "move_marks_back")  # fmt: skip
+                 "move_back", "retire_drawn", "move_marks_back", "part_aliases", "rejoin_aliases",
+                 "require_entities")  # fmt: skip
         try:
             await self._database.run(tenant, *[(statement(name), values) for name in names])
         except psycopg.errors.UniqueViolation as error:

@@ -34,6 +34,11 @@ m.namespace >= %(path)s AND m.namespace < %(path_end)s
 %(now)s::timestamptz + interval '1 hour'
 
 -- fragment: begun
--- No fact that begins later. Inside, "m" is the fact, for the sake of its tenant.
+-- No fact that begins later, or whose end was known before it came and has come. Inside, "m" is the
+-- fact, for the sake of its tenant.
 m.memory_id NOT IN (SELECT m.memory_id FROM facts m
-                    WHERE {tenant_scope} AND m.valid_from > {soon})
+                    WHERE {tenant_scope} AND m.valid_from > {soon}
+                    UNION ALL
+                    SELECT m.memory_id FROM facts m
+                    WHERE {tenant_scope} AND m.superseded_at < m.valid_until
+                      AND m.valid_until <= %(now)s)
