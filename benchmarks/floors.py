@@ -4,7 +4,8 @@
 
 Files as for benchmarks.retrieval. For each floor: R@10 over the questions of the first N
 conversations, and for questions that have nothing to do with them how many of ten hits remain, and
-in how many answers none does.
+in how many answers none does: once for questions of general knowledge (unrelated), once for
+questions about other conversations of the file (foreign), which are about the same kind of things.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from benchmarks.conversations import APART, conversations
+from benchmarks.conversations import APART, Conversation, conversations
 from benchmarks.retrieval import append_sessions
 from shared_core import MemoryEngine, Scope, open_memory
 from shared_core.ranking import relevance
@@ -35,6 +36,8 @@ UNRELATED = (
     "谁赢得了1966年世界杯？",
 )
 DEPTH, POOL = 10, 20
+FOREIGN = 10
+"""Of each other conversation so many questions are asked."""
 
 
 async def measure(files: Sequence[Path], most: int, embedder: str) -> None:
@@ -44,7 +47,9 @@ async def measure(files: Sequence[Path], most: int, embedder: str) -> None:
             for file in files:
                 related: list[tuple[list[tuple[bool, float]], int]] = []
                 unrelated: list[list[float]] = []
-                for number, conversation in enumerate(islice(conversations(file), most)):
+                foreign: list[list[float]] = []
+                chosen = list(islice(conversations(file), most))
+                for number, conversation in enumerate(chosen):
                     scope = Scope(file.stem, str(number))
                     await append_sessions(memory, scope, conversation.sessions)
                     for question in conversation.questions:
@@ -56,8 +61,21 @@ async def measure(files: Sequence[Path], most: int, embedder: str) -> None:
                     for query in UNRELATED:
                         hits = await _hits(memory, scope, query, DEPTH)
                         unrelated.append([r for _, r in hits])
+                    for query in _about_others(chosen, number):
+                        hits = await _hits(memory, scope, query, DEPTH)
+                        foreign.append([r for _, r in hits])
                 for floor in FLOORS:
-                    print(file.stem, _line(floor, related, unrelated))
+                    print(file.stem, _line(floor, related, unrelated, foreign))
+
+
+def _about_others(chosen: Sequence[Conversation], number: int) -> list[str]:
+    """Return some questions about every other conversation."""
+    others = [one for place, one in enumerate(chosen) if place != number]
+    return [
+        question.text
+        for other in others
+        for question in [one for one in other.questions if one.category not in APART][:FOREIGN]
+    ]
 
 
 async def _hits(
@@ -71,16 +89,21 @@ def _line(
     floor: float,
     related: Sequence[tuple[list[tuple[bool, float]], int]],
     unrelated: Sequence[list[float]],
+    foreign: Sequence[list[float]],
 ) -> str:
     found = [
         sum([right for right, r in hits if r >= floor][:DEPTH]) / evidence
         for hits, evidence in related
     ]
-    left = [sum(r >= floor for r in answer) for answer in unrelated]
+    noise = "".join(
+        f" {name}_hits={sum(left) / len(left):.1f}"
+        f" {name}_empty={100 * left.count(0) / len(left):.0f}%"
+        for name, answers in (("unrelated", unrelated), ("foreign", foreign))
+        if (left := [sum(r >= floor for r in answer) for answer in answers])
+    )
     return (
         f"floor={floor} questions={len(found)} recall_at_10={100 * sum(found) / len(found):.1f}"
-        f" unrelated_hits={sum(left) / len(left):.1f}"
-        f" unrelated_empty={100 * left.count(0) / len(left):.0f}%"
+        f"{noise}"
     )
 
 

@@ -1,12 +1,18 @@
 """Evidence recall on labelled conversations: does recall find the turns that hold the answer?
 
     python -m benchmarks.retrieval --data FILE_OR_DIR [--baseline vector|bm25|rrf|fusion] [--json]
+    python -m benchmarks.retrieval --data DIR --left-out FEATURES.npz
 
 Every turn is appended through the engine as in use, a thread for each session; every question is
 asked with engine.recall(). No language model anywhere. Figures, overall and by category:
 recall_at_K, the mean share of a question's evidence among the first K; all_gold_at_10, the share of
 questions with all their evidence among the first ten; mrr, the mean inverse rank of the first;
-newer_above_older, of questions about what changed, how often how it is now stands above how it was.
+newer_above_older, of questions about what changed, how often how it is now stands above how it was;
+knowable, the share of them where one of the turns that say how it is tells a change and overtakes
+(shared_core.overtaking), and one of those that say how it was is overtaken, which no order of hits
+can alter; newer_above_older_knowable and newer_above_older_rest, the same of these and the others.
+--left-out: takes what benchmarks.train_ranking --features kept, and ranks each conversation with
+weights fitted on the other folds, over the conversations that training uses.
 "overall" leaves out the categories adversarial, abstention and summarization. The last line is one
 JSON object. benchmarks.conversations says how a file is made; none is shipped with the project.
 """
@@ -19,58 +25,27 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
 from benchmarks.conversations import APART, Conversation, Question, conversations, files_of
-from shared_core import Event, Hit, MemoryEngine, Scope, open_memory
+from benchmarks.tally import DEPTHS, SHOWN, Tally
+from benchmarks.train_ranking import FOLDS, LEFT_OUT, fold_weights
+from benchmarks.training_set import load, used
+from shared_core import Event, Hit, MemoryEngine, Scope, linear_ranking, open_memory
 from shared_core.recall_ports import Ranking
 from shared_core.tokens import count_tokens
 
-DEPTHS = (5, 10, 20)
-SHOWN = 10
 BATCH = 200
 BY_SESSION = 60
 """So many turns are asked for where sessions are looked for."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """Figures of questions, one entry each."""
-
-    found: dict[int, list[float]] = field(default_factory=lambda: {k: [] for k in DEPTHS})
-    all_found: list[float] = field(default_factory=list)
-    inverse_rank: list[float] = field(default_factory=list)
-    newer_first: list[float] = field(default_factory=list)
-
-    def add(self, question: Question, ranked: Sequence[str]) -> None:
-        """Count one question; ranked: ids, best first, each once."""
-        ranks = [at for at, unit in enumerate(ranked, 1) if unit in question.evidence]
-        wanted = 1 if question.any_suffices else len(question.evidence)
-        ranks = ranks[:wanted]
-        for depth in DEPTHS:
-            self.found[depth].append(sum(rank <= depth for rank in ranks) / wanted)
-        self.all_found.append(float(sum(rank <= SHOWN for rank in ranks) == wanted))
-        self.inverse_rank.append(1 / ranks[0] if ranks else 0.0)
-        first = next((unit for unit in ranked if unit in question.older | question.newer), None)
-        if question.older and question.newer and first:
-            self.newer_first.append(float(first in question.newer - question.older))
-
-    def figures(self) -> dict[str, float]:
-        """Return the means, each between 0 and 1."""
-        return {
-            "questions": len(self.all_found),
-            **{f"recall_at_{depth}": _mean(self.found[depth]) for depth in DEPTHS},
-            "all_gold_at_10": _mean(self.all_found),
-            "mrr": _mean(self.inverse_rank),
-            **({"newer_above_older": _mean(self.newer_first)} if self.newer_first else {}),
-        }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return round(statistics.fmean(values), 4) if values else 0.0
+ALL = 200
+"""So many are looked at for which turns overtake and are overtaken."""
+Weighting = Callable[[int], AbstractContextManager[None]]
+"""Ranks a conversation, by its number, with the weights it shall be ranked with."""
 
 
 @dataclass(slots=True)
@@ -82,12 +57,11 @@ class Results:
     query_s: list[float] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
 
-    def add(self, question: Question, ranked: Sequence[str], seconds: float, tokens: int) -> None:
+    def add(self, question: Question, ranked: Sequence[str], *, is_knowable: bool) -> None:
         if question.category not in APART:
-            self.overall.add(question, ranked)
-        self.categories.setdefault(question.category, Tally()).add(question, ranked)
-        self.query_s.append(seconds)
-        self.tokens.append(tokens)
+            self.overall.add(question, ranked, is_knowable=is_knowable)
+        of_category = self.categories.setdefault(question.category, Tally())
+        of_category.add(question, ranked, is_knowable=is_knowable)
 
     def figures(self) -> dict[str, Any]:
         times = sorted(self.query_s)
@@ -103,20 +77,26 @@ class Results:
 
 
 async def measure(
-    files: Sequence[Path], embedder: str, rankings: Sequence[Ranking], most: int | None = None
+    files: Sequence[Path],
+    embedder: str,
+    rankings: Sequence[Ranking],
+    most: int | None = None,
+    weighting: Weighting | None = None,
 ) -> dict[str, Any]:
-    """Return the figures of every file, for each ranking; most: conversations of each file."""
+    """Return the figures of every file, for each ranking; most: conversations of each file.
+
+    weighting: given, only the conversations that training uses are measured, each within it.
+    """
     report: dict[str, Any] = {}
     for file in files:
         results = {ranking: Results() for ranking in rankings}
         turns, seconds = 0, 0.0
         with tempfile.TemporaryDirectory() as folder:
             async with open_memory(Path(folder), embedder=embedder) as memory:
-                for number, conversation in enumerate(conversations(file)):
-                    if number == most:
-                        break
+                for number, conversation in enumerate(_measured(file, most, weighting)):
                     scope = Scope(file.stem, str(number))
-                    added = await ask_all(memory, scope, conversation, results)
+                    with weighting(number) if weighting else nullcontext():
+                        added = await ask_all(memory, scope, conversation, results)
                     turns, seconds = turns + added[0], seconds + added[1]
         report[file.stem] = {
             "turns": turns,
@@ -125,6 +105,11 @@ async def measure(
             **{ranking: found.figures() for ranking, found in results.items()},
         }
     return report
+
+
+def _measured(file: Path, most: int | None, weighting: Weighting | None) -> Sequence[Conversation]:
+    found = list(conversations(file))
+    return (used(found) if weighting else found)[:most]
 
 
 async def ask_all(
@@ -174,10 +159,23 @@ async def _ask(
         ranking=ranking,
         asked_at=question.asked_at,
     )
-    seconds = time.perf_counter() - begun
+    results.query_s.append(time.perf_counter() - begun)
+    results.tokens.append(sum(count_tokens(hit.memory.text) for hit in hits[:SHOWN]))
     units = [_unit(hit, conversation, question) for hit in hits]
-    tokens = sum(count_tokens(hit.memory.text) for hit in hits[:SHOWN])
-    results.add(question, list(dict.fromkeys(units)), seconds, tokens)
+    is_knowable = bool(question.newer) and await _is_knowable(memory, scope, question)
+    results.add(question, list(dict.fromkeys(units)), is_knowable=is_knowable)
+
+
+async def _is_knowable(memory: MemoryEngine, scope: Scope, question: Question) -> bool:
+    """Return whether a turn that says how it is overtakes, and one that says how it was is."""
+    hits = await memory.recall(
+        scope, question.text, limit=ALL, kinds=["episodic"], asked_at=question.asked_at
+    )
+    parts = [(hit.memory.source_event_ids[0], hit.parts) for hit in hits]
+    overtakes = {turn for turn, known in parts if known.get("overtakes")}
+    is_overtaken = {turn for turn, known in parts if known.get("is_overtaken")}
+    newer = question.newer - question.older
+    return not (newer.isdisjoint(overtakes) or question.older.isdisjoint(is_overtaken))
 
 
 def _unit(hit: Hit, conversation: Conversation, question: Question) -> str:
@@ -197,17 +195,37 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--embedder", default="use", help="use or e5")
     parser.add_argument("--conversations", type=int, help="only so many of each file")
+    parser.add_argument(
+        "--left-out", type=Path, metavar="FEATURES.npz", help="rank with weights of other folds"
+    )
     parser.add_argument("--json", action="store_true", help="print nothing but the JSON object")
     arguments = parser.parse_args()
     try:
         files = files_of(arguments.data)
-    except FileNotFoundError as error:
+        weighting = left_out(arguments.left_out) if arguments.left_out else None
+    except (FileNotFoundError, ValueError) as error:
         parser.error(str(error))
+    if weighting:
+        files = [file for file in files if not file.stem.startswith(LEFT_OUT)]
     rankings = list(dict.fromkeys([arguments.ranking, *arguments.baseline]))
-    report = asyncio.run(measure(files, arguments.embedder, rankings, arguments.conversations))
-    if not arguments.json:
-        _print(report, rankings)
+    report: dict[str, Any] = {}
+    for file in files:
+        found = asyncio.run(
+            measure([file], arguments.embedder, rankings, arguments.conversations, weighting)
+        )
+        if not arguments.json:
+            _print(found, rankings)
+        report |= found
     print(json.dumps(summary(report, arguments.ranking, arguments.embedder)))
+
+
+def left_out(features: Path) -> Weighting:
+    """Return what ranks each conversation with weights of the folds it is not in.
+
+    Raises FileNotFoundError, and ValueError for a file of other features than are in use.
+    """
+    weights = fold_weights(load(features))
+    return lambda number: linear_ranking.use(weights[number % FOLDS])
 
 
 def summary(report: dict[str, Any], ranking: Ranking, embedder: str) -> dict[str, Any]:
@@ -219,7 +237,11 @@ def summary(report: dict[str, Any], ranking: Ranking, embedder: str) -> dict[str
         costs = {name: found for name, found in first.items() if not isinstance(found, dict)}
         baselines = {name: found for name, found in others.items() if name != ranking}
         return {"ranking": ranking, "embedder": embedder, **costs, **flat, "baselines": baselines}
-    names = first[ranking]["overall"]
+    names = [
+        name
+        for name in first[ranking]["overall"]
+        if all(name in found[ranking]["overall"] for found in report.values())
+    ]
     overall = {
         name: round(
             statistics.fmean(found[ranking]["overall"][name] for found in report.values()), 4
@@ -237,7 +259,7 @@ def _print(report: dict[str, Any], rankings: Sequence[Ranking]) -> None:
             figures = found[ranking]
             rows = {"overall": figures["overall"], **figures["by_category"]}
             times = figures["query_ms"]
-            print(f"  {ranking}: {times['p50']} ms a query (p95 {times['p95']})")
+            print(f"  {ranking}: {times['p50']} ms a query (p95 {times['p95']})", flush=True)
             for row, values in rows.items():
                 print(f"    {row:26}", "  ".join(f"{key} {value}" for key, value in values.items()))
 

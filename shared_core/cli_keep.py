@@ -1,4 +1,4 @@
-"""Commands about keeping and forgetting: cleanup, stats, curve, policy, pin, unpin, restore."""
+"""Commands about keeping and forgetting: cleanup, stats, curve, policy, pin, unpin, recover."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cleanup(
 ) -> None:
     """Forget what has faded, by the stored policies: demote, archive, erase.
 
-    A worker does the same once a day (HIPPOCAMPUS_CLEANUP_HOURS).
+    A worker does the same every HIPPOCAMPUS_CLEANUP_HOURS, where that is set.
     """
     from shared_core import keep_commands as show
 
@@ -212,7 +212,7 @@ def unpin(app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema
 
 
 @app.command()
-def restore(
+def recover(
     app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
     embedder: Embedder = None,
 ) -> None:  # fmt: skip

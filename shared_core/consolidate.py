@@ -22,7 +22,7 @@ from shared_core.domain import (
     Scope,
     ThreadId,
 )
-from shared_core.drafts import Checked, checked
+from shared_core.drafts import Checked, checked, people_meant
 from shared_core.edges import EdgePlan, edges_said, plan_edges
 from shared_core.embedding import Embedding
 from shared_core.errors import Conflict, ModelOutputInvalid, ModelUnavailable
@@ -31,12 +31,14 @@ from shared_core.facts import FactPlan, normalised, plan_facts, slots_to_read
 from shared_core.ids import uuid7
 from shared_core.item_ports import VectorRows
 from shared_core.job_ports import JobType, ReflectionDue
+from shared_core.moments import CLOCKS_APART
 from shared_core.namespaces import summary_key
-from shared_core.ports import Clock, Extractor, Storage
+from shared_core.ports import Acquainted, Clock, Extractor, Storage
 from shared_core.privacy_rows import add_privacy
 from shared_core.relations import Relations
 from shared_core.run_ports import Passage, Reading, ReadRequest, RunPlan
 from shared_core.run_rows import RunRows
+from shared_core.slots import name_slots
 
 if TYPE_CHECKING:
     from shared_core.ports import Vectors
@@ -53,6 +55,8 @@ OVERLAP = 8
 """So many turns before a window are shown with it, so that "she" and "that" have a meaning."""
 REPLAY = 1000
 """So many new turns are summed up in one run."""
+PEOPLE = 200
+"""So many of those whom the user has named are known to who reads a window."""
 SUMMARY_CHARACTERS = 200
 
 
@@ -139,6 +143,7 @@ async def consolidate(
         context=0 if job_type is JobType.FAST_REPLAY else OVERLAP,
         replay=0 if job_type is JobType.DEEP_REFLECTION else REPLAY + 1,
         reread=extractor.reread_turns,
+        people=PEOPLE * (isinstance(extractor, Acquainted) and job_type is not JobType.FAST_REPLAY),
     )
     planner = _Planner(
         storage=storage, embedding=embedding, extractor=extractor, clock=clock, scope=scope,
@@ -189,14 +194,16 @@ class _Planner:
         """Return what a run writes and ends, and its rows."""
         drafts = formed.drafts.extraction
         said_at = {event.event_id: event.occurred_at for _, event in formed.turns}
+        people = people_meant(drafts)
         slots = slots_to_read(drafts.facts)
         triples = edges_said(drafts, self.relations) if self.relations else []
         pairs = sorted({(normalised(one.subject), one.relation) for one in triples})
         since = min(said_at.values(), default=started_at)
         known = await self.storage.known(self.scope, slots, pairs, since)
         facts = plan_facts(
-            drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions
-        )
+            drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions,
+            started_at,
+        )  # fmt: skip
         graph = plan_edges(triples, known.edges, facts.opened, said_at, uuid7, facts.told_again)
         rows = self._rows(reading, formed, facts, graph)
         vectors = await _without_likes(
@@ -213,7 +220,7 @@ class _Planner:
             read=_passage(reading.read_mark, formed.turns),
             summed=_passage(reading.replay_mark, formed.replay, anew=formed.summed_anew),
             close=list(facts.closed.items()),
-            ended=facts.ended,
+            ended=facts.ended(started_at + CLOCKS_APART),
             facts=facts.opened,
             memories=rows.memories,
             sources=rows.sources,
@@ -228,17 +235,20 @@ class _Planner:
             counts=_counts(formed, facts, graph, rows, self.instead_of),
             reflection=self.reflection if formed.turns else None,
             unsaid=list(rows.free_keys().values()),
-            slots=slots,
+            # Another of the same name may have been told of since the people were read.
+            slots=sorted({*slots, *name_slots()}) if people else slots,
             relations=pairs,
-            known_number=known.number,
+            known_number=reading.known_number if people else known.number,
             retractions=facts.retracted,
-            bounds=[*facts.bounds, *graph.bounds],
+            bounds=[*facts.bounds, *graph.bounds, *people],
         )
         return plan, rows
 
     def _rows(self, reading: Reading, formed: Formed, facts: FactPlan, graph: EdgePlan) -> RunRows:
         run_id = MemoryId(uuid7())
-        rows = RunRows(self.scope, self.thread_id, run_id, self.clock(), self.extractor.name)
+        rows = RunRows(
+            self.scope, self.thread_id, run_id, self.clock(), self.extractor.name, reading.people
+        )
         rows.add_facts(facts, [*reading.context, *(event for _, event in formed.turns)])
         rows.add_edges(graph)
         rows.add_drafts(formed.drafts.extraction)
@@ -258,7 +268,10 @@ async def _form(extractor: Extractor, reading: Reading) -> Formed | None:
         return None
     extraction = Extraction()
     if turns:
-        extraction = await extractor.extract([event for _, event in turns], reading.context)
+        reader = extractor
+        if reading.people and isinstance(extractor, Acquainted):
+            reader = extractor.knowing(reading.people)
+        extraction = await reader.extract([event for _, event in turns], reading.context)
         turns = _before(turns, extraction.unread)
     summary, usage, by_rules, put_off = "", extraction.usage, False, False
     if unsummed:
@@ -288,6 +301,7 @@ async def _form(extractor: Extractor, reading: Reading) -> Formed | None:
             extraction,
             {event.event_id for _, event in turns},
             {event.event_id for event in reading.context},
+            {person.memory_id for person in reading.people},
         ),
         replay=replay if unsummed else (),
         summary=summary.strip(),

@@ -12,7 +12,8 @@ from typing import Final
 
 from shared_core.clauses import MAX_FOLLOWED_CHARACTERS, clauses, own_sentences
 from shared_core.domain import Event
-from shared_core.register import Entity, Gender, Register
+from shared_core.people import Entity, Gender
+from shared_core.register import Register
 from shared_core.rules import load_rules
 from shared_core.text import Language, language
 
@@ -80,7 +81,7 @@ def follow(register: Register, events: Sequence[Event]) -> None:
     for event in events:
         if event.role not in ("user", "agent"):
             continue
-        register.begin_turn(event.event_id)
+        register.begin_turn(event.event_id, event.occurred_at)
         by_user = event.role == "user"
         for sentence, spoken in own_sentences(event.text, MAX_FOLLOWED_CHARACTERS):
             register.begin_sentence()
@@ -149,7 +150,7 @@ def subject_of(clause: str, spoken: Language, register: Register) -> tuple[Entit
     """
     mention = load_rules(spoken).kin_mention.match(clause)
     rest = clause[mention.end() :].lstrip(" ,，") if mention else clause
-    named = [one for one in register.entities if begins_with(one.name, rest)]
+    named = [one for one in register.named_in(rest) if begins_with(one.name, rest)]
     entity = max(named, key=lambda one: len(one.name), default=None)
     if entity is not None:
         rest = re.sub("^, ?", " ", rest[len(entity.name) :])
@@ -172,10 +173,18 @@ def begins_with_person(clause: str, spoken: Language, register: Register) -> boo
         return goes_on(clause[mention.end() :], spoken)
     if (CHINESE_PRONOUN if spoken == "zh" else ENGLISH_PRONOUN).match(clause):
         return True
-    return any(begins_with(one.name, clause) for one in register.entities)
+    return any(begins_with(one.name, clause) for one in register.named_in(clause))
 
 
-CONTRACTED: Final = re.compile(r"\b(s?he)'s\b(?= (been|got)\b)?", re.IGNORECASE)
+NUMBER: Final = (
+    r"(?:\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty)"
+)
+CONTRACTED: Final = re.compile(
+    rf"\b(s?he|(?-i:[A-Z])[\w-]+(?='s (?:(?:now|already|just) )?(?:{NUMBER}(?: years? old)?"
+    r"(?= *(?:$|[.,;!]|now\b|today\b|already\b))|turned\b)))'s\b"
+    r"(?= (?:just )?(been|got|turned)\b)?",
+    re.IGNORECASE,
+)
 
 
 def expanded(clause: str) -> str:

@@ -10,6 +10,10 @@ from collections.abc import Sequence, Set
 from shared_core.domain import Hit
 from shared_core.text import search_terms
 
+MOST = 200
+"""So many of the best are looked at; each is compared with each, which takes 10 ms. The others
+follow in their order."""
+
 
 def diversified(hits: Sequence[Hit], limit: int, diversity: float) -> list[Hit]:
     """Return limit of the hits, the next one always the best that is least like those before.
@@ -18,9 +22,10 @@ def diversified(hits: Sequence[Hit], limit: int, diversity: float) -> list[Hit]:
     """
     if diversity == 0:
         return list(hits[:limit])
-    words = [frozenset(search_terms(hit.memory.text)) for hit in hits]
-    order = marginally_relevant([hit.score for hit in hits], words, limit, diversity)
-    return [hits[at] for at in order]
+    best = hits[:MOST]
+    words = [frozenset(search_terms(hit.memory.text)) for hit in best]
+    order = marginally_relevant([hit.score for hit in best], words, limit, diversity)
+    return [*(best[at] for at in order), *hits[MOST:limit]]
 
 
 def marginally_relevant(

@@ -33,6 +33,9 @@ InsightCategory = Literal["insight", "pattern", "summary"]
 USER = "user"
 """The subject of what is said about the user."""
 
+Turn: TypeAlias = "tuple[ThreadId, str]"
+"""A turn anywhere in a scope: its thread, and its event id there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -155,7 +158,8 @@ class FactDraft:
     without one of them it goes. subject: whom it is about; only a fact about
     the same subject may end another. valid_from: when it began to hold, if the turn says so; else
     when it was said. importance is 1 (trivial) to 10 (who the user is); emotion and privacy, if the
-    extractor can tell.
+    extractor can tell. people: the facts (KnownPerson.memory_id) that told who is meant: without
+    one of them it goes, too.
     """
 
     fact_type: FactType
@@ -174,6 +178,7 @@ class FactDraft:
     importance: float = 5.0
     emotion: Emotion | None = None
     privacy: Privacy | None = None
+    people: tuple[MemoryId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +186,7 @@ class StatementDraft:
     """What several turns tell together, in one text that stands alone, pronouns resolved.
 
     event_ids: one of them at least was read, the others may be turns that were shown before.
+    people: as of a FactDraft.
     """
 
     text: str
@@ -188,6 +194,7 @@ class StatementDraft:
     importance: float = 5.0
     emotion: Emotion | None = None
     privacy: Privacy | None = None
+    people: tuple[MemoryId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +217,7 @@ class TripleDraft:
     """An edge of the knowledge graph: subject, relation (snake_case), object.
 
     functional: the subject has one object at a time. confidence: 0 to 1. other_event_ids: further
-    turns it was drawn from, as of a FactDraft.
+    turns it was drawn from, people: the facts that told who is meant, as of a FactDraft.
     """
 
     subject: str
@@ -221,6 +228,26 @@ class TripleDraft:
     confidence: float = 1.0
     valid_from: datetime | None = None
     other_event_ids: tuple[str, ...] = ()
+    people: tuple[MemoryId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownPerson:
+    """Somebody, or an animal, whom the user has named: "My son Emil", told in any thread.
+
+    memory_id: the fact that says so, in the words of statement. relation: "son". aliases: other
+    names that the user has merged with it. turns: of the first basis of the fact in which the user
+    speaks, all told by told_at; they expire at expires_at.
+    """
+
+    memory_id: MemoryId
+    relation: str
+    name: str
+    statement: str
+    turns: tuple[Turn, ...]
+    told_at: datetime
+    aliases: tuple[str, ...] = ()
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from uuid import UUID
 
-from shared_core.domain import USER, Emotion, Extraction, InsightDraft
+from shared_core.domain import USER, Emotion, Extraction, InsightDraft, MemoryId
 from shared_core.facts import short_name
 from shared_core.namespaces import clean_text
 
@@ -23,11 +24,15 @@ class Checked:
 
 
 def checked(
-    extraction: Extraction, event_ids: Collection[str], context_ids: Collection[str] = ()
+    extraction: Extraction,
+    event_ids: Collection[str],
+    context_ids: Collection[str] = (),
+    people: Collection[MemoryId] = (),
 ) -> Checked:
     """Return what can be applied of an extraction from the turns with these ids.
 
     context_ids: of the turns before them, which a draft may rest on as well, and not alone.
+    people: of the facts that name whom it may be about.
     """
     known_ids = {*event_ids, *context_ids}
     facts = [
@@ -47,6 +52,7 @@ def checked(
         )
         for draft in extraction.facts
         if draft.event_id in event_ids
+        and {*draft.people} <= {*people}
         and (draft.operation == "retract" or (draft.value.strip() and draft.statement.strip()))
     ]
     statements = [
@@ -57,7 +63,9 @@ def checked(
             emotion=_emotion(draft.emotion),
         )
         for draft in extraction.statements
-        if _rests_on(draft.event_ids, event_ids, known_ids) and draft.text.strip()
+        if _rests_on(draft.event_ids, event_ids, known_ids)
+        and {*draft.people} <= {*people}
+        and draft.text.strip()
     ]
     insights = [
         _insight(draft)
@@ -77,6 +85,7 @@ def checked(
         )
         for draft in extraction.triples
         if draft.event_id in event_ids
+        and {*draft.people} <= {*people}
         and all(part.strip() for part in (draft.subject, draft.relation, draft.object))
     ]
     kept = len(facts) + len(statements) + len(insights) + len(triples)
@@ -97,6 +106,16 @@ def checked(
         ),
         rejected=sum(map(len, drafted)) - kept,
     )
+
+
+def people_meant(drafts: Extraction) -> list[MemoryId]:
+    """Return the facts that told whom drafts are about, each once."""
+    told = [
+        *(fact.people for fact in drafts.facts),
+        *(statement.people for statement in drafts.statements),
+        *(triple.people for triple in drafts.triples),
+    ]
+    return sorted({*chain.from_iterable(told)})
 
 
 def checked_insights(

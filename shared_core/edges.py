@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import Extraction, TripleDraft
+from shared_core.domain import Extraction, FactDraft, MemoryId, TripleDraft
 from shared_core.facts import normalised, short_name
 from shared_core.intervals import End, Stated, next_end, same_spell
 from shared_core.relations import Relations
@@ -19,14 +19,19 @@ from shared_core.triples import triples_of
 class EdgePlan:
     """What a run changes of the graph.
 
-    said: edges, old and new, and the turns that say each together. bounds: the edges that made
-    history of what was opened.
+    said_by: edges, old and new, and the drafts that say each. bounds: the edges that made history
+    of what was opened.
     """
 
     opened: list[PlannedEdge] = field(default_factory=list)
     closed: dict[UUID, datetime] = field(default_factory=dict)
-    said: list[tuple[UUID, tuple[str, ...]]] = field(default_factory=list)
+    said_by: list[tuple[UUID, TripleDraft]] = field(default_factory=list)
     bounds: list[UUID] = field(default_factory=list)
+
+    @property
+    def said(self) -> list[tuple[UUID, tuple[str, ...]]]:
+        """Edges, old and new, and the turns that say each together."""
+        return [(one, (draft.event_id, *draft.other_event_ids)) for one, draft in self.said_by]
 
 
 def edges_said(extraction: Extraction, relations: Relations) -> list[TripleDraft]:
@@ -103,12 +108,11 @@ class _Fold:
         begins = anew.valid_from if anew else _begins(draft, at, before)
         for other in before:
             self._close(other, begins)
-        turns = (draft.event_id, *draft.other_event_ids)
         if known is not None:
             known.say(at)
-            self.plan.said.append((known.row_id, turns))
+            self.plan.said_by.append((known.row_id, draft))
             return
-        rests = anew and {*turns} <= {anew.draft.event_id, *anew.draft.other_event_ids}
+        rests = anew and _grounds(draft) <= _grounds(anew.draft)
         until = end.of(begins) if end else None
         if fact and fact.valid_until:
             until = max(begins, fact.valid_until)
@@ -124,7 +128,7 @@ class _Fold:
         )
         self.plan.opened.append(edge)
         if not rests:
-            self.plan.said.append((edge.edge_id, turns))
+            self.plan.said_by.append((edge.edge_id, draft))
         self.plan.bounds += [end.row_id] if end else []
         edges.append(Stated(edge.edge_id, value, begins, edge.valid_until, [at]))
 
@@ -142,6 +146,10 @@ class _Fold:
                 self.plan.opened[place] = replace(opened, valid_until=until)
                 return
         self.plan.closed[edge.row_id] = until
+
+
+def _grounds(draft: TripleDraft | FactDraft) -> set[str | MemoryId]:
+    return {draft.event_id, *draft.other_event_ids, *draft.people}
 
 
 def _begins(draft: TripleDraft, at: datetime, before: Sequence[Stated]) -> datetime:

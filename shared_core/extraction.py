@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
+from copy import copy
 from dataclasses import replace
+from typing import Self
 
 from shared_core.coreference import follow
-from shared_core.domain import NO_USAGE, Event, Extraction, FactDraft, ModelUsage
+from shared_core.domain import NO_USAGE, Event, Extraction, FactDraft, KnownPerson, ModelUsage
 from shared_core.errors import InvalidInput
 from shared_core.grouping import statements_of
 from shared_core.importance import turn_importance
+from shared_core.key_sentences import key_sentences
 from shared_core.register import Register
 from shared_core.rule_extractor import RULES_VERSION, ReadClause, extract_facts, read_turn
 from shared_core.rules import load_rules
 from shared_core.signals import emotion_of
+from shared_core.slips import corrected, slips
 from shared_core.summary import summarise
 from shared_core.text import sentences
 from shared_core.triples import triples_of
@@ -37,13 +41,20 @@ class RuleExtractor:
                 f"no such pattern: {', '.join(unknown)}; the ids are in shared_core/rules/*.toml"
             )
         self._without = frozenset(without)
+        self._people: Sequence[KnownPerson] = ()
+
+    def knowing(self, people: Sequence[KnownPerson]) -> Self:
+        """Return a copy that knows whom the user named before the turns it is given."""
+        knowing = copy(self)
+        knowing._people = people
+        return knowing
 
     async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
         return await asyncio.to_thread(self.read, events, context)
 
     def read(self, events: Sequence[Event], context: Sequence[Event] = ()) -> Extraction:
         """Return what events say; the same as extract, in the caller's thread."""
-        register = Register()
+        register = Register(self._people)
         follow(register, context)
         facts: list[FactDraft] = []
         clauses: list[ReadClause] = []
@@ -55,6 +66,9 @@ class RuleExtractor:
             if event.role != "user":
                 continue
             reading = read_turn(event, register, self._without)
+            if found := list(slips(event.text)):
+                before = [fact for one in context for fact in extract_facts(one)]
+                reading.facts += corrected(event, found, [*before, *facts, *reading.facts])
             emotion = emotion_of(event.text)
             if emotion is not None:
                 emotions[event.event_id] = emotion
@@ -97,5 +111,4 @@ def _said_before(previous: str, events: Sequence[Event]) -> list[Event]:
 
 
 def _summary(events: Sequence[Event], max_characters: int) -> str:
-    telling = {event.text for event in events if extract_facts(event)}
-    return summarise(events, max_characters=max_characters, key_sentences=telling)
+    return summarise(events, max_characters=max_characters, key_sentences=key_sentences(events))

@@ -20,6 +20,7 @@ from shared_core.matches import (
     matched_words,
     standardised,
 )
+from shared_core.overtaking import Overtaken, asks_how_it_was, overtaken
 from shared_core.recall_ports import Asked, Candidate, Corpus
 from shared_core.text import is_question, search_terms
 from shared_core.time_fit import named_times, time_fit
@@ -43,6 +44,13 @@ TELLS_WHEN: Final = re.compile(
     r"|昨天|今天|明天|前天|后天|上周|下周|上个月|下个月|去年|今年|明年|周[一二三四五六日天]|星期",
     re.IGNORECASE,
 )
+LEAST_ECHO, MOST_ECHO = 0.3, 0.6
+"""Cosines from which on a question is taken to ask the same, and at which it surely does."""
+BRIEF, TELLING = 8, 16
+"""Words up to which a question only asks, and from which on it tells as well ("I moved to York, can
+you help me find a dentist?"); of Chinese, characters and pairs."""
+LONG: Final = 30 * 86_400.0
+"""Seconds within which it tells little what was said earlier and what later."""
 READ_CHARACTERS: Final = 2_000
 """So much of a text is looked at for times."""
 
@@ -59,6 +67,7 @@ def features(
     found |= _of_speakers(candidates, named)
     found |= _of_form(corpus, candidates, at)
     found |= _of_time(candidates, asked)
+    found["echo"] = found["is_question"] * _echo(found["similarity"], corpus.length[at])
     for voices, is_so in _voices(candidates).items():
         for name in BY_VOICES[voices]:
             found[f"{voices}_{name}"] = float(is_so) * found[name]
@@ -80,6 +89,14 @@ def _voices(candidates: Sequence[Candidate]) -> dict[str, bool]:
     people = {one.author for one in candidates if one.author and one.role != "agent"}
     with_agent = any(one.role == "agent" for one in candidates)
     return {"agent": with_agent, "alone": not with_agent and len(people) < 2}
+
+
+def overtakings(
+    corpus: Corpus, matches: Matches, candidates: Sequence[Candidate], asked: Asked
+) -> Overtaken:
+    """Return which candidates later ones overtake, as shared_core.overtaking has it."""
+    named = speakers_named(candidates, frozenset(asked.terms))
+    return overtaken(_without_names(corpus, matches, named, asked.terms), candidates, asked.text)
 
 
 def _without_names(
@@ -184,8 +201,13 @@ def _after(values: Values, opens: Flags) -> Values:
 
 
 def _of_speakers(candidates: Sequence[Candidate], named: Collection[str]) -> dict[str, Numbers]:
+    user_is_named = any(one.author in named and one.role == "user" for one in candidates)
     return {
-        "named_speaker": _numbers(one.author in named for one in candidates),
+        # A fact without an author is one of the user's.
+        "named_speaker": _numbers(
+            one.author in named or (user_is_named and one.kind == "semantic" and one.author is None)
+            for one in candidates
+        ),
         "other_speaker": _numbers(
             bool(named) and one.author is not None and one.author not in named for one in candidates
         ),
@@ -211,13 +233,15 @@ def _of_time(candidates: Sequence[Candidate], asked: Asked) -> dict[str, Numbers
     times = named_times(asked.text, asked.now)
     when = ASKS_WHEN.search(asked.text[:READ_CHARACTERS]) is not None
     moments = np.array([one.occurred_at.timestamp() for one in candidates])
-    span = float(np.ptp(moments)) if len(moments) else 0.0
+    span = max(float(np.ptp(moments)), LONG)
+    is_of_now = not asks_how_it_was(asked.text)
     return {
         "time_fit": np.array([time_fit(times, one.occurred_at) for one in candidates]),
         "when_told": _numbers(
             when and TELLS_WHEN.search(one.text[:READ_CHARACTERS]) is not None for one in candidates
         ),
-        "recency": (moments - moments.min()) / span if span > 0 else np.zeros(len(moments)),
+        "recency": (moments - moments.min()) / span,
+        "ended": is_of_now * np.array([one.ended for one in candidates]),
     }
 
 
@@ -234,6 +258,14 @@ def speakers_named(candidates: Sequence[Candidate], asked: frozenset[str]) -> se
 
 def _first_name(author: str) -> list[str]:
     return search_terms(author.split(maxsplit=1)[0]) if author.strip() else []
+
+
+def _echo(similarity: Numbers, length: Numbers) -> Numbers:
+    """Return 0 for what is not alike or long enough to tell something, 1 for an echo, (K,)."""
+    near = np.clip((similarity - LEAST_ECHO) / (MOST_ECHO - LEAST_ECHO), 0, 1)
+    brief = np.clip((TELLING - length) / (TELLING - BRIEF), 0, 1)
+    echo: Numbers = near * brief
+    return echo
 
 
 def _numbers(values: Iterable[bool]) -> Numbers:

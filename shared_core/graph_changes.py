@@ -29,8 +29,8 @@ class Ends:
         until = max(until, spell.valid_from)
         if spell.valid_until is not None:
             self.move.append((spell.edge_id, until))
-            return
-        self.close.append((spell.edge_id, until))
+        else:
+            self.close.append((spell.edge_id, until))
         if spell.fact_id is not None:
             self.facts.append((spell.fact_id, until))
 
@@ -39,13 +39,14 @@ class Ends:
 class Addition:
     """What add() does. edge_id: of what says it already. valid_until: None if it holds to this day.
 
-    ends: what it takes the place of.
+    ends: what it takes the place of. bounds: the edges that begin when it ends.
     """
 
     operation: Operation
     edge_id: UUID | None
     valid_until: datetime | None
     ends: Ends
+    bounds: Sequence[UUID] = ()
 
 
 def plan_addition(
@@ -67,17 +68,19 @@ def plan_addition(
     for one in at_once if functional else ():
         ends.add(one, begins)
     later = [
-        one.valid_from
+        one
         for one in spells
         if one.valid_from > begins
         and one.valid_until != one.valid_from
         and (functional or one.value == value)
     ]
+    until = min((one.valid_from for one in later), default=None)
     return Addition(
         operation=Operation.UPDATE if ends.edge_ids else Operation.ADD,
         edge_id=None,
-        valid_until=min(later, default=None),
+        valid_until=until,
         ends=ends,
+        bounds=[one.edge_id for one in later if one.valid_from == until],
     )
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from shared_core.domain import StatementDraft
-from shared_core.register import Entity
+from shared_core.domain import MemoryId, StatementDraft
+from shared_core.people import Entity, title_in
 from shared_core.rule_extractor import ReadClause
 from shared_core.text import Language
 
@@ -54,6 +54,7 @@ class _Group:
     language: Language
     parts: dict[str, None] = field(default_factory=dict)
     event_ids: dict[str, None] = field(default_factory=dict)
+    people: dict[MemoryId, None] = field(default_factory=dict)
 
 
 def statements_of(read: Iterable[ReadClause]) -> list[StatementDraft]:
@@ -73,6 +74,7 @@ def statements_of(read: Iterable[ReadClause]) -> list[StatementDraft]:
                 if part:
                     group.parts.setdefault(part)
                 group.event_ids |= dict.fromkeys([clause.event_id, *clause.needs])
+                group.people |= dict.fromkeys(clause.people)
         if clause.about is None and not clause.facts and is_knowledge(clause):
             groups.setdefault(clause.text, knowledge(clause))
     drafts = [one if isinstance(one, StatementDraft) else stated(one) for one in groups.values()]
@@ -94,7 +96,7 @@ def told(clause: ReadClause) -> list[tuple[Entity, str]]:
                 name=fact.value,
                 gender="unknown",
                 relation=fact.slot.removeprefix("relation."),
-                title=title_in(fact.statement, clause.language),
+                title=title_in(fact.statement),
             ),
             "",
         )
@@ -125,13 +127,6 @@ def is_plain(part: str, language: Language) -> bool:
     return bool(PLAIN[language].match(part)) and not DEICTIC.search(part)
 
 
-def title_in(statement: str, language: Language) -> str:
-    """Return the words of the relation in a statement such as "User's sister is called Runa."."""
-    pattern = r"用户的(.+?)叫" if language == "zh" else r"User's (.+?) is called"
-    match = re.search(pattern, statement)
-    return match[1] if match else ""
-
-
 def stated(group: _Group) -> StatementDraft | None:
     """Return the statement of a group; None if it says no more than a name known already."""
     entity, parts = group.entity, list(group.parts)
@@ -143,6 +138,7 @@ def stated(group: _Group) -> StatementDraft | None:
     return StatementDraft(
         text=joined(entity.name, parts, group.language),
         event_ids=tuple(group.event_ids),
+        people=tuple(group.people),
         importance=PERSON_IMPORTANCE,
         privacy="private",
     )
@@ -167,6 +163,7 @@ def knowledge(clause: ReadClause) -> StatementDraft:
     return StatementDraft(
         text=clause.text.strip(" 。" if clause.language == "zh" else " "),
         event_ids=(clause.event_id, *clause.needs),
+        people=clause.people,
         importance=KNOWLEDGE_IMPORTANCE,
         privacy="public",
     )

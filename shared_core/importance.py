@@ -16,7 +16,7 @@ SMALL_TALK_ALONE: Final = 1.0
 
 BY_SLOT: Final[Mapping[str, float]] = {
     "name": 10, "age": 9, "birthday": 9, "email": 9, "employer": 9, "job": 9, "residence": 9,
-    "origin": 9, "allergy": 8, "trait": 8, "marital_status": 8, "education": 8,
+    "origin": 9, "work_city": 8, "allergy": 8, "trait": 8, "marital_status": 8, "education": 8,
     "relation": 8, "rule": 7, "language": 7, "like": 6, "dislike": 6, "favourite": 6, "activity": 5,
 }  # fmt: skip
 OF_OTHERS: Final[Mapping[str, float]] = {

@@ -8,7 +8,9 @@ Each weight belongs to a part of the score, so a hit can say what it owes to wha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
@@ -46,9 +48,11 @@ _PARTS: Final = {
     "agent_asks": "form",
     "log_length": "form",
     "is_question": "form",
+    "echo": "form",
     "time_fit": "time",
     "when_told": "time",
     "recency": "time",
+    "ended": "time",
     "fact": "kind",
     "summary": "kind",
 }
@@ -67,11 +71,35 @@ def linear_parts(known: Mapping[str, Numbers]) -> dict[str, Numbers]:
     return parts
 
 
-@cache
+_in_use: ContextVar[Mapping[str, float] | None] = ContextVar("weights", default=None)
+
+
+@contextmanager
+def use(others: Mapping[str, float]) -> Iterator[None]:
+    """Rank with other weights than those shipped, in this context and the tasks it starts.
+
+    For measuring weights that have not seen what is measured. Raises ValueError for a weight of
+    what is no feature.
+    """
+    token = _in_use.set(_checked(others, "the weights given"))
+    try:
+        yield
+    finally:
+        _in_use.reset(token)
+
+
 def weights() -> Mapping[str, float]:
-    """Return the weight of each feature."""
+    """Return the weight of each feature: those of use(), else the shipped ones."""
+    return _in_use.get() or _shipped()
+
+
+@cache
+def _shipped() -> Mapping[str, float]:
     text = (files("shared_core") / "weights" / "linear.v1.json").read_text(encoding="utf-8")
-    read: Mapping[str, float] = json.loads(text)["weights"]
+    return _checked(json.loads(text)["weights"], "linear.v1.json")
+
+
+def _checked(read: Mapping[str, float], name: str) -> Mapping[str, float]:
     if unknown := read.keys() - PART_OF.keys():
-        raise ValueError(f"linear.v1.json weighs what is no feature: {sorted(unknown)}")
+        raise ValueError(f"{name}: a weight of what is no feature: {sorted(unknown)}")
     return read

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from shared_core.domain import AsOf
 from shared_core.errors import InvalidInput
 
+CLOCKS_APART = timedelta(hours=1)
+"""By so much the clock of whoever says things may be ahead of ours; {soon} in the statements."""
+
 
 def check_moment(moment: datetime, what: str) -> None:
     """Raise InvalidInput, naming what, for a moment without a time zone or out of range in UTC."""
+    if not isinstance(moment, datetime):
+        raise InvalidInput(
+            f"{what} must be a datetime with a time zone, e.g. datetime.now(UTC), not {moment!r}"
+        )
     if moment.tzinfo is None:
         raise InvalidInput(
             f"{what} has no time zone: give an aware datetime, e.g. datetime.now(UTC)"

@@ -41,7 +41,7 @@ def clause_facts(
             pattern.unless and pattern.unless.search(clause)
         ):
             continue
-        for value in values(match["value"], pattern, rules):
+        for value in pattern.implies or values(match["value"], pattern, rules):
             read.add(pattern.slot)
             yield drafted(value, match, pattern, spoken, event_id)
 

@@ -15,6 +15,7 @@ from shared_core.domain import (
     Extraction,
     InsightDraft,
     JsonValue,
+    KnownPerson,
     Memory,
     MemoryId,
     MemoryKind,
@@ -91,6 +92,15 @@ class Extractor(Protocol):
 
         previous: the summary of what was said before events, "" if nothing was.
         """
+        ...
+
+
+@runtime_checkable
+class Acquainted(Protocol):
+    """An extractor that knows whom the user has named before the turns it is given."""
+
+    def knowing(self, people: Sequence[KnownPerson]) -> Extractor:
+        """Return the extractor that reads one window with these people in mind."""
         ...
 
 

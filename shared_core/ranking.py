@@ -13,43 +13,55 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from shared_core.domain import Hit, Memory
-from shared_core.features import features
+from shared_core.features import features, overtakings
 from shared_core.linear_ranking import linear_parts
-from shared_core.matches import matched
+from shared_core.matches import Matches, matched
+from shared_core.overtaking import raised
 from shared_core.query_words import query_words, words_held
-from shared_core.recall_ports import Asked, Candidate, Corpus, Ranking, Recalled
+from shared_core.recall_ports import Asked, Candidate, Corpus, Ranking, Recalled, ThreeFactor
 from shared_core.retention import AROUSAL_SLOWDOWN, SECONDS_A_DAY
 
 if TYPE_CHECKING:
     from shared_core.recall_ports import Numbers
 
-RECENCY_DAYS: Final = 30.0
 WORDS: Final = re.compile(r"\w+")
 LEAST_CHARACTERS: Final = 200
 """A text is not cut to less than this, unless nothing else is shown."""
 
 
-def rank(recalled: Recalled, asked: Asked, *, limit: int, by: Ranking = "linear") -> list[Hit]:
+def rank(
+    recalled: Recalled, asked: Asked, *, limit: int, by: Ranking | ThreeFactor = "linear"
+) -> list[Hit]:
     """Return the best candidates, best first, with the parts of their scores.
 
-    by: "linear", the learned weights (shared_core.linear_ranking); "fusion", a sum of standardised
+    by: "linear", the learned weights (shared_core.linear_ranking), and as part of "time" what a
+    turn gains that overtakes another (shared_core.overtaking); "fusion", a sum of standardised
     scores with weights set by hand; "rrf", reciprocal rank fusion; "vector" or "bm25", one channel
-    alone; "three_factor", relevance x recency x importance (Park et al., 2023). Equal scores:
-    newest first.
+    alone; "three_factor", relevance x recency x importance (Park et al., 2023),
+    or a ThreeFactor with weights. Equal scores: newest first.
     """
     return list(islice(ranked(recalled, asked, by=by), limit))
 
 
-def ranked(recalled: Recalled, asked: Asked, *, by: Ranking = "linear") -> Iterator[Hit]:
+def ranked(
+    recalled: Recalled, asked: Asked, *, by: Ranking | ThreeFactor = "linear"
+) -> Iterator[Hit]:
     """Yield all candidates as rank() does; a hit costs nothing before it is asked for."""
     candidates, corpus = recalled.candidates, recalled.corpus
     if corpus is None or not candidates:
         return
     matches = matched(corpus)
     known = features(corpus, matches, candidates, asked)
-    parts = _RANKINGS[by](known, candidates, asked)
+    if isinstance(by, ThreeFactor):
+        parts = _three_factor(known, candidates, asked, by)
+    else:
+        parts = _RANKINGS[by](known, candidates, asked)
     scores: Numbers = np.add.reduce(list(parts.values()))
     shown = _raw(corpus, known, candidates) | parts
+    if by == "linear":
+        changed = _changed(corpus, matches, candidates, asked, scores)
+        scores = scores + changed["raised"]
+        shown |= changed | {"time": shown.get("time", 0.0) + changed["raised"]}
     words = query_words(asked.text, asked.terms)
     for at in _in_order(scores, candidates):
         holds = matches.holds[candidates[at].number]
@@ -105,6 +117,21 @@ def _raw(
     }
 
 
+def _changed(
+    corpus: Corpus,
+    matches: Matches,
+    candidates: Sequence[Candidate],
+    asked: Asked,
+    scores: Numbers,
+) -> dict[str, Numbers]:
+    """Return which candidates a later one overtakes, which overtake one, and what these gain."""
+    pairs = overtakings(corpus, matches, candidates, asked)
+    found = {name: np.zeros(len(candidates)) for name in ("is_overtaken", "overtakes")}
+    for earlier, later in pairs:
+        found["is_overtaken"][earlier] = found["overtakes"][later] = 1.0
+    return {**found, "raised": raised(scores, pairs)}
+
+
 def _linear(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:
     """Where all score alike, cosine and coverage count themselves."""
     return linear_parts(known) if _differ(known) else _themselves(known)
@@ -155,23 +182,30 @@ def _rrf(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:
 
 
 def _three_factor(
-    known: Mapping[str, Numbers], candidates: Sequence[Candidate], asked: Asked
+    known: Mapping[str, Numbers],
+    candidates: Sequence[Candidate],
+    asked: Asked,
+    weights: ThreeFactor = ThreeFactor(),  # noqa: B008 # it is frozen
 ) -> dict[str, Numbers]:
     """The product is the score; it is shown as its relevance, times the other two, in "meaning"."""
     memories = [candidate.memory() for candidate in candidates]
     relevance = np.maximum(np.clip(known["similarity"], 0, 1), known["coverage"])
-    recency = np.array([_recency(memory, asked.now) for memory in memories])
+    recency = np.array([_recency(memory, asked.now, weights.recency_days) for memory in memories])
     importance = np.array([memory.importance / 10 for memory in memories])
-    return {"meaning": relevance * recency * importance}
+    product = (
+        relevance**weights.relevance * recency**weights.recency * importance**weights.importance
+    )
+    return {"meaning": product}
 
 
-def _recency(memory: Memory, now: datetime) -> float:
-    """Return e^(-t/S) of the age t; S = 30 days, and up to twice as long for what excited."""
+def _recency(memory: Memory, now: datetime, recency_days: float) -> float:
+    """Return e^(-t/S) of the age t; S = recency_days, up to twice as long for what excited."""
     emotion = memory.value.get("emotion")
     arousal = emotion.get("arousal", 0.0) if isinstance(emotion, Mapping) else 0.0
     days = max((now - memory.occurred_at).total_seconds(), 0.0) / SECONDS_A_DAY
-    slowed = 1 - AROUSAL_SLOWDOWN * (arousal if isinstance(arousal, int | float) else 0.0)
-    return math.exp(-days * slowed / RECENCY_DAYS)
+    excited = min(max(arousal, 0.0), 1.0) if isinstance(arousal, int | float) else 0.0
+    slowed = 1 - AROUSAL_SLOWDOWN * excited
+    return math.exp(-days * slowed / recency_days)
 
 
 _RANKINGS: Final[Mapping[Ranking, Callable[..., dict[str, Numbers]]]] = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain, islice
 from typing import get_args
@@ -16,7 +16,7 @@ from shared_core.mentions import best_edges, mentioned
 from shared_core.moments import check_as_of, check_moment
 from shared_core.namespaces import clean_text, memories_namespace, scope_path
 from shared_core.ports import MemoryQuery, Storage
-from shared_core.recall_ports import Asked, Ranking, SearchRequest
+from shared_core.recall_ports import Asked, Ranking, Recalled, SearchRequest, ThreeFactor
 from shared_core.recall_result import RecallResult
 from shared_core.rerank_ports import Reranker
 from shared_core.reranking import reranked
@@ -24,12 +24,14 @@ from shared_core.text import has_words, search_terms
 
 MAX_QUERY_TERMS = 128
 """Of a longer query the last words count: what was said last."""
-LEAST_CANDIDATES = 50
+LEAST_CANDIDATES = 160
 SPARE = 2
 """So many times as many as asked for are looked at where some may be left out as repeats."""
+MORE = 8
+"""So many times as many candidates are asked for where repeats took the places of others."""
 MAX_LIMIT = 100_000
 RERANKED = 50
-"""So many of the best hits a reranker reads; all of them, where more are asked for."""
+"""So many of the best hits a reranker reads; more, where more are needed to choose from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,7 @@ class Wanted:
     limit: int = 10
     kinds: Sequence[MemoryKind] | None = None
     namespace: Namespace | None = None
-    ranking: Ranking = "linear"
+    ranking: Ranking | ThreeFactor = "linear"
     min_relevance: float = 0.0
     distinct: bool = False
     diversity: float = 0.0
@@ -52,17 +54,19 @@ class Wanted:
     as_of: AsOf | None = None
 
     def __post_init__(self) -> None:
-        if self.ranking not in get_args(Ranking):
+        known = get_args(Ranking)
+        if self.ranking not in known and not isinstance(self.ranking, ThreeFactor):
             raise InvalidInput(
-                f"ranking {self.ranking!r} is not known: take one of {', '.join(get_args(Ranking))}"
+                f"ranking {self.ranking!r} is not known: take one of {', '.join(known)}, or a"
+                " ThreeFactor"
             )
         check_kinds(self.kinds)
         _check_bounds(self.limit)
         check_moment(self.now, "asked_at")
         check_as_of(self.as_of)
         for name, share in (("min_relevance", self.min_relevance), ("diversity", self.diversity)):
-            if not 0 <= share <= 1:
-                raise InvalidInput(f"{name} must be between 0 and 1, not {share}")
+            if not (isinstance(share, int | float) and 0 <= share <= 1):
+                raise InvalidInput(f"{name} must be between 0 and 1, not {share!r}")
 
 
 async def recall(
@@ -89,16 +93,22 @@ async def recall(
         mentions=mentioned(query) if wanted.with_graph else (),
         as_of=wanted.as_of,
     )
-    found = await storage.recall(request)
     asked = Asked(text=query, terms=request.terms, now=wanted.now)
-    by: Ranking = "bm25" if degraded and wanted.ranking == "vector" else wanted.ranking
-    hits = _relevant(ranked(found, asked, by=by), wanted.min_relevance)
-    is_reranked = False
-    if wanted.reranker is not None:
-        hits, is_reranked = await _reranked(hits, query, wanted.limit, wanted.reranker)
+    by = "bm25" if degraded and wanted.ranking == "vector" else wanted.ranking
+    while True:
+        found = await storage.recall(request)
+        hits = _relevant(ranked(found, asked, by=by), wanted.min_relevance)
+        is_reranked = False
+        if wanted.reranker is not None:
+            hits, is_reranked = await _reranked(hits, query, _pool(wanted), wanted.reranker)
+        merged = _chosen(hits, wanted)
+        if not (wanted.distinct and len(merged) < wanted.limit and _more_there(found, request)):
+            break
+        # Repeats took the places: texts that many said.
+        request = replace(request, candidates=MORE * request.candidates)
     return RecallResult(
-        merged=tuple(_chosen(hits, wanted)),
-        vector_results=tuple(nearest(found, wanted.limit)),
+        merged=tuple(merged),
+        vector_results=tuple(_relevant(nearest(found, wanted.limit), wanted.min_relevance)),
         graph_results=tuple(best_edges(found.edges, request.terms, wanted.limit)),
         degraded=degraded,
         reranked=is_reranked,
@@ -113,12 +123,14 @@ async def search(
     *,
     limit: int,
     kinds: Sequence[MemoryKind] | None,
+    as_of: AsOf | None = None,
 ) -> list[Hit]:
     """Return what is nearest to query by meaning. Raises ModelUnavailable without an embedder."""
     from shared_core.ranking import nearest
 
     _check_bounds(limit)
     check_kinds(kinds)
+    check_as_of(as_of)
     query = checked_query(scope, query)
     if limit == 0 or not has_words(query):
         return []
@@ -139,8 +151,15 @@ async def search(
         vector=vector,
         kinds=kinds,
         candidates=limit,
+        as_of=as_of,
     )
     return nearest(await storage.recall(request), limit)
+
+
+def _more_there(found: Recalled, request: SearchRequest) -> bool:
+    """Return whether some memories were not looked at, and more candidates would bring others."""
+    size = len(found.corpus.length) if found.corpus else 0
+    return len(found.candidates) < size and request.candidates < size
 
 
 def _relevant(hits: Iterable[Hit], least: float) -> Iterator[Hit]:
@@ -150,9 +169,9 @@ def _relevant(hits: Iterable[Hit], least: float) -> Iterator[Hit]:
 
 
 async def _reranked(
-    hits: Iterator[Hit], query: str, limit: int, reranker: Reranker
+    hits: Iterator[Hit], query: str, wanted: int, reranker: Reranker
 ) -> tuple[Iterator[Hit], bool]:
-    best = list(islice(hits, max(RERANKED, limit)))
+    best = list(islice(hits, max(RERANKED, wanted)))
     anew = await reranked(best, query, reranker) if best else None
     return (chain(best, hits), False) if anew is None else (iter(anew), True)
 
@@ -213,8 +232,8 @@ def page(
 def check_kinds(kinds: Sequence[MemoryKind] | None) -> None:
     """Raise InvalidInput for a kind that is none, and for one where several are expected."""
     known = ", ".join(get_args(MemoryKind))
-    if isinstance(kinds, str):
-        raise InvalidInput(f"kinds must be a list of {known}, e.g. [{kinds!r}]")
+    if kinds is not None and (isinstance(kinds, str) or not isinstance(kinds, Collection)):
+        raise InvalidInput(f"kinds must be a list of {known}, e.g. ['semantic'], not {kinds!r}")
     for kind in kinds or ():
         if kind not in get_args(MemoryKind):
             raise InvalidInput(f"kind {kind!r} is not known: take one of {known}")
@@ -222,5 +241,8 @@ def check_kinds(kinds: Sequence[MemoryKind] | None) -> None:
 
 def _check_bounds(limit: int, offset: int = 0) -> None:
     for name, number in (("limit", limit), ("offset", offset)):
-        if not 0 <= number <= MAX_LIMIT:
-            raise InvalidInput(f"{name} must be between 0 and {MAX_LIMIT:,}, not {number}")
+        whole = isinstance(number, int) and not isinstance(number, bool)
+        if not (whole and 0 <= number <= MAX_LIMIT):
+            raise InvalidInput(
+                f"{name} must be between 0 and {MAX_LIMIT:,}, a whole number, not {number!r}"
+            )

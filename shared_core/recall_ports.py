@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from shared_core.domain import AsOf, JsonValue, Memory, MemoryId, MemoryKind, Namespace, Role, Scope
+from shared_core.errors import InvalidInput
 from shared_core.graph_ports import Edge
 
 if TYPE_CHECKING:
@@ -22,6 +24,29 @@ if TYPE_CHECKING:
 
 Ranking = Literal["linear", "fusion", "rrf", "vector", "bm25", "three_factor"]
 """How candidates are ranked; shared_core.ranking.rank says what each is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreeFactor:
+    """The three-factor score with weights of one's own (Park et al., 2023):
+
+        relevance ** w1 * recency ** w2 * importance ** w3,    recency = e^(-days / recency_days)
+
+    each factor 0 to 1. A weight of 0 leaves its factor out; all 1 is "three_factor".
+    """
+
+    relevance: float = 1.0
+    recency: float = 1.0
+    importance: float = 1.0
+    recency_days: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name in ("relevance", "recency", "importance", "recency_days"):
+            given = getattr(self, name)
+            if not isinstance(given, int | float) or not 0 <= given < math.inf:
+                raise InvalidInput(f"{name} must be a finite number from 0, not {given!r}")
+        if self.recency_days == 0:
+            raise InvalidInput("recency_days must be more than 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +75,7 @@ class SearchRequest:
 class Candidate:
     """A memory that may answer, and for a turn the role of who said it.
 
+    ended: of the facts drawn from a turn, the share that holds no longer, 0 to 1.
     number: its place in the corpus. Ranking looks at ten candidates for every one it returns, so
     it gets of each what it looks at; memory() builds the whole.
     """
@@ -62,6 +88,7 @@ class Candidate:
     number: int
     memory: Callable[[], Memory]
     role: Role | None = None
+    ended: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,12 +66,18 @@ class Recalling:
         return found
 
     async def search(
-        self, scope: Scope, query: str, *, limit: int, kinds: Sequence[MemoryKind] | None
+        self,
+        scope: Scope,
+        query: str,
+        *,
+        limit: int,
+        kinds: Sequence[MemoryKind] | None,
+        as_of: AsOf | None,
     ) -> list[Hit]:
         """Return what is nearest to query by meaning."""
         await self._open()
         found = await recalls.search(
-            self._storage, self._embedding, scope, query, limit=limit, kinds=kinds
+            self._storage, self._embedding, scope, query, limit=limit, kinds=kinds, as_of=as_of
         )
         self._accesses.record(scope, (hit.memory.memory_id for hit in found))
         return found

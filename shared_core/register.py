@@ -7,21 +7,24 @@ who could. With two, or with somebody who has no name ("her friend"), it stays o
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
 
+from shared_core.domain import KnownPerson, MemoryId
+from shared_core.people import Entity, Gender, entities_of, gender_of
 from shared_core.rules import Pattern, load_kinship, load_rules
 from shared_core.text import Language
-
-Gender = Literal["female", "male", "animal", "unknown"]
 
 SIGHTINGS: Final = 2
 REACH: Final = 12
 """A pronoun means nobody who was named more clauses ago."""
 MAX_ENTITIES: Final = 64
 MAX_THINGS: Final = 4
+NOTHING: Final = r"(?!)"
 RELATION_SLOT: Final = "relation.{kin}"
 NOBODY: Final = re.compile(
     r"(?:(?:it|this|that|he|she|they|we|i|you|there|here|what|who|let|don|can|how)(?:'\w+)?"
@@ -31,45 +34,47 @@ NOBODY: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entity:
-    """A person or animal of a conversation.
-
-    name: as said, "Cancan"; of one without a name "my mom" or "我妈". relation: to the user, such
-    as "daughter"; "" for none known. title: the words of the relation as said, "older brother".
-    """
-
-    name: str
-    gender: Gender
-    relation: str = ""
-    title: str = ""
-    named: bool = True
-
-
 STRANGER: Final = Entity(name="", gender="unknown", named=False)
 
 
 class Register:
-    """The entities of a conversation, the last ones spoken of, and the last things."""
+    """The entities of a conversation, the last ones spoken of, and the last things.
 
-    def __init__(self) -> None:
+    people: whom the user had named before it. What the conversation says of a name goes before.
+    """
+
+    def __init__(self, people: Sequence[KnownPerson] = ()) -> None:
+        self._people = sorted(people, key=lambda one: one.told_at)
+        self._told = 0
+        self._known: Mapping[str, Entity] = {}
+        self._known_names: re.Pattern[str] | None = None
         self._entities: dict[str, Entity] = {}
         self._told_in: dict[str, frozenset[str]] = {}
+        self._told_by: dict[str, frozenset[MemoryId]] = {}
         self._turn = ""
-        self._sources: frozenset[str] = frozenset()
+        self._meant: tuple[Entity, ...] = ()
         self._sightings: deque[tuple[int, list[Entity]]] = deque(maxlen=SIGHTINGS)
         self._things: deque[tuple[str, str]] = deque(maxlen=MAX_THINGS)
         self._clauses = 0
         self._sentence_began = 0
 
-    def begin_turn(self, event_id: str) -> None:
-        """Take note that the next clauses are of this turn."""
+    def begin_turn(self, event_id: str, at: datetime) -> None:
+        """Take note that the next clauses are of this turn, said at this moment."""
         self._turn = event_id
+        told = bisect_right(self._people, at, key=lambda one: one.told_at)
+        if told != self._told:
+            self._told, self._known = told, entities_of(self._people[:told])
+            self._known_names = re.compile("|".join(map(re.escape, self._known)) or NOTHING)
 
     def told_before(self, *entities: Entity) -> tuple[str, ...]:
         """Return the ids of the turns before this one that told who these are."""
         told = frozenset[str]().union(*(self._told_in.get(one.name, ()) for one in entities))
         return tuple(sorted(told - {self._turn}))
+
+    def told_elsewhere(self, *entities: Entity) -> tuple[MemoryId, ...]:
+        """Return the facts known before the conversation that told who these are."""
+        told = {one.told_by for one in entities if one.told_by is not None}
+        return tuple(sorted(told.union(*(self._told_by.get(one.name, ()) for one in entities))))
 
     def begin_sentence(self) -> None:
         """Take note that the next clause begins a sentence."""
@@ -77,8 +82,21 @@ class Register:
 
     @property
     def entities(self) -> list[Entity]:
-        """Everybody known so far."""
-        return list(self._entities.values())
+        """Everybody known so far; strangers give way to those the user has named elsewhere."""
+        known = [
+            one
+            for name, one in self._known.items()
+            if name not in self._entities or not self._entities[name].relation
+        ]
+        own = [
+            one for name, one in self._entities.items() if one.relation or name not in self._known
+        ]
+        return [*own, *known]
+
+    def named_in(self, clause: str) -> list[Entity]:
+        """Return those whom a clause may name."""
+        names = self._known_names
+        return self.entities if names and names.search(clause) else [*self._entities.values()]
 
     def read(
         self,
@@ -95,14 +113,14 @@ class Register:
         the user who speaks.
         """
         self._clauses += 1
-        self._sources = frozenset([self._turn, *self.told_before(*meant)])
+        self._meant = tuple(meant)
         seen: dict[str, Entity] = {}
         if user:
             introduced = self._introduced(clause, language)
             relations = {entity.relation for entity in introduced}
             for entity in (*introduced, *self._related(clause, language, relations)):
                 seen[entity.name] = entity
-        for entity in self._entities.values():
+        for entity in self.named_in(clause):
             if named_in(entity.name, clause):
                 seen[entity.name] = entity
         rules = load_rules(language)
@@ -134,8 +152,12 @@ class Register:
             for number, seen in self._sightings
             if number > clause
             for entity in seen
-            if entity.gender in genders
+            if entity.gender in genders and self._is_known(entity)
         }
+
+    def _is_known(self, entity: Entity) -> bool:
+        """Tell whether somebody had been named when the turn was said."""
+        return entity.told_by is None or self._known.get(entity.name) == entity
 
     def thing(self, verb: str) -> str:
         """Return what was last done so, else the one thing that was spoken of; "" for none."""
@@ -149,11 +171,11 @@ class Register:
         """Return whom a match of kin_mention means; None for one of several."""
         relation = load_rules(language).canonical[mention["kin"].lower()]
         title = mention["title"].lower()
-        linked = [one for one in self._entities.values() if links(one, relation, title)]
-        if len(linked) > 1:
+        linked = [one for one in self.entities if links(one, relation, title)]
+        if len({one.subject for one in linked}) > 1:
             return None
         if linked:
-            return linked[0]
+            return min(linked, key=lambda one: one.known_as)
         entity = Entity(
             name=mention[0][0].lower() + mention[0][1:],
             gender=gender_of(relation),
@@ -203,16 +225,20 @@ class Register:
                     seen[:] = [entity if one == earlier else one for one in seen]
 
     def _add(self, entity: Entity, *, told: bool) -> Entity:
+        if entity.told_by is not None:
+            return entity
         known = self._entities.pop(entity.name, None)
         if known is not None and known.relation and not entity.relation:
             entity = replace(known)
         self._entities[entity.name] = entity
         if told:
-            self._told_in[entity.name] = self._sources
+            self._told_in[entity.name] = frozenset([self._turn, *self.told_before(*self._meant)])
+            self._told_by[entity.name] = frozenset(self.told_elsewhere(*self._meant))
         while len(self._entities) > MAX_ENTITIES:
             oldest = next(iter(self._entities))
             del self._entities[oldest]
             self._told_in.pop(oldest, None)
+            self._told_by.pop(oldest, None)
         return entity
 
     def _note_thing(self, found: dict[str, str | None]) -> None:
@@ -256,13 +282,3 @@ def plain_title(words: str) -> str:
 def is_plural(word: str, relation: str) -> bool:
     """Tell whether a word for a relation names several people."""
     return word.lower() in ("kids", "children") or (word.endswith("s") and word[:-1] == relation)
-
-
-def gender_of(relation: str) -> Gender:
-    """Return what a relation tells of a person."""
-    kinship = load_kinship()
-    if relation in kinship.female:
-        return "female"
-    if relation in kinship.male:
-        return "male"
-    return "animal" if relation in kinship.animal else "unknown"

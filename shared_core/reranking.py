@@ -17,11 +17,14 @@ from importlib import import_module
 from typing import Any, TypeAlias, cast
 
 from shared_core.domain import Hit
-from shared_core.errors import InvalidInput, ModelOutputInvalid
+from shared_core.errors import InvalidInput, ModelOutputInvalid, ModelUnavailable
 from shared_core.rerank_ports import Reranker
 from shared_core.sync_bridge import on_own_loop
 
 log = logging.getLogger("hippocampus")
+
+TIMEOUT_S = 30.0
+"""A reranker that takes longer has failed: somebody waits for the answer."""
 
 RerankFunction: TypeAlias = Callable[
     [str, Sequence[str]], "Sequence[float] | Awaitable[Sequence[float]]"
@@ -75,7 +78,8 @@ class FunctionReranker:
 async def reranked(hits: Sequence[Hit], query: str, reranker: Reranker) -> list[Hit] | None:
     """Return the hits by the reranker's scores, best first, or None, with a warning, if it failed.
 
-    Equal scores keep their order. The score of each is the reranker's, and the part "rerank".
+    It fails as well if it takes longer than TIMEOUT_S; a sync one works on in its thread. Equal
+    scores keep their order. The score of each is the reranker's, and the part "rerank".
     """
     texts = [hit.memory.text for hit in hits]
     try:
@@ -92,7 +96,14 @@ async def reranked(hits: Sequence[Hit], query: str, reranker: Reranker) -> list[
 
 
 async def _asked(reranker: Reranker, query: str, texts: Sequence[str]) -> Sequence[float]:
-    return await reranker.rerank(query, texts)
+    task = asyncio.current_task()
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            return await reranker.rerank(query, texts)
+    except asyncio.CancelledError as error:
+        if task is None or task.cancelling():
+            raise
+        raise ModelUnavailable("the reranker cancelled its own work") from error
 
 
 def _checked(answer: Sequence[float], count: int) -> list[float]:

@@ -22,10 +22,11 @@ from shared_core.coreference import (
     subject_of,
 )
 from shared_core.dates import begins_at
-from shared_core.domain import Event, FactDraft
+from shared_core.domain import Event, FactDraft, MemoryId
 from shared_core.pattern_facts import clause_facts
-from shared_core.register import Entity, Register
-from shared_core.rules import Guard, GuardScope, RuleSet, load_rules
+from shared_core.people import Entity
+from shared_core.register import Register
+from shared_core.rules import Guard, GuardScope, Pattern, RuleSet, load_rules
 from shared_core.text import Language
 from shared_core.third_person import DATED, about_whom, slot_name, third_person_facts
 
@@ -40,7 +41,8 @@ class ReadClause:
     """A clause that states something. text: without lead-in, pronouns replaced.
 
     about: the person or animal it is about, None for the user or nobody. complete: no pronoun for a
-    person is left. said: what it says of them. needs: the turns before that told who they are.
+    person is left. said: what it says of them. needs: the turns before that told who they are;
+    people: the facts known before all turns that did.
     """
 
     text: str
@@ -51,6 +53,7 @@ class ReadClause:
     complete: bool
     facts: tuple[FactDraft, ...]
     needs: tuple[str, ...] = ()
+    people: tuple[MemoryId, ...] = ()
 
 
 @dataclass(slots=True)
@@ -79,7 +82,7 @@ def read_turn(event: Event, register: Register, without: Collection[str] = ()) -
     reading = Reading()
     if event.role != "user":
         return reading
-    register.begin_turn(event.event_id)
+    register.begin_turn(event.event_id, event.occurred_at)
     reading.unread = len(event.text) > MAX_READ_CHARACTERS
     drafts: dict[tuple[str, str, str, str], FactDraft] = {}
     given: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(just_given)
@@ -106,24 +109,14 @@ def read_turn(event: Event, register: Register, without: Collection[str] = ()) -
             if not (draft.functional and any(draft.value in value for value in values)):
                 drafts.setdefault(key, draft)
                 values.append(draft.value)
-    reading.facts = without_implied(list(drafts.values()))
+    reading.facts = list(drafts.values())
     return reading
 
 
-def without_implied(drafts: list[FactDraft]) -> list[FactDraft]:
-    """Return the drafts of a turn without those implied only where the turn states the slot."""
-    stated = {
-        (draft.slot, draft.subject)
-        for draft in drafts
-        if draft.operation == "assert" and not gives_way(draft)
-    }
-    return [d for d in drafts if not gives_way(d) or (d.slot, d.subject) not in stated]
-
-
-def gives_way(draft: FactDraft) -> bool:
-    """Tell whether the pattern of a draft only implies what it found."""
-    rules = load_rules(draft.language)
-    return any(pattern.id == draft.pattern and pattern.gives_way for pattern in rules.patterns)
+def pattern_of(draft: FactDraft) -> Pattern | None:
+    """Return the pattern that found a draft, None if it was none of the rules'."""
+    found = (one for one in load_rules(draft.language).patterns if one.id == draft.pattern)
+    return next(found, None)
 
 
 def names_further(clause: str, found: Collection[FactDraft], rules: RuleSet) -> bool:
@@ -196,14 +189,15 @@ def read_clause(
     of_other = begins_with_person(clause, spoken, register)
     register.read(resolved.text, spoken, said=clause, meant=resolved.meant)
     found = subject_of(resolved.text, spoken, register)
-    needs = register.told_before(*resolved.meant, *([found[0]] if found else []))
+    meant = (*resolved.meant, *([found[0]] if found else []))
+    needs, people = register.told_before(*meant), register.told_elsewhere(*meant)
     facts = [
         about_whom(draft, resolved.text, spoken, register)
         for draft in clause_facts(clause, spoken, event.event_id, without, relations_only=of_other)
     ]
     if found is not None:
         told = third_person_facts(*found, spoken, event.event_id, without, known=facts)
-        facts += [replace(draft, other_event_ids=needs) for draft in told]
+        facts += [replace(draft, other_event_ids=needs, people=people) for draft in told]
     dated = [slot_name(draft.slot) in DATED for draft in facts]
     began, to_come = None, False
     if any(dated):
@@ -218,6 +212,7 @@ def read_clause(
         said=found[1] if found else "",
         complete=resolved.complete,
         needs=needs,
+        people=people,
         facts=tuple(
             replace(draft, valid_from=began) if has_date else draft
             for draft, has_date in zip(facts, dated, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
@@ -14,12 +14,14 @@ from shared_core.domain import (
     FactDraft,
     FactType,
     JsonValue,
+    KnownPerson,
     Memory,
     MemoryId,
     MemoryKind,
     Scope,
     ThreadId,
     TripleDraft,
+    Turn,
 )
 from shared_core.item_ports import ItemAddress, MemoryRow, VectorRows
 from shared_core.job_ports import JobType, ReflectionDue
@@ -30,12 +32,14 @@ class ReadRequest:
     """What a run wants of a thread. turns: so many unread ones; context: so many before them.
 
     replay: so many turns that its summary does not tell of, and reread before those; 0 for none.
+    people: so many of those whom the user has named, in any thread.
     """
 
     turns: int
     context: int
     replay: int
     reread: int
+    people: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,7 @@ class Reading:
 
     read_mark, replay_mark: the numbers of the last turn that was extracted, and that was summed up.
     summed: up to which number summary tells of the thread; 0 and "" when it is gone. summary_run:
-    the run that wrote it.
+    the run that wrote it. people: whom the user has named, as of the run known_number.
     """
 
     read_mark: int
@@ -55,6 +59,8 @@ class Reading:
     summed: int
     summary: str
     summary_run: UUID | None = None
+    people: Sequence[KnownPerson] = ()
+    known_number: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +114,11 @@ class Fact:
     source_event_ids: tuple[str, ...]
     recorded_at: datetime | None = None
     superseded_at: datetime | None = None
+
+    @property
+    def key(self) -> str:
+        """What retract(), restore() and forget() name it by; its memory id as text."""
+        return str(self.memory_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +187,7 @@ class Source:
     """A turn a memory was drawn from. basis: turns of one number say it together."""
 
     address: ItemAddress
-    event_id: str
+    turn: Turn
     basis: int
 
 
@@ -204,17 +215,17 @@ class RunPlan:
     thread_id: None for a run across threads. read: what it extracted from; summed: what its summary
     tells of, which stands under summary_key. ended: facts that hold no more, those of close among
     them: with them go statements of their turns. inherited: memories that rest on all that others
-    rest on. summary_run: the run that wrote the summary this one builds on. drawn_from: turns that
-    must still be there. counts: for the record of the run. reflection: counts this extraction, asks
-    for a reflection with every so many. unsaid: keys of words that nobody may have written
-    meanwhile. slots; relations, each with its subject_key: of which no run after known_number may
-    have changed anything. retractions: with the ids of their turns. edge_sources: edge, turn and
-    basis, as of a Source. bounds: what made history of what is written. move_edges: edges of which
-    an end to come is known, and comes earlier.
+    rest on. summary_run: the run that wrote the summary this one builds on. drawn_from: turns of
+    any thread that must still be there. counts: for the record of the run. reflection: counts this
+    extraction, asks for a reflection with every so many. unsaid: keys of words that nobody may have
+    written meanwhile. slots; relations, each with its subject_key: of which no run after
+    known_number may have changed anything. retractions: with the ids of their turns. edge_sources:
+    edge, turn and basis, as of a Source. bounds: what made history of what is written. move_edges:
+    edges of which an end to come is known, and comes earlier.
     """
 
     run_id: UUID
-    kind: JobType | Literal["graph", "retraction"]
+    kind: JobType | Literal["graph", "retraction", "statement"]
     scope: Scope
     thread_id: ThreadId | None
     extractor: str
@@ -230,10 +241,10 @@ class RunPlan:
     summary_key: str | None = None
     summary_run: UUID | None = None
     edges: Sequence[PlannedEdge] = ()
-    edge_sources: Sequence[tuple[UUID, str, int]] = ()
+    edge_sources: Sequence[tuple[UUID, Turn, int]] = ()
     close_edges: Sequence[tuple[UUID, datetime]] = ()
     annotations: Sequence[Annotation] = ()
-    drawn_from: Sequence[str] = ()
+    drawn_from: Collection[Turn] = ()
     vectors: VectorRows | None = None
     counts: Mapping[str, JsonValue] = field(default_factory=dict)
     reflection: ReflectionDue | None = None

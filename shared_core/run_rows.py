@@ -11,14 +11,18 @@ from shared_core.domain import (
     Emotion,
     Event,
     Extraction,
+    FactDraft,
     InsightDraft,
     JsonValue,
+    KnownPerson,
     Memory,
     MemoryId,
     MemoryKind,
     Privacy,
     Scope,
     ThreadId,
+    TripleDraft,
+    Turn,
 )
 from shared_core.edges import EdgePlan
 from shared_core.facts import FactPlan
@@ -26,6 +30,7 @@ from shared_core.ids import uuid7
 from shared_core.ingest import TEXT_FIELD, memory_value
 from shared_core.item_ports import ItemAddress, MemoryRow, VectorRows
 from shared_core.likeness import same_statement, words_key
+from shared_core.moments import CLOCKS_APART
 from shared_core.namespaces import memories_namespace, summary_key
 from shared_core.privacy_class import private_by_slot
 from shared_core.run_ports import Annotation, LikeText, PlannedFact, Source
@@ -36,7 +41,10 @@ PRIVACY_FIELD = "privacy"
 
 
 class RunRows:
-    """Collects the rows of one run. thread_id: None for a run across threads."""
+    """Collects the rows of one run. thread_id: None for a run across threads.
+
+    people: those of whom drafts may be told, with the turns that named them.
+    """
 
     def __init__(
         self,
@@ -45,20 +53,22 @@ class RunRows:
         run_id: UUID,
         now: datetime,
         extractor: str,
+        people: Sequence[KnownPerson] = (),
     ) -> None:
         self.run_id = run_id
         self.memories: list[MemoryRow] = []
         self.sources: list[Source] = []
-        self.edge_sources: list[tuple[UUID, str, int]] = []
+        self.edge_sources: list[tuple[UUID, Turn, int]] = []
         self.annotations: list[Annotation] = []
-        self.drawn_from: list[str] = []
+        self.drawn_from: set[Turn] = set()
         self._namespace = memories_namespace(scope)
         self._thread_id = thread_id
         self._now = now
         self._extractor = extractor
+        self._people = {one.memory_id: one for one in people}
         self._turns: dict[str, Event] = {}
         self._free: dict[ItemAddress, str] = {}
-        self._drawn: set[tuple[str, frozenset[str]]] = set()
+        self._drawn: set[tuple[str, frozenset[Turn]]] = set()
 
     @property
     def statements(self) -> int:
@@ -83,10 +93,10 @@ class RunRows:
         """Write nothing that is known: that has a further basis. near: what may say the same."""
         for address, text in list(self._free.items()):
             if known := same_statement(text, near.get(address, ())):
-                event_ids = [one.event_id for one in self.sources if one.address == address]
+                turns = [one.turn for one in self.sources if one.address == address]
                 self._drop(address)
-                if event_ids:
-                    self._draw(str(known.memory_id), event_ids)
+                if turns:
+                    self._draw(str(known.memory_id), turns)
 
     def vectors_of(self, vectors: VectorRows | None) -> VectorRows | None:
         """Return the vectors of what is written."""
@@ -117,15 +127,16 @@ class RunRows:
         self._turns = {event.event_id: event for event in turns}
         for fact in plan.opened:
             self.memories.append(self._fact_row(fact))
-            self._draw(str(fact.memory_id), (fact.draft.event_id, *fact.draft.other_event_ids))
-        for memory_id, event_ids in plan.seen_again:
-            self._draw(str(memory_id), event_ids)
+            self._draw(str(fact.memory_id), self._turns_of(fact.draft))
+        for draft, known in plan.said_again:
+            self._draw(str(known.row_id), self._turns_of(draft))
 
     def add_edges(self, plan: EdgePlan) -> None:
         """Note the turns that say each edge of a plan together."""
-        for basis, (edge_id, event_ids) in enumerate(plan.said):
-            self.edge_sources += [(edge_id, one, basis) for one in sorted({*event_ids})]
-            self.drawn_from += event_ids
+        for basis, (edge_id, draft) in enumerate(plan.said_by):
+            turns = self._turns_of(draft)
+            self.edge_sources += [(edge_id, one, basis) for one in sorted(turns)]
+            self.drawn_from |= turns
 
     def add_drafts(self, drafts: Extraction) -> None:
         """Add statements, insights and what is known of the turns; add_facts comes first."""
@@ -137,7 +148,7 @@ class RunRows:
             said |= {key} - {None}
             extra = _extra(statement.emotion, statement.privacy) | {"statement": True}
             self._free_row("semantic", statement.text, statement.event_ids,
-                           statement.importance, extra)  # fmt: skip
+                           statement.importance, extra, statement.people)  # fmt: skip
         for insight in drafts.insights:
             key = words_key(insight.text)
             if key in said:
@@ -173,7 +184,7 @@ class RunRows:
     def add_summary(self, summary: str, told: Sequence[Event]) -> None:
         """Add the summary of the thread, which tells of these turns."""
         occurred_at = told[-1].occurred_at
-        self.drawn_from += [event.event_id for event in told]
+        self.drawn_from |= self._own(event.event_id for event in told)
         self.memories.append(
             MemoryRow(
                 memory_id=MemoryId(uuid7()),
@@ -221,9 +232,9 @@ class RunRows:
             importance=draft.importance,
             thread_id=self._thread_id,
             run_id=self.run_id,
-            superseded_at=self._now if fact.valid_until else None,
+            superseded_at=self._now if self._has_ended(fact) else None,
             words_key=words_key(draft.statement),
-            expires_at=self._first_expiry((draft.event_id, *draft.other_event_ids)),
+            expires_at=self._first_expiry((draft.event_id, *draft.other_event_ids), draft.people),
         )
 
     def _free_row(
@@ -233,13 +244,14 @@ class RunRows:
         event_ids: Sequence[str],
         importance: float,
         extra: Mapping[str, JsonValue],
+        people: Sequence[MemoryId] = (),
     ) -> None:
         occurred_at = max(self._turns[event_id].occurred_at for event_id in event_ids)
-        expires_at = self._first_expiry(event_ids)
+        expires_at = self._first_expiry(event_ids, people)
         row = self._row(kind, text, occurred_at, importance, extra, expires_at)
         self.memories.append(row)
         self._free[row.namespace, row.key] = text
-        self._draw(row.key, event_ids)
+        self._draw(row.key, self._own(event_ids) | self._naming(people))
 
     def _row(
         self,
@@ -274,18 +286,35 @@ class RunRows:
             words_key=words_key(text),
         )
 
-    def _draw(self, key: str, event_ids: Iterable[str]) -> None:
+    def _own(self, event_ids: Iterable[str]) -> set[Turn]:
+        """Return turns of the thread; what a caller states has none."""
+        return {(self._thread_id or ThreadId(""), one) for one in event_ids if one}
+
+    def _naming(self, people: Iterable[MemoryId]) -> set[Turn]:
+        return {turn for one in people for turn in self._people[one].turns}
+
+    def _turns_of(self, draft: FactDraft | TripleDraft) -> set[Turn]:
+        return self._own((draft.event_id, *draft.other_event_ids)) | self._naming(draft.people)
+
+    def _draw(self, key: str, turns: Iterable[Turn]) -> None:
         """Note turns that say together what stands under a key."""
-        together = frozenset(event_ids)
+        together = frozenset(turns)
         if (key, together) not in self._drawn:
             self._drawn.add((key, together))
             address, basis = (self._namespace, key), len(self._drawn)
-            self.sources += [Source(address=address, event_id=one, basis=basis)
+            self.sources += [Source(address=address, turn=one, basis=basis)
                              for one in sorted(together)]  # fmt: skip
-            self.drawn_from += together
+            self.drawn_from |= together
 
-    def _first_expiry(self, event_ids: Iterable[str]) -> datetime | None:
-        return _first_expiry([self._turns[event_id] for event_id in event_ids])
+    def _first_expiry(
+        self, event_ids: Iterable[str], people: Iterable[MemoryId]
+    ) -> datetime | None:
+        named = [self._people[one] for one in people]
+        turns = [self._turns[event_id] for event_id in event_ids if event_id]
+        return _first_expiry([*turns, *named])
+
+    def _has_ended(self, fact: PlannedFact) -> bool:
+        return bool(fact.valid_until and fact.valid_until <= self._now + CLOCKS_APART)
 
     def _is_free(self, row: MemoryRow) -> bool:
         return _address(row) in self._free
@@ -306,7 +335,7 @@ def _classified(row: MemoryRow, privacy: Privacy) -> MemoryRow:
     return replace(row, value={**row.value, "metadata": {**metadata, PRIVACY_FIELD: privacy}})
 
 
-def _first_expiry(drawn_from: Iterable[Event | Memory]) -> datetime | None:
+def _first_expiry(drawn_from: Iterable[Event | Memory | KnownPerson]) -> datetime | None:
     return min((one.expires_at for one in drawn_from if one.expires_at), default=None)
 
 

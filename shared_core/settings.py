@@ -14,7 +14,6 @@ from shared_core.errors import InvalidInput
 EMBEDDED = "embedded"
 ANN_THRESHOLD = 20_000
 """Up to so many vectors, reading all of a tenant is fast, and complete."""
-CLEANUP_HOURS = 24.0
 MOST_HOURS = 87_600
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
@@ -30,7 +29,7 @@ class Settings:
     statement may take. privacy: the name of a preset of shared_core.privacy. ann_threshold: a
     tenant with more vectors than this is searched by an approximate index as soon as it has one;
     None: every search is exact. graph: whether there is a knowledge graph. cleanup_hours: hours
-    from one run of forgetting to the next; None: none by itself.
+    from one run of forgetting to the next; None: nothing is forgotten by itself.
     """
 
     uri: str = EMBEDDED
@@ -42,7 +41,7 @@ class Settings:
     privacy: str = "default"
     ann_threshold: int | None = ANN_THRESHOLD
     graph: bool = True
-    cleanup_hours: float | None = CLEANUP_HOURS
+    cleanup_hours: float | None = None
 
     def __post_init__(self) -> None:
         if not _SCHEMA_NAME.fullmatch(self.db_schema) or self.db_schema.startswith("pg_"):
@@ -111,10 +110,10 @@ def _ann_threshold(text: str) -> int | None:
 
 def _cleanup_hours(text: str) -> float | None:
     text = text.strip().lower()
-    if text == "off":
+    if text in ("", "off"):
         return None
     try:
-        hours = float(text or CLEANUP_HOURS)
+        hours = float(text)
     except ValueError:
         hours = 0.0
     if not 0 < hours <= MOST_HOURS:

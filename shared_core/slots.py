@@ -105,6 +105,16 @@ def relation_slots(subject: str, slot: str) -> dict[str, str]:
     return {f"{RELATION}.{kin}": f"{RELATION}.{kin}{inner}" for kin in kins}
 
 
+def is_name_slot(slot: str) -> bool:
+    """Tell whether a slot tells who is who."""
+    return slot.startswith(f"{RELATION}.") and slot.count(".") == 1
+
+
+def name_slots() -> list[str]:
+    """Return the slots that tell who is who: "relation.daughter", ..."""
+    return sorted({f"{RELATION}.{kin}" for kin in _kinship().values()})
+
+
 def relation_of(given: str) -> tuple[str, bool]:
     """Return the relation of an edge as snake_case, and whether it has one object at a time."""
     name = _slug(given).replace(".", "_")[:MAX_SLOT_CHARACTERS].strip("_")
@@ -119,6 +129,12 @@ def slot_name(given: str) -> str | None:
         return None
     found = slot_of(given)
     return found.name if found else given
+
+
+@lru_cache
+def known_slot_names() -> frozenset[str]:
+    """Return the names of the ontology that are looked up whole, and their other names."""
+    return frozenset({*(name for name in _ontology() if "{" not in name), *_aliases()})
 
 
 def slot_named(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,8 @@ from shared_core.text import HAN, KANA, Language, language, search_terms, senten
 
 ELLIPSIS: Final = "…"
 LANGUAGES: Final[tuple[Language, ...]] = ("en", "zh")
-KEY_BONUS: Final = 1.0
+NEWS: Final = 2.0
+"""A key sentence of this weight tells of a change, and is chosen before all others."""
 TURN_AROUND_BONUS: Final = 1.0
 # The last third of what was said chooses first, from so much of the room: a summary rolls on.
 NEWEST: Final = 1 / 3
@@ -76,22 +77,33 @@ class Candidate:
     text: str
     terms: frozenset[str]
     score: float
+    is_news: bool = False
 
 
 def summarise(
-    turns: Sequence[Event], *, max_characters: int = 200, key_sentences: Collection[str] = ()
+    turns: Sequence[Event],
+    *,
+    max_characters: int = 200,
+    key_sentences: Mapping[str, float] | None = None,
 ) -> str:
     """Return the sentences that say most about a thread, in their order, or "" for nothing to say.
 
     Never longer than max_characters. Whole sentences only; when not even one fits, the best is cut
     at a clause or between words and ends in "…". key_sentences: sentences that carried facts, parts
-    of them, or whole turns; they go first. User turns weigh more than agent turns, other roles are
-    left out. The newest third has a share of the room to itself, and what turns plans around weighs
-    more. A secret, a redaction mark, or an order to the memory is never in it.
+    of them, or whole turns, each with its weight; those of NEWS have the first choice. User turns
+    weigh more than agent turns, other roles are left out. The newest third has a share of the room
+    to itself, and what turns plans around weighs more. Where a user only asks, no question is in
+    it. A secret, a redaction mark, or an order to the memory is never in it.
     """
-    said = list(candidates(turns, key_sentences))
+    said = list(candidates(turns, key_sentences or {}))
+    if only_asked(turns):
+        said = [one for one in said if not QUESTION.search(one.text)]
+    news = chosen_from([one for one in said if one.is_news], [], max_characters)
     newest = said[len(said) - math.ceil(len(said) * NEWEST) :] if len(said) > 1 else []
-    chosen = chosen_from(newest, [], int(max_characters * NEWEST_ROOM))
+    newest = [one for one in newest if one not in news]
+    taken = len(joined(news))
+    room = taken + int((max_characters - taken) * NEWEST_ROOM)
+    chosen = chosen_from(newest, news, room)
     ranked = best_first(said)
     chosen = chosen_from([one for one in said if one not in chosen], chosen, max_characters)
     if not chosen and ranked:
@@ -128,7 +140,13 @@ def chosen_from(
     return chosen
 
 
-def candidates(turns: Sequence[Event], key_sentences: Collection[str]) -> Iterator[Candidate]:
+def only_asked(turns: Sequence[Event]) -> bool:
+    """Tell whether all that users said are questions and small talk."""
+    said = [one for turn in turns if turn.role == "user" for one in sentences(turn.text)]
+    return all(QUESTION.search(one) or SMALL_TALK.match(one) for one in said)
+
+
+def candidates(turns: Sequence[Event], key_sentences: Mapping[str, float]) -> Iterator[Candidate]:
     """Yield every distinct sentence but small talk, scored against the thread as a whole."""
     said: dict[str, str] = {}
     for turn in turns:
@@ -139,16 +157,25 @@ def candidates(turns: Sequence[Event], key_sentences: Collection[str]) -> Iterat
     terms = {sentence: frozenset(search_terms(sentence)) for sentence in said}
     spread = Counter(term for found in terms.values() for term in found)
     norm = math.sqrt(sum(count * count for count in spread.values())) or 1.0
-    keys = [key.strip() for key in key_sentences if key.strip()]
+    keys = {key.strip(): weight for key, weight in key_sentences.items() if key.strip()}
     for position, (sentence, role) in enumerate(said.items()):
         found = terms[sentence]
-        key = any(key in sentence or sentence in key for key in keys)
-        if found and (key or not SMALL_TALK.match(sentence)):
+        small_talk = SMALL_TALK.match(sentence)
+        held = (
+            w for key, w in keys.items() if key in sentence or (not small_talk and sentence in key)
+        )
+        key = max(held, default=0.0)
+        if found and (key or not small_talk):
             central = sum(spread[term] for term in found) / (norm * math.sqrt(len(found)))
             weight = (1.0 if role == "user" else AGENT_WEIGHT) * manner(sentence, len(found))
             turned = TURN_AROUND_BONUS * bool(TURN_AROUND.search(sentence))
-            score = (central + KEY_BONUS * key + turned) * weight
-            yield Candidate(position=position, text=sentence, terms=found, score=score)
+            yield Candidate(
+                position=position,
+                text=sentence,
+                terms=found,
+                score=(central + key + turned) * weight,
+                is_news=key >= NEWS,
+            )
 
 
 def unsafe(sentence: str) -> bool:

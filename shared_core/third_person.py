@@ -14,7 +14,8 @@ from shared_core.coreference import as_own_words, subject_of
 from shared_core.domain import USER, FactDraft
 from shared_core.importance import fact_importance
 from shared_core.pattern_facts import clause_facts
-from shared_core.register import Entity, Register, plain_title
+from shared_core.people import Entity
+from shared_core.register import Register, plain_title
 from shared_core.rules import load_kinship, load_rules
 from shared_core.text import Language
 
@@ -55,13 +56,14 @@ def about_whom(draft: FactDraft, clause: str, spoken: Language, register: Regist
         subject=subject_name(entity),
         statement=told,
         other_event_ids=register.told_before(entity),
+        people=register.told_elsewhere(entity),
     )
 
 
 def subject_name(entity: Entity) -> str:
     """Return the name of somebody; of one without, "user" or what tells them from others."""
     if entity.named:
-        return entity.name
+        return entity.subject
     words = set(re.split(r"[- ]", plain_title(entity.title)))
     told_apart = words & load_kinship().titles
     return f"{USER}'s {entity.title}" if told_apart else USER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, datetime, timedelta
 from typing import Final
 
 from shared_core.dates import TimeRange, resolve
@@ -32,20 +32,24 @@ def time_fit(times: Sequence[TimeRange], moment: datetime) -> float:
 
 
 def _fit(time: TimeRange, moment: datetime) -> float:
-    begin, end = time.begin, time.end
+    length = time.end - time.begin
+    begins = [time.begin]
     if MONTH.search(time.text) and not YEAR.search(time.text):
-        years = [moment.year - begin.year, moment.year - begin.year - 1]
-        return max(_within(*_moved(begin, end, by), moment) for by in years)
-    return _within(begin, end, moment)
+        begins = _of_years_near(time.begin, moment.year)
+    return max((_within(begin, length, moment) for begin in begins), default=0.0)
 
 
-def _within(begin: datetime, end: datetime, moment: datetime) -> float:
-    if begin <= moment < end:
+def _within(begin: datetime, length: timedelta, moment: datetime) -> float:
+    since = moment - begin
+    if timedelta(0) <= since < length:
         return 1.0
-    return FIT_AFTERWARDS if end <= moment < end + AFTERWARDS else 0.0
+    return FIT_AFTERWARDS if length <= since < length + AFTERWARDS else 0.0
 
 
-def _moved(begin: datetime, end: datetime, years: int) -> tuple[datetime, datetime]:
-    last_of_february = min(begin.day, 28) if begin.month == 2 else begin.day
-    moved = begin.replace(year=begin.year + years, day=last_of_february)
-    return moved, moved + (end - begin)
+def _of_years_near(begin: datetime, year: int) -> list[datetime]:
+    """Return begin in a year, the one before and the one after: zones differ about New Year."""
+    day = min(begin.day, 28) if begin.month == 2 else begin.day
+    return [
+        begin.replace(year=near, day=day)
+        for near in range(max(year - 1, MINYEAR), min(year + 1, MAXYEAR) + 1)
+    ]

@@ -41,7 +41,8 @@ class Pattern:
     reject is searched in the value, needs and unless in the clause.
     split: "any" parts the value at every separator, "list" only in an enumeration.
     free: the value is free text, of which asides and fillers are cut off.
-    gives_way: it implies its fact only; another pattern of the slot in the same turn is believed.
+    change: it says that something is not as it was before.
+    implies: values it tells of in place of what the group found: "I eat meat again" of "vegan".
     """
 
     id: str
@@ -58,7 +59,8 @@ class Pattern:
     strip: re.Pattern[str] | None
     split: Split
     free: bool
-    gives_way: bool
+    change: bool
+    implies: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +77,10 @@ class RuleSet:
     `name`. thing: what something is done to, in the groups `verb` and `thing`, or `topic`.
     relations: those of the patterns that tell of a relation of the user.
     further: after the values of a clause about relations, a person or animal it names besides.
+    sentences: what states a value of each slot, with {value} and other names to fill.
     telling: a clause that says something of the speaker or of a person. idle: one that says
-    nothing to keep.
+    nothing to keep. slip: a sentence that takes back a word, in the groups `right` and `wrong`, or
+    `wrong_first` and `right_last`.
     """
 
     lead: re.Pattern[str]
@@ -100,6 +104,8 @@ class RuleSet:
     further: re.Pattern[str]
     telling: re.Pattern[str]
     idle: re.Pattern[str]
+    slip: re.Pattern[str]
+    sentences: Mapping[str, str]
     guards: Sequence[Guard]
     patterns: Sequence[Pattern]
     relations: Sequence[Pattern]
@@ -143,7 +149,7 @@ class RuleFile(TypedDict):
 EXPRESSIONS: Final = (
     "lead", "clause_break", "carrier", "carried", "cut", "aside", "filler", "list", "separator",
     "unspeakable", "speaker", "kin_mention", "stranger", "someone", "thing", "further", "telling",
-    "idle",
+    "idle", "slip",
 )  # fmt: skip
 PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 
@@ -187,6 +193,9 @@ def build_rules(source: RuleFile) -> RuleSet:
         subject=source["subject"],
         speakers=source["speakers"],
         canonical=canonical,
+        sentences={
+            name: cast("dict[str, str]", slot)["assert"] for name, slot in source["slots"].items()
+        },
         guards=[
             Guard(
                 id=guard["id"],
@@ -226,5 +235,6 @@ def build_pattern(
         strip=optional("strip"),
         split=cast("Split", table.get("split", "never")),
         free=slot.get("free", False),
-        gives_way=bool(table.get("gives_way", False)),
+        change=bool(table.get("change", False)),
+        implies=cast("Sequence[str]", table.get("implies", ())),
     )

@@ -144,8 +144,9 @@ MOST_EDGES = 50
 """Of each name and direction, the newest."""
 
 
-ROLE, NUMBER, CORPUS = MEMORY_COLUMNS, MEMORY_COLUMNS + 1, MEMORY_COLUMNS + 2
-"""Where the role of a turn, its place in the corpus and the corpus stand in a row of recall."""
+ROLE, ENDED, NUMBER, CORPUS = range(MEMORY_COLUMNS, MEMORY_COLUMNS + 4)
+"""Where the role of a turn, how much of it has ended, its place in the corpus and the corpus stand
+in a row of recall."""
 
 
 def _corpus(row: Sequence[Any], terms: int) -> Corpus:
@@ -170,4 +171,5 @@ def _candidate(row: Sequence[Any], as_of: AsOf | None) -> Candidate:
         number=row[NUMBER] - 1,
         memory=lambda: as_known(memory_from_row(row), as_of),
         role=row[ROLE],
+        ended=row[ENDED] or 0.0,
     )

@@ -39,9 +39,12 @@ from shared_core.storage.run_columns import (
     fact_columns,
     known_edge,
     known_fact,
+    known_person,
     known_retraction,
     relation_columns,
     retraction_columns,
+    source_columns,
+    turn_columns,
 )
 from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Statement
@@ -58,9 +61,11 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             "context": request.context,
             "replay": request.replay + request.reread if request.replay else 0,
             "reread": request.reread,
+            "people": request.people,
         }
-        names = ("read_marks", "unread_turns", "turns_before", "turns_to_sum_up")
-        marks, unread, before, replay = await self._database.run(
+        names = ["read_marks", "unread_turns", "turns_before", "turns_to_sum_up", "last_run"]
+        names += ["known_people"] if request.people else []
+        marks, unread, before, replay, [[number]], *people = await self._database.run(
             scope_path(scope), *[(statement(name), values) for name in names]
         )
         if not marks:
@@ -75,6 +80,8 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             replay=[(row[0], event_from_row(row[1:])) for row in replay],
             summary=summary or "",
             summary_run=summary_run,
+            people=[known_person(row) for rows in people for row in rows],
+            known_number=number,
         )
 
     async def known(
@@ -176,7 +183,7 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
         }
         steps: list[tuple[str, Mapping[str, object], bool]] = [
             ("lock_tenants", {"tenants": [tenant]}, True),
-            ("require_turns", {"event_ids": sorted(set(plan.drawn_from))}, bool(plan.drawn_from)),
+            ("require_turns", turn_columns(sorted({*plan.drawn_from})), bool(plan.drawn_from)),
             ("require_memories", inherited, bool(plan.inherited)),
             ("require_summary", {}, plan.summary_key is not None),
             (
@@ -206,9 +213,7 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             ("note_bounds", {"bounds": list(plan.bounds)}, bool(plan.bounds)),
             ("add_edges", edge_columns(plan.edges), bool(plan.edges)),
             ("add_edge_sources", edge_source_columns(plan.edge_sources), bool(plan.edge_sources)),
-            ("add_sources", sources | {
-                "event_ids": [source.event_id for source in plan.sources],
-                "bases": [source.basis for source in plan.sources]}, bool(plan.sources)),
+            ("add_sources", sources | source_columns(plan.sources), bool(plan.sources)),
             ("retire_memories", {"memory_ids": list(plan.ended)}, bool(plan.ended)),
             ("retire_drawn", {}, bool(plan.ended)),
             ("inherit_sources", inherited, bool(plan.inherited)),
@@ -274,7 +279,8 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             )
         names = ("lock_tenants", "require_last", "begin_undo", "restore_summary",
                  "restore_summary_vectors", "unwrite", "drop_baseless", "reopen",
-                 "move_back", "retire_drawn", "move_marks_back")  # fmt: skip
+                 "move_back", "retire_drawn", "move_marks_back", "part_aliases", "rejoin_aliases",
+                 "require_entities")  # fmt: skip
         try:
             await self._database.run(tenant, *[(statement(name), values) for name in names])
         except psycopg.errors.UniqueViolation as error:

@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from shared_core.domain import MemoryId
+from shared_core.domain import KnownPerson, MemoryId, ThreadId, Turn
 from shared_core.jsontext import to_json
-from shared_core.run_ports import KnownEdge, KnownFact, PlannedEdge, PlannedFact, Retraction
+from shared_core.run_ports import (
+    KnownEdge,
+    KnownFact,
+    PlannedEdge,
+    PlannedFact,
+    Retraction,
+    Source,
+)
 from shared_core.storage.database import by_column
 from shared_core.storage.rows import utc
 
@@ -49,6 +56,21 @@ def known_edge(row: Sequence[Any]) -> KnownEdge:
         valid_from=utc(row[4]),
         valid_until=row[5] and utc(row[5]),
         said=[utc(at) for at in row[6] or ()],
+    )
+
+
+def known_person(row: Sequence[Any]) -> KnownPerson:
+    """Return a row of known_people."""
+    memory_id, relation, name, statement, thread_ids, event_ids, told_at, expires_at, names = row
+    return KnownPerson(
+        memory_id=MemoryId(memory_id),
+        relation=relation,
+        name=name,
+        statement=statement,
+        turns=tuple(zip(map(ThreadId, thread_ids), event_ids, strict=True)),
+        told_at=utc(told_at),
+        expires_at=expires_at and utc(expires_at),
+        aliases=tuple(one for one in names or () if one != name),
     )
 
 
@@ -103,9 +125,24 @@ def edge_columns(edges: Sequence[PlannedEdge]) -> dict[str, object]:
     return dict(zip(names, columns, strict=True))
 
 
-def edge_source_columns(sources: Sequence[tuple[UUID, str, int]]) -> dict[str, object]:
-    """Return the columns of the turns of edges: edge, turn, basis."""
-    return dict(zip(("edge_ids", "event_ids", "bases"), by_column(sources, 3), strict=True))
+def turn_columns(turns: Sequence[Turn]) -> dict[str, object]:
+    """Return the columns of turns: thread, event."""
+    return dict(zip(("thread_ids", "event_ids"), by_column(turns, 2), strict=True))
+
+
+def source_columns(sources: Sequence[Source]) -> dict[str, object]:
+    """Return the columns of the turns of memories: thread, event, basis."""
+    turns = turn_columns([source.turn for source in sources])
+    return turns | {"bases": [source.basis for source in sources]}
+
+
+def edge_source_columns(sources: Sequence[tuple[UUID, Turn, int]]) -> dict[str, object]:
+    """Return the columns of the turns of edges: edge, thread, event, basis."""
+    turns = turn_columns([turn for _, turn, _ in sources])
+    return turns | {
+        "edge_ids": [edge_id for edge_id, _, _ in sources],
+        "bases": [basis for _, _, basis in sources],
+    }
 
 
 def relation_columns(relations: Sequence[tuple[str, str]]) -> dict[str, object]:

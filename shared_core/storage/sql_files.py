@@ -54,15 +54,17 @@ def statement(
 ) -> bytes:
     """Return one named statement, ready to be sent.
 
-    one_tenant: {tenant_scope} is one tenant, else a range of tenants. as_of: {current} is what held
-    at %(valid)s as known at %(known)s, of one tenant; else what holds now. filter_sql fills
-    {filter}; it must hold no value of a caller, only columns, operators and placeholders. literals
-    fill slots of their names; who makes them quotes them, and doubles every "%".
+    one_tenant: {tenant_scope} is one tenant, else a range of tenants. as_of: {current} and
+    {ended} are what held at %(valid)s as known at %(known)s, of one tenant; else what holds now.
+    filter_sql fills {filter}; it must hold no value of a caller, only columns, operators and
+    placeholders. literals fill slots of their names; who makes them quotes them, and doubles every
+    "%".
     """
     bodies, fragments = named_pieces()
     scope = fragments["one_tenant" if one_tenant else "tenant_range"]
     current = fragments["current_then" if as_of else "current"]
-    pieces = {**fragments, "tenant_scope": scope, "current": current}
+    ended = fragments["ended_then" if as_of else "ended_now"]
+    pieces = {**fragments, "tenant_scope": scope, "current": current, "ended": ended}
     return _filled(bodies[name], pieces, {"filter": filter_sql, **dict(literals)}).encode()
 
 

@@ -247,6 +247,24 @@ async def test_a_fact_that_ended_is_read_by_its_key_and_never_found(memory: Memo
             assert key not in {i.key for i in await store.asearch(SHARED, query=query, limit=99)}
 
 
+async def test_a_fact_of_the_future_is_found_when_it_holds(dsn: str) -> None:
+    now = [datetime(2026, 3, 1, tzinfo=UTC)]
+    async with open_memory(dsn, clock=lambda: now[0], worker=False) as memory:
+        for text, day in (("I live in Rome.", 1), ("I work at Acme.", 20), ("我喜欢喝茶。", 20)):
+            said = Event(event_id=text, author="user", role="user", text=text,
+                         occurred_at=datetime(2026, 3, day, tzinfo=UTC))  # fmt: skip
+            await memory.append_events(ALICE, "t", [said])
+        await memory.consolidate(ALICE, "t")
+        store = PgHippocampusStore(engine=memory)
+        for expected in ({"User lives in Rome."}, {"User lives in Rome.", "User works at Acme."}):
+            for space in (SHARED, SHARED[:1]):
+                for query in (None, "Where does the user live and work?"):
+                    found = await store.asearch(space, query=query, limit=99)
+                    told = {str(item.value["content"]) for item in found}
+                    assert expected == {text for text in told if text.startswith("User ")}
+            now[0] = datetime(2026, 3, 21, tzinfo=UTC)
+
+
 async def test_the_only_memory_scores_what_it_is_worth(store: PgHippocampusStore) -> None:
     await store.aput(SHARED, "tea", {"content": "She prefers green tea to coffee."})
     [item] = await store.asearch(SHARED, query="green tea")

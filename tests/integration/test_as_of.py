@@ -106,8 +106,10 @@ async def test_a_home_is_the_one_of_its_time_as_it_was_known_then(
         for name in (first, second):
             assert (name in expected) == any(name in text for text in shown), (as_of, shown)
         listed = await memory.list_memories(scope, kinds=["semantic"], as_of=as_of)
+        near = await memory.search(scope, LANGUAGES[scope][3], kinds=["semantic"], as_of=as_of)
         for name in (first, second):
             assert (name in expected) == any(name in one.text for one in listed), as_of
+            assert (name in expected) == any(name in hit.memory.text for hit in near), as_of
     assert await recalled(memory, scope, None) == await recalled(memory, scope, AsOf())
 
 
@@ -244,6 +246,7 @@ async def test_moments_that_are_none_are_refused_by_name(memory: MemoryEngine, a
         memory.list_memories(ANN, as_of=as_of),
         memory.recall(ANN, "tea", as_of=as_of),
         memory.recall(ANN, "", as_of=as_of),
+        memory.search(ANN, "", as_of=as_of),
         memory.context_window(ANN, "t", "tea", as_of=as_of),
     ):
         with pytest.raises(InvalidInput, match="as_of"):

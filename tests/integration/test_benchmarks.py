@@ -161,3 +161,37 @@ def test_recall_is_measured_beside_a_worker_that_embeds() -> None:
     figures = json.loads(done.stdout)
     assert 0 < figures["busy_p50_ms"] <= figures["busy_max_ms"]
     assert figures["busy_recalls"] > 0 < figures["alone_p50_ms"]
+
+
+def conversation(number: int) -> dict[str, object]:
+    """What a budget was and is, in the format of benchmarks.conversations."""
+    texts = ["The budget is 500.", f"It rains in town {number}.", "We raised the budget to 620."]
+    turns = [
+        {"id": f"t{at}", "session": at, "date": f"2026-03-0{at + 1} 09:00", "speaker": "ann",
+         "text": text}
+        for at, text in enumerate(texts)
+    ]  # fmt: skip
+    roles = {"original_info": ["t0"], "updated_info": ["t2"]}
+    question = {"question": "How much is the budget?", "category": "knowledge_update",
+                "evidence": ["t0", "t2"], "evidence_roles": roles}  # fmt: skip
+    return {"turns": turns, "questions": [question]}
+
+
+def test_retrieval_is_measured_with_weights_that_have_not_seen_it(tmp_path: Path) -> None:
+    data, features = tmp_path / "tiny.json", tmp_path / "features.npz"
+    data.write_text(json.dumps({"conversations": [conversation(number) for number in range(5)]}))
+
+    def run_module(name: str, *more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", f"benchmarks.{name}", "--data", str(data), *more]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+    done = run_module("train_ranking", "--features", str(features))
+    assert 0 == done.returncode, done.stderr
+    done = run_module("retrieval", "--left-out", str(features), "--json")
+    assert 0 == done.returncode, done.stderr
+    overall = json.loads(done.stdout)["overall"]
+    assert 5 == overall["questions"] and 1.0 == overall["recall_at_5"]
+    assert 1.0 == overall["knowable"] == overall["newer_above_older_knowable"]
+    features.write_bytes(b"")
+    done = run_module("retrieval", "--left-out", str(features))
+    assert 2 == done.returncode and "features.npz" in done.stderr.splitlines()[-1]

@@ -19,6 +19,11 @@ ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 
+@pytest.fixture(autouse=True)
+def every_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_CLEANUP_HOURS", "24")
+
+
 @dataclass
 class Clock:
     now: datetime = START
@@ -107,8 +112,11 @@ async def test_a_process_that_writes_looks_in_the_background(
     assert 1 == demoted(dsn)
 
 
-async def test_it_can_be_switched_off(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HIPPOCAMPUS_CLEANUP_HOURS", "off")
+@pytest.mark.parametrize("text", ["", "off"])
+async def test_nothing_is_forgotten_unless_it_is_asked_for(
+    text: str, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_CLEANUP_HOURS", text)
     async with open_memory(dsn) as memory:
         assert await memory.forgetting_schedule.run_if_due() is None
         assert await memory.forgetting_schedule.last() is None

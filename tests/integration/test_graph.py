@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -131,7 +131,7 @@ async def test_an_edge_is_added_known_or_replaced(memory: MemoryEngine) -> None:
     assert Operation.NOOP == (await add(ANN, "User", "works_at", "GOOGLE ")).operation
     change = await add(ANN, "user", "works_at", "Meta")
     assert Operation.UPDATE == change.operation
-    assert ([], ["Meta"]) == await employers(memory)
+    assert (["Meta"], ["Meta"]) == await employers(memory)
     for skill in ("Python", "SQL"):
         assert Operation.ADD == (await add(ANN, "user", "has_skill", skill)).operation
     with pytest.raises(Conflict, match="another one has taken its place"):
@@ -139,6 +139,19 @@ async def test_an_edge_is_added_known_or_replaced(memory: MemoryEngine) -> None:
     assert change.run_id
     await memory.undo_run(ANN, change.run_id)
     assert (["Google"], ["Google"]) == await employers(memory)
+
+
+async def test_what_made_an_edge_end_is_not_undone_before_it(memory: MemoryEngine) -> None:
+    later = await memory.graph.add(
+        ANN, "user", "works_at", "Meta", valid_from=datetime.now(UTC) + timedelta(days=30)
+    )
+    until_then = await memory.graph.add(ANN, "user", "works_at", "Google")
+    assert later.run_id and until_then.run_id
+    with pytest.raises(Conflict, match=f"undo them first.*{until_then.run_id}"):
+        await memory.undo_run(ANN, later.run_id)
+    await memory.undo_run(ANN, until_then.run_id)
+    await memory.undo_run(ANN, later.run_id)
+    assert [] == await memory.graph.history(ANN, "user")
 
 
 async def test_a_read_sees_the_world_and_the_belief_of_its_moment(dsn: str) -> None:
@@ -225,6 +238,34 @@ async def test_names_of_one_entity_are_read_as_one(memory: MemoryEngine) -> None
     await memory.forget_scope(ANN)
     assert [] == await graph.entities(ANN)
     assert 1 == await graph.merge_aliases(ANN, "Mia", ["Mia Chen"])
+
+
+async def test_a_merge_of_names_is_a_run(memory: MemoryEngine) -> None:
+    graph = memory.graph
+    await graph.add(ANN, "Lars", "lives_in", "Oslo")
+    await graph.add(ANN, "Jonas", "lives_in", "Bern")
+
+    async def homes(name: str) -> set[str]:
+        return {one.object for one in (await graph.neighbourhood(ANN, name, depth=1)).edges}
+
+    await graph.merge_aliases(ANN, "Lars", ["拉斯"])
+    await graph.merge_aliases(ANN, "Jonas", ["拉斯"])
+    for name in ("Lars", "Jonas", "拉斯"):
+        assert {"Oslo", "Bern"} == await homes(name)
+    last, first, *_ = await memory.runs(ANN)
+    assert ("graph", "caller", {"merged": 2, "parted": 1}) == (
+        last.kind, last.extractor, dict(last.counts))  # fmt: skip
+    with pytest.raises(Conflict, match=f"undo them first.*{last.run_id}"):
+        await memory.undo_run(ANN, first.run_id)
+    await memory.undo_run(ANN, last.run_id)
+    assert ({"Bern"}, {"Oslo"}, {"Oslo"}) == (
+        await homes("Jonas"), await homes("Lars"), await homes("拉斯"))  # fmt: skip
+    await graph.unmerge_aliases(ANN, "Lars", ["拉斯"])
+    assert set() == await homes("拉斯")
+    await memory.undo_run(ANN, (await memory.runs(ANN))[0].run_id)
+    assert {"Oslo"} == await homes("拉斯")
+    await memory.undo_run(ANN, first.run_id)
+    assert set() == await homes("拉斯")
 
 
 async def test_accents_tell_names_apart_and_matching_finds_both(memory: MemoryEngine) -> None:
@@ -324,6 +365,7 @@ async def test_what_is_not_known_is_empty_and_what_cannot_be_is_refused(
     assert {"user": 0} == (await graph.neighbourhood(ANN, "user", depth=3)).entities
     assert [] == await graph.paths(ANN, "user", "User")
     naive: Any = datetime(2026, 1, 1)  # noqa: DTZ001
+    text, number = cast("Any", "no"), cast("Any", 5)
     beyond = datetime.max.replace(tzinfo=timezone(-timedelta(hours=5)))
     for call, told in (
         (
@@ -341,6 +383,10 @@ async def test_what_is_not_known_is_empty_and_what_cannot_be_is_refused(
         (lambda: graph.add(ANN, "a", "knows", "b" * 500), "object must be a name"),
         (lambda: graph.add(ANN, "a", "knows", "b", valid_from=naive), "has no time zone"),
         (lambda: graph.add(ANN, "a", "knows", "b", confidence=2), "confidence"),
+        (lambda: graph.add(ANN, "a", "knows", "b", confidence=text), "confidence .* not 'no'"),
+        (lambda: graph.add(ANN, "a", "knows", "b", functional=text), "functional .* not 'no'"),
+        (lambda: graph.retract(ANN, "a", "knows", valid_until=text), "valid_until must be a"),
+        (lambda: memory.facts(ANN, number), "slot must be a text"),
         (lambda: graph.restore(ANN, "edge"), "edge_id must be a UUID"),
         (lambda: graph.history(ANN, "a", as_of=naive), "as_of must be AsOf"),
         (lambda: graph.entities(ANN, as_of=AsOf(known=beyond)), "as_of.known is out of range"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 
 import pytest
@@ -20,6 +20,7 @@ from shared_core import (
     open_memory,
 )
 from shared_core.ranking import relevance
+from shared_core.recall_ports import ThreeFactor
 from shared_core.recall_result import RecallResult
 
 ANN = Scope("app", "ann")
@@ -151,6 +152,14 @@ async def test_a_question_about_nothing_finds_nothing_above_a_floor(filled: Memo
     assert 0 < len(some) < len(every)
 
 
+async def test_the_nearest_are_above_the_floor_as_well(filled: MemoryEngine) -> None:
+    question = "What tea does Ann drink?"
+    every = (await filled.recall(ANN, question)).vector_results
+    some = (await filled.recall(ANN, question, min_relevance=0.4)).vector_results
+    assert [hit for hit in every if hit.score >= 0.4] == list(some)
+    assert 0 < len(some) < len(every)
+
+
 async def test_the_floor_comes_before_the_limit(memory: MemoryEngine) -> None:
     """What the ranking puts first and has little to do with the question takes no place."""
     vital = NewMemory(text="The dog is called Rex.", importance=10)
@@ -187,6 +196,13 @@ async def test_diversity_puts_likeness_last(filled: MemoryEngine) -> None:
     [
         ({"min_relevance": 1.1}, "min_relevance must be between 0 and 1, not 1.1"),
         ({"min_relevance": float("nan")}, "min_relevance"),
+        ({"min_relevance": "0.1"}, "min_relevance must be between 0 and 1, not '0.1'"),
+        ({"diversity": None}, "diversity must be between 0 and 1, not None"),
+        ({"kinds": 5}, "kinds must be a list.*not 5"),
+        ({"limit": 2.5}, "limit must be between 0 and 100,000, a whole number, not 2.5"),
+        ({"limit": "3"}, "limit must be .* not '3'"),
+        ({"asked_at": date(2026, 3, 1)}, "asked_at must be a datetime with a time zone"),
+        ({"asked_at": ""}, "asked_at must be a datetime with a time zone"),
         ({"diversity": -0.1}, "diversity must be between 0 and 1"),
         ({"kinds": ["facts"]}, "kind 'facts' is not known: take one of episodic"),
         ({"kinds": "semantic"}, r"kinds must be a list.*\['semantic'\]"),
@@ -202,3 +218,52 @@ async def test_what_cannot_be_meant_is_refused(
 ) -> None:
     with pytest.raises(InvalidInput, match=complaint):
         await memory.recall(ANN, "tea", **options)  # type: ignore[arg-type]
+
+
+async def test_repeats_do_not_take_the_places_of_answers(memory: MemoryEngine) -> None:
+    await memory.remember(ANN, ["What is my tea?"] * 160)
+    await memory.remember(ANN, ["My tea is sencha.", "Bob sails on Sundays."])
+    found = await memory.recall(ANN, "What is my tea?", distinct=True, limit=5)
+    assert ["What is my tea?", "My tea is sencha.", "Bob sails on Sundays."] == texts(found)
+
+
+async def test_the_three_factors_can_be_weighed(memory: MemoryEngine) -> None:
+    new = [NewMemory(text=TEA, importance=1), NewMemory(text="Tea is fine.", importance=10)]
+    await memory.remember(ANN, new)
+    asked = partial(memory.recall, ANN, "What tea does Ann drink?")
+    assert TEA == texts(await asked(ranking=ThreeFactor(importance=0)))[0]
+    assert TEA == texts(await asked(ranking=ThreeFactor(relevance=0)))[1]
+
+
+CHANGES = {
+    "en": (
+        ["I work at a bank in Leeds.", "I now work at a shop in York.", "It rained all day."],
+        "Where do I work?",
+        "Where did I work before?",
+    ),
+    "zh": (
+        ["我在银行工作。", "我现在在超市工作了。", "今天下了一整天的雨。"],
+        "我在哪里工作？",
+        "我以前在哪里工作？",
+    ),
+}
+
+
+@pytest.mark.parametrize("language", CHANGES)
+async def test_what_tells_a_change_stands_above_what_it_overtakes(
+    memory: MemoryEngine, language: str
+) -> None:
+    said, now, before = CHANGES[language]
+    older, newer, other = said
+    for number, text in enumerate([older, other, newer]):
+        moment = datetime(2026, 3, 1 + number, tzinfo=UTC)
+        told = Event(event_id="e", author="ann", role="user", text=text, occurred_at=moment)
+        await memory.append_events(ANN, f"thread {number}", [told])
+    hits = await memory.recall(ANN, now, limit=3)
+    assert [newer, older] == texts(hits)[:2]
+    marks = [(hit.parts["overtakes"], hit.parts["is_overtaken"]) for hit in hits]
+    assert [(1.0, 0.0), (0.0, 1.0), (0.0, 0.0)] == marks
+    assert hits[0].parts["raised"] > 0, "without it the older stands above"
+    of_before = await memory.recall(ANN, before, limit=3)
+    assert older == of_before[0].memory.text
+    assert 1.0 == of_before[0].parts["overtakes"]

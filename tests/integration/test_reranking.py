@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from langchain_core.documents import BaseDocumentCompressor, Document
 
-from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core import InvalidInput, MemoryEngine, Scope, open_memory, reranking
 from shared_core.recall import RERANKED
 
 ANN = Scope("app", "ann")
+BLOCKED = threading.Event()
 SAID = ["Ann drinks green tea.", "Tea is grown in Assam and Darjeeling.", "Bob sails."]
 
 
@@ -98,10 +100,15 @@ def fails(_: str, __: Sequence[str]) -> list[float]:
     raise OSError("no route to the reranker")
 
 
+async def gives_up(_: str, __: Sequence[str]) -> list[float]:
+    raise asyncio.CancelledError
+
+
 @pytest.mark.parametrize(
     ("reranker", "told"),
     [
         (fails, "no route to the reranker"),
+        (gives_up, "cancelled its own work"),
         (lambda _, texts: [1.0] * (len(texts) + 1), "one finite score for each of 3 texts"),
         (lambda _, texts: [float("nan")] * len(texts), "0 of them finite"),
         (lambda _, texts: None, "must return numbers"),
@@ -119,6 +126,54 @@ async def test_a_failing_reranker_leaves_the_order(
     found = await memory.recall(ANN, "tea", reranker=reranker)
     assert found == plain and not found.reranked
     assert told in caplog.text and "recall goes on without" in caplog.text
+
+
+async def never(_: str, __: Sequence[str]) -> list[float]:
+    await asyncio.Event().wait()
+    raise AssertionError("unreachable")
+
+
+def blocks(_: str, __: Sequence[str]) -> list[float]:
+    BLOCKED.wait()
+    raise AssertionError("nobody reads this")
+
+
+@pytest.mark.parametrize("reranker", [never, blocks])
+async def test_a_reranker_that_never_answers_leaves_the_order(
+    memory: MemoryEngine,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    reranker: Callable[..., Any],
+) -> None:
+    monkeypatch.setattr(reranking, "TIMEOUT_S", 0.05)
+    BLOCKED.clear()
+    await memory.remember(ANN, SAID)
+    plain = await memory.recall(ANN, "tea")
+    try:
+        found = await asyncio.wait_for(memory.recall(ANN, "tea", reranker=reranker), 60)
+    finally:
+        BLOCKED.set()
+    assert found == plain and not found.reranked
+    assert "TimeoutError" in caplog.text and "recall goes on without" in caplog.text
+
+
+async def test_who_gives_up_a_recall_gives_up_its_reranker(memory: MemoryEngine) -> None:
+    await memory.remember(ANN, SAID)
+    begun, ended, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+
+    async def waits(query: str, texts: Sequence[str]) -> list[float]:
+        loop.call_soon_threadsafe(begun.set)
+        try:
+            return await never(query, texts)
+        finally:
+            loop.call_soon_threadsafe(ended.set)
+
+    recalling = asyncio.ensure_future(memory.recall(ANN, "tea", reranker=waits))
+    await asyncio.wait_for(begun.wait(), 60)
+    recalling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await recalling
+    await asyncio.wait_for(ended.wait(), 60)
 
 
 async def test_no_connection_is_held_while_it_works(dsn: str) -> None:
@@ -151,6 +206,19 @@ async def test_it_reads_the_best_ones_alone_and_the_floor_comes_first(
     )
     assert [] == await memory.recall(ANN, "zygote", min_relevance=0.99, reranker=counts)
     assert [RERANKED, RERANKED + 5] == read
+
+
+async def test_it_reads_as_many_as_repeats_may_take(memory: MemoryEngine) -> None:
+    said = [f"tea number {number // 2}" for number in range(2 * RERANKED)]
+    await memory.remember(ANN, said)
+    found = await memory.recall(
+        ANN,
+        "tea number",
+        limit=RERANKED,
+        distinct=True,
+        reranker=lambda _, texts: [1.0] * len(texts),
+    )
+    assert found.reranked and RERANKED == len(found)
 
 
 @pytest.mark.parametrize("reranker", ["cohere", 5, Overlap])

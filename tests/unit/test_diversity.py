@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.diversity import diversified, jaccard, marginally_relevant
+from shared_core.diversity import MOST, diversified, jaccard, marginally_relevant
 from shared_core.domain import Hit, Memory, MemoryId
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -46,6 +46,14 @@ def test_the_more_diversity_the_later_what_repeats(diversity: float, expected: l
 def test_chinese_texts_are_compared_by_their_characters_and_pairs() -> None:
     hits = [hit(3.0, "她喜欢喝绿茶"), hit(2.9, "她喜欢喝绿茶的"), hit(2.5, "狗叫旺财")]
     assert [hits[0], hits[2], hits[1]] == diversified(hits, 3, 0.5)
+
+
+def test_the_best_are_compared_and_the_rest_follows() -> None:
+    same = [hit(float(-at), "Ann drinks green tea") for at in range(MOST + 5)]
+    other = hit(-float(MOST) - 9, "Bob sails")
+    hits = [*same[:-1], other, same[-1]]
+    assert hits == diversified(hits, len(hits), 0.9)
+    assert hits[: MOST + 3] == diversified(hits, MOST + 3, 0.9)
 
 
 def test_texts_without_words_are_like_nothing() -> None:

@@ -186,6 +186,29 @@ async def test_passages_are_never_put_off_for_ever() -> None:
         await failing
 
 
+async def test_what_is_brief_is_done_at_once_where_nothing_else_is() -> None:
+    thread, held, begun = ModelThread("test"), threading.Event(), threading.Event()
+    here = threading.get_ident()
+    assert here == await thread.run(threading.get_ident, urgent=True, brief=True)
+    assert here != await thread.run(threading.get_ident, urgent=True)
+
+    def long() -> None:
+        begun.set()
+        held.wait(60)
+
+    working = asyncio.create_task(thread.run(long, urgent=False))
+    await asyncio.to_thread(begun.wait, 60)
+    waiting = asyncio.create_task(thread.run(threading.get_ident, urgent=True, brief=True))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    held.set()
+    await working
+    assert here != await waiting
+    with pytest.raises(ZeroDivisionError):
+        await thread.run(lambda: 1 // 0, urgent=True, brief=True)
+    assert here == await thread.run(threading.get_ident, urgent=True, brief=True)
+
+
 def test_slices_are_short_and_lose_nothing() -> None:
     texts = ["a" * 700, "b" * 700, "c" * 200, "d" * 50_000, "e", "f", "g", "h"]
     found = [list(part) for part in slices(texts, 3)]

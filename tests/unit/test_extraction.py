@@ -118,6 +118,38 @@ def test_a_pronoun_with_two_candidates_gives_no_fact_and_wants_a_model(
 
 
 @pytest.mark.parametrize(
+    ("told_before", "text", "age"),
+    [
+        *[("My son Emil is seven.", text, "eight") for text in (
+            "Emil is eight.", "Emil is eight, not seven.", "Emil turned eight yesterday.",
+            "Emil turned eight on Monday!", "Emil has just turned eight.", "Emil's eight now.",
+            "Emil's turned eight.", "Emil is already eight years old.", "Sorry, Emil is eight.",
+            "Oops, I meant Emil is eight.", "He turned eight two days ago.")],
+        *[("我女儿叫小雨，今年五岁。", text, "六岁") for text in (
+            "小雨今年六岁了。", "小雨昨天满六岁了", "小雨上周过了六岁生日。", "小雨都六岁啦",
+            "不对，小雨是六岁。", "我说错了，小雨是六岁。", "她今年六岁了")],
+    ],
+)  # fmt: skip
+def test_a_new_age_is_read_however_it_is_said(told_before: str, text: str, age: str) -> None:
+    last = read(told_before, text).facts[-1]
+    assert (last.slot.rpartition(".")[2], last.value, last.event_id) == ("age", age, "1")
+
+
+@pytest.mark.parametrize(
+    ("told_before", "text"),
+    [
+        *[("My son Emil is seven.", text) for text in (
+            "Is Emil eight?", "Emil is almost eight.", "Emil will be eight.", "Emil is six in May.",
+            "Emil's seven friends came.", "Emil is two meters tall.", "Emil is one of a kind.")],
+        *[("我女儿叫小雨，今年五岁。", text) for text in (
+            "小雨快六岁了。", "小雨下周六岁生日。", "小雨六岁了吗？")],
+    ],
+)  # fmt: skip
+def test_what_is_no_new_age_leaves_the_old_one(told_before: str, text: str) -> None:
+    assert ["0", "0"] == [fact.event_id for fact in read(told_before, text).facts]
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "My sister's husband works at Google.",
@@ -137,6 +169,8 @@ def test_a_pronoun_with_two_candidates_gives_no_fact_and_wants_a_model(
         "我妹妹和我住在北京",
         "我老婆叫我去买菜",
         "我女儿她妈是医生",
+        "我妈马上满六十岁",
+        "我女儿下周满六岁",
     ],
 )
 def test_what_is_said_of_others_in_passing_is_no_fact(text: str) -> None:

@@ -24,3 +24,15 @@ def test_long_questions_are_bounded_and_empty_ones_name_nobody() -> None:
     assert len(mentioned("word " * 10_000)) <= MOST_NAMES
     assert len(mentioned("很" * 10_000 + "长")) <= MOST_NAMES
     assert mentioned("?! 🙂") == []
+
+
+def test_whose_it_is_is_named() -> None:
+    assert {"mia", "mia's", "mia's home"} <= set(mentioned("Where is Mia's home?"))
+    assert "mia chen" in mentioned("Is it Mia Chen’s?")
+
+
+def test_of_a_long_question_the_likely_names_are_looked_up() -> None:
+    filler = " ".join(f"word{number}" for number in range(100))
+    assert {"user", "mia", "tom", "york"} <= set(mentioned(f"Has Mia {filler} me and Tom in York?"))
+    chinese = "我上周跟你说过我们公司的小明最近打算搬到北京去工作因为他女朋友李小红在那边找到新职位"
+    assert {"user", "小明", "北京", "李小红"} <= set(mentioned(chinese))

@@ -12,9 +12,10 @@ from uuid import UUID
 import pytest
 
 from shared_core.domain import SCORE_PARTS, Hit, JsonValue, Memory, MemoryId, MemoryKind, Role
+from shared_core.errors import InvalidInput
 from shared_core.linear_ranking import PART_OF, weights
 from shared_core.ranking import nearest, rank, relevance
-from shared_core.recall_ports import Asked, Candidate, Corpus, Ranking, Recalled
+from shared_core.recall_ports import Asked, Candidate, Corpus, Ranking, Recalled, ThreeFactor
 from shared_core.text import is_question
 
 NOW = datetime(2026, 3, 31, tzinfo=UTC)
@@ -81,7 +82,7 @@ def _candidate(number: int, one: Said) -> Candidate:
 
 
 def ranked(
-    *said: Said, by: Ranking = "fusion", query: str = "spicy noodle", terms: int = 4
+    *said: Said, by: Ranking | ThreeFactor = "fusion", query: str = "spicy noodle", terms: int = 4
 ) -> dict[str, Hit]:
     words = query.split() + [f"word{n}" for n in range(len(query.split()), terms)]
     asked = Asked(text=query, terms=words, now=NOW)
@@ -333,6 +334,30 @@ def test_three_factors_are_multiplied() -> None:
     assert hits["old"].score == pytest.approx(0.8 * math.exp(-days / 30) * 1.0)
     assert hits["excited"].score == pytest.approx(0.8 * math.exp(-days / 60) * 1.0)
     assert hits["new"].score == pytest.approx(0.8 * 0.5)
+
+
+def test_three_factors_weigh_what_they_are_told() -> None:
+    old = Said(key="old", similarity=0.8, day=1, importance=10)
+    new = Said(key="new", similarity=0.4, day=31, importance=5)
+    days = (NOW - datetime(2026, 3, 1, tzinfo=UTC)) / timedelta(days=1)
+    hits = ranked(old, new, by=ThreeFactor(relevance=2, recency=0.5, importance=0, recency_days=10))
+    assert hits["old"].score == pytest.approx(0.8**2 * math.exp(-days / 10) ** 0.5)
+    assert hits["new"].score == pytest.approx(0.4**2)
+    plain, named = ranked(old, new, by=ThreeFactor()), ranked(old, new, by="three_factor")
+    assert {key: hit.score for key, hit in plain.items()} == {
+        key: hit.score for key, hit in named.items()
+    }
+    for wrong in ({"recency": -1}, {"importance": math.inf}, {"recency_days": 0}):
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            ThreeFactor(**wrong)
+
+
+@pytest.mark.parametrize(("told", "counted"), [(1e308, 1.0), (7, 1.0), (-3, 0.0), ("high", 0.0)])
+def test_arousal_counts_from_0_to_1_whatever_a_value_says(told: JsonValue, counted: float) -> None:
+    excited = Said(key="excited", similarity=0.8, day=1, value={"emotion": {"arousal": told}})
+    days = (NOW - datetime(2026, 3, 1, tzinfo=UTC)) / timedelta(days=1)
+    score = ranked(excited, by="three_factor")["excited"].score
+    assert score == pytest.approx(0.8 * math.exp(-days * (1 - counted / 2) / 30) * 0.5)
 
 
 def test_every_weight_is_a_finite_number_of_a_known_part() -> None:

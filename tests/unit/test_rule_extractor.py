@@ -19,6 +19,7 @@ ENGLISH = [
     ("en.name.my-name-is", "my name is orla", "name", "orla"),
     ("en.name.call-me", "Please call me Dee.", "name", "Dee"),
     ("en.name.called", "I go by Ferris", "name", "Ferris"),
+    ("en.name.changed", "I've legally changed my name to Ona Reed.", "name", "Ona Reed"),
     ("en.name.here", "Hi, it's Ivo here again", "name", "Ivo"),
     ("en.name.bare-here", "Hey, Ivo here.", "name", "Ivo"),
     ("en.name.i-am", "Hi, I'm Odile.", "name", "Odile"),
@@ -35,6 +36,8 @@ ENGLISH = [
     ("en.employer.joined", "I just joined Corvid Maps as an analyst.", "employer", "Corvid Maps"),
     ("en.employer.moved-to", "I moved from Bosch to Siemens last May", "employer", "Siemens"),
     ("en.employer.moved-from", "I switched from Bosch to Tarn & Co", "employer", "Tarn & Co"),
+    ("en.work-city.in", "I'm currently working in Leeds.", "work_city", "Leeds"),
+    ("en.work-city.in", "I work in Leeds three days a week.", "work_city", "Leeds"),
     ("en.residence.live-in", "I live in Porto, near the river.", "residence", "Porto"),
     ("en.residence.live-in", "We've been living in New Delhi since 2020", "residence", "New Delhi"),
     ("en.residence.lower-case", "i live in porto", "residence", "porto"),
@@ -110,13 +113,16 @@ CHINESE = [
     ("zh.job.i-am", "我是一名儿科医生。", "job", "儿科医生"),
     ("zh.job.at", "我在海风出版社当编辑。", "job", "编辑"),
     ("zh.job.field", "我是做外贸的", "job", "外贸"),
+    ("zh.job.field-at", "我在松果科技做后端开发", "job", "后端开发"),
+    ("zh.name.changed", "我改名叫王方了", "name", "王方"),
+    ("zh.employer.at", "我在松果科技做后端开发，已经六年了。", "employer", "松果科技"),
     ("zh.employer.at", "我目前在海风出版社上班。", "employer", "海风出版社"),
     ("zh.employer.kind", "我在一家做灯具的小工厂上班", "employer", "做灯具的小工厂"),
     ("zh.tool.use", "我用的是ThinkPad", "tool", "ThinkPad"),
     ("zh.employer.switched", "我上周跳槽到松果科技了！", "employer", "松果科技"),
     ("zh.employer.joined", "我刚入职松果科技", "employer", "松果科技"),
     ("zh.residence.live", "我现在住在绍兴。", "residence", "绍兴"),
-    ("zh.residence.work-in", "我在青岛工作", "residence", "青岛"),
+    ("zh.work-city.in", "我在青岛工作", "work_city", "青岛"),
     ("zh.residence.moved", "我们去年从苏州搬到了泉州。", "residence", "泉州"),
     ("zh.origin.from", "我老家在绵阳。", "origin", "绵阳"),
     ("zh.origin.native", "我是东北人", "origin", "东北"),
@@ -162,6 +168,9 @@ CHINESE = [
     ("zh.relation.age", "我女儿今年六岁了", "relation.daughter.age", "六岁"),
     ("zh.relation.age", "我孩子三岁半", "relation.child.age", "三岁半"),
     ("zh.relation.named-age", "我女儿朵朵今年六岁", "relation.daughter.age", "六岁"),
+    ("zh.relation.named-age", "我儿子小宇昨天满八岁了。", "relation.son.age", "八岁"),
+    ("zh.relation.apposition", "我儿子小宇昨天满八岁了。", "relation.son", "小宇"),
+    ("zh.name.changed", "我把名字改成李沐了", "name", "李沐"),
     ("zh.relation.place", "我姐姐住在大理", "relation.sister.place", "大理"),
 ]
 
@@ -198,6 +207,13 @@ RETRACTIONS = [
     ("zh.like.used-to", "我以前很喜欢滑雪", "like", "滑雪"),
     ("zh.like.no-longer", "我不再喜欢钓鱼了", "like", "钓鱼"),
     ("zh.like.not-now", "我不喜欢钓鱼了", "like", "钓鱼"),
+]
+
+IMPLIED = [
+    ("en.trait.eats-again", "I eat meat again.", "vegetarian"),
+    ("en.trait.eats-again", "I've started eating meat again", "vegan"),
+    ("zh.trait.eats-again", "我又吃肉了", "吃素"),
+    ("zh.trait.eats-again", "我现在又开始吃肉了。", "素食者"),
 ]
 
 STATEMENTS = [
@@ -279,9 +295,23 @@ def test_leaving_a_place_a_person_or_for_the_day_ends_no_employment(text: str) -
     assert [] == [fact for fact in read(text) if fact[1] == "employer"]
 
 
+@pytest.mark.parametrize(("pattern", "text", "value"), IMPLIED)
+def test_what_ends_by_what_one_does_again(pattern: str, text: str, value: str) -> None:
+    found = facts(text)
+    assert {(pattern, "retract", "trait")} == {(f.pattern, f.operation, f.slot) for f in found}
+    assert value in {fact.value for fact in found}
+
+
+@pytest.mark.parametrize(
+    "text", ["I eat meat.", "Do I eat meat again?", "我吃肉", "我又吃肉了吗？"]
+)
+def test_eating_meat_alone_ends_nothing(text: str) -> None:
+    assert [] == [fact for fact in facts(text) if fact.slot == "trait"]
+
+
 def test_every_pattern_of_the_rule_files_has_an_utterance_above() -> None:
     patterns = {pattern.id for name in ("en", "zh") for pattern in load_rules(name).patterns}
-    assert patterns == {row[0] for row in ENGLISH + CHINESE + RETRACTIONS}
+    assert patterns == {row[0] for row in [*ENGLISH, *CHINESE, *RETRACTIONS, *IMPLIED]}
 
 
 def test_the_documentation_names_every_slot_that_a_sentence_can_end() -> None:
@@ -387,8 +417,14 @@ def test_a_value_ends_where_the_aside_begins(text: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["我在上海上班，住在苏州", "我住在苏州，在上海上班"])
-def test_where_one_lives_goes_before_where_one_works(text: str) -> None:
-    assert read(text) == [("assert", "residence", "苏州")]
+def test_where_one_works_is_not_where_one_lives(text: str) -> None:
+    found = {("assert", "residence", "苏州"), ("assert", "work_city", "上海")}
+    assert found == set(read(text))
+
+
+@pytest.mark.parametrize("text", ["我在杭州工作", "我叫陈思远，在杭州工作。", "I work in Leeds."])
+def test_where_one_works_is_no_home(text: str) -> None:
+    assert "residence" not in {slot for _, slot, _ in read(text)}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from shared_core.domain import Event, Role
-from shared_core.summary import summarise
+from shared_core.key_sentences import key_sentences
+from shared_core.summary import NEWS, summarise
 
 
 def said(role: Role, text: str) -> Event:
@@ -81,7 +82,9 @@ def test_a_sentence_that_carried_a_fact_goes_first(key: str) -> None:
     turns = user("Our garden party needs a garden tent.", "The ferry leaves at noon.",
                  "The garden party is a party in a garden.")  # fmt: skip
     assert "ferry" not in summarise(turns, max_characters=45)
-    assert summarise(turns, max_characters=45, key_sentences=[key]) == "The ferry leaves at noon."
+    assert (
+        summarise(turns, max_characters=45, key_sentences={key: 1.0}) == "The ferry leaves at noon."
+    )
 
 
 def test_what_was_said_already_gives_way_to_something_new() -> None:
@@ -121,7 +124,7 @@ def test_both_languages_can_stand_in_one_summary() -> None:
 )
 def test_secrets_and_orders_to_the_memory_are_never_shown(sentence: str) -> None:
     turns = user("The garden party is in May.", sentence)
-    told = summarise(turns, key_sentences=[sentence])
+    told = summarise(turns, key_sentences={sentence: 1.0})
     assert told == "The garden party is in May."
 
 
@@ -156,7 +159,7 @@ def test_a_summary_that_rolls_on_shows_the_newest() -> None:
     told = ""
     for run in range(4):
         turns = [f"On day {10 * run + n} I fed the horses." for n in range(10)]
-        told = summarise(user(*([told] if told else []), *turns), key_sentences=[told or "-"])
+        told = summarise(user(*([told] if told else []), *turns), key_sentences={told or "-": 1.0})
     assert "day 39" in told or "day 38" in told or "day 37" in told
 
 
@@ -194,3 +197,70 @@ def test_a_word_that_does_not_fit_is_not_broken() -> None:
 def test_a_thread_of_thousands_of_turns_is_summarised() -> None:
     turns = user(*(f"Crate {number} holds {number % 7} red lamps." for number in range(5_000)))
     assert 0 < len(summarise(turns)) <= 200
+
+
+LIVELY = {
+    "en": (
+        ["Hi there! How have you been?", "Big news: I left Siemens.",
+         "I joined Ramboll as a lead engineer, and we moved to Copenhagen last month.",
+         "The flat is tiny, but the canal is lovely in the morning.",
+         "We adopted a puppy called Pixel, the garden is full of holes!",
+         "The wedding of my cousin is on the 12th of September in Bergen.",
+         "My knee hurts after ten kilometres though.", "Dr. Madsen told me to rest for two weeks.",
+         "Yesterday the puppy ate a whole shoe.", "The neighbours laughed about the puppy a lot."],
+        ("Ramboll", "Copenhagen"), "Hi there"),
+    "zh": (
+        ["你好！最近怎么样？", "告诉你一个消息，我离开了阿里巴巴。",
+         "我跳槽到了字节跳动，上个月搬到了北京。",
+         "新家很小，不过楼下的公园早上很漂亮，每天都有很多老人在公园里散步下棋聊天。",
+         "我们的小狗把花园挖得到处都是洞，邻居们看到以后都笑得不行，说花园像月球一样。",
+         "上周末我们去千岛湖露营，结果帐篷被大风吹坏了，只好半夜开车回家，全身都湿透了。",
+         "医生让我休息两个星期，膝盖跑了十公里以后一直很疼，上楼梯的时候更疼。",
+         "昨天小狗又咬坏了一只鞋，那是去年生日的时候朋友送的，真是让人哭笑不得。",
+         "邻居们又笑了很久，还拍了照片发到小区的群里，大家都说小狗太调皮了。"],
+        ("字节跳动", "北京"), "你好"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_change_of_life_is_told_whatever_else_is_said(language: str) -> None:
+    texts, news, greeting = LIVELY[language]
+    turns = user(*texts)
+    for told in (summarise(turns, key_sentences=key_sentences(turns), max_characters=160),
+                 summarise(turns[::-1], key_sentences=key_sentences(turns[::-1]))):  # fmt: skip
+        assert all(word in told for word in news)
+        assert greeting not in told
+
+
+def test_what_was_replaced_is_no_key_sentence_any_more() -> None:
+    weights = key_sentences(user(
+        "I work at Siemens. I love jazz.", "I live in Hamburg and work at Acme.",
+        "I live in Hamburg.", "I work at Ramboll now."))  # fmt: skip
+    assert "I work at Siemens." not in weights
+    assert weights["I live in Hamburg and work at Acme."] == pytest.approx(0.9)
+    assert weights["I work at Ramboll now."] == NEWS
+    assert 0 < weights["I love jazz."] < weights["I live in Hamburg."] < NEWS
+
+
+def test_the_greeting_of_a_turn_that_carried_a_fact_is_left_out() -> None:
+    turns = user("Hi there! I'm Odile, and I keep bees.")
+    assert summarise(turns, key_sentences=key_sentences(turns)) == "I'm Odile, and I keep bees."
+    whole = {turns[0].text: 1.0}
+    assert summarise(turns, key_sentences=whole) == "I'm Odile, and I keep bees."
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [
+        user("Where do I live now?", "Hello!", "Do I have a daughter?"),
+        user("我现在住在哪里？", "我女儿几岁了？", "谢谢"),
+        [said("user", "Where do I live now?"), said("agent", "Shall I look it up?")],
+    ],
+)
+def test_a_thread_of_nothing_but_questions_needs_no_summary(turns: list[Event]) -> None:
+    assert summarise(turns) == ""
+
+
+def test_of_questions_alone_the_answers_are_told() -> None:
+    turns = [said("user", "How long do figs keep?"), said("agent", "Figs keep for two days.")]
+    assert summarise(turns) == "Figs keep for two days."

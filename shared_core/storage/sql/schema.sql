@@ -241,6 +241,8 @@ CREATE INDEX facts_history ON facts (tenant_id, fact_type, key, valid_from);
 CREATE INDEX facts_begin ON facts (tenant_id, valid_from);
 -- The values of a slot.
 CREATE INDEX facts_of_slot ON facts (tenant_id, slot);
+-- Ends of facts that were known before they came; as a rule, none.
+CREATE INDEX facts_planned_ends ON facts (tenant_id, valid_until) WHERE superseded_at < valid_until;
 
 -- Ends of facts that were taken back: from closed_at until restored_at it was believed that the fact
 -- had ended at valid_until. run_id: of the run that restored it.

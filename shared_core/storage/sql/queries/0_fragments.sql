@@ -4,10 +4,13 @@
 m.tenant_id || substr(m.namespace, 2), m.key, m.value, m.created_at, m.updated_at, m.ttl_s
 
 -- fragment: memory_columns
+{own_columns},
+{source_ids}
+
+-- fragment: own_columns
 m.memory_id, m.tenant_id || substr(m.namespace, 2), m.key, m.kind, m.text, m.value::text,
 m.author, m.importance, m.occurred_at, m.created_at, m.updated_at, m.expires_at,
-m.superseded_at, m.thread_id,
-{source_ids}
+m.superseded_at, m.thread_id
 
 -- fragment: source_ids
 -- The ids of the turns of a memory, each once, whatever its thread.
@@ -30,3 +33,13 @@ m.namespace >= %(path)s AND m.namespace < %(path_end)s
 -- fragment: soon
 -- Now, by the clock of whoever says things: it may be ahead of ours by an hour.
 %(now)s::timestamptz + interval '1 hour'
+
+-- fragment: begun
+-- No fact that begins later, or whose end was known before it came and has come. Inside, "m" is the
+-- fact, for the sake of its tenant.
+m.memory_id NOT IN (SELECT m.memory_id FROM facts m
+                    WHERE {tenant_scope} AND m.valid_from > {soon}
+                    UNION ALL
+                    SELECT m.memory_id FROM facts m
+                    WHERE {tenant_scope} AND m.superseded_at < m.valid_until
+                      AND m.valid_until <= %(now)s)

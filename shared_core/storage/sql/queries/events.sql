@@ -118,6 +118,6 @@ ORDER BY e.seq DESC LIMIT %(limit)s
 -- name: require_turns
 -- Undoes the run if a turn it draws from was forgotten since the run read it.
 SELECT require(count(*) = cardinality(%(event_ids)b::text[]), 'a turn was forgotten meanwhile')
-FROM events
-WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND memory_seq IS NOT NULL
-  AND event_id = ANY(%(event_ids)b::text[])
+FROM unnest(%(thread_ids)b::text[], %(event_ids)b::text[]) AS g(thread_id, event_id)
+CROSS JOIN LATERAL {turn_by_key}
+WHERE e.memory_seq IS NOT NULL

@@ -8,12 +8,28 @@ AND (%(known)s::timestamptz IS NULL OR a.merged_at <= %(known)s)
 -- fragment: edge_known
 (%(known)s::timestamptz IS NULL OR e.recorded_at <= %(known)s)
 
--- fragment: edge_holds
+-- fragment: edge_covers
 -- superseded_at says since when the end of an edge is known: before, it was open.
 e.valid_from <= coalesce(%(valid)s::timestamptz, %(now)s)
 AND (e.superseded_at > %(known)s::timestamptz
      OR e.valid_until > coalesce(%(valid)s::timestamptz, %(now)s)
      OR e.valid_until IS NULL AND e.superseded_at IS NULL)
+
+-- fragment: edge_holds
+-- Of several edges of a functional relation that cover a moment the one that began last holds, as of
+-- facts. What is current needs no look: a unique index holds it apart.
+{edge_covers}
+AND (%(valid)s::timestamptz IS NULL AND %(known)s::timestamptz IS NULL OR NOT e.functional
+     OR NOT EXISTS (
+         SELECT FROM (SELECT e.tenant_id, e.subject_key, e.relation, e.valid_from, e.recorded_at,
+                             e.edge_id) o
+         CROSS JOIN LATERAL (
+             SELECT FROM edges e
+             WHERE e.tenant_id = o.tenant_id AND e.subject_key = o.subject_key
+               AND e.relation = o.relation AND e.functional AND e.valid_from >= o.valid_from
+               AND (e.valid_from, e.recorded_at, e.edge_id)
+                   > (o.valid_from, o.recorded_at, o.edge_id)
+               AND {edge_known} AND {edge_covers} AND {edge_living}) later))
 
 -- fragment: edge_living
 -- What rests on a fact or on turns lives as long as one basis of it has not expired.
@@ -202,7 +218,8 @@ CROSS JOIN LATERAL (SELECT e.* FROM edges e
                       AND e.relation = %(relation)s OFFSET 0) e
 {edge_roots}
 LEFT JOIN facts f ON f.tenant_id = e.tenant_id AND f.memory_id = e.fact_id
-                 AND f.valid_until IS NULL AND f.superseded_at IS NULL
+                 AND (f.valid_until IS NULL AND f.superseded_at IS NULL
+                      OR f.valid_until > %(now)s)
 WHERE %(value)s::text IS NULL
    OR coalesce(oa.entity_key, e.object_key)
       = coalesce((SELECT a.entity_key FROM entity_aliases a
@@ -270,12 +287,20 @@ ORDER BY a.alias_key
 WITH ended AS (
     UPDATE entity_aliases SET unmerged_at = %(now)s
     WHERE tenant_id = %(tenant)s AND alias_id = ANY(%(ended)b::uuid[]) AND unmerged_at IS NULL
-    RETURNING 1
+    RETURNING alias_id
+), noted AS (
+    INSERT INTO run_changes (tenant_id, run_id, change, target, before)
+    SELECT %(tenant)s, %(run_id)s::uuid, 'moved', alias_id, '{"alias": "ended"}' FROM ended
 )
 SELECT require(count(*) = cardinality(%(ended)b::uuid[]), 'the aliases were changed meanwhile')
 FROM ended
 
 -- name: add_aliases
+WITH noted AS (
+    INSERT INTO run_changes (tenant_id, run_id, change, target, before)
+    SELECT %(tenant)s, %(run_id)s::uuid, 'moved', alias_id, '{"alias": "added"}'
+    FROM unnest(%(alias_ids)b::uuid[]) AS g(alias_id)
+)
 INSERT INTO entity_aliases (tenant_id, alias_id, alias_key, alias, entity_key, entity, merged_at)
 SELECT %(tenant)s, g.*, %(now)s
 FROM unnest(%(alias_ids)b::uuid[], %(alias_keys)b::text[], %(aliases)b::text[],
@@ -287,6 +312,20 @@ SELECT require(count(*) = 0, 'the aliases were changed meanwhile')
 FROM entity_aliases a JOIN entity_aliases b ON b.tenant_id = a.tenant_id
                                            AND b.alias_key = a.entity_key
 WHERE a.tenant_id = %(tenant)s AND a.unmerged_at IS NULL AND b.unmerged_at IS NULL
+
+-- fragment: aliases_changed
+SELECT target, before ->> 'alias' AS how FROM run_changes
+WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change = 'moved' AND before ? 'alias'
+
+-- name: part_aliases
+-- Names that a run merged stand for themselves again.
+DELETE FROM entity_aliases a USING ({aliases_changed}) c
+WHERE a.tenant_id = %(tenant)s AND a.alias_id = c.target AND c.how = 'added'
+
+-- name: rejoin_aliases
+-- Names that a run parted are merged again.
+UPDATE entity_aliases a SET unmerged_at = NULL FROM ({aliases_changed}) c
+WHERE a.tenant_id = %(tenant)s AND a.alias_id = c.target AND c.how = 'ended'
 
 -- name: drop_aliases
 DELETE FROM entity_aliases WHERE tenant_id = %(tenant)s

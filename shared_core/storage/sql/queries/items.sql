@@ -12,7 +12,7 @@ WHERE m.expires_at IS NULL OR m.expires_at > %(now)s
 -- Living items below a path, newest first.
 SELECT {item_columns}, NULL
 FROM memories m
-WHERE {tenant_scope} AND {below} AND {living} AND {filter}
+WHERE {tenant_scope} AND {below} AND {living} AND {begun} AND {filter}
 ORDER BY m.updated_at DESC, m.tenant_id, m.namespace, m.key
 LIMIT %(limit)s OFFSET %(offset)s
 
@@ -26,7 +26,8 @@ CROSS JOIN LATERAL (
     FROM embeddings v
     WHERE v.tenant_id = m.tenant_id AND v.model = %(model)s AND v.memory_id = m.memory_id
 ) e
-WHERE e.similarity IS NOT NULL AND {tenant_scope} AND {below} AND {living} AND {filter}
+WHERE e.similarity IS NOT NULL AND {tenant_scope} AND {below} AND {living} AND {begun}
+  AND {filter}
 ORDER BY e.similarity DESC, m.updated_at DESC, m.tenant_id, m.namespace, m.key
 LIMIT %(limit)s OFFSET %(offset)s
 
@@ -41,7 +42,7 @@ CROSS JOIN LATERAL (
     WHERE v.tenant_id = m.tenant_id AND v.model = %(model)s AND v.memory_id = m.memory_id
 ) e
 WHERE (e.similarity IS NOT NULL OR m.terms @@ %(any_term)s::tsquery)
-  AND {tenant_scope} AND {below} AND {living} AND {filter}
+  AND {tenant_scope} AND {below} AND {living} AND {begun} AND {filter}
   AND m.memory_id NOT IN (SELECT unnest(%(besides)b::uuid[]))
 ORDER BY e.similarity DESC NULLS LAST, m.updated_at DESC, m.tenant_id, m.namespace, m.key
 LIMIT %(limit)s OFFSET %(offset)s

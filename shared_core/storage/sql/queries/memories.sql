@@ -131,6 +131,13 @@ broken AS (
     DELETE FROM retractions r USING (SELECT tenant_id, thread_id, array_agg(event_id) AS event_ids
                                      FROM said GROUP BY 1, 2) s
     WHERE r.tenant_id = s.tenant_id AND r.thread_id = s.thread_id AND r.event_ids && s.event_ids
+), unretracted_of_person AS (
+    -- What was retracted of somebody by name goes with the fact that named them.
+    DELETE FROM retractions r
+    USING derived d JOIN facts f USING (tenant_id, memory_id)
+    WHERE r.tenant_id = d.tenant_id AND starts_with(f.slot, 'relation.')
+      AND starts_with(r.slot, f.slot || '.')
+      AND r.subject_key = r.slot || '@' || translate(substr(f.key, length(f.slot) + 2), '@:', '  ')
 ), unsourced AS (
     DELETE FROM memory_sources x USING broken b
     WHERE x.tenant_id = b.tenant_id AND x.memory_id = b.memory_id AND x.basis = b.basis
@@ -354,13 +361,21 @@ WITH living AS MATERIALIZED (
                  array_agg(opens ORDER BY number) AS opens FROM by_meaning) l
     CROSS JOIN (SELECT array_agg(number) AS numbers, array_agg(place) AS places FROM held) h
 )
-SELECT {memory_columns},
-       (SELECT e.role FROM memory_sources s
-        JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
-                     AND e.event_id = s.event_id
-        WHERE s.tenant_id = %(tenant)s AND s.memory_id = m.memory_id AND m.kind = 'episodic'
-        LIMIT 1),
-       p.number, w.similarities, w.lengths, w.opens, w.numbers, w.places
+SELECT {own_columns},
+       coalesce(turn.source_ids, {source_ids}),
+       turn.role, turn.ended, p.number, w.similarities, w.lengths, w.opens, w.numbers, w.places
 FROM (SELECT *, row_number() OVER () = 1 AS is_first FROM picked) p
 JOIN memories m ON m.tenant_id = %(tenant)s AND m.memory_id = p.memory_id
 LEFT JOIN whole w ON p.is_first
+LEFT JOIN LATERAL (
+    -- ended: the share of the facts drawn from the turn that hold no longer.
+    SELECT ARRAY[s.event_id] AS source_ids, e.role,
+           (SELECT avg(({ended})::int)::float8 FROM memory_sources d
+            JOIN facts f ON f.tenant_id = d.tenant_id AND f.memory_id = d.memory_id
+            WHERE d.tenant_id = %(tenant)s AND d.thread_id = s.thread_id
+              AND d.event_id = s.event_id) AS ended
+    FROM memory_sources s
+    JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
+                 AND e.event_id = s.event_id
+    WHERE s.tenant_id = %(tenant)s AND s.memory_id = m.memory_id AND m.kind = 'episodic'
+    LIMIT 1) turn ON true

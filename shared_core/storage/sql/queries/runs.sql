@@ -45,12 +45,52 @@ WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND {unexpired}
   AND e.memory_seq > {summed} - %(reread)s
 ORDER BY e.memory_seq LIMIT %(replay)s
 
+-- name: known_people
+-- Whom the user is known to have, the newest first, with the turns of the first basis in which the
+-- user says so, and the other names that stand for them.
+SELECT p.memory_id, substr(p.slot, length('relation.') + 1), p.name, m.text, t.thread_ids,
+       t.event_ids, t.told_at, t.expires_at, a.names
+FROM (SELECT f.memory_id, f.slot, f.value #>> '{}' AS name, f.recorded_at,
+             substr(f.key, length(f.slot) + 2) AS name_key
+      FROM facts f
+      WHERE f.tenant_id = %(tenant)s AND f.fact_type = 'profile'
+        AND f.key >= 'relation.' AND f.key < 'relation/'
+        AND f.valid_until IS NULL AND f.superseded_at IS NULL
+        AND strpos(substr(f.slot, length('relation.') + 1), '.') = 0
+        AND starts_with(f.key, f.slot || ':')
+      ORDER BY f.recorded_at DESC, f.memory_id DESC LIMIT %(people)s) p
+JOIN memories m ON m.tenant_id = %(tenant)s AND m.memory_id = p.memory_id
+CROSS JOIN LATERAL (
+    SELECT array_agg(s.thread_id ORDER BY s.thread_id, s.event_id) AS thread_ids,
+           array_agg(s.event_id ORDER BY s.thread_id, s.event_id) AS event_ids,
+           max(e.occurred_at) AS told_at, min(e.expires_at) AS expires_at
+    FROM memory_sources s
+    JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
+                 AND e.event_id = s.event_id
+    WHERE s.tenant_id = %(tenant)s AND s.memory_id = p.memory_id
+    GROUP BY s.basis
+    HAVING bool_or(e.role = 'user')
+       AND bool_and(e.memory_seq IS NOT NULL)
+       AND (min(e.expires_at) IS NULL OR min(e.expires_at) > %(now)s)
+    ORDER BY max(e.occurred_at), s.basis LIMIT 1) t
+CROSS JOIN LATERAL (
+    SELECT array_agg(DISTINCT n.name ORDER BY n.name) AS names
+    FROM (SELECT coalesce((SELECT a.entity_key FROM entity_aliases a
+                           WHERE a.tenant_id = %(tenant)s AND a.alias_key = p.name_key
+                             AND a.unmerged_at IS NULL), p.name_key) AS key) r
+    JOIN entity_aliases a ON a.tenant_id = %(tenant)s AND a.entity_key = r.key
+                         AND a.unmerged_at IS NULL
+    CROSS JOIN LATERAL (VALUES (a.alias), (a.entity)) AS n(name)) a
+WHERE (m.expires_at IS NULL OR m.expires_at > %(now)s)
+ORDER BY p.recorded_at DESC, p.memory_id DESC
+
 -- fragment: edges_looked_at
 SELECT * FROM unnest(%(subjects)b::text[], %(relations)b::text[])
 
 -- name: known_edges
 -- What is believed now of the given subjects and relations, and what ended since.
-SELECT k.edge_id, k.subject, k.relation, k.object, k.valid_from, k.valid_until, t.said
+SELECT k.edge_id, k.subject, k.relation, k.object, k.valid_from, k.valid_until,
+       coalesce(t.said, {stated_at})
 FROM edges k
 CROSS JOIN LATERAL (
     SELECT array_agg(DISTINCT at ORDER BY at) AS said
@@ -140,18 +180,26 @@ SELECT require((SELECT m.run_id FROM memories m WHERE {summary_of_thread} AND {l
                IS NOT DISTINCT FROM %(summary_run)s::uuid, 'the summary was changed meanwhile')
 
 -- name: close_facts
--- Ends facts, or undoes the run if one of them was ended or forgotten since the run read it.
-WITH closed AS (
-    UPDATE facts f
-    SET valid_until = greatest(g.valid_until, f.valid_from), superseded_at = %(now)s
+-- Ends facts, or undoes the run if one of them was ended or forgotten since the run read it. An end
+-- that is known and did not come yet comes earlier.
+WITH ending AS (
+    SELECT f.memory_id, f.valid_until AS was, f.superseded_at,
+           greatest(g.valid_until, f.valid_from) AS valid_until
     FROM unnest(%(memory_ids)b::uuid[], %(valid_until)b::timestamptz[])
          AS g(memory_id, valid_until)
-    WHERE f.tenant_id = %(tenant)s AND f.memory_id = g.memory_id
-      AND f.valid_until IS NULL AND f.superseded_at IS NULL
+    JOIN facts f ON f.tenant_id = %(tenant)s AND f.memory_id = g.memory_id
+    WHERE f.valid_until IS NULL AND f.superseded_at IS NULL
+       OR f.valid_until > greatest(g.valid_until, f.valid_from, %(now)s)
+), closed AS (
+    UPDATE facts f SET valid_until = d.valid_until, superseded_at = %(now)s FROM ending d
+    WHERE f.tenant_id = %(tenant)s AND f.memory_id = d.memory_id
     RETURNING f.memory_id
 ), noted AS (
-    INSERT INTO run_changes (tenant_id, run_id, change, target)
-    SELECT %(tenant)s, %(run_id)s, 'closed', memory_id FROM closed
+    INSERT INTO run_changes (tenant_id, run_id, change, target, before)
+    SELECT %(tenant)s, %(run_id)s, CASE WHEN was IS NULL THEN 'closed' ELSE 'moved' END, memory_id,
+           CASE WHEN was IS NULL THEN '{}'::jsonb
+           ELSE jsonb_build_object('valid_until', was, 'superseded_at', superseded_at) END
+    FROM ending
 )
 SELECT require(count(*) = cardinality(%(memory_ids)b::uuid[]), 'a fact was changed by another run')
 FROM closed
@@ -191,10 +239,10 @@ SELECT %(tenant)s, %(run_id)s, 'retired', memory_id FROM retired
 WHERE run_id IS DISTINCT FROM %(run_id)s
 
 -- name: close_edges
--- Ends edges, and those that say again a fact that ends.
-WITH closed AS (
-    UPDATE edges e
-    SET valid_until = greatest(g.valid_until, e.valid_from), superseded_at = %(now)s
+-- Ends edges, and those that say again a fact that ends, of which no end is known that has come.
+WITH ending AS (
+    SELECT DISTINCT ON (e.edge_id) e.edge_id, e.valid_until AS was, e.superseded_at,
+           greatest(g.valid_until, e.valid_from) AS valid_until
     FROM (SELECT NULL::uuid AS memory_id, *
           FROM unnest(%(edge_ids)b::uuid[], %(edges_until)b::timestamptz[])
                AS g(edge_id, valid_until)
@@ -202,12 +250,20 @@ WITH closed AS (
           SELECT g.memory_id, NULL, g.valid_until
           FROM unnest(%(memory_ids)b::uuid[], %(valid_until)b::timestamptz[])
                AS g(memory_id, valid_until)) g
-    WHERE e.tenant_id = %(tenant)s AND (e.edge_id = g.edge_id OR e.fact_id = g.memory_id)
-      AND e.valid_until IS NULL AND e.superseded_at IS NULL
-    RETURNING e.edge_id
+    JOIN edges e ON e.tenant_id = %(tenant)s
+                AND (e.edge_id = g.edge_id OR e.fact_id = g.memory_id)
+    WHERE e.valid_until IS NULL AND e.superseded_at IS NULL
+       OR e.valid_until > greatest(g.valid_until, e.valid_from, %(now)s)
+    ORDER BY e.edge_id, g.valid_until
+), closed AS (
+    UPDATE edges e SET valid_until = d.valid_until, superseded_at = %(now)s FROM ending d
+    WHERE e.tenant_id = %(tenant)s AND e.edge_id = d.edge_id
 )
-INSERT INTO run_changes (tenant_id, run_id, change, target)
-SELECT %(tenant)s, %(run_id)s, 'edge', edge_id FROM closed
+INSERT INTO run_changes (tenant_id, run_id, change, target, before)
+SELECT %(tenant)s, %(run_id)s, CASE WHEN was IS NULL THEN 'edge' ELSE 'moved' END, edge_id,
+       CASE WHEN was IS NULL THEN '{}'::jsonb
+       ELSE jsonb_build_object('valid_until', was, 'superseded_at', superseded_at) END
+FROM ending
 
 -- name: keep_summary
 -- Before the summary of a thread is replaced: a copy of it stays, superseded, with its vectors; of
@@ -256,19 +312,19 @@ FROM unnest(%(edge_ids)b::uuid[], %(memory_ids)b::uuid[], %(fact_ids)b::uuid[],
      AS g(edge_id, memory_id, fact_id, subject, relation, object, subject_key, object_key,
           functional, confidence, valid_from, valid_until)
 
--- fragment: turn_of_thread
+-- fragment: turn_by_key
 -- One look-up by the whole key: joined freely, a thread the planner knows nothing of is walked once
 -- per turn.
-(SELECT e.event_id FROM events e
- WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.event_id = g.event_id
- OFFSET 0)
+(SELECT e.thread_id, e.event_id, e.memory_seq FROM events e
+ WHERE e.tenant_id = %(tenant)s AND e.thread_id = g.thread_id AND e.event_id = g.event_id
+ OFFSET 0) e
 
 -- fragment: note_bases
 -- Ends a statement whose CTE fresh holds new bases: those of what was there before the run are noted.
 INSERT INTO run_changes (tenant_id, run_id, change, target, event_id, before)
 SELECT %(tenant)s, %(run_id)s, 'sourced', f.target, e.event_id,
        jsonb_build_object('bases', jsonb_agg(f.basis))
-FROM fresh f CROSS JOIN LATERAL unnest(f.event_ids) AS e(event_id)
+FROM fresh f CROSS JOIN LATERAL (SELECT DISTINCT unnest(f.event_ids)) AS e(event_id)
 WHERE f.run_id IS DISTINCT FROM %(run_id)s
 GROUP BY f.target, e.event_id
 
@@ -277,65 +333,70 @@ GROUP BY f.target, e.event_id
 -- together. One that holds another falls with it, and tells when it was said again. What runs wrote
 -- of threads alone has more than the first; what a user wrote does not go with a turn.
 WITH given AS (
-    SELECT m.memory_id AS target, m.run_id, g.basis, array_agg(e.event_id) AS event_ids
-    FROM unnest(%(namespaces)b::text[], %(keys)b::text[], %(event_ids)b::text[], %(bases)b::int[])
-         AS g(namespace, key, event_id, basis)
+    SELECT m.memory_id AS target, m.run_id, g.basis,
+           array_agg(e.thread_id ORDER BY e.thread_id, e.event_id) AS thread_ids,
+           array_agg(e.event_id ORDER BY e.thread_id, e.event_id) AS event_ids
+    FROM unnest(%(namespaces)b::text[], %(keys)b::text[], %(thread_ids)b::text[],
+                %(event_ids)b::text[], %(bases)b::int[])
+         AS g(namespace, key, thread_id, event_id, basis)
     CROSS JOIN LATERAL (
         SELECT m.memory_id, m.run_id FROM memories m
         WHERE m.tenant_id = %(tenant)s AND m.namespace = g.namespace AND m.key = g.key
           AND m.run_id IS NOT NULL AND m.thread_id IS NOT NULL
         OFFSET 0) m
-    CROSS JOIN LATERAL {turn_of_thread} e
+    CROSS JOIN LATERAL {turn_by_key}
     GROUP BY 1, 2, 3
 ), fresh AS (
-    SELECT g.target, g.run_id, g.event_ids, coalesce(k.last, 0)
+    SELECT g.target, g.run_id, g.thread_ids, g.event_ids, coalesce(k.last, 0)
            + row_number() OVER (PARTITION BY g.target ORDER BY g.basis) AS basis
     FROM given g
     CROSS JOIN LATERAL (
         SELECT max(b.basis) AS last, coalesce(bool_or(b.is_same), false) AS is_known
         FROM (SELECT s.basis,
                      count(*) = cardinality(g.event_ids)
-                     AND bool_and(s.thread_id = %(thread_id)s
-                                  AND s.event_id = ANY(g.event_ids)) AS is_same
+                     AND bool_and((s.thread_id, s.event_id) IN (
+                         SELECT * FROM unnest(g.thread_ids, g.event_ids))) AS is_same
               FROM memory_sources s
               WHERE s.tenant_id = %(tenant)s AND s.memory_id = g.target
               GROUP BY s.basis) b) k
     WHERE NOT k.is_known
 ), added AS (
     INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id, basis)
-    SELECT %(tenant)s, target, %(thread_id)s, unnest(event_ids), basis FROM fresh
+    SELECT %(tenant)s, target, unnest(thread_ids), unnest(event_ids), basis FROM fresh
 )
 {note_bases}
 
 -- name: add_edge_sources
 -- As add_sources, of edges.
 WITH given AS (
-    SELECT d.edge_id AS target, d.run_id, g.basis, array_agg(e.event_id) AS event_ids
-    FROM unnest(%(edge_ids)b::uuid[], %(event_ids)b::text[], %(bases)b::int[])
-         AS g(edge_id, event_id, basis)
+    SELECT d.edge_id AS target, d.run_id, g.basis,
+           array_agg(e.thread_id ORDER BY e.thread_id, e.event_id) AS thread_ids,
+           array_agg(e.event_id ORDER BY e.thread_id, e.event_id) AS event_ids
+    FROM unnest(%(edge_ids)b::uuid[], %(thread_ids)b::text[], %(event_ids)b::text[],
+                %(bases)b::int[]) AS g(edge_id, thread_id, event_id, basis)
     CROSS JOIN LATERAL (
         SELECT d.edge_id, d.run_id FROM edges d
         WHERE d.tenant_id = %(tenant)s AND d.edge_id = g.edge_id
         OFFSET 0) d
-    CROSS JOIN LATERAL {turn_of_thread} e
+    CROSS JOIN LATERAL {turn_by_key}
     GROUP BY 1, 2, 3
 ), fresh AS (
-    SELECT g.target, g.run_id, g.event_ids, coalesce(k.last, 0)
+    SELECT g.target, g.run_id, g.thread_ids, g.event_ids, coalesce(k.last, 0)
            + row_number() OVER (PARTITION BY g.target ORDER BY g.basis) AS basis
     FROM given g
     CROSS JOIN LATERAL (
         SELECT max(b.basis) AS last, coalesce(bool_or(b.is_same), false) AS is_known
         FROM (SELECT s.basis,
                      count(*) = cardinality(g.event_ids)
-                     AND bool_and(s.thread_id = %(thread_id)s
-                                  AND s.event_id = ANY(g.event_ids)) AS is_same
+                     AND bool_and((s.thread_id, s.event_id) IN (
+                         SELECT * FROM unnest(g.thread_ids, g.event_ids))) AS is_same
               FROM edge_sources s
               WHERE s.tenant_id = %(tenant)s AND s.edge_id = g.target
               GROUP BY s.basis) b) k
     WHERE NOT k.is_known
 ), added AS (
     INSERT INTO edge_sources (tenant_id, edge_id, thread_id, event_id, basis)
-    SELECT %(tenant)s, target, %(thread_id)s, unnest(event_ids), basis FROM fresh
+    SELECT %(tenant)s, target, unnest(thread_ids), unnest(event_ids), basis FROM fresh
 )
 {note_bases}
 
@@ -585,12 +646,12 @@ WITH change AS (
     WHERE c.change = 'sourced' AND r.tenant_id = %(tenant)s AND r.run_id = %(run_id)s
 ), unsourced AS (
     DELETE FROM memory_sources s USING added a
-    WHERE s.tenant_id = %(tenant)s AND s.memory_id = a.target AND s.event_id = a.event_id
-      AND s.thread_id = a.thread_id AND (a.bases IS NULL OR a.bases @> to_jsonb(s.basis))
+    WHERE s.tenant_id = %(tenant)s AND s.memory_id = a.target
+      AND (a.bases @> to_jsonb(s.basis)
+           OR a.bases IS NULL AND s.event_id = a.event_id AND s.thread_id = a.thread_id)
 ), edges_unsourced AS (
     DELETE FROM edge_sources s USING added a
-    WHERE s.tenant_id = %(tenant)s AND s.edge_id = a.target AND s.event_id = a.event_id
-      AND s.thread_id = a.thread_id AND a.bases @> to_jsonb(s.basis)
+    WHERE s.tenant_id = %(tenant)s AND s.edge_id = a.target AND a.bases @> to_jsonb(s.basis)
 ), back AS (
     -- One row may be changed in several ways, and is updated once.
     SELECT target, bool_or(change = 'retired') AS retired,

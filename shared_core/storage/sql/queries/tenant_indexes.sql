@@ -71,7 +71,7 @@ WITH reach AS MATERIALIZED (
             SELECT m.* FROM memories m
             WHERE m.tenant_id = {tenant_literal} AND m.memory_id = n.memory_id
             OFFSET 0) m
-        WHERE {below} AND {living} AND {filter}
+        WHERE {below} AND {living} AND {begun} AND {filter}
     ) m
     LIMIT %(candidates)s
 ), young AS MATERIALIZED (
@@ -88,7 +88,7 @@ WITH reach AS MATERIALIZED (
             SELECT m.* FROM memories m
             WHERE m.tenant_id = {tenant_literal} AND m.memory_id = n.memory_id
             OFFSET 0) m
-        WHERE {below} AND {living} AND {filter}
+        WHERE {below} AND {living} AND {begun} AND {filter}
     ) m
     LIMIT %(candidates)s
 )

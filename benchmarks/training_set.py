@@ -1,0 +1,192 @@
+"""What the ranking is trained on: questions with the features of all turns they are asked about.
+
+Made by the functions recall ranks with, of every turn and without a database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+from zipfile import is_zipfile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.conversations import APART, Conversation, Question, conversations
+from shared_core import Event
+from shared_core.domain import MemoryId
+from shared_core.features import features, overtakings
+from shared_core.ids import uuid7
+from shared_core.linear_ranking import PART_OF
+from shared_core.matches import matched
+from shared_core.ports import Embedder
+from shared_core.recall import query_terms
+from shared_core.recall_ports import Asked as Query
+from shared_core.recall_ports import Candidate, Corpus
+from shared_core.text import search_terms
+
+BY_HAND: Final[Mapping[str, float]] = {
+    "fact": 0.0, "summary": -0.5, "ended": -4.0, "echo": -3.0,
+}  # fmt: skip
+"""Weights of what the labelled data cannot teach: they are turns alone, of which no fact was drawn,
+and nobody in them asks an assistant the same again. Chosen with benchmarks.assistant."""
+TRAINED: Final = [name for name in PART_OF if name not in BY_HAND]
+EVERY: Final = 5
+"""Of sets with hundreds of conversations, one in so many is used."""
+HUNDREDS: Final = 100
+LONGEST_PAUSE: Final = timedelta(hours=6)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question with the features of all turns, (N, F), and which of them answer it, (N,).
+
+    older and newer: (N,), of a question about what changed, which turns say how it was and which
+    say how it is. overtaken: (P, 2), pairs of turns of which the later overtakes the earlier.
+    """
+
+    set_name: str
+    conversation: int
+    category: str
+    wanted: int
+    rows: NDArray[np.float32]
+    answers: NDArray[np.bool_]
+    older: NDArray[np.bool_]
+    newer: NDArray[np.bool_]
+    overtaken: NDArray[np.intp]
+
+
+def used(found: Sequence[Conversation]) -> Sequence[Conversation]:
+    """Return those of a set's conversations that are trained on; their places are their numbers."""
+    return found[:: EVERY if len(found) > HUNDREDS else 1]
+
+
+async def collected(files: Sequence[Path], embedder: Embedder) -> list[Asked]:
+    """Return all questions with the features of all turns they are asked about."""
+    questions: list[Asked] = []
+    for file in files:
+        for number, conversation in enumerate(used(list(conversations(file)))):
+            questions += await _asked(conversation, embedder, file.stem, number)
+        print(file.stem, len(questions), flush=True)
+    return questions
+
+
+async def _asked(
+    conversation: Conversation, embedder: Embedder, name: str, number: int
+) -> list[Asked]:
+    turns = [event for _, events in conversation.sessions for event in events]
+    opens = [new for _, events in conversation.sessions for new in _opens_session(events)]
+    vectors = await embedder.embed_passages([turn.text or "." for turn in turns])
+    words = [search_terms(turn.text) for turn in turns]
+    candidates = [_candidate(at, turn) for at, turn in enumerate(turns)]
+    found = []
+    for question in _single(conversation.questions):
+        answers = _among(turns, question.evidence)
+        if not answers.any():
+            continue
+        asked = _query(question, turns)
+        held = [(at, asked.terms.index(word)) for at, said in enumerate(words)
+                for word in set(said).intersection(asked.terms)]  # fmt: skip
+        query_vector = (await embedder.embed_query(question.text))[0]
+        corpus = Corpus.of(
+            similarity=(vectors @ query_vector).tolist(),
+            length=[len(said) for said in words],
+            opens=opens,
+            holders=[at for at, _ in held],
+            words=[word for _, word in held],
+            terms=len(asked.terms),
+        )
+        matches = matched(corpus)
+        known = features(corpus, matches, candidates, asked)
+        pairs = overtakings(corpus, matches, candidates, asked)
+        found.append(
+            Asked(
+                set_name=name,
+                conversation=number,
+                category=question.category,
+                wanted=1 if question.any_suffices else len(question.evidence),
+                rows=np.stack([known[name] for name in TRAINED], axis=1).astype(np.float32),
+                answers=answers,
+                older=_among(turns, question.older),
+                newer=_among(turns, question.newer - question.older),
+                overtaken=np.array(pairs, dtype=np.intp).reshape(-1, 2),
+            )
+        )
+    return found
+
+
+def _single(questions: Sequence[Question]) -> Iterator[Question]:
+    """Yield the questions that single turns answer."""
+    return (one for one in questions if one.category not in APART and not one.by_session)
+
+
+def _among(turns: Sequence[Event], ids: frozenset[str]) -> NDArray[np.bool_]:
+    return np.array([turn.event_id in ids for turn in turns])
+
+
+def _query(question: Question, turns: Sequence[Event]) -> Query:
+    last = max(turn.occurred_at for turn in turns)
+    return Query(
+        text=question.text,
+        terms=query_terms(question.text),
+        now=question.asked_at or last + timedelta(days=1),
+    )
+
+
+def _opens_session(events: Sequence[Event]) -> list[bool]:
+    """Return which turns of a thread begin a session, as the statement of recall has it."""
+    pauses = [after.occurred_at - before.occurred_at for before, after in pairwise(events)]
+    return [True, *(pause > LONGEST_PAUSE for pause in pauses)]
+
+
+def _candidate(number: int, turn: Event) -> Candidate:
+    return Candidate(
+        memory_id=MemoryId(uuid7()),
+        kind="episodic",
+        text=turn.text,
+        author=turn.author,
+        occurred_at=turn.occurred_at,
+        number=number,
+        memory=lambda: NotImplemented,
+        role=turn.role,
+    )
+
+
+_ARRAYS: Final = ("rows", "answers", "older", "newer", "overtaken")
+_VALUES: Final = ("set_name", "conversation", "category", "wanted")
+
+
+def save(file: Path, questions: Sequence[Asked]) -> None:
+    """Write questions, so that load() of the same features reads them."""
+    held: dict[str, Any] = {"trained": np.array(TRAINED)}
+    for name in _VALUES:
+        held[name] = np.array([getattr(one, name) for one in questions])
+    for name in _ARRAYS:
+        arrays = [getattr(one, name) for one in questions]
+        held[name] = np.concatenate(arrays)
+        held[f"{name}_ends"] = np.cumsum([len(one) for one in arrays])
+    np.savez_compressed(file, **held)
+
+
+def load(file: Path) -> list[Asked]:
+    """Return what save() wrote.
+
+    Raises FileNotFoundError, and ValueError for a file of other features than are in use, or of
+    something else.
+    """
+    if not file.is_file():
+        raise FileNotFoundError(f"no such file: {file}")
+    if not is_zipfile(file):
+        raise ValueError(f"{file} is no .npz file that train_ranking --features kept")
+    with np.load(file) as held:
+        if "trained" not in held or held["trained"].tolist() != TRAINED:
+            raise ValueError(f"{file} holds other features than are in use: make it anew")
+        values = {name: held[name].tolist() for name in _VALUES}
+        arrays = {name: np.split(held[name], held[f"{name}_ends"][:-1]) for name in _ARRAYS}
+    columns = [values[name] for name in _VALUES] + [arrays[name] for name in _ARRAYS]
+    names = (*_VALUES, *_ARRAYS)
+    return [Asked(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]

@@ -1,0 +1,86 @@
+"""Whom a name means that was told in another thread, or long ago: nobody if it may be two. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from shared_core.domain import KnownPerson, MemoryId
+from shared_core.rules import load_kinship
+
+Gender = Literal["female", "male", "animal", "unknown"]
+
+TITLE: Final = re.compile(r"用户的(.+?)叫|User's (.+?) is called")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """A person or animal of a conversation.
+
+    name: as said, "Cancan"; of one without a name "my mom" or "我妈". relation: to the user, such
+    as "daughter"; "" for none known. title: the words of the relation as said, "older brother".
+    known_as: the name under which facts stand, if that is another; told_by: the fact that named
+    them, if that was before the conversation.
+    """
+
+    name: str
+    gender: Gender
+    relation: str = ""
+    title: str = ""
+    named: bool = True
+    known_as: str = ""
+    told_by: MemoryId | None = None
+
+    @property
+    def subject(self) -> str:
+        """The name under which facts stand."""
+        return self.known_as or self.name
+
+
+def entities_of(people: Sequence[KnownPerson]) -> Mapping[str, Entity]:
+    """Return whom each name means.
+
+    A name of two is left out. An alias gives way to the one who is called so.
+    """
+    found = _unambiguous([(one.name, one) for one in people])
+    names = {one.name.casefold() for one in people}
+    aliases = [
+        (name, one) for one in people for name in one.aliases if name.casefold() not in names
+    ]
+    return {name: _entity(name, one) for name, one in (_unambiguous(aliases) | found).items()}
+
+
+def title_in(statement: str) -> str:
+    """Return the words of the relation in a statement such as "User's sister is called Runa."."""
+    match = TITLE.search(statement)
+    return (match[1] or match[2]) if match else ""
+
+
+def gender_of(relation: str) -> Gender:
+    """Return what a relation tells of a person."""
+    kinship = load_kinship()
+    if relation in kinship.female:
+        return "female"
+    if relation in kinship.male:
+        return "male"
+    return "animal" if relation in kinship.animal else "unknown"
+
+
+def _unambiguous(named: Sequence[tuple[str, KnownPerson]]) -> dict[str, KnownPerson]:
+    found: dict[str, list[KnownPerson]] = {}
+    for name, one in named:
+        found.setdefault(name.casefold(), []).append(one)
+    return {name: one for name, one in named if len(found[name.casefold()]) == 1}
+
+
+def _entity(name: str, person: KnownPerson) -> Entity:
+    return Entity(
+        name=name,
+        gender=gender_of(person.relation),
+        relation=person.relation,
+        title=title_in(person.statement) or person.relation,
+        known_as=person.name if name != person.name else "",
+        told_by=person.memory_id,
+    )

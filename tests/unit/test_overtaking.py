@@ -1,0 +1,235 @@
+"""What a later turn overtakes, and what not, in English and Chinese."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from shared_core.domain import MemoryId, MemoryKind, Role
+from shared_core.linear_ranking import use, weights
+from shared_core.matches import matched
+from shared_core.overtaking import asks_how_it_was, overtaken, raised, tells_change
+from shared_core.recall import query_terms
+from shared_core.recall_ports import Candidate, Corpus
+from shared_core.text import search_terms
+
+FILLER = ("The weather is fine in Leeds.", "今天天气很好。", "We watched a film together.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """A turn, how near it is to the query, who said it and on which day."""
+
+    text: str
+    day: int
+    similarity: float | None = 0.5
+    author: str | None = "ann"
+    role: Role | None = "user"
+    kind: MemoryKind = "episodic"
+
+
+def pairs(query: str, *said: Said) -> list[tuple[int, int]]:
+    """What overtakes what among turns that stand beside others."""
+    everything = [*said, *(Said(text=text, day=1, similarity=0.1) for text in FILLER)]
+    terms = query_terms(query)
+    held = [
+        (number, terms.index(word))
+        for number, one in enumerate(everything)
+        for word in set(search_terms(one.text)).intersection(terms)
+    ]
+    corpus = Corpus.of(
+        similarity=[one.similarity for one in everything],
+        length=[8] * len(everything),
+        opens=[True] * len(everything),
+        holders=[number for number, _ in held],
+        words=[word for _, word in held],
+        terms=len(terms),
+    )
+    candidates = [_candidate(number, one) for number, one in enumerate(everything)]
+    return list(overtaken(matched(corpus), candidates, query))
+
+
+def _candidate(number: int, one: Said) -> Candidate:
+    return Candidate(
+        memory_id=MemoryId(UUID(int=number + 1)),
+        kind=one.kind,
+        text=one.text,
+        author=one.author,
+        occurred_at=datetime(2026, 3, one.day, tzinfo=UTC),
+        number=number,
+        memory=lambda: NotImplemented,
+        role=one.role,
+    )
+
+
+WORK = "Where do I work?"
+BANK = Said(text="I work at a bank.", day=1)
+SHOP = Said(text="I now work at a shop.", day=2)
+
+CHANGES = [
+    (WORK, BANK.text, SHOP.text),
+    (
+        "How many sources are in my Zotero library?",
+        "My Zotero library has 45 sources.",
+        "I've added some, my Zotero library holds 52 sources.",
+    ),
+    (
+        "What time is the meeting with Danielle?",
+        "My meeting with Danielle is at 3 PM.",
+        "The meeting with Danielle was rescheduled to 4:30 PM.",
+    ),
+    ("我在哪里工作？", "我在银行工作。", "我现在在超市工作了。"),
+    ("和李娜的会议几点开始？", "和李娜的会议三点开始。", "和李娜的会议推迟到四点半了。"),
+    ("我每个月的预算是多少？", "我每个月的预算是三千。", "我把每个月的预算增加到四千。"),
+]
+
+
+@pytest.mark.parametrize(("query", "older", "newer"), CHANGES)
+def test_a_later_turn_that_tells_a_change_overtakes(query: str, older: str, newer: str) -> None:
+    told = Said(text=older, day=1), Said(text=newer, day=5)
+    assert [(0, 1)] == pairs(query, *told)
+    assert [(1, 0)] == pairs(query, *reversed(told)), "by time, not by place"
+
+
+@pytest.mark.parametrize("query", ["Where was my work?", "Where did I work?", "我当时在哪里工作？"])
+def test_a_question_of_what_happened_is_answered_by_nothing_later(query: str) -> None:
+    assert [] == pairs(query, BANK, SHOP)
+
+
+@pytest.mark.parametrize("query", ["Where did I work before?", "Where did I work at first?"])
+def test_a_question_of_how_it_was_before_is_answered_by_the_earlier(query: str) -> None:
+    assert [(1, 0)] == pairs(query, BANK, SHOP)
+    last = Said(text="I now work at a school.", day=3)
+    assert raised(np.array([0.0, 0.0, 1.0]), pairs(query, BANK, SHOP, last)).argmax() == 0
+
+
+@pytest.mark.parametrize(
+    "query", ["我以前在哪里工作？", "我最初在哪里工作？", "我原来在哪里工作？"]
+)
+def test_a_chinese_question_of_how_it_was_before_is_as_well(query: str) -> None:
+    told = Said(text="我在银行工作。", day=1), Said(text="我现在在超市工作了。", day=5)
+    assert [(1, 0)] == pairs(query, *told)
+
+
+def test_a_fact_of_the_user_is_overtaken_by_a_turn_of_theirs_alone() -> None:
+    fact = Said(text="User works at a bank.", day=1, kind="semantic", author=None, role=None)
+    bobs = Said(text=SHOP.text, day=2, author="bob", role="agent")
+    assert [(0, 1)] == pairs(WORK, fact, SHOP)
+    assert [] == pairs(WORK, fact, bobs)
+    later = Said(text="User now works at a bank.", day=5, kind="semantic", author=None, role=None)
+    assert [] == pairs(WORK, SHOP, later), "a fact tells no change"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(Said(text="I work at a shop.", day=2), id="tells no change"),
+        pytest.param(Said(text="I now like tea.", day=2), id="is about something else"),
+        pytest.param(Said(text=SHOP.text, day=2, similarity=0.1), id="means something else"),
+        pytest.param(Said(text=SHOP.text, day=2, author="bob"), id="said by another"),
+        pytest.param(Said(text=SHOP.text, day=2, role="agent"), id="said by an agent"),
+        pytest.param(Said(text=SHOP.text, day=2, kind="summary"), id="no turn"),
+    ],
+)
+def test_what_overtakes_nothing(other: Said) -> None:
+    assert [] == pairs(WORK, BANK, other)
+
+
+def test_without_vectors_words_alone_tell() -> None:
+    told = [Said(text=one.text, day=one.day, similarity=None) for one in (BANK, SHOP)]
+    assert [(0, 1)] == pairs(WORK, *told)
+
+
+def test_of_many_the_most_similar_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared_core.overtaking.MOST_COMPARED", 2)
+    told = [
+        Said(text=BANK.text, day=1, similarity=0.6),
+        Said(text=BANK.text, day=1, similarity=0.4),
+        Said(text=SHOP.text, day=2, similarity=0.5),
+    ]
+    assert [(0, 2)] == pairs(WORK, *told)
+
+
+def test_a_query_whose_words_nobody_holds_overtakes_nothing() -> None:
+    assert [] == pairs("zebra?", BANK, SHOP)
+    assert [] == pairs("?", BANK, SHOP)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I now work at a shop.", True),
+        ("The deadline was extended to May.", True),
+        ("I no longer eat meat.", True),
+        ("Now that I think of it, I like tea.", False),
+        ("I bought a new lamp.", False),
+        ("会议改到周五了。", True),
+        ("我已经搬到上海了。", True),
+        ("我换工作了。", True),
+        ("我现在也很喜欢做饭。", False),
+        ("我喜欢尝试新的美食。", False),
+        ("", False),
+    ],
+)
+def test_words_of_change(text: str, expected: bool) -> None:
+    assert tells_change(text) is expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("Where do I work?", False),
+        ("What is the deadline of the first sprint?", False),
+        ("When did she go to Leeds?", True),
+        ("What was my first budget?", True),
+        ("What is my previous address?", True),
+        ("How has my budget changed?", True),
+        ("我住在哪里？", False),
+        ("我们的过程是什么？", False),
+        ("我去过哪些地方？", True),
+        ("他之前住在哪里？", True),
+        ("最初的预算是多少？", True),
+    ],
+)
+def test_questions_of_how_it_was(query: str, expected: bool) -> None:
+    assert asks_how_it_was(query) is expected
+
+
+def test_a_text_without_end_takes_no_time() -> None:
+    assert not tells_change("x " * 500_000 + "now")
+
+
+@pytest.mark.parametrize(
+    ("scores", "chain", "order"),
+    [
+        ([3.0, 1.0, 0.0], [(0, 1)], [1, 0, 2]),
+        ([3.0, 1.0, 2.0], [(0, 1), (0, 2), (1, 2)], [2, 1, 0]),
+        ([3.0, 5.0, 0.0], [(0, 1)], [1, 0, 2]),
+        ([1.0, 1.0, 1.0], [(0, 1), (1, 2)], [2, 1, 0]),
+    ],
+)
+def test_each_stands_just_above_what_it_overtakes(
+    scores: Sequence[float], chain: Sequence[tuple[int, int]], order: Sequence[int]
+) -> None:
+    given = np.array(scores)
+    added = raised(given, chain)
+    assert order == np.argsort(-(given + added), kind="stable").tolist()
+    assert (added >= 0).all() and (given + added).max() <= max(scores) + 0.11
+    assert given.tolist() == scores
+
+
+def test_other_weights_are_in_use_until_the_end_of_their_context() -> None:
+    shipped = weights()
+    with use({"similarity": 2.0}):
+        assert {"similarity": 2.0} == weights()
+    assert shipped == weights()
+
+
+def test_a_weight_of_what_is_no_feature_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="no feature.*charm"), use({"charm": 1.0}):
+        raise AssertionError
