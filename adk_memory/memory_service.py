@@ -269,10 +269,11 @@ class OpenMemoryService(BaseMemoryService):
         min_age_days: float = 7,
         dry_run: bool = False,
     ) -> dict[str, float]:
-        """Forget turns and summaries of a user whose retention fell below threshold.
+        """Forget turns and summaries of a user whose retention fell below threshold, at once.
 
-        Retention falls with the days since a memory was stored, slower the more it mattered; see
-        shared_core.retention. Younger ones than min_age_days stay, and so do facts. Returns
+        Retention falls with the days since a memory was stored or last read, slower the more it
+        mattered; see shared_core.retention. Younger ones than min_age_days stay, and so do facts
+        and what is pinned. Returns
         total_memories before, cleaned_count and avg_retention_score; dry_run only counts.
         """
         policy = RetentionPolicy(threshold=threshold, min_age_days=min_age_days)

@@ -37,6 +37,8 @@ from shared_core.namespaces import memories_namespace
 from shared_core.opening import open_memory
 from shared_core.recall_result import RecallResult
 from shared_core.rerank_ports import Reranker
+from shared_core.retention_manager import MemoryRetentionManager, MemoryStats
+from shared_core.retention_ports import RetentionPolicy
 from shared_core.run_ports import Fact
 from shared_core.slices import TimeBucket, TimeSlice
 from shared_core.strategy import ExtractionStrategy
@@ -68,6 +70,8 @@ __all__ = [
     "MemoryConsolidationWorker",
     "MemoryCoreError",
     "MemoryEngine",
+    "MemoryRetentionManager",
+    "MemoryStats",
     "ModelOutputInvalid",
     "ModelQuotaExceeded",
     "ModelUnavailable",
@@ -76,6 +80,7 @@ __all__ = [
     "Path",
     "RecallResult",
     "Reranker",
+    "RetentionPolicy",
     "SchemaOutOfDate",
     "Scope",
     "StorageReadOnly",

@@ -1,70 +1,191 @@
-"""Forgetting: what a caller names, and by a policy what has faded."""
+"""Forgetting what has faded: by stored policies stage by stage, or at once by a caller's own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
 
-from shared_core.domain import Memory, MemoryKind, Scope
-from shared_core.namespaces import memories_namespace
-from shared_core.ports import Clock, MemoryQuery, Storage
-from shared_core.retention import RetentionPolicy, days_between, initial_strength, retention_score
+from shared_core.domain import MemoryId, MemoryKind, Scope
+from shared_core.ports import Clock, Storage
+from shared_core.retention import RetentionPolicy, days_between, retention_score
+from shared_core.retention_ports import FATES, Counts, Fate, Kept, Weak
 
-FADING: tuple[MemoryKind, ...] = ("episodic", "summary", "reflection")
-"""What fades. Facts end when another takes their place; items are their owner's."""
-PAGE = 1000
+BATCH = 1000
+"""So many memories go in one short transaction."""
+LISTED = 100
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Is told how many memories are done, and how many were due when it began."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupReport:
+    """What a cleanup at once looked at and erased, or would erase.
+
+    memories: how many there were that fade. forgotten: how each that went was kept.
+    average_score: of all looked at.
+    """
+
+    memories: int
+    forgotten: Sequence[Kept]
+    average_score: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CleanupReport:
-    """What a cleanup looked at and forgot, or would forget. average_score: of all looked at."""
+class Fading:
+    """A memory that leaves its stage, and why. score: as of then. due_at: since when it is due."""
 
-    memories: int
-    forgotten: Sequence[Memory]
-    average_score: float
+    kept: Kept
+    fate: Fate
+    score: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionReport:
+    """What one run of forgetting did, or would do.
+
+    counts: how many memories of each kind met which fate. listed: of a dry run, those that have
+    waited longest. retimed: a policy had changed meanwhile, and it was too early for them. batches:
+    transactions it took.
+    """
+
+    counts: Counts
+    listed: Sequence[Fading] = ()
+    retimed: int = 0
+    batches: int = 0
+    duration_s: float = 0.0
+    dry_run: bool = False
+
+    @property
+    def total(self) -> int:
+        """How many memories left their stage."""
+        return sum(sum(kinds.values()) for kinds in self.counts.values())
+
+    def of(self, fate: Fate) -> int:
+        """Return how many memories met a fate."""
+        return sum(self.counts.get(fate, {}).values())
+
+
+@dataclass(slots=True)
+class _Sum:
+    counts: dict[Fate, Counter[MemoryKind]] = field(
+        default_factory=lambda: {fate: Counter() for fate in FATES}
+    )
+    retimed: int = 0
+    batches: int = 0
 
 
 async def cleanup(
     storage: Storage, clock: Clock, scope: Scope, policy: RetentionPolicy, *, dry_run: bool
 ) -> CleanupReport:
-    """Take out of recall what has faded below the policy's threshold.
+    """Erase at once what has faded below a caller's own threshold, whatever stage it is in.
 
     What has expired is deleted first. Facts drawn from the faded stay, and adding its session again
-    does not bring it back. Age counts from when a memory was stored; reads do not count yet.
+    does not bring it back. What is pinned stays, and so do kinds that never fade.
     """
-    await storage.sweep_expired((scope.app, scope.user), PAGE)
-    now = clock()
-    looked_at = 0
-    total = 0.0
-    faded: list[Memory] = []
-    while True:
-        query = MemoryQuery(
-            scope=scope,
-            namespace=memories_namespace(scope),
-            kinds=FADING,
-            limit=PAGE,
-            offset=looked_at,
-        )
-        page = await storage.list_memories(query)
-        looked_at += len(page)
-        for memory in page:
-            days = days_between(memory.created_at, now)
-            score = retention_score(
-                initial=initial_strength(memory.importance),
-                days=days,
-                decay_rate=policy.decay_rate,
-            )
-            total += score
-            if score < policy.threshold and days >= policy.min_age_days:
-                faded.append(memory)
-        if len(page) < PAGE:
-            break
-    if not dry_run:
-        for first in range(0, len(faded), PAGE):
-            batch = faded[first : first + PAGE]
-            await storage.fade([(memory.namespace, memory.key) for memory in batch])
-    return CleanupReport(
-        memories=looked_at,
-        forgotten=faded,
-        average_score=total / looked_at if looked_at else 0.0,
+    await storage.sweep_expired((scope.app, scope.user), BATCH)
+    weak = Weak(
+        threshold=policy.threshold,
+        min_age_days=policy.min_age_days,
+        decay_rate=policy.decay_rate,
     )
+    memories, average = await storage.average_score(scope, weak)
+    faded = await storage.kept(scope, await storage.weak(scope, weak))
+    if not dry_run:
+        gone: set[MemoryId] = set()
+        while batch := await storage.forget_weak(scope, weak, BATCH):
+            gone.update(batch)
+        faded = [one for one in faded if one.memory_id in gone]
+    return CleanupReport(memories, faded, average)
+
+
+async def forget_faded(
+    storage: Storage,
+    clock: Clock,
+    scope: Scope | None,
+    app: str | None,
+    *,
+    progress: Progress | None = None,
+    goes_on: Callable[[], Awaitable[bool]] | None = None,
+    batch: int = BATCH,
+) -> RetentionReport:
+    """Move every memory that is due on by one stage, in short transactions, and tell how many.
+
+    goes_on: asked after each transaction; False ends it.
+    """
+    began, now, done = time.monotonic(), clock(), _Sum()
+    total = 0
+    if progress:
+        counts, _ = await storage.due(scope, app, now, 0)
+        total = sum(sum(kinds.values()) for kinds in counts.values())
+        progress(0, total)
+    while True:
+        moved = await storage.forget_faded(scope, app, now, batch)
+        if moved.size == 0:
+            break
+        for fate, kinds in moved.counts.items():
+            done.counts[fate].update(kinds)
+        done.retimed += moved.retimed
+        done.batches += 1
+        if progress:
+            progress(sum(counter.total() for counter in done.counts.values()), total)
+        if goes_on and not await goes_on():
+            break
+        await asyncio.sleep(0)  # others come to their turn
+    return RetentionReport(
+        counts=done.counts,
+        retimed=done.retimed,
+        batches=done.batches,
+        duration_s=time.monotonic() - began,
+    )
+
+
+async def what_is_due(
+    storage: Storage, clock: Clock, scope: Scope | None, app: str | None, *, limit: int = LISTED
+) -> RetentionReport:
+    """Return what forget_faded() would do now; writes nothing."""
+    began, now = time.monotonic(), clock()
+    counts, listed = await storage.due(scope, app, now, limit)
+    return RetentionReport(
+        counts=counts,
+        listed=[_fading(kept, fate, now) for kept, fate in listed],
+        duration_s=time.monotonic() - began,
+        dry_run=True,
+    )
+
+
+def score_of(kept: Kept, at: datetime) -> float:
+    """Return the score of a memory at a moment, by the decay rate of its policy, else by 0.1."""
+    return retention_score(
+        initial=kept.strength,
+        days=days_between(kept.used_at, at),
+        accesses=kept.access_count,
+        arousal=kept.arousal,
+        decay_rate=(kept.rule or RetentionPolicy()).decay_rate,
+    )
+
+
+def _fading(kept: Kept, fate: Fate, now: datetime) -> Fading:
+    score = score_of(kept, now)
+    rule = kept.rule or RetentionPolicy()
+    threshold = {
+        "demoted": rule.threshold,
+        "archived": rule.archive_threshold,
+        "erased": rule.erase_threshold,
+    }[fate]
+    used = "read" if kept.last_accessed_at else "written"
+    days = max(days_between(kept.used_at, now), 0.0)
+    reads = f"{kept.access_count} read{'' if kept.access_count == 1 else 's'}"
+    why = (
+        f"score {score:.3g} is below {threshold:g}: last {used} {days:.1f} days ago, {reads},"
+        f" importance {kept.importance:g}"
+    )
+    if kept.staged_at is not None:
+        why += f"; {kept.stage} {days_between(kept.staged_at, now):.1f} days ago"
+    return Fading(kept=kept, fate=fate, score=score, why=why)

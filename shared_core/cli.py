@@ -15,6 +15,8 @@ from rich.text import Text
 from shared_core import (
     Scope,
     __version__,
+    cli_facts,  # noqa: F401 # its commands
+    cli_keep,  # noqa: F401 # its commands
     cli_reads,  # noqa: F401 # its commands
     cli_work,  # noqa: F401 # its commands
     open_memory,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
+from rich import box
+from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
@@ -17,6 +21,9 @@ from shared_core.settings import redacted
 
 WIDTH = 100
 """Columns when the output is no terminal."""
+
+LONGEST_WORD = 20
+"""Characters of a word that a table does not break, however narrow the terminal."""
 
 MARKS = {"ok": ("✓", "green"), "note": ("-", "yellow"), "problem": ("✗", "red")}
 
@@ -73,3 +80,17 @@ def console(*, stderr: bool = False) -> Console:
     if not screen.is_terminal:
         screen.width = WIDTH
     return screen
+
+
+def word_table(
+    names: Sequence[str], rows: Sequence[Sequence[str]], *, dim: Sequence[bool] = ()
+) -> Table:
+    """Return a table that wraps between words, not in them. dim: which rows are dimmed."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for place, name in enumerate(names):
+        words = [name, *(word for row in rows for word in row[place].split())]
+        least = min(LONGEST_WORD, max(cell_len(word) for word in words))
+        table.add_column(name, overflow="fold", min_width=least)
+    for row, is_dim in zip(rows, dim or [False] * len(rows), strict=True):
+        table.add_row(*map(Text, row), style="dim" if is_dim else "")
+    return table

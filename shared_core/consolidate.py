@@ -31,6 +31,7 @@ from shared_core.facts import FactPlan, normalised, plan_facts, slots_to_read
 from shared_core.ids import uuid7
 from shared_core.item_ports import VectorRows
 from shared_core.job_ports import JobType, ReflectionDue
+from shared_core.moments import CLOCKS_APART
 from shared_core.namespaces import summary_key
 from shared_core.ports import Acquainted, Clock, Extractor, Storage
 from shared_core.privacy_rows import add_privacy
@@ -200,8 +201,9 @@ class _Planner:
         since = min(said_at.values(), default=started_at)
         known = await self.storage.known(self.scope, slots, pairs, since)
         facts = plan_facts(
-            drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions
-        )
+            drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions,
+            started_at,
+        )  # fmt: skip
         graph = plan_edges(triples, known.edges, facts.opened, said_at, uuid7, facts.told_again)
         rows = self._rows(reading, formed, facts, graph)
         vectors = await _without_likes(
@@ -218,7 +220,7 @@ class _Planner:
             read=_passage(reading.read_mark, formed.turns),
             summed=_passage(reading.replay_mark, formed.replay, anew=formed.summed_anew),
             close=list(facts.closed.items()),
-            ended=facts.ended,
+            ended=facts.ended(started_at + CLOCKS_APART),
             facts=facts.opened,
             memories=rows.memories,
             sources=rows.sources,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
+from uuid import UUID
 
 from shared_core.domain import Scope
 from shared_core.errors import Conflict, InvalidInput, NotFound
@@ -17,20 +18,21 @@ from shared_core.run_ports import Fact, RunPlan
 
 
 async def retract(
-    storage: Storage, clock: Clock, scope: Scope, name: str, at: datetime | None
+    storage: Storage, clock: Clock, scope: Scope, name: Fact | UUID | str, at: datetime | None
 ) -> Fact:
     """End a fact as of a moment, by default now, and return it as it is then.
 
-    name: its key or memory id. What says the same, or rests on it, ends with it. Raises NotFound,
-    InvalidInput for what is no fact or a moment it cannot end at, Conflict if it has ended.
+    name: the fact itself, its key or memory id. What says the same, or rests on it, ends with it.
+    Raises NotFound, InvalidInput for what is no fact or a moment it cannot end at, Conflict if it
+    has ended.
     """
     fact, _ = await _named(storage, scope, name)
-    if fact.valid_until is not None:
+    now = clock()
+    if fact.valid_until is not None and fact.valid_until <= now:
         raise Conflict(
             f"{fact.statement!r} has ended already, at {fact.valid_until.isoformat()}: restore it"
             " first to give it another end"
         )
-    now = clock()
     until = max(now, fact.valid_from) if at is None else _end_of(fact, at, now)
     plan = RunPlan(
         run_id=uuid7(),
@@ -52,11 +54,11 @@ async def retract(
     return replace(fact, valid_until=until, superseded_at=now)
 
 
-async def restore(storage: Storage, scope: Scope, name: str) -> Fact:
+async def restore(storage: Storage, scope: Scope, name: Fact | UUID | str) -> Fact:
     """Let a fact that ended hold again, and return it as it is then.
 
     What ended with it comes back as well. Raises NotFound, InvalidInput for what is no fact,
-    Conflict if it holds, or if a current fact cannot hold beside it, and names that one.
+    Conflict if it holds, or if a current fact, or edge, cannot hold beside it, and names that one.
     """
     fact, place = await _named(storage, scope, name)
     if fact.valid_until is None or fact.superseded_at is None:
@@ -65,9 +67,16 @@ async def restore(storage: Storage, scope: Scope, name: str) -> Fact:
     if opposite := opposite_slot(fact.slot):
         keys.append(opposite + place.removeprefix(fact.slot))
     for rival in await storage.facts_in_place(scope, fact.fact_type, keys):
+        if rival.memory_id != fact.memory_id:
+            raise Conflict(
+                f"{fact.statement!r} cannot hold beside {rival.statement!r}, which holds since"
+                f" {rival.valid_from.isoformat()}: retract that first, its key is {rival.key}"
+            )
+    for edge in await storage.edges_in_place(scope, fact.memory_id):
         raise Conflict(
-            f"{fact.statement!r} cannot hold beside {rival.statement!r}, which holds since"
-            f" {rival.valid_from.isoformat()}: retract that first, its key is {rival.memory_id}"
+            f"{fact.statement!r} cannot hold beside the edge ({edge.subject}) -[{edge.relation}]->"
+            f" ({edge.object}) of the graph: end that first with graph.retract(scope,"
+            f" {edge.subject!r}, {edge.relation!r}, {edge.object!r})"
         )
     restoration = Restoration(
         run_id=uuid7(),
@@ -80,15 +89,21 @@ async def restore(storage: Storage, scope: Scope, name: str) -> Fact:
     return replace(fact, valid_until=None, superseded_at=None)
 
 
-async def _named(storage: Storage, scope: Scope, name: str) -> tuple[Fact, str]:
+async def _named(storage: Storage, scope: Scope, given: Fact | UUID | str) -> tuple[Fact, str]:
     scope_path(scope)
-    if not isinstance(name, str):
-        raise InvalidInput(f"a fact is named by its key or memory id as text, not by {name!r}")
+    if not isinstance(given, Fact | UUID | str):
+        raise InvalidInput(
+            f"a fact is named by itself, its key or its memory id, e.g. as text, not by {given!r}"
+        )
+    name = given.key if isinstance(given, Fact) else str(given)
     found: NamedMemory | None = None
     if storable(name):
         found = await storage.named_memory(scope, name)
     if found is None:
-        raise NotFound(f"there is no memory {name!r} in {scope}: facts(history=True) lists facts")
+        raise NotFound(
+            f"there is no memory {name!r} in {scope}: facts(scope, history=True) lists all facts,"
+            " and Fact.key is the key of each"
+        )
     if found.fact is None:
         raise InvalidInput(
             f"{name!r} is no fact but a memory of kind {found.kind!r}: only facts end and hold"
@@ -106,4 +121,4 @@ def _end_of(fact: Fact, at: datetime, now: datetime) -> datetime:
         )
     if at > now:
         raise InvalidInput(f"at must not be in the future, as {at.isoformat()} is: retract it then")
-    return at
+    return at.astimezone(UTC)

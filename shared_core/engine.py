@@ -10,7 +10,6 @@ from uuid import UUID
 from shared_core import items
 from shared_core.access_log import AccessLog
 from shared_core.access_ports import Accesses
-from shared_core.cleanup import CleanupReport
 from shared_core.consolidate import RunReport
 from shared_core.consolidation_jobs import ConsolidationJobs
 from shared_core.context import ContextAssembler
@@ -30,6 +29,7 @@ from shared_core.domain import (
 from shared_core.embedding import Embedding
 from shared_core.fact_verbs import FactVerbs
 from shared_core.forgetting import Forgetting
+from shared_core.forgetting_schedule import ForgettingSchedule
 from shared_core.formation import Formation
 from shared_core.graph import Graph
 from shared_core.imported_items import ImportedItems
@@ -39,6 +39,7 @@ from shared_core.intake import Intake
 from shared_core.items import ItemOp, ItemResult
 from shared_core.job_ports import JobType
 from shared_core.jobs import JobQueue
+from shared_core.keeping import KeepingVerbs
 from shared_core.lifetime import Lifetime
 from shared_core.ports import Clock, Extractor, Storage, StorageReport
 from shared_core.privacy import PRESETS, PrivacyPolicy
@@ -49,15 +50,15 @@ from shared_core.recalling import Recalling
 from shared_core.reflect import ReflectionReport
 from shared_core.relations import DECLARED, Relations
 from shared_core.remembering import Remembering
-from shared_core.retention import POLICIES, RetentionPolicy
 from shared_core.run_ports import RunRecord
 from shared_core.sessions import SessionLog
 from shared_core.slice_verbs import SliceVerbs
+from shared_core.stating import Stating
 from shared_core.strategy import ExtractionStrategy
 from shared_core.worker import DRAIN_S, Worker
 
 
-class MemoryEngine(FactVerbs, SliceVerbs):
+class MemoryEngine(FactVerbs, KeepingVerbs, SliceVerbs):
     """Remembers, recalls and forgets. Async; from sync code: run_sync(engine.recall(...)).
 
     Usable from any thread and any event loop, several at once. It connects at first use; closing
@@ -78,8 +79,9 @@ class MemoryEngine(FactVerbs, SliceVerbs):
         track_access: bool = True,
         reranker: object = None,
         relations: Relations | None = DECLARED,
+        cleanup_hours: float | None = None,
     ) -> None:
-        """relations: None switches the knowledge graph off."""
+        """relations: None switches the knowledge graph off. cleanup_hours: None for no schedule."""
         self._storage = storage
         self._intake = Intake(privacy)
         self._embedding = embedding
@@ -105,11 +107,15 @@ class MemoryEngine(FactVerbs, SliceVerbs):
         )
         self._forgetting = Forgetting(storage, clock, self.open, self.jobs.look)
         self.indexes = Indexes(storage, self.open, in_background=worker)
-        self._lifetime.ends_with(self.jobs, self.indexes, self._accesses)
+        self.forgetting_schedule = ForgettingSchedule(
+            storage, clock, self.open, cleanup_hours, in_background=worker
+        )
+        self._lifetime.ends_with(self.jobs, self.indexes, self._accesses, self.forgetting_schedule)
         self.sessions = SessionLog(storage, self._intake, self.open)
         self.instructions = Instructions(storage, embedding, clock, self.open)
         self.imported = ImportedItems(storage, embedding, clock, self.open)
-        self.graph = Graph(storage, clock, self.open, relations)
+        self._stating = Stating(storage, embedding, self._intake, clock, relations)
+        self.graph = Graph(storage, clock, self.open, relations, self._stating)
 
     async def __aenter__(self) -> MemoryEngine:
         await self.open()
@@ -161,6 +167,7 @@ class MemoryEngine(FactVerbs, SliceVerbs):
         beginning says in the words of remembered turns is known (one more round trip). retry_later:
         when the embedder fails, the turns are stored as with later, and the error is raised.
         """
+        self.forgetting_schedule.nudge()
         return await self._remembering.append_events(
             scope, thread_id, events, later=later, delay_s=delay_s, unseen=unseen,
             session_end=session_end, strategy=strategy or self._strategy, history=history,
@@ -352,19 +359,6 @@ class MemoryEngine(FactVerbs, SliceVerbs):
         return await self._recalling.context_window(
             scope, thread_id, query, system_prompt, assembler, instructions, profile, as_of
         )
-
-    async def cleanup(
-        self,
-        scope: Scope,
-        policy: RetentionPolicy = POLICIES["default"],
-        *,
-        dry_run: bool = False,
-    ) -> CleanupReport:
-        """Forget turns and summaries that have faded below the policy's threshold.
-
-        dry_run: only say which. Forgotten turns do not come back; facts do not fade.
-        """
-        return await self._forgetting.faded(scope, policy, dry_run=dry_run)
 
     async def run_item_ops(self, ops: Sequence[ItemOp]) -> list[ItemResult]:
         """Run a batch of key-value operations; see shared_core.items."""

@@ -9,6 +9,7 @@ from typing import Protocol
 from uuid import UUID
 
 from shared_core.domain import AsOf, FactType, MemoryId, MemoryKind, Scope
+from shared_core.graph_ports import Edge
 from shared_core.run_ports import Fact
 
 
@@ -60,6 +61,10 @@ class FactStorage(Protocol):
         self, scope: Scope, fact_type: FactType, keys: Sequence[str]
     ) -> Sequence[Fact]:
         """Return the current facts of some keys."""
+        ...
+
+    async def edges_in_place(self, scope: Scope, memory_id: MemoryId) -> Sequence[Edge]:
+        """Return the current edges that those of a fact that ended cannot hold beside."""
         ...
 
     async def restore_fact(self, restoration: Restoration) -> None:

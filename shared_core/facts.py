@@ -64,12 +64,12 @@ class FactPlan:
             for draft, one in self.said_again
         ]
 
-    @property
-    def ended(self) -> list[MemoryId]:
-        """The facts the run tells of that hold no more."""
+    def ended(self, by: datetime) -> list[MemoryId]:
+        """Return the facts the run tells of that hold no more by a moment."""
         told = [*self.opened, *self.told_again]
-        past = [one.memory_id for one in told if one.valid_until is not None]
-        return list(dict.fromkeys([*self.closed, *past]))
+        past = [one.memory_id for one in told if one.valid_until and one.valid_until <= by]
+        closed = [memory_id for memory_id, until in self.closed.items() if until <= by]
+        return list(dict.fromkeys([*closed, *past]))
 
 
 def fact_key(draft: FactDraft) -> str:
@@ -160,6 +160,7 @@ def plan_facts(
     said_at: Mapping[str, datetime],
     new_id: Callable[[], MemoryId],
     retractions: Sequence[Retraction] = (),
+    now: datetime | None = None,
 ) -> FactPlan:
     """Return what changes when drafts, in the order they were said, meet what is known.
 
@@ -172,9 +173,10 @@ def plan_facts(
     it was said. What is told of "my daughter" is told of the one daughter whose name is known; with
     two, of neither. What is told of a name is told of the one relation who is called so.
     known: facts of slots_to_read(drafts), those that ended after the first draft was said as well;
-    retractions: those said after it. said_at: event id to the moment it was said.
+    retractions: those said after it. said_at: event id to the moment it was said. now: an end that
+    is known and later than now may come earlier.
     """
-    fold = _Fold(known, retractions, new_id)
+    fold = _Fold(known, retractions, new_id, now)
     for draft in drafts:
         draft = fold.identified(draft)
         at = said_at[draft.event_id]
@@ -193,8 +195,10 @@ class _Fold:
         known: Sequence[KnownFact],
         retractions: Sequence[Retraction],
         new_id: Callable[[], MemoryId],
+        now: datetime | None,
     ) -> None:
         self.plan = FactPlan()
+        self._now = now
         self._new_id = new_id
         self._retractions = list(retractions)
         self._stated: dict[tuple[str, str], list[Stated]] = {}
@@ -242,17 +246,21 @@ class _Fold:
             self._close(place, at, begins)
 
     def state(self, draft: FactDraft, at: datetime) -> None:
+        draft = self._as_kept(draft)
         place, opposite = (draft.fact_type, fact_key(draft)), self._opposite(draft)
         here, value = self._stated.get(place, []), normalised(draft.value)
         same = [one for one in here if normalised(one.value) == value]
         others = [one for one in here if normalised(one.value) != value]
-        others += self._stated.get(opposite, []) if opposite else []
+        beside = self._beside(place) if draft.functional else []
+        for key in (opposite, *beside):
+            others += self._stated.get(key, []) if key else []
         end = next_end(at, same, others, self._ends_of(draft, at))
         known = same_spell(at, same, end)
         begins = _begins(draft, at, [one for one in others if one.holds(at)])
-        for key in (place, opposite):
+        for key in (place, opposite, *beside):
             if key and (known is None or self._current.get(key) is not known):
                 self._close(key, at, begins)
+                self._end_earlier(key, at, begins, known)
         if known is not None:
             self.plan.said_again.append((draft, known))
             known.say(at)
@@ -268,6 +276,16 @@ class _Fold:
         self.plan.opened.append(fact)
         self.plan.bounds += [end.row_id] if end else []
         self._add(place, Stated(fact.memory_id, draft.value, begins, fact.valid_until, [at]))
+
+    def _as_kept(self, draft: FactDraft) -> FactDraft:
+        """Return a draft of a slot of nobody's ontology as that slot was stated: with one value."""
+        one = (draft.fact_type, subject_key(draft)) in self._stated
+        return replace(draft, functional=True) if one and draft.fact_type == "custom" else draft
+
+    def _beside(self, place: tuple[str, str]) -> list[tuple[str, str]]:
+        """Return where other values of a slot stand that holds one value from now on."""
+        return [one for one in self._stated if one[0] == place[0]
+                and one[1].startswith(f"{place[1]}:")]  # fmt: skip
 
     @staticmethod
     def _opposite(draft: FactDraft) -> tuple[str, str] | None:
@@ -293,6 +311,9 @@ class _Fold:
             )
             if same_slot and wanted in ("", normalised(current.value)):
                 self._close(place, at, _begins(draft, at, [current]))
+        for place in list(self._stated) if self._now else []:
+            if place[0] == draft.fact_type and f"{place[1]}:".startswith(f"{slot}:"):
+                self._end_earlier(place, at, _begins(draft, at, []), None, wanted)
         retraction = Retraction(
             retraction_id=self._new_id(),
             fact_type=draft.fact_type,
@@ -305,18 +326,40 @@ class _Fold:
         self._retractions.append(retraction)
         self.plan.retracted.append((retraction, (draft.event_id, *draft.other_event_ids)))
 
+    def _end_earlier(
+        self,
+        place: tuple[str, str],
+        at: datetime,
+        until: datetime,
+        kept: Stated | None,
+        value: str = "",
+    ) -> None:
+        """Move ends that are known and did not come yet, of what was not said after at.
+
+        value: normalised, of what ends; "" for all.
+        """
+        for one in self._stated.get(place, []):
+            to_come = self._now and one.valid_until and one.valid_until > max(until, self._now)
+            if not to_come or one is kept or value not in ("", normalised(one.value)):
+                continue
+            if one.holds(at) and not one.said_after(at):
+                self._end(one, until)
+
     def _close(self, place: tuple[str, str], at: datetime, until: datetime) -> None:
         """End what is current as of until, unless it was said after the moment at."""
         current = self._current.get(place)
         if current is None or current.said_after(at):
             return
-        current.valid_until = until = max(until, current.valid_from)
         del self._current[place]
+        self._end(current, until)
+
+    def _end(self, one: Stated, until: datetime) -> None:
+        one.valid_until = until = max(until, one.valid_from)
         for position, fact in enumerate(self.plan.opened):
-            if fact.memory_id == current.row_id:
+            if fact.memory_id == one.row_id:
                 self.plan.opened[position] = replace(fact, valid_until=until)
                 return
-        self.plan.closed[MemoryId(current.row_id)] = until
+        self.plan.closed[MemoryId(one.row_id)] = until
 
 
 def _begins(draft: FactDraft, at: datetime, against: Sequence[Stated]) -> datetime:

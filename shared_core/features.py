@@ -46,6 +46,9 @@ TELLS_WHEN: Final = re.compile(
 )
 LEAST_ECHO, MOST_ECHO = 0.3, 0.6
 """Cosines from which on a question is taken to ask the same, and at which it surely does."""
+BRIEF, TELLING = 8, 16
+"""Words up to which a question only asks, and from which on it tells as well ("I moved to York, can
+you help me find a dentist?"); of Chinese, characters and pairs."""
 LONG: Final = 30 * 86_400.0
 """Seconds within which it tells little what was said earlier and what later."""
 READ_CHARACTERS: Final = 2_000
@@ -64,7 +67,7 @@ def features(
     found |= _of_speakers(candidates, named)
     found |= _of_form(corpus, candidates, at)
     found |= _of_time(candidates, asked)
-    found["echo"] = found["is_question"] * _as_near_as_an_echo(found["similarity"])
+    found["echo"] = found["is_question"] * _echo(found["similarity"], corpus.length[at])
     for voices, is_so in _voices(candidates).items():
         for name in BY_VOICES[voices]:
             found[f"{voices}_{name}"] = float(is_so) * found[name]
@@ -257,10 +260,12 @@ def _first_name(author: str) -> list[str]:
     return search_terms(author.split(maxsplit=1)[0]) if author.strip() else []
 
 
-def _as_near_as_an_echo(similarity: Numbers) -> Numbers:
-    """Return 0 for what is not alike, 1 for what asks nearly the same, (K,)."""
-    near: Numbers = np.clip((similarity - LEAST_ECHO) / (MOST_ECHO - LEAST_ECHO), 0, 1)
-    return near
+def _echo(similarity: Numbers, length: Numbers) -> Numbers:
+    """Return 0 for what is not alike or long enough to tell something, 1 for an echo, (K,)."""
+    near = np.clip((similarity - LEAST_ECHO) / (MOST_ECHO - LEAST_ECHO), 0, 1)
+    brief = np.clip((TELLING - length) / (TELLING - BRIEF), 0, 1)
+    echo: Numbers = near * brief
+    return echo
 
 
 def _numbers(values: Iterable[bool]) -> Numbers:

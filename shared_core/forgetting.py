@@ -1,4 +1,4 @@
-"""Everything that takes memories away: forgetting by key, turn, thread and user, and fading."""
+"""Everything that takes memories away: forgetting by key, turn, thread and user, and expiry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from shared_core.cleanup import CleanupReport, cleanup
 from shared_core.domain import Namespace, Scope, ThreadId
 from shared_core.ids import is_uuid
 from shared_core.item_ports import ItemAddress
@@ -14,7 +13,6 @@ from shared_core.namespaces import memories_namespace, scope_path, storable
 
 if TYPE_CHECKING:
     from shared_core.ports import Clock, Storage
-    from shared_core.retention import RetentionPolicy
 
 
 class Forgetting:
@@ -59,11 +57,6 @@ class Forgetting:
     async def scope(self, scope: Scope) -> int:
         """Erase all memories of a user; return how many went."""
         return await self._all_of(scope, None)
-
-    async def faded(self, scope: Scope, policy: RetentionPolicy, *, dry_run: bool) -> CleanupReport:
-        """Forget what has faded below the policy's threshold."""
-        await self._open()
-        return await cleanup(self._storage, self._clock, scope, policy, dry_run=dry_run)
 
     async def expired(self, prefix: Namespace, limit: int) -> int:
         """Delete at most limit expired memories below a namespace; return how many went."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from uuid import UUID
 
-from shared_core.domain import AsOf, Scope, TripleDraft
+from shared_core.domain import USER, AsOf, Scope, TripleDraft
 from shared_core.entity_names import AliasPlan, entity_key, plan_merge, plan_unmerge
 from shared_core.errors import CapabilityMissing, Conflict, InvalidInput, NotFound
 from shared_core.facts import normalised
@@ -28,6 +29,8 @@ from shared_core.namespaces import check_label, scope_path
 from shared_core.ports import Clock, Storage
 from shared_core.relations import Relations
 from shared_core.run_ports import PlannedEdge, RunPlan
+from shared_core.stating import MAX_TRIES, Stating, pause
+from shared_core.triples import slot_of_relation
 
 MAX_DEPTH = 3
 MAX_HOPS = 4
@@ -37,7 +40,6 @@ MAX_PATHS = 100
 MAX_ALIASES = 100
 REACH = 1_000
 """So many edges from either end are looked at to find paths, the nearest and newest."""
-MAX_TRIES = 8
 OPERATOR = "caller"
 
 
@@ -55,12 +57,14 @@ class Graph:
         clock: Clock,
         open_memory: Callable[[], Awaitable[None]],
         relations: Relations | None,
+        stating: Stating,
     ) -> None:
-        """relations: None switches the graph off."""
+        """relations: None switches the graph off. stating: writes what an edge of the user says."""
         self._storage = storage
         self._clock = clock
         self._open = open_memory
         self._relations = relations
+        self._stating = stating
 
     async def neighbourhood(
         self,
@@ -146,7 +150,7 @@ class Graph:
         valid_from: when it begins, by default now; in the future, it holds from then on. It lasts
         until what begins later. functional: whether the subject has one object at a time; None for
         what relations.toml, or open_memory(relations=...), declares. With an edge that ends, ends
-        the fact that says the same.
+        the fact that says the same; with one of the user's that a slot stands for, begins the fact.
         """
         relations = await self._ready(scope)
         subject_key, object_key = entity_key(subject, "subject"), entity_key(object, "object")
@@ -164,7 +168,9 @@ class Graph:
             functional=functional, confidence=confidence,
         )  # fmt: skip
 
-        def planned(known: KnownSpells) -> tuple[GraphChange, RunPlan | None]:
+        slot = slot_of_relation(name)
+
+        async def planned(known: KnownSpells) -> tuple[GraphChange, RunPlan | None]:
             found = plan_addition(known.spells, known.value, begins, functional=functional)
             if found.operation is Operation.NOOP:
                 return GraphChange(
@@ -180,13 +186,15 @@ class Graph:
                 valid_from=begins,
                 valid_until=found.valid_until,
             )
-            plan = _run(scope, now, known, name, found.ends, [edge], found.bounds)
+            plan = _run(scope, now, known, name, found.ends, found.bounds)
+            if slot and slot.functional == functional and USER in known.subject_keys:
+                edge, plan = await self._stating.beside_edge(scope, slot, edge, plan)
             return GraphChange(
                 operation=found.operation,
                 edge_id=edge.edge_id,
                 closed=found.ends.edge_ids,
                 run_id=plan.run_id,
-            ), plan
+            ), replace(plan, edges=[edge], counts={**plan.counts, "edges": 1})
 
         def read() -> Awaitable[KnownSpells]:
             return self._storage.known_spells(
@@ -216,10 +224,10 @@ class Graph:
         now = self._clock()
         until = _moment(valid_until, "valid_until") or now
 
-        def planned(known: KnownSpells) -> tuple[GraphChange, RunPlan | None]:
+        async def planned(known: KnownSpells) -> tuple[GraphChange, RunPlan | None]:
             value = None if object_key is None else known.value
             ends = plan_retraction(known.spells, value, until)
-            plan = _run(scope, now, known, name, ends, []) if ends.edge_ids else None
+            plan = _run(scope, now, known, name, ends) if ends.edge_ids else None
             return GraphChange(
                 operation=Operation.UPDATE if plan else Operation.NOOP,
                 edge_id=None,
@@ -258,7 +266,8 @@ class Graph:
     async def merge_aliases(self, scope: Scope, name: str, aliases: Sequence[str]) -> int:
         """Let names stand for one entity, called name: reading any reads all. Return how many.
 
-        Edges are not rewritten. What already has aliases brings them along. At most 100 at a time.
+        Edges are not rewritten. What already has aliases brings them along, and an alias of another
+        entity that entity; names that no edge has are merged as well. At most 100 at a time.
         """
 
         def planned(known: Sequence[Alias]) -> AliasPlan:
@@ -288,15 +297,16 @@ class Graph:
             raise InvalidInput(f"aliases must be a list of at most {MAX_ALIASES} names")
         keys = [entity_key(name, "name"), *(entity_key(one, "an alias") for one in aliases)]
         await self._ready(scope)
-        for tries_left in reversed(range(MAX_TRIES)):
+        for tries in range(1, MAX_TRIES + 1):
             plan = planned(await self._storage.aliases(scope, keys))
             if not plan.ended and not plan.added:
                 return plan
             try:
-                await self._storage.change_aliases(scope, plan.ended, plan.added)
+                await self._storage.change_aliases(scope, uuid7(), plan.ended, plan.added)
             except Conflict:
-                if not tries_left:
+                if tries == MAX_TRIES:
                     raise
+                await pause(tries)
             else:
                 return plan
         raise AssertionError("unreachable")
@@ -304,18 +314,19 @@ class Graph:
     async def _change(
         self,
         read: Callable[[], Awaitable[KnownSpells]],
-        planned: Callable[[KnownSpells], tuple[GraphChange, RunPlan | None]],
+        planned: Callable[[KnownSpells], Awaitable[tuple[GraphChange, RunPlan | None]]],
     ) -> GraphChange:
-        for tries_left in reversed(range(MAX_TRIES)):
+        for tries in range(1, MAX_TRIES + 1):
             known = await read()
-            change, plan = planned(known)
+            change, plan = await planned(known)
             if plan is None:
                 return change
             try:
                 await self._storage.apply_run(plan)
             except Conflict:
-                if not tries_left:
+                if tries == MAX_TRIES:
                     raise
+                await pause(tries)
             else:
                 return change
         raise AssertionError("unreachable")
@@ -338,7 +349,6 @@ def _run(
     known: KnownSpells,
     relation: str,
     ends: Ends,
-    edges: Sequence[PlannedEdge],
     bounds: Sequence[UUID] = (),
 ) -> RunPlan:
     return RunPlan(
@@ -349,12 +359,11 @@ def _run(
         extractor=OPERATOR,
         started_at=now,
         close=ends.facts,
-        ended=[fact_id for fact_id, _ in ends.facts],
-        edges=edges,
+        ended=[fact_id for fact_id, until in ends.facts if until <= now],
         bounds=bounds,
         close_edges=ends.close,
         move_edges=ends.move,
-        counts={"edges": len(edges), "closed": len(ends.facts), "edges_closed": len(ends.edge_ids)},
+        counts={"closed": len(ends.facts), "edges_closed": len(ends.edge_ids)},
         relations=[(key, relation) for key in known.subject_keys],
         known_number=known.number,
     )

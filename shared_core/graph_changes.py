@@ -29,8 +29,8 @@ class Ends:
         until = max(until, spell.valid_from)
         if spell.valid_until is not None:
             self.move.append((spell.edge_id, until))
-            return
-        self.close.append((spell.edge_id, until))
+        else:
+            self.close.append((spell.edge_id, until))
         if spell.fact_id is not None:
             self.facts.append((spell.fact_id, until))
 

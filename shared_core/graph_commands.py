@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.table import Table
 
+from shared_core.cli_app import word_table
 from shared_core.domain import JsonValue
 from shared_core.graph_ports import Edge
+from shared_core.id_names import short_id
 
 
 def edges_json(edges: Sequence[Edge]) -> list[JsonValue]:
@@ -34,20 +35,26 @@ def edges_json(edges: Sequence[Edge]) -> list[JsonValue]:
 
 
 def edges_table(edges: Sequence[Edge], *, history: bool) -> Table:
-    """Return edges as a table; of a history with what no longer holds, dimmed, and ids."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in ("edge" if history else "hops", "subject", "relation", "object", "since", "until"):
-        table.add_column(name, overflow="fold", no_wrap=name in ("edge", "since", "until"))
-    table.add_column("from", overflow="fold")
-    for edge in edges:
-        table.add_row(
-            str(edge.edge_id) if history else str(edge.hops),
+    """Return edges as a table; of a history with what no longer holds, dimmed, and ends of ids."""
+    names = (
+        "edge" if history else "hops",
+        "subject",
+        "relation",
+        "object",
+        "since",
+        "until",
+        "from",
+    )
+    rows = [
+        (
+            short_id(edge.edge_id) if history else str(edge.hops),
             edge.subject,
             edge.relation,
             edge.object,
             f"{edge.valid_from:%Y-%m-%d}",
             f"{edge.valid_until:%Y-%m-%d}" if edge.valid_until else "",
-            ", ".join(edge.source_event_ids),
-            style="" if edge.current else "dim",
+            ", ".join(map(short_id, edge.source_event_ids)),
         )
-    return table
+        for edge in edges
+    ]
+    return word_table(names, rows, dim=[not edge.current for edge in edges])

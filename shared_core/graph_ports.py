@@ -200,7 +200,7 @@ class GraphStorage(Protocol):
         ...
 
     async def change_aliases(
-        self, scope: Scope, ended: Sequence[UUID], added: Sequence[Alias]
+        self, scope: Scope, run_id: UUID, ended: Sequence[UUID], added: Sequence[Alias]
     ) -> None:
-        """End some aliases and add others. Conflict if somebody else changed them meanwhile."""
+        """End some aliases and add others, as a run. Conflict if they were changed meanwhile."""
         ...

@@ -9,6 +9,8 @@ from shared_core.errors import InvalidInput
 from shared_core.ids import is_uuid
 
 MOST_SHOWN = 5
+SHORT = 8
+"""Characters from the end of an id that tell it apart from others of one user, as a rule."""
 
 
 def whole_id(name: str) -> UUID | None:
@@ -35,6 +37,11 @@ def chosen_id(name: str, ids: Iterable[UUID], *, what: str, shown_by: str) -> UU
         f"{name!r} names {len(found)} {what}s, {shown}{more}: give more of the one you mean, from"
         " its beginning or its end"
     )
+
+
+def short_id(name: object) -> str:
+    """Return the end of an id, which chosen_id() takes for it; another name as it is."""
+    return str(name)[-SHORT:] if is_uuid(str(name)) else str(name)
 
 
 def _named(one: UUID, wanted: str) -> bool:

@@ -11,6 +11,7 @@ from weakref import WeakSet
 
 from shared_core.access_log import AccessLog
 from shared_core.errors import MemoryCoreError, StorageUnavailable
+from shared_core.forgetting_schedule import ForgettingSchedule
 from shared_core.indexes import Indexes
 from shared_core.jobs import JobQueue
 from shared_core.ports import Storage
@@ -42,12 +43,19 @@ class Lifetime:
         self._opening = asyncio.Lock()
         self._stop: Callable[[float], Awaitable[None]] | None = None
 
-    def ends_with(self, jobs: JobQueue, indexes: Indexes, accesses: AccessLog) -> None:
+    def ends_with(
+        self,
+        jobs: JobQueue,
+        indexes: Indexes,
+        accesses: AccessLog,
+        forgetting: ForgettingSchedule,
+    ) -> None:
         """Stop these before the storage is closed."""
 
         async def stop(drain_s: float) -> None:
             await jobs.stop(drain_s)
             await indexes.stop()
+            await forgetting.stop()
             await accesses.stop()
 
         self._stop = stop

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from shared_core.domain import AsOf
 from shared_core.errors import InvalidInput
+
+CLOCKS_APART = timedelta(hours=1)
+"""By so much the clock of whoever says things may be ahead of ours; {soon} in the statements."""
 
 
 def check_moment(moment: datetime, what: str) -> None:

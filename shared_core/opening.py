@@ -13,6 +13,7 @@ from shared_core.extractors import resolve_extractor
 from shared_core.ports import Clock, Extractor
 from shared_core.privacy import PrivacyPolicy, privacy_policy
 from shared_core.relations import Objects, Relations
+from shared_core.retention_ports import Strength
 from shared_core.settings import Settings, load_settings
 from shared_core.storage import open_storage
 from shared_core.strategy import ExtractionStrategy
@@ -34,6 +35,7 @@ def open_memory(
     reranker: object = None,
     graph_enabled: bool | None = None,
     relations: Mapping[str, Objects] | None = None,
+    strength: Strength | None = None,
 ) -> MemoryEngine:
     """Return a memory; it connects at first use, so this needs no running loop and does no I/O.
 
@@ -52,12 +54,14 @@ def open_memory(
     graph_enabled: False switches the knowledge graph off: no edge is written, memory.graph refuses;
     default: on, unless HIPPOCAMPUS_GRAPH is "off". relations: of yours, which have "one" object at
     a time and which "many", e.g. {"drives": "one"}; see docs/graph.md.
+    strength: gives a new memory its initial strength, 0 to 1, instead of its importance; see
+    docs/forgetting.md.
     Raises InvalidInput for a uri, schema, embedder, llm, privacy, reranker or relation of no known
     form.
     """
     settings = load_settings(uri, schema=schema, pool_size=pool_size)
     clock = clock or _now
-    storage = open_storage(settings, clock)
+    storage = open_storage(settings, clock, strength)
     embedding = Embedding(resolve_embedder(embedder), storage)
     return MemoryEngine(
         storage,
@@ -69,6 +73,7 @@ def open_memory(
         strategy=strategy,
         track_access=track_access,
         reranker=reranker,
+        cleanup_hours=settings.cleanup_hours,
         relations=Relations(relations) if _graph_is_on(graph_enabled, settings) else None,
     )
 

@@ -32,6 +32,7 @@ from shared_core.item_ports import ItemAddress, ItemStamp, ItemStorage, MemoryRo
 from shared_core.job_ports import JobStorage, NewJob
 from shared_core.log_ports import SessionStorage
 from shared_core.recall_ports import Recalled, SearchRequest
+from shared_core.retention_ports import RetentionStorage
 from shared_core.run_ports import RunStorage
 from shared_core.slice_ports import SliceStorage
 
@@ -177,6 +178,7 @@ class Storage(
     IndexStorage,
     AccessStorage,
     SliceStorage,
+    RetentionStorage,
     Protocol,
 ):
     """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.
@@ -254,10 +256,6 @@ class Storage(
 
         An instruction goes with all its versions.
         """
-        ...
-
-    async def fade(self, addresses: Sequence[ItemAddress]) -> None:
-        """Take memories out of recall; what was drawn from them stays, and so do their turns."""
         ...
 
     async def forget_turns(

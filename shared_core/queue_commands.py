@@ -49,10 +49,19 @@ async def work(memory: MemoryEngine, *, once: bool, poll_s: float) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, asked_to_stop)
         log.info("worker %d waits for jobs", os.getpid())
-        keeping = None if once else asyncio.create_task(memory.indexes.keep(stop))
+        keeping = (
+            []
+            if once
+            else [
+                asyncio.create_task(memory.indexes.keep(stop)),
+                asyncio.create_task(memory.forgetting_schedule.keep(stop)),
+            ]
+        )
         try:
             with suppress(asyncio.CancelledError):
                 tally = await working
+                if once:
+                    await memory.forgetting_schedule.run_if_due()
                 log.info("worker ends: %d jobs done, %d tries failed", tally.done, tally.failed)
                 if once and (left := (await memory.jobs.stats()).due_callbacks):
                     log.info(
@@ -64,9 +73,10 @@ async def work(memory: MemoryEngine, *, once: bool, poll_s: float) -> int:
             log.warning("worker ends: the job in work went back to the queue")
             return 1
         finally:
+            for task in keeping:
+                task.cancel()
             if keeping:
-                keeping.cancel()
-                await asyncio.wait([keeping])
+                await asyncio.wait(keeping)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
 

@@ -113,7 +113,7 @@ async def recall(
         request = replace(request, candidates=MORE * request.candidates)
     return RecallResult(
         merged=tuple(merged),
-        vector_results=tuple(nearest(found, wanted.limit)),
+        vector_results=tuple(_relevant(nearest(found, wanted.limit), wanted.min_relevance)),
         graph_results=tuple(best_edges(found.edges, request.terms, wanted.limit)),
         degraded=degraded,
         reranked=is_reranked,

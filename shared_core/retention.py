@@ -19,18 +19,36 @@ d: days since the last access, or since it happened when there was none; n: acce
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import Final
 
 from shared_core.errors import InvalidInput
 from shared_core.moments import check_moment
+from shared_core.retention_ports import (
+    DECAY_RATE,
+    MIN_AGE_DAYS,
+    POLICIES,
+    THRESHOLD,
+    RetentionPolicy,
+    Stage,
+    at_least_zero,
+    share,
+)
 
-DECAY_RATE: Final = 0.1
-THRESHOLD: Final = 0.1
-MIN_AGE_DAYS: Final = 7.0
+__all__ = [
+    "DECAY_RATE",
+    "MIN_AGE_DAYS",
+    "POLICIES",
+    "THRESHOLD",
+    "UNWEIGHTED_INITIAL",
+    "RetentionPolicy",
+    "days_between",
+    "forget_at",
+    "initial_strength",
+    "next_stage_at",
+    "retention_score",
+]
+
 AROUSAL_SLOWDOWN: Final = 0.5
 UNWEIGHTED_INITIAL: Final = 0.2
 """The initial strength that gives the documented function back."""
@@ -39,48 +57,6 @@ STRENGTHS: Final = ((1.0, 0.4), (5.0, 0.7), (10.0, 1.0))
 """Importance and initial strength: low, medium (the default of a memory) and high."""
 
 SECONDS_A_DAY: Final = 86_400.0
-
-
-def _share(value: float, what: str) -> float:
-    if not 0 <= value <= 1:
-        raise InvalidInput(f"{what} must be between 0 and 1, not {value}")
-    return value
-
-
-def _at_least_zero(value: float, what: str) -> float:
-    if not 0 <= value < math.inf:
-        raise InvalidInput(f"{what} must be a finite number from 0, not {value}")
-    return value
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionPolicy:
-    """How fast memories fade and when they may be forgotten.
-
-    decay_rate: λ, a day; 0 keeps everything as it is. threshold: below this score, 0 to 1, a memory
-    may be forgotten; 0 forgets nothing. min_age_days: younger memories are never forgotten.
-    """
-
-    decay_rate: float = DECAY_RATE
-    threshold: float = THRESHOLD
-    min_age_days: float = MIN_AGE_DAYS
-
-    def __post_init__(self) -> None:
-        _at_least_zero(self.decay_rate, "decay_rate")
-        _share(self.threshold, "threshold")
-        _at_least_zero(self.min_age_days, "min_age_days")
-
-
-POLICIES: Final[Mapping[str, RetentionPolicy]] = MappingProxyType(
-    {
-        "default": RetentionPolicy(),
-        "high-interaction": RetentionPolicy(decay_rate=0.15, threshold=0.15),
-        "low-interaction": RetentionPolicy(decay_rate=0.05, threshold=0.05),
-        "sensitive": RetentionPolicy(decay_rate=0.3, threshold=0.2),
-        "knowledge": RetentionPolicy(decay_rate=0.02, threshold=0.02),
-    }
-)
-"""The documented settings by use: much or little interaction, sensitive text, a knowledge base."""
 
 
 def initial_strength(importance: float) -> float:
@@ -112,7 +88,7 @@ def retention_score(
     if not math.isfinite(days):
         raise InvalidInput(f"days must be a finite number, not {days}")
     slowed = _slowed(decay_rate, arousal)
-    strength = _share(initial, "initial") * _reinforcement(accesses)
+    strength = share(initial, "initial") * _reinforcement(accesses)
     return min(1.0, strength * math.exp(-slowed * max(days, 0.0)))
 
 
@@ -138,17 +114,50 @@ def forget_at(
     created_at (left out: from last_used_at). Exact to the microsecond above. "Never" includes
     moments that a datetime cannot hold. Never before last_used_at.
     """
+    return next_stage_at(
+        "kept",
+        initial=initial,
+        last_used_at=last_used_at,
+        since=last_used_at if created_at is None else created_at,
+        accesses=accesses,
+        arousal=arousal,
+        policy=policy,
+    )
+
+
+def next_stage_at(
+    stage: Stage,
+    *,
+    initial: float,
+    last_used_at: datetime,
+    since: datetime,
+    accesses: int = 0,
+    arousal: float = 0.0,
+    policy: RetentionPolicy = POLICIES["default"],
+) -> datetime | None:
+    """Return when a memory leaves its stage if nobody reads it again, or None for never.
+
+    since: when it came into its stage; of one that is kept, when it was made.
+    """
     check_moment(last_used_at, "last_used_at")
-    born_at = last_used_at if created_at is None else created_at
-    check_moment(born_at, "created_at")
+    check_moment(since, "created_at" if stage == "kept" else "since")
+    threshold: float | None
+    if stage == "kept":
+        threshold, grace_days = policy.threshold, policy.min_age_days
+    elif stage == "demoted" and policy.archive_threshold is not None:
+        threshold, grace_days = policy.archive_threshold, policy.archive_after_days
+    else:
+        threshold, grace_days = policy.erase_threshold, policy.erase_after_days
+    if threshold is None:
+        return None
     days = _days_above(
-        policy.threshold,
-        _share(initial, "initial") * _reinforcement(accesses),
+        threshold,
+        share(initial, "initial") * _reinforcement(accesses),
         _slowed(policy.decay_rate, arousal),
     )
     faded_at = _after(last_used_at, days)
-    of_age_at = _after(born_at, policy.min_age_days)
-    return None if faded_at is None or of_age_at is None else max(faded_at, of_age_at)
+    ripe_at = _after(since, grace_days)
+    return None if faded_at is None or ripe_at is None else max(faded_at, ripe_at)
 
 
 def _days_above(threshold: float, strength: float, decay_rate: float) -> float:
@@ -180,5 +189,5 @@ def _reinforcement(accesses: int) -> float:
 
 
 def _slowed(decay_rate: float, arousal: float) -> float:
-    slowdown = 1.0 - AROUSAL_SLOWDOWN * _share(arousal, "arousal")
-    return _at_least_zero(decay_rate, "decay_rate") * slowdown
+    slowdown = 1.0 - AROUSAL_SLOWDOWN * share(arousal, "arousal")
+    return at_least_zero(decay_rate, "decay_rate") * slowdown

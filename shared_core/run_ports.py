@@ -115,6 +115,11 @@ class Fact:
     recorded_at: datetime | None = None
     superseded_at: datetime | None = None
 
+    @property
+    def key(self) -> str:
+        """What retract(), restore() and forget() name it by; its memory id as text."""
+        return str(self.memory_id)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFact:
@@ -220,7 +225,7 @@ class RunPlan:
     """
 
     run_id: UUID
-    kind: JobType | Literal["graph", "retraction"]
+    kind: JobType | Literal["graph", "retraction", "statement"]
     scope: Scope
     thread_id: ThreadId | None
     extractor: str

@@ -30,6 +30,7 @@ from shared_core.ids import uuid7
 from shared_core.ingest import TEXT_FIELD, memory_value
 from shared_core.item_ports import ItemAddress, MemoryRow, VectorRows
 from shared_core.likeness import same_statement, words_key
+from shared_core.moments import CLOCKS_APART
 from shared_core.namespaces import memories_namespace, summary_key
 from shared_core.privacy_class import private_by_slot
 from shared_core.run_ports import Annotation, LikeText, PlannedFact, Source
@@ -231,7 +232,7 @@ class RunRows:
             importance=draft.importance,
             thread_id=self._thread_id,
             run_id=self.run_id,
-            superseded_at=self._now if fact.valid_until else None,
+            superseded_at=self._now if self._has_ended(fact) else None,
             words_key=words_key(draft.statement),
             expires_at=self._first_expiry((draft.event_id, *draft.other_event_ids), draft.people),
         )
@@ -286,7 +287,8 @@ class RunRows:
         )
 
     def _own(self, event_ids: Iterable[str]) -> set[Turn]:
-        return {(self._thread_id or ThreadId(""), one) for one in event_ids}
+        """Return turns of the thread; what a caller states has none."""
+        return {(self._thread_id or ThreadId(""), one) for one in event_ids if one}
 
     def _naming(self, people: Iterable[MemoryId]) -> set[Turn]:
         return {turn for one in people for turn in self._people[one].turns}
@@ -308,7 +310,11 @@ class RunRows:
         self, event_ids: Iterable[str], people: Iterable[MemoryId]
     ) -> datetime | None:
         named = [self._people[one] for one in people]
-        return _first_expiry([*(self._turns[event_id] for event_id in event_ids), *named])
+        turns = [self._turns[event_id] for event_id in event_ids if event_id]
+        return _first_expiry([*turns, *named])
+
+    def _has_ended(self, fact: PlannedFact) -> bool:
+        return bool(fact.valid_until and fact.valid_until <= self._now + CLOCKS_APART)
 
     def _is_free(self, row: MemoryRow) -> bool:
         return _address(row) in self._free

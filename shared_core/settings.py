@@ -14,6 +14,7 @@ from shared_core.errors import InvalidInput
 EMBEDDED = "embedded"
 ANN_THRESHOLD = 20_000
 """Up to so many vectors, reading all of a tenant is fast, and complete."""
+MOST_HOURS = 87_600
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
@@ -27,7 +28,8 @@ class Settings:
     connect_timeout_s: how long to wait for a connection. statement_timeout_s: how long one
     statement may take. privacy: the name of a preset of shared_core.privacy. ann_threshold: a
     tenant with more vectors than this is searched by an approximate index as soon as it has one;
-    None: every search is exact. graph: whether there is a knowledge graph.
+    None: every search is exact. graph: whether there is a knowledge graph. cleanup_hours: hours
+    from one run of forgetting to the next; None: nothing is forgotten by itself.
     """
 
     uri: str = EMBEDDED
@@ -39,6 +41,7 @@ class Settings:
     privacy: str = "default"
     ann_threshold: int | None = ANN_THRESHOLD
     graph: bool = True
+    cleanup_hours: float | None = None
 
     def __post_init__(self) -> None:
         if not _SCHEMA_NAME.fullmatch(self.db_schema) or self.db_schema.startswith("pg_"):
@@ -68,6 +71,7 @@ def load_settings(
     """Return the settings: arguments, then HIPPOCAMPUS_URI, _HOME, _SCHEMA, _PRIVACY, then these.
 
     HIPPOCAMPUS_ANN_THRESHOLD: a number of vectors, or "off". HIPPOCAMPUS_GRAPH: "on" or "off".
+    HIPPOCAMPUS_CLEANUP_HOURS: a number of hours, or "off".
     Raises InvalidInput for a uri, a threshold or a switch of no known form.
     """
     home = os.environ.get("HIPPOCAMPUS_HOME")
@@ -83,6 +87,7 @@ def load_settings(
         privacy=os.environ.get("HIPPOCAMPUS_PRIVACY") or "default",
         ann_threshold=_ann_threshold(os.environ.get("HIPPOCAMPUS_ANN_THRESHOLD", "")),
         graph=_on_or_off("HIPPOCAMPUS_GRAPH"),
+        cleanup_hours=_cleanup_hours(os.environ.get("HIPPOCAMPUS_CLEANUP_HOURS", "")),
     )
 
 
@@ -101,6 +106,22 @@ def _ann_threshold(text: str) -> int | None:
             f"HIPPOCAMPUS_ANN_THRESHOLD must be a number of vectors, or 'off', not {text!r}"
         )
     return int(text) if text else ANN_THRESHOLD
+
+
+def _cleanup_hours(text: str) -> float | None:
+    text = text.strip().lower()
+    if text in ("", "off"):
+        return None
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = 0.0
+    if not 0 < hours <= MOST_HOURS:
+        raise InvalidInput(
+            f"HIPPOCAMPUS_CLEANUP_HOURS must be a number of hours above 0, at most {MOST_HOURS:,},"
+            f" or 'off', not {text!r}"
+        )
+    return hours
 
 
 def _on_or_off(name: str) -> bool:

@@ -131,6 +131,12 @@ def slot_name(given: str) -> str | None:
     return found.name if found else given
 
 
+@lru_cache
+def known_slot_names() -> frozenset[str]:
+    """Return the names of the ontology that are looked up whole, and their other names."""
+    return frozenset({*(name for name in _ontology() if "{" not in name), *_aliases()})
+
+
 def slot_named(name: str) -> str:
     """Return the slot that a name in snake_case is another name of, else the name."""
     return _aliases().get(name, name)

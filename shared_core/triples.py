@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from shared_core.domain import USER, FactDraft, TripleDraft
 from shared_core.relations import slot_relations
-from shared_core.slots import ABOUT
+from shared_core.slots import ABOUT, Slot, slot_of
 
 
 def triples_of(facts: Iterable[FactDraft]) -> list[TripleDraft]:
@@ -31,6 +31,13 @@ def triples_of(facts: Iterable[FactDraft]) -> list[TripleDraft]:
         )
         edges.setdefault((subject, relation, fact.value.casefold()), edge)
     return list(edges.values())
+
+
+def slot_of_relation(relation: str) -> Slot | None:
+    """Return the known slot whose facts about the user are edges of a relation; None if none is."""
+    named = next((one for one, name in slot_relations().items() if name == relation), relation)
+    slot = slot_of(named)
+    return slot if slot and slot.known and relation_of(slot.name) == relation else None
 
 
 def about_person(slot: str) -> bool:

@@ -77,6 +77,7 @@ class RuleSet:
     `name`. thing: what something is done to, in the groups `verb` and `thing`, or `topic`.
     relations: those of the patterns that tell of a relation of the user.
     further: after the values of a clause about relations, a person or animal it names besides.
+    sentences: what states a value of each slot, with {value} and other names to fill.
     telling: a clause that says something of the speaker or of a person. idle: one that says
     nothing to keep. slip: a sentence that takes back a word, in the groups `right` and `wrong`, or
     `wrong_first` and `right_last`.
@@ -104,6 +105,7 @@ class RuleSet:
     telling: re.Pattern[str]
     idle: re.Pattern[str]
     slip: re.Pattern[str]
+    sentences: Mapping[str, str]
     guards: Sequence[Guard]
     patterns: Sequence[Pattern]
     relations: Sequence[Pattern]
@@ -191,6 +193,9 @@ def build_rules(source: RuleFile) -> RuleSet:
         subject=source["subject"],
         speakers=source["speakers"],
         canonical=canonical,
+        sentences={
+            name: cast("dict[str, str]", slot)["assert"] for name, slot in source["slots"].items()
+        },
         guards=[
             Guard(
                 id=guard["id"],

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from shared_core.ports import Clock, Storage
+from shared_core.retention_ports import Strength
 from shared_core.settings import Settings
 
 
-def open_storage(settings: Settings, clock: Clock) -> Storage:
+def open_storage(settings: Settings, clock: Clock, strength: Strength | None = None) -> Storage:
     """Return the storage that the settings name; it connects when it is opened."""
     # Imported here so that a user of one engine does not pay for the driver of another.
     from shared_core.storage.postgres import PostgresStorage
 
-    return PostgresStorage(settings, clock)
+    return PostgresStorage(settings, clock, strength)

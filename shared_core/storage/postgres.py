@@ -12,6 +12,7 @@ from shared_core.errors import EmbeddingMismatch, InvalidInput, StorageReadOnly
 from shared_core.namespaces import ROOT, path_end, rest_of, scope_path
 from shared_core.ports import Clock, StorageReport
 from shared_core.recall_ports import Candidate, Corpus, Recalled, SearchRequest
+from shared_core.retention_ports import Strength
 from shared_core.settings import Settings, redacted
 from shared_core.storage.database import Database
 from shared_core.storage.filters import compile_filter
@@ -20,6 +21,7 @@ from shared_core.storage.postgres_facts import PostgresFacts
 from shared_core.storage.postgres_graph import PostgresGraph, found_edge
 from shared_core.storage.postgres_indexes import PostgresIndexes
 from shared_core.storage.postgres_instructions import PostgresInstructions
+from shared_core.storage.postgres_retention import PostgresRetention
 from shared_core.storage.postgres_sessions import PostgresSessions
 from shared_core.storage.postgres_slices import BETWEEN, PostgresSlices, bounds_of
 from shared_core.storage.rows import (
@@ -43,12 +45,13 @@ class PostgresStorage(
     PostgresIndexes,
     PostgresAccesses,
     PostgresSlices,
+    PostgresRetention,
 ):
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: Clock, strength: Strength | None = None) -> None:
         database = Database(settings)
-        super().__init__(database, clock, TenantIndexes(database, settings.ann_threshold))
+        super().__init__(database, clock, TenantIndexes(database, settings.ann_threshold), strength)
         self._settings = settings
 
     async def open(self) -> None:

@@ -11,7 +11,7 @@ from shared_core.jsontext import to_json
 from shared_core.namespaces import memories_namespace, path_end, rest_of, scope_path, storable
 from shared_core.ports import EventRow, MemoryQuery
 from shared_core.storage.database import by_column
-from shared_core.storage.postgres_items import PostgresItems, address_columns, scope_of
+from shared_core.storage.postgres_items import PostgresItems
 from shared_core.storage.postgres_jobs import enqueue_step
 from shared_core.storage.rows import (
     as_known,
@@ -25,7 +25,7 @@ from shared_core.storage.wire import Statement
 
 _EVENT_COLUMNS = (
     "event_ids", "authors", "roles", "texts", "metadata", "occurred_at", "importances",
-    "expires_at", "memory_ids", "values", "terms", "term_counts",
+    "expires_at", "memory_ids", "values", "terms", "term_counts", "strengths",
 )  # fmt: skip
 
 
@@ -54,8 +54,9 @@ class PostgresEvents(PostgresItems):
                 (row.event.event_id, row.event.author, row.event.role,
                  None if row.logged else row.event.text,
                  to_json(row.event.metadata, "event metadata"), row.event.occurred_at,
-                 row.event.importance, row.event.expires_at, row.memory_id, to_json(row.value),
-                 to_tsvector(row.terms), len(row.terms))
+                 float(row.event.importance), row.event.expires_at, row.memory_id,
+                 to_json(row.value), to_tsvector(row.terms), len(row.terms),
+                 self._initial("episodic", row.event.text, row.event.importance, row.value))
                 for row in rows
             ],
             len(_EVENT_COLUMNS),
@@ -89,11 +90,6 @@ class PostgresEvents(PostgresItems):
 
     def _turns(self, tenant: str, thread_id: ThreadId, limit: int) -> dict[str, object]:
         return {"tenant": tenant, "thread_id": thread_id, "limit": limit, "now": self._clock()}
-
-    async def fade(self, addresses: Sequence[ItemAddress]) -> None:
-        await self._database.run(
-            scope_of(addresses), (statement("fade"), address_columns(addresses))
-        )
 
     async def forget_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
@@ -160,10 +156,12 @@ class PostgresEvents(PostgresItems):
             "tenant": tenant,
             "tenants": [tenant],
             "thread_id": thread_id,
+            "path": tenant,
             "now": self._clock(),
         }
         names = ["lock_tenants", "forget_scope" if thread_id is None else "forget_thread"]
         names += ["bury_threads", "drop_jobs", "drop_runs", "drop_empty_threads"]
         if thread_id is None:
             names += ["drop_aliases", "drop_profiles", "mark_all_deleted", "drop_import_marks"]
+            names.append("drop_policies")
         return [(statement(name), values) for name in names]

@@ -11,9 +11,11 @@ import psycopg
 from shared_core.domain import AsOf, FactType, MemoryId, Scope
 from shared_core.errors import Conflict
 from shared_core.fact_ports import NamedMemory, Restoration
+from shared_core.graph_ports import Edge
 from shared_core.ids import is_uuid
 from shared_core.namespaces import memories_namespace, rest_of, scope_path
 from shared_core.run_ports import Fact
+from shared_core.storage.postgres_graph import found_edge
 from shared_core.storage.postgres_runs import PostgresRuns
 from shared_core.storage.rows import moments, utc
 from shared_core.storage.sql_files import statement
@@ -82,6 +84,16 @@ class PostgresFacts(PostgresRuns):
         [rows] = await self._database.run(tenant, (statement("facts_in_place"), values))
         return [_fact(row) for row in rows]
 
+    async def edges_in_place(self, scope: Scope, memory_id: MemoryId) -> Sequence[Edge]:
+        values = {
+            "tenant": scope_path(scope),
+            "memory_id": memory_id,
+            "now": self._clock(),
+            **moments(None),
+        }
+        [rows] = await self._database.run(scope_path(scope), (statement("edges_in_place"), values))
+        return [found_edge(row).edge for row in rows]
+
     async def restore_fact(self, restoration: Restoration) -> None:
         tenant, now = scope_path(restoration.scope), self._clock()
         values = RESTORATION | {
@@ -93,8 +105,10 @@ class PostgresFacts(PostgresRuns):
             "keys": list(restoration.keys),
             "started_at": now,
             "now": now,
+            **moments(None),
         }
-        names = ("lock_tenants", "add_run", "reopen_fact", "reopen_told", "reopen_edges")
+        names = ("lock_tenants", "add_run", "require_free_edges", "reopen_fact", "reopen_told",
+                 "reopen_edges")  # fmt: skip
         try:
             await self._database.run(tenant, *[(statement(name), values) for name in names])
         except (Conflict, psycopg.errors.UniqueViolation) as error:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,7 @@ from shared_core.graph_ports import (
     Spell,
     Walk,
 )
+from shared_core.jsontext import to_json
 from shared_core.namespaces import scope_path
 from shared_core.storage.database import by_column
 from shared_core.storage.postgres_items import PostgresItems
@@ -111,14 +113,8 @@ class PostgresGraph(PostgresItems):
             "edge_id": edge.edge_id,
             "memory_id": edge.fact_id,
             "closed_at": edge.superseded_at,
-            "run_id": run_id,
-            "now": now,
-            "started_at": now,
-            "kind": "graph",
-            "extractor": "caller",
-            "counts": '{"restored": 1}',
+            **_record(run_id, now, {"restored": 1}),
         }
-        values |= dict.fromkeys(("thread_id", "from_seq", "to_seq", "summed_from", "summed_to"))
         names = ("lock_tenants", "add_run", "reopen_edge", "require_no_opposite", "reopen_told")
         try:
             await self._database.run(tenant, *[(statement(name), values) for name in names])
@@ -137,9 +133,9 @@ class PostgresGraph(PostgresItems):
         ]
 
     async def change_aliases(
-        self, scope: Scope, ended: Sequence[UUID], added: Sequence[Alias]
+        self, scope: Scope, run_id: UUID, ended: Sequence[UUID], added: Sequence[Alias]
     ) -> None:
-        tenant = scope_path(scope)
+        tenant, now = scope_path(scope), self._clock()
         columns = by_column(
             [(one.alias_id, one.alias_key, one.alias, one.entity_key, one.entity) for one in added],
             5,
@@ -148,11 +144,11 @@ class PostgresGraph(PostgresItems):
         values = {
             "tenant": tenant,
             "tenants": [tenant],
-            "now": self._clock(),
             "ended": list(ended),
+            **_record(run_id, now, {"merged": len(added), "parted": len(ended)}),
             **dict(zip(names, columns, strict=True)),
         }
-        steps = ("lock_tenants", "end_aliases", "add_aliases", "require_entities")
+        steps = ("lock_tenants", "add_run", "end_aliases", "add_aliases", "require_entities")
         try:
             await self._database.run(tenant, *[(statement(name), values) for name in steps])
         except psycopg.errors.UniqueViolation as error:
@@ -171,6 +167,19 @@ class PostgresGraph(PostgresItems):
 
 def _in_order() -> Statement:
     return statement("read_in_order"), {}
+
+
+def _record(run_id: UUID, now: datetime, counts: Mapping[str, int]) -> dict[str, object]:
+    """Return the values of a run that changes the graph alone."""
+    return {
+        "run_id": run_id,
+        "now": now,
+        "started_at": now,
+        "kind": "graph",
+        "extractor": "caller",
+        "counts": to_json(counts),
+        **dict.fromkeys(("thread_id", "from_seq", "to_seq", "summed_from", "summed_to")),
+    }
 
 
 def found_edge(row: Sequence[Any]) -> FoundEdge:

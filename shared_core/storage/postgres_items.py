@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pgvector import HalfVector
 
-from shared_core.domain import Namespace, Scope
+from shared_core.domain import JsonValue, MemoryKind, Namespace, Scope
 from shared_core.item_ports import (
     ImportMark,
     Item,
@@ -32,6 +32,7 @@ from shared_core.namespaces import (
     to_path,
 )
 from shared_core.ports import Clock
+from shared_core.retention_ports import Strength
 from shared_core.storage.database import Database, by_column
 from shared_core.storage.filters import compile_filter
 from shared_core.storage.import_marks import (
@@ -40,6 +41,7 @@ from shared_core.storage.import_marks import (
     marks_by_address,
     read_marks,
 )
+from shared_core.storage.retention_columns import initial_of
 from shared_core.storage.rows import any_term, item_from_row, to_tsvector
 from shared_core.storage.sql_files import statement
 from shared_core.storage.tenant_indexes import TenantIndexes
@@ -57,10 +59,17 @@ _ROW_COLUMNS = (
 class PostgresItems:
     """Reads and writes memories by address. Every method binds the narrowest scope it needs."""
 
-    def __init__(self, database: Database, clock: Clock, indexes: TenantIndexes) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        indexes: TenantIndexes,
+        strength: Strength | None = None,
+    ) -> None:
         self._database = database
         self._clock = clock
         self._indexes = indexes
+        self._strength = strength
 
     async def put_memories(
         self,
@@ -177,6 +186,7 @@ class PostgresItems:
             len(_ROW_COLUMNS),
         )  # fmt: skip
         values = dict(zip(_ROW_COLUMNS, columns, strict=True)) | {"now": self._clock()}
+        values |= self._strong_columns(in_order)
         steps: list[Statement] = [
             (statement("put_memories"), values),
             (statement("clear_derived"), values),
@@ -187,6 +197,23 @@ class PostgresItems:
             locked: Statement = (statement("lock_tenants"), named)
             return [locked, *steps, (statement("add_versions"), named)]
         return steps
+
+    def _initial(
+        self, kind: MemoryKind, text: str, importance: float, value: Mapping[str, JsonValue]
+    ) -> float | None:
+        if self._strength is None:
+            return None
+        return initial_of(self._strength, kind, text, importance, value)
+
+    def _strong_columns(self, rows: Sequence[MemoryRow]) -> dict[str, list[object]]:
+        """Return the columns of those that a caller's own function gives a strength."""
+        given = [
+            (tenant_of(row.namespace), rest_of(row.namespace), row.key, initial)
+            for row in rows
+            if (initial := self._initial(row.kind, row.text, row.importance, row.value)) is not None
+        ]
+        names = ("strong_tenants", "strong_namespaces", "strong_keys", "strengths")
+        return dict(zip(names, by_column(given, len(names)), strict=True))
 
     def _vector_steps(self, vectors: VectorRows | None) -> list[Statement]:
         if vectors is None or not vectors.addresses:

@@ -230,6 +230,8 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
                         "label": note.emotion.label})
                     for note in plan.annotations
                 ]}, bool(plan.annotations)),
+            ("retime_turns", {"event_ids": [note.event_id for note in plan.annotations]},
+             bool(plan.annotations)),
         ]  # fmt: skip
         return [
             *((statement(name), {**common, **values}) for name, values, wanted in steps if wanted),
@@ -277,7 +279,8 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             )
         names = ("lock_tenants", "require_last", "begin_undo", "restore_summary",
                  "restore_summary_vectors", "unwrite", "drop_baseless", "reopen",
-                 "move_back", "retire_drawn", "move_marks_back")  # fmt: skip
+                 "move_back", "retire_drawn", "move_marks_back", "part_aliases", "rejoin_aliases",
+                 "require_entities")  # fmt: skip
         try:
             await self._database.run(tenant, *[(statement(name), values) for name in names])
         except psycopg.errors.UniqueViolation as error:

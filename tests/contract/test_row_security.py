@@ -28,6 +28,12 @@ FILL = {
     "memory_sources": f"(memory_id, thread_id, event_id) VALUES (%s, {ONE}, 't', 'e')",
     "memory_bases": f"(memory_id, basis_id) VALUES (%s, {ONE}, {ONE})",
     "memory_access": f"(memory_id) VALUES (%s, {ONE})",
+    "memory_archive": "(memory_id, text, value, is_shown, archived_at)"
+    f" VALUES (%s, {ONE}, 'tea', '{{}}', true, now())",
+    "retention_policies": "(kind, fades, decay_rate, threshold, min_age_days, archive_after_days,"
+    " erase_after_days, with_history, updated_at)"
+    " VALUES (%s, 'item', true, 0, 0, 0, 0, 0, true, now())",
+    "schedules": "(task, next_at) VALUES (%s, 't', now())",
     "facts": "(memory_id, fact_type, slot, key, value, functional, confidence, extractor, pattern,"
     f" valid_from, recorded_at) VALUES (%s, {ONE}, 'custom', 's', 'k', '1', true, 1, 'x', 'p',"
     " now(), now())",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import psycopg
@@ -118,6 +118,36 @@ async def test_a_retracted_fact_ends_and_is_restored_with_its_past(
         assert bool(expected) == (value in await recalled(memory, query, as_of)), known
     [then] = await memory.facts(ANN, history=True, as_of=AsOf(known=at(15)))
     assert (at(5), at(10)) == (then.valid_until, then.superseded_at)
+
+
+async def test_a_fact_is_named_by_itself_its_key_and_its_id(
+    memory: MemoryEngine, clock: Clock
+) -> None:
+    await say(memory, clock, 1, "I live in Rome.")
+    rome = await fact(memory, "Rome")
+    clock.day = 9
+    for name in (rome, rome.key, rome.memory_id):
+        ended = await memory.retract(ANN, name, at=at(5).astimezone(timezone(timedelta(hours=2))))
+        assert ended.valid_until is not None
+        assert (at(5), UTC) == (ended.valid_until, ended.valid_until.tzinfo)
+        assert rome == await memory.restore(ANN, name)
+    [listed] = await memory.list_memories(ANN, kinds=["semantic"])
+    assert rome.key == listed.key
+
+
+async def test_a_restored_fact_is_given_the_end_it_had(memory: MemoryEngine, clock: Clock) -> None:
+    await say(memory, clock, 1, "I live in Rome.")
+    rome = await fact(memory, "Rome")
+    clock.day = 9
+    had = await memory.retract(ANN, rome, at=at(5))
+    clock.day = 12
+    await memory.restore(ANN, rome)
+    [before] = await memory.facts(ANN, history=True, as_of=AsOf(known=at(11)))
+    assert had.valid_until == before.valid_until == at(5)
+    assert at(12) == (await memory.retract(ANN, rome)).valid_until
+    await memory.undo_run(ANN, (await memory.runs(ANN))[0].run_id)
+    await memory.undo_run(ANN, (await memory.runs(ANN))[1].run_id)
+    assert had == await fact(memory, "Rome")
 
 
 async def test_every_end_that_was_taken_back_is_kept(memory: MemoryEngine, clock: Clock) -> None:

@@ -131,7 +131,7 @@ async def test_an_edge_is_added_known_or_replaced(memory: MemoryEngine) -> None:
     assert Operation.NOOP == (await add(ANN, "User", "works_at", "GOOGLE ")).operation
     change = await add(ANN, "user", "works_at", "Meta")
     assert Operation.UPDATE == change.operation
-    assert ([], ["Meta"]) == await employers(memory)
+    assert (["Meta"], ["Meta"]) == await employers(memory)
     for skill in ("Python", "SQL"):
         assert Operation.ADD == (await add(ANN, "user", "has_skill", skill)).operation
     with pytest.raises(Conflict, match="another one has taken its place"):
@@ -238,6 +238,34 @@ async def test_names_of_one_entity_are_read_as_one(memory: MemoryEngine) -> None
     await memory.forget_scope(ANN)
     assert [] == await graph.entities(ANN)
     assert 1 == await graph.merge_aliases(ANN, "Mia", ["Mia Chen"])
+
+
+async def test_a_merge_of_names_is_a_run(memory: MemoryEngine) -> None:
+    graph = memory.graph
+    await graph.add(ANN, "Lars", "lives_in", "Oslo")
+    await graph.add(ANN, "Jonas", "lives_in", "Bern")
+
+    async def homes(name: str) -> set[str]:
+        return {one.object for one in (await graph.neighbourhood(ANN, name, depth=1)).edges}
+
+    await graph.merge_aliases(ANN, "Lars", ["拉斯"])
+    await graph.merge_aliases(ANN, "Jonas", ["拉斯"])
+    for name in ("Lars", "Jonas", "拉斯"):
+        assert {"Oslo", "Bern"} == await homes(name)
+    last, first, *_ = await memory.runs(ANN)
+    assert ("graph", "caller", {"merged": 2, "parted": 1}) == (
+        last.kind, last.extractor, dict(last.counts))  # fmt: skip
+    with pytest.raises(Conflict, match=f"undo them first.*{last.run_id}"):
+        await memory.undo_run(ANN, first.run_id)
+    await memory.undo_run(ANN, last.run_id)
+    assert ({"Bern"}, {"Oslo"}, {"Oslo"}) == (
+        await homes("Jonas"), await homes("Lars"), await homes("拉斯"))  # fmt: skip
+    await graph.unmerge_aliases(ANN, "Lars", ["拉斯"])
+    assert set() == await homes("拉斯")
+    await memory.undo_run(ANN, (await memory.runs(ANN))[0].run_id)
+    assert {"Oslo"} == await homes("拉斯")
+    await memory.undo_run(ANN, first.run_id)
+    assert set() == await homes("拉斯")
 
 
 async def test_accents_tell_names_apart_and_matching_finds_both(memory: MemoryEngine) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from shared_core import Event, JobType, MemoryEngine, Scope, open_memory
+from shared_core import Event, JobType, MemoryEngine, RetentionPolicy, Scope, open_memory
 from shared_core.domain import (
     NO_USAGE,
     InsightDraft,
@@ -108,7 +108,10 @@ async def test_a_faded_memory_leaves_its_reflection(dsn: str) -> None:
         await memory.append_events(ANN, "t", [said(1, "Zorro came by."), said(2, "Ana smiled.")])
         await memory.reflect(ANN)
         [faded, _] = await memory.list_memories(ANN, kinds=["episodic"])
-        await memory._storage.fade([(faded.namespace, faded.key)])
+        kept = [one.key for one in await memory.list_memories(ANN) if one.key != faded.key]
+        assert 2 == await memory.pin(ANN, kept)
+        policy = RetentionPolicy(threshold=1, min_age_days=0)
+        assert 1 == len((await memory.cleanup(ANN, policy)).forgotten)
         assert 1 == len(await texts(memory, "reflection"))
 
 

@@ -152,6 +152,14 @@ async def test_a_question_about_nothing_finds_nothing_above_a_floor(filled: Memo
     assert 0 < len(some) < len(every)
 
 
+async def test_the_nearest_are_above_the_floor_as_well(filled: MemoryEngine) -> None:
+    question = "What tea does Ann drink?"
+    every = (await filled.recall(ANN, question)).vector_results
+    some = (await filled.recall(ANN, question, min_relevance=0.4)).vector_results
+    assert [hit for hit in every if hit.score >= 0.4] == list(some)
+    assert 0 < len(some) < len(every)
+
+
 async def test_the_floor_comes_before_the_limit(memory: MemoryEngine) -> None:
     """What the ranking puts first and has little to do with the question takes no place."""
     vital = NewMemory(text="The dog is called Rex.", importance=10)

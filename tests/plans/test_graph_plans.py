@@ -28,6 +28,11 @@ VALUES = {
     "value": "p7",
     "history": False,
     "slot": "employer",
+    "path": "/memories/",
+    "path_end": "/memories0",
+    "kinds": None,
+    "thread_id": None,
+    "offset": 0,
 }
 EDGES = """
     INSERT INTO edges (tenant_id, edge_id, subject, relation, object, subject_key, object_key,
@@ -54,11 +59,14 @@ def hubs(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
         admin.execute("DROP DATABASE hubs WITH (FORCE)")
 
 
-def scans(connection: psycopg.Connection[Any], query: bytes, table: str) -> list[tuple[str, float]]:
+def scans(
+    connection: psycopg.Connection[Any], query: bytes, table: str, *, in_order: bool = True
+) -> list[tuple[str, float]]:
     """How a statement reads a table, and how many rows of it, those it leaves out included."""
     with connection.transaction(force_rollback=True):
         connection.execute(BIND)
-        connection.execute(statement("read_in_order"))
+        if in_order:
+            connection.execute(statement("read_in_order"))
         found = connection.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + query, VALUES).fetchone()
     assert found is not None
     waiting, read = [found[0][0]["Plan"]], []
@@ -95,3 +103,25 @@ def test_a_slot_is_looked_up_by_its_index(hubs: psycopg.Connection[Any]) -> None
     hubs.execute("ANALYZE memories, facts")
     query = statement("list_facts", literals=(("of_slot", "f.slot = %(slot)s"),))
     assert 0 < sum(rows for _, rows in scans(hubs, query, "facts")) < 10
+
+
+def test_ends_that_came_as_they_were_known_are_not_looked_at(hubs: psycopg.Connection[Any]) -> None:
+    """Only ends that were known before are compared with now, and they have an index."""
+    hubs.execute(
+        """INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,
+               term_count, occurred_at, created_at, updated_at, superseded_at)
+           SELECT '/app/ann/', gen_random_uuid(), '/memories/', 'ended ' || n, 'semantic', '', '{}',
+               '', 0, now(), now(), now(), now() FROM generate_series(1, 5000) n"""
+    )
+    hubs.execute(
+        """INSERT INTO facts (tenant_id, memory_id, fact_type, slot, key, value, functional,
+               confidence, extractor, pattern, valid_from, recorded_at, valid_until, superseded_at)
+           SELECT tenant_id, memory_id, 'custom', 'like', key, '1', false, 1, 'x', 'p',
+               now() - interval '2 days', now(), now() - interval '1 day',
+               CASE WHEN key = 'ended 7' THEN now() - interval '2 days' ELSE now() END
+           FROM memories WHERE key LIKE 'ended %'"""
+    )
+    hubs.execute("ANALYZE memories, facts")
+    read = scans(hubs, statement("list_memories"), "facts", in_order=False)
+    assert "Seq Scan" not in {kind for kind, _ in read}
+    assert sum(rows for _, rows in read) <= 2

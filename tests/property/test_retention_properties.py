@@ -12,8 +12,10 @@ from shared_core.retention import (
     days_between,
     forget_at,
     initial_strength,
+    next_stage_at,
     retention_score,
 )
+from shared_core.retention_ports import STAGES, Stage
 
 USED_AT = datetime(2026, 3, 1, tzinfo=UTC)
 IMPORTANCE = st.floats(1, 10)
@@ -87,3 +89,27 @@ def test_nothing_is_forgotten_before_its_minimum_age_or_its_last_use(
     )
     assert faded_at is not None
     assert faded_at >= max(USED_AT, created_at + timedelta(days=min_age_days))
+
+
+@given(
+    st.sampled_from(STAGES), INITIAL, ACCESSES, st.integers(1, 1000), AROUSAL,
+    st.integers(-(10**12), 10**12), st.integers(0, 10**12), DECAY, THRESHOLD,
+)  # fmt: skip
+def test_reading_never_brings_the_next_stage_nearer(
+    stage: Stage, initial: float, accesses: int, more: int, arousal: float, since: int, later: int,
+    decay: float, threshold: float,
+) -> None:  # fmt: skip
+    policy = RetentionPolicy(
+        decay_rate=decay, threshold=threshold, archive_threshold=threshold / 2,
+        erase_threshold=threshold / 3,
+    )  # fmt: skip
+    unread, read = (
+        next_stage_at(
+            stage, initial=initial, last_used_at=USED_AT + timedelta(microseconds=moved),
+            since=USED_AT + timedelta(microseconds=since), accesses=count, arousal=arousal,
+            policy=policy,
+        )
+        for moved, count in ((0, accesses), (later, accesses + more))
+    )  # fmt: skip
+    assert unread is not None
+    assert read is None or read >= unread

@@ -16,11 +16,13 @@ from shared_core.recall_ports import Asked, Candidate, Corpus
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def found(query: str, *candidates: Candidate, similarity: float = 0.5) -> dict[str, list[float]]:
+def found(
+    query: str, *candidates: Candidate, similarity: float = 0.5, length: int = 5
+) -> dict[str, list[float]]:
     count = len(candidates)
     terms = query.lower().rstrip("?").split()
     corpus = Corpus.of(
-        similarity=[similarity] * count, length=[5] * count, opens=[False] * count,
+        similarity=[similarity] * count, length=[length] * count, opens=[False] * count,
         holders=[], words=[], terms=len(terms),
     )  # fmt: skip
     asked = Asked(text=query, terms=terms, now=NOW)
@@ -46,6 +48,8 @@ def test_a_question_that_asks_the_same_is_an_echo(question: str) -> None:
     assert [0.0, 0.0] == found("Where do I live?", *turns, similarity=0.2)["echo"]
     [half, _] = found("Where do I live?", *turns, similarity=0.45)["echo"]
     assert half == pytest.approx(0.5)
+    telling = found("Where do I live?", *turns, similarity=0.7, length=16)
+    assert [0.0, 0.0] == telling["echo"], "who says so much tells something"
 
 
 @pytest.mark.parametrize(

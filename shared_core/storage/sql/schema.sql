@@ -109,6 +109,7 @@ CREATE POLICY above_scope ON shared_state
 -- One memory. tenant_id is the path of the first two labels of its namespace, namespace the path
 -- of the rest. text is what is searched and shown; value is what a key-value face shows.
 -- terms holds the words (CJK: characters and pairs), made in Python; term_count is its length.
+-- demoted_at: since when recall leaves it out, null for what it finds.
 CREATE TABLE memories (
     tenant_id      text COLLATE "C" NOT NULL,
     memory_id      uuid NOT NULL,
@@ -131,6 +132,7 @@ CREATE TABLE memories (
     ttl_s          double precision CHECK (ttl_s > 0),
     superseded_at  timestamptz,
     words_key      uuid,
+    demoted_at     timestamptz,
     PRIMARY KEY (tenant_id, memory_id),
     UNIQUE (tenant_id, namespace, key),
     CHECK (namespace ^@ '/')
@@ -186,16 +188,25 @@ CREATE TABLE memory_bases (
 );
 CREATE INDEX memory_bases_of_basis ON memory_bases (tenant_id, basis_id);
 
--- Counters that change on every read, apart from the rows that are expensive to rewrite.
+-- Counters that change on every read, apart from the rows that are expensive to rewrite. stage: 0 kept,
+-- 1 demoted, 2 archived, since staged_at. strength: the initial strength that a caller's own function
+-- gave. forget_at: when the memory leaves its stage, in closed form, set when it is written and when
+-- it is read: no row changes by ageing.
 CREATE TABLE memory_access (
     tenant_id         text COLLATE "C" NOT NULL,
     memory_id         uuid NOT NULL,
     access_count      integer NOT NULL DEFAULT 0,
     last_accessed_at  timestamptz,
     forget_at         timestamptz,
+    stage             smallint NOT NULL DEFAULT 0 CHECK (stage BETWEEN 0 AND 2),
+    staged_at         timestamptz,
+    pinned_at         timestamptz,
+    strength          double precision CHECK (strength BETWEEN 0 AND 1),
     PRIMARY KEY (tenant_id, memory_id),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
 ) WITH (fillfactor = 50);
+CREATE INDEX memory_access_due ON memory_access (forget_at, tenant_id)
+    WHERE forget_at IS NOT NULL;
 
 SELECT protect('memories'), protect('embeddings'), protect('memory_sources'),
        protect('memory_bases'), protect('memory_access');
@@ -232,6 +243,8 @@ CREATE INDEX facts_history ON facts (tenant_id, fact_type, key, valid_from);
 CREATE INDEX facts_begin ON facts (tenant_id, valid_from);
 -- The values of a slot.
 CREATE INDEX facts_of_slot ON facts (tenant_id, slot);
+-- Ends of facts that were known before they came; as a rule, none.
+CREATE INDEX facts_planned_ends ON facts (tenant_id, valid_until) WHERE superseded_at < valid_until;
 
 -- Ends of facts that were taken back: from closed_at until restored_at it was believed that the fact
 -- had ended at valid_until. run_id: of the run that restored it.
@@ -500,6 +513,396 @@ CREATE TABLE import_marks (
 );
 SELECT protect('import_marks');
 
+-- How memories fade, as data, and when each leaves the stage it is in. docs/forgetting.md has the
+-- formulas; shared_core.retention has the same in Python, and agrees to 1e-9.
+
+-- How a kind of memory fades. tenant_id: '/' for all, the path of an application, or of one of its
+-- users; the nearest counts. fades: false for never. decay_rate: a day. A memory is demoted once its
+-- score is below threshold and it is min_age_days old; archived (null: not) and erased (null: never)
+-- once it is below those thresholds as well, and so many days in the stage before. with_history: with
+-- a fact that is erased go the ended facts of its place.
+CREATE TABLE retention_policies (
+    tenant_id           text COLLATE "C" NOT NULL,
+    kind                text NOT NULL
+                        CHECK (kind IN ('episodic', 'semantic', 'summary', 'reflection', 'item')),
+    fades               boolean NOT NULL,
+    decay_rate          double precision NOT NULL
+                        CHECK (decay_rate >= 0 AND decay_rate < 'Infinity'),
+    threshold           double precision NOT NULL CHECK (threshold BETWEEN 0 AND 1),
+    min_age_days        double precision NOT NULL
+                        CHECK (min_age_days >= 0 AND min_age_days < 'Infinity'),
+    archive_threshold   double precision CHECK (archive_threshold BETWEEN 0 AND 1),
+    archive_after_days  double precision NOT NULL
+                        CHECK (archive_after_days >= 0 AND archive_after_days < 'Infinity'),
+    erase_threshold     double precision CHECK (erase_threshold BETWEEN 0 AND 1),
+    erase_after_days    double precision NOT NULL
+                        CHECK (erase_after_days >= 0 AND erase_after_days < 'Infinity'),
+    with_history        boolean NOT NULL,
+    updated_at          timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, kind)
+);
+SELECT protect('retention_policies');
+CREATE POLICY above_scope ON retention_policies FOR SELECT
+    USING (tenant_id IN (SELECT '/' UNION ALL SELECT substring(scope FROM '^/[^/]+/')
+                         FROM current_setting('hippocampus.scope', true) AS scope));
+
+-- The nearest policy of a kind of memory in a tenant; where none is stored, turns, summaries and
+-- reflections fade by the default one.
+CREATE FUNCTION retention_rule(p_tenant text, p_kind text)
+RETURNS SETOF retention_policies LANGUAGE sql STABLE ROWS 1 AS $$
+    SELECT r.* FROM (
+        SELECT s.* FROM retention_policies s
+        WHERE s.kind = p_kind
+          AND s.tenant_id = ANY (ARRAY['/', substring(p_tenant FROM '^/[^/]+/'), p_tenant])
+        UNION ALL
+        SELECT '/', p_kind, p_kind IN ('episodic', 'summary', 'reflection'), 0.1::float8,
+               0.1::float8, 7::float8, 0.05::float8, 30::float8, NULL::float8, 90::float8, true,
+               '-infinity'::timestamptz
+    ) r
+    ORDER BY length(r.tenant_id) DESC, r.updated_at DESC LIMIT 1
+$$;
+
+-- Raises: there is no such retention.
+CREATE FUNCTION retention_refused(VARIADIC p_given double precision[])
+RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = '22023',
+        MESSAGE = 'no retention can be told of access count, decay rate, initial strength and arousal '
+                  || p_given::text,
+        HINT = 'counts and decay rates are finite numbers from 0, strength and arousal from 0 to 1';
+END $$;
+
+-- The decay rate a day of what excites: full arousal halves it. What is too small or too large to
+-- reckon with is as good as nothing, or as at once.
+CREATE FUNCTION slowed_decay(p_decay_rate double precision, p_arousal double precision)
+RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN p_decay_rate < 1e-30 THEN 0
+           ELSE least(p_decay_rate, 1e290) * (2 - p_arousal) / 2 END
+$$;
+
+-- The score of a fresh memory that was never read, by its importance from 1 to 10: 0.4 to 1.
+CREATE FUNCTION initial_strength(p_importance double precision)
+RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN p_importance <= 5 THEN 0.4 + 0.3 * (p_importance - 1) / 4
+           ELSE 0.7 + 0.3 * (p_importance - 5) / 5 END
+$$;
+
+-- The arousal that the metadata of a memory tell, 0 where they tell none.
+CREATE FUNCTION memory_arousal(p_value jsonb)
+RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN jsonb_typeof(p_value #> '{metadata,emotion,arousal}') = 'number'
+           THEN least(greatest((p_value #>> '{metadata,emotion,arousal}')::numeric, 0), 1)::float8
+           ELSE 0 END
+$$;
+
+-- How well a memory is kept as of a moment, 0 to 1. p_last_accessed_at: when it was last read, or
+-- written; a moment in the future counts as p_as_of. p_initial: 0.2 is the documented function.
+CREATE FUNCTION calculate_retention_score(
+    p_access_count      bigint,
+    p_last_accessed_at  timestamptz,
+    p_decay_rate        double precision DEFAULT 0.1,
+    p_as_of             timestamptz DEFAULT now(),
+    p_initial           double precision DEFAULT 0.2,
+    p_arousal           double precision DEFAULT 0
+) RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE
+        WHEN num_nulls(p_access_count, p_last_accessed_at, p_decay_rate, p_as_of, p_initial,
+                       p_arousal) > 0 THEN NULL
+        WHEN p_access_count >= 0 AND p_decay_rate >= 0 AND p_decay_rate < 'Infinity'
+             AND p_initial BETWEEN 0 AND 1 AND p_arousal BETWEEN 0 AND 1
+        THEN least(1, CASE WHEN p_initial < 1e-40 THEN 0 ELSE p_initial END
+             * (1 + ln(1 + p_access_count::float8))
+             * exp(-least(600, slowed_decay(p_decay_rate, p_arousal) * greatest(0,
+                   extract(epoch FROM p_as_of - p_last_accessed_at)::float8 / 86400))))
+        ELSE retention_refused(p_access_count, p_decay_rate, p_initial, p_arousal) END
+$$;
+
+-- For how many days a score is at least the threshold; infinity for ever.
+CREATE FUNCTION days_above(
+    p_threshold double precision, p_strength double precision, p_slowed double precision
+) RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN p_threshold = 0 THEN 'Infinity' WHEN p_strength < p_threshold THEN 0
+           WHEN p_slowed = 0 THEN 'Infinity'
+           ELSE (ln(p_strength) - ln(p_threshold)) / p_slowed END
+$$;
+
+-- When a memory leaves the stage it is in (0 kept, 1 demoted, 2 archived), as things stand; null for
+-- never, which includes what lies past the calendar of Python. To the first microsecond. p_initial:
+-- the strength it was given, or null for that of its importance.
+CREATE FUNCTION next_stage_at(
+    rule            retention_policies,
+    p_stage         integer,
+    p_staged_at     timestamptz,
+    p_pinned_at     timestamptz,
+    p_initial       double precision,
+    p_importance    double precision,
+    p_arousal       double precision,
+    p_access_count  bigint,
+    p_used_at       timestamptz,
+    p_created_at    timestamptz
+) RETURNS timestamptz LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE
+    below    double precision := rule.threshold;
+    since    timestamptz := p_created_at;
+    grace    double precision := rule.min_age_days;
+    days     double precision;
+    due_at   timestamptz;
+BEGIN
+    IF p_pinned_at IS NOT NULL OR NOT coalesce(rule.fades, false) THEN
+        RETURN NULL;
+    END IF;
+    IF p_stage > 0 THEN
+        since := p_staged_at;
+        IF p_stage = 1 AND rule.archive_threshold IS NOT NULL THEN
+            below := rule.archive_threshold;
+            grace := rule.archive_after_days;
+        ELSE
+            below := rule.erase_threshold;
+            grace := rule.erase_after_days;
+        END IF;
+    END IF;
+    IF below IS NULL THEN
+        RETURN NULL;
+    END IF;
+    days := days_above(below,
+        coalesce(p_initial, initial_strength(p_importance)) * (1 + ln(1 + p_access_count::float8)),
+        slowed_decay(rule.decay_rate, p_arousal));
+    IF days > 4e6 OR grace > 4e6 THEN
+        RETURN NULL;
+    END IF;
+    due_at := greatest(p_used_at + ceil(days * 86400e6) * interval '1 microsecond',
+                       since + ceil(grace * 86400e6) * interval '1 microsecond');
+    RETURN CASE WHEN due_at < '10000-01-01 00:00+00' THEN due_at END;
+END $$;
+
+-- What archived memories said; their rows in memories hold neither text nor words, and they have no
+-- vector. is_shown: value held the text as well, as "content". Small rows are compressed, too.
+CREATE TABLE memory_archive (
+    tenant_id    text COLLATE "C" NOT NULL,
+    memory_id    uuid NOT NULL,
+    text         text NOT NULL,
+    value        jsonb NOT NULL,
+    is_shown     boolean NOT NULL,
+    words_key    uuid,
+    archived_at  timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, memory_id),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
+) WITH (toast_tuple_target = 128);
+ALTER TABLE memory_archive ALTER COLUMN text SET STORAGE MAIN, ALTER COLUMN value SET STORAGE MAIN;
+SELECT protect('memory_archive');
+
+-- Moves at most p_limit memories below a path on that are due as of p_now, one stage each, and returns
+-- how many of each kind met which fate: demoted, archived, erased, or retimed, when a policy has
+-- changed meanwhile and it was too early. With an erased turn goes what was said, and a tombstone
+-- keeps it from coming back; facts drawn from it stay. What somebody else works on is left alone.
+-- Every row is looked up by its key: the planner cannot know how few they are.
+CREATE FUNCTION forget_faded(p_scope text, p_now timestamptz, p_limit integer)
+RETURNS TABLE (kind text, fate text, memories bigint) LANGUAGE sql
+SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_seqscan TO off SET jit TO off
+AS $$
+    WITH ripe AS MATERIALIZED (
+        SELECT a.tenant_id, a.memory_id, a.stage, a.staged_at, a.pinned_at, a.strength,
+               a.access_count, a.last_accessed_at
+        FROM memory_access a
+        WHERE a.forget_at <= p_now AND (a.staged_at IS NULL OR a.staged_at < p_now)
+          AND a.tenant_id >= p_scope
+          AND a.tenant_id < left(p_scope, -1) || '0'  -- after "/"
+        ORDER BY a.forget_at LIMIT p_limit
+        FOR UPDATE SKIP LOCKED
+    ), judged AS MATERIALIZED (
+        SELECT a.tenant_id, a.memory_id, m.kind, m.thread_id, a.stage, r AS rule,
+               coalesce(a.strength, initial_strength(m.importance)) AS initial, m.arousal,
+               a.access_count, greatest(m.updated_at, a.last_accessed_at) AS used_at, m.created_at,
+               CASE WHEN m.superseded_at IS NULL THEN
+                   next_stage_at(r, a.stage, a.staged_at, a.pinned_at, a.strength, m.importance,
+                                 m.arousal, a.access_count,
+                                 greatest(m.updated_at, a.last_accessed_at), m.created_at) END
+                   AS due_at
+        FROM ripe a
+        CROSS JOIN LATERAL (
+            -- A fence: each by the whole key.
+            SELECT m.kind, m.thread_id, m.importance, memory_arousal(m.value) AS arousal,
+                   m.updated_at, m.created_at, m.superseded_at
+            FROM memories m
+            WHERE m.tenant_id = a.tenant_id AND m.memory_id = a.memory_id
+            OFFSET 0
+            FOR UPDATE SKIP LOCKED) m
+        CROSS JOIN LATERAL retention_rule(a.tenant_id, m.kind) r
+    ), fated AS MATERIALIZED (
+        SELECT j.*,
+               CASE WHEN j.due_at IS NULL OR j.due_at > p_now THEN 'retimed'
+                    WHEN j.stage = 0 THEN 'demoted'
+                    WHEN j.stage = 1 AND (j.rule).archive_threshold IS NOT NULL THEN 'archived'
+                    ELSE 'erased' END AS fate
+        FROM judged j
+    ), moved AS (
+        UPDATE memory_access a
+        SET stage = CASE f.fate WHEN 'demoted' THEN 1 WHEN 'archived' THEN 2 ELSE a.stage END,
+            staged_at = CASE f.fate WHEN 'retimed' THEN a.staged_at ELSE p_now END,
+            forget_at = CASE f.fate WHEN 'retimed' THEN f.due_at ELSE
+                next_stage_at(f.rule, CASE f.fate WHEN 'demoted' THEN 1 ELSE 2 END, p_now, NULL,
+                              f.initial, NULL, f.arousal, f.access_count, f.used_at,
+                              f.created_at) END
+        FROM fated f
+        WHERE f.fate <> 'erased' AND a.tenant_id = f.tenant_id AND a.memory_id = f.memory_id
+    ), packed AS (
+        INSERT INTO memory_archive AS x (tenant_id, memory_id, text, value, is_shown, words_key,
+                                         archived_at)
+        SELECT m.tenant_id, m.memory_id, m.text,
+               CASE WHEN m.value ->> 'content' = m.text THEN m.value - 'content' ELSE m.value END,
+               coalesce(m.value ->> 'content' = m.text, false), m.words_key, p_now
+        FROM fated f JOIN memories m USING (tenant_id, memory_id)
+        WHERE f.fate = 'archived'
+        ON CONFLICT DO NOTHING
+    ), unembedded AS (
+        DELETE FROM embeddings e USING fated f
+        WHERE f.fate = 'archived' AND e.tenant_id = f.tenant_id AND e.memory_id = f.memory_id
+    ), hidden AS (
+        UPDATE memories m
+        SET demoted_at = coalesce(m.demoted_at, p_now),
+            text = CASE f.fate WHEN 'archived' THEN '' ELSE m.text END,
+            value = CASE f.fate WHEN 'archived' THEN '{}' ELSE m.value END,
+            terms = CASE f.fate WHEN 'archived' THEN '' ELSE m.terms END,
+            term_count = CASE f.fate WHEN 'archived' THEN 0 ELSE m.term_count END,
+            words_key = CASE f.fate WHEN 'archived' THEN NULL ELSE m.words_key END
+        FROM fated f
+        WHERE f.fate IN ('demoted', 'archived')
+          AND m.tenant_id = f.tenant_id AND m.memory_id = f.memory_id
+    ), said AS (
+        SELECT s.tenant_id, s.thread_id, s.event_id
+        FROM fated f JOIN memory_sources s USING (tenant_id, memory_id)
+        WHERE f.fate = 'erased' AND f.kind = 'episodic'
+    ), buried AS (
+        INSERT INTO tombstones (tenant_id, thread_id, event_id, deleted_at)
+        SELECT tenant_id, thread_id, event_id, p_now FROM said
+        ON CONFLICT DO NOTHING
+    ), unsaid AS (
+        DELETE FROM events e USING said s
+        WHERE e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id AND e.event_id = s.event_id
+          AND e.payload IS NULL
+    ), unremembered AS (
+        UPDATE events e SET memory_seq = NULL FROM said s
+        WHERE e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id AND e.event_id = s.event_id
+          AND e.payload IS NOT NULL
+    ), gone AS (
+        SELECT tenant_id, memory_id FROM fated WHERE fate = 'erased'
+        UNION
+        SELECT h.tenant_id, h.memory_id
+        FROM fated f JOIN facts x USING (tenant_id, memory_id)
+        JOIN facts h ON h.tenant_id = x.tenant_id AND h.fact_type = x.fact_type AND h.key = x.key
+        WHERE f.fate = 'erased' AND (f.rule).with_history AND h.superseded_at IS NOT NULL
+        UNION
+        SELECT o.tenant_id, o.memory_id
+        FROM fated f
+        JOIN memories o ON o.tenant_id = f.tenant_id AND o.thread_id = f.thread_id
+                       AND o.kind = 'summary' AND o.superseded_at IS NOT NULL
+        WHERE f.fate = 'erased' AND f.kind = 'summary'
+    ), unbased AS (
+        DELETE FROM memory_bases b USING gone g
+        WHERE b.tenant_id = g.tenant_id AND b.basis_id = g.memory_id
+    ), erased AS (
+        DELETE FROM memories m USING gone g
+        WHERE m.tenant_id = g.tenant_id AND m.memory_id = g.memory_id
+    )
+    SELECT f.kind, f.fate, count(*) FROM fated f GROUP BY 1, 2
+$$;
+
+-- Erases at once at most p_limit memories below a path whose score is below a threshold and which are
+-- so old, of the kinds that fade; p_decay_rate: null for that of their policies. Returns their ids.
+-- What was drawn from them stays, and so do their turns, as said: adding them again brings nothing
+-- back. Reads every memory below the path.
+CREATE FUNCTION forget_below(
+    p_scope         text,
+    p_threshold     double precision,
+    p_min_age_days  double precision,
+    p_decay_rate    double precision,
+    p_now           timestamptz,
+    p_limit         integer
+) RETURNS TABLE (tenant_id text, memory_id uuid) LANGUAGE sql AS $$
+    WITH weak AS MATERIALIZED (
+        SELECT m.tenant_id, m.memory_id, m.kind, m.thread_id
+        FROM memories m
+        LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
+        CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
+        WHERE m.tenant_id >= p_scope AND m.tenant_id < left(p_scope, -1) || '0'
+          AND m.superseded_at IS NULL AND r.fades AND a.pinned_at IS NULL
+          AND extract(epoch FROM p_now - m.created_at) >= p_min_age_days * 86400
+          AND calculate_retention_score(
+                  coalesce(a.access_count, 0), greatest(m.updated_at, a.last_accessed_at),
+                  coalesce(p_decay_rate, r.decay_rate), p_now,
+                  coalesce(a.strength, initial_strength(m.importance)), memory_arousal(m.value)
+              ) < p_threshold
+        ORDER BY m.tenant_id, m.memory_id LIMIT p_limit
+        FOR UPDATE OF m SKIP LOCKED
+    ), gone AS (
+        SELECT w.tenant_id, w.memory_id FROM weak w
+        UNION
+        SELECT o.tenant_id, o.memory_id
+        FROM weak w
+        JOIN memories o ON o.tenant_id = w.tenant_id AND o.thread_id = w.thread_id
+                       AND o.kind = 'summary' AND o.superseded_at IS NOT NULL
+        WHERE w.kind = 'summary'
+    ), unbased AS (
+        DELETE FROM memory_bases b USING gone g
+        WHERE b.tenant_id = g.tenant_id AND b.basis_id = g.memory_id
+    ), erased AS (
+        DELETE FROM memories m USING gone g
+        WHERE m.tenant_id = g.tenant_id AND m.memory_id = g.memory_id
+    )
+    SELECT w.tenant_id, w.memory_id FROM weak w
+$$;
+
+-- For SQL alone, e.g. pg_cron. Without a threshold and an age: moves at most p_limit memories on by
+-- their policies, as the worker does. With one of them: erases at once at most p_limit whose score is
+-- below it (left out: 0.1) and which are so many days old (left out: 7). Returns how many.
+-- p_scope: '/' for all, '/app/' or '/app/user/', with %25 for % and %2F for / in names.
+CREATE FUNCTION cleanup_low_value_memories(
+    p_threshold     double precision DEFAULT NULL,
+    p_min_age_days  double precision DEFAULT NULL,
+    p_limit         integer DEFAULT 10000,
+    p_scope         text DEFAULT '/',
+    p_as_of         timestamptz DEFAULT now()
+) RETURNS integer LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    is_bound CONSTANT boolean := coalesce(current_setting('hippocampus.scope', true), '') <> '';
+    moved integer;
+BEGIN
+    IF p_threshold NOT BETWEEN 0 AND 1 OR NOT (p_min_age_days >= 0 AND p_min_age_days < 'Infinity')
+       OR p_limit < 0 OR right(p_scope, 1) <> '/' OR left(p_scope, 1) <> '/' THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'nothing can be cleaned up so',
+            HINT = 'p_threshold is from 0 to 1, p_min_age_days and p_limit are numbers from 0, p_scope '
+                   'begins and ends with /';
+    END IF;
+    IF NOT is_bound THEN
+        PERFORM set_config('hippocampus.scope', p_scope, true);
+    END IF;
+    IF p_threshold IS NULL AND p_min_age_days IS NULL THEN
+        SELECT coalesce(sum(f.memories) FILTER (WHERE f.fate <> 'retimed'), 0) INTO moved
+        FROM forget_faded(p_scope, p_as_of, p_limit) f;
+    ELSE
+        SELECT count(*) INTO moved
+        FROM forget_below(p_scope, coalesce(p_threshold, 0.1), coalesce(p_min_age_days, 7), NULL,
+                          p_as_of, p_limit);
+    END IF;
+    IF NOT is_bound THEN
+        PERFORM set_config('hippocampus.scope', '', true);
+    END IF;
+    RETURN moved;
+END $$;
+
+-- What is done now and then for a whole path, by one worker at a time: when it is due next, who is at
+-- it and until when that counts, and what came of it last.
+CREATE TABLE schedules (
+    tenant_id    text COLLATE "C" NOT NULL,
+    task         text COLLATE "C" NOT NULL,
+    next_at      timestamptz NOT NULL,
+    worker_id    text,
+    lease_until  timestamptz,
+    done_at      timestamptz,
+    result       jsonb NOT NULL DEFAULT '{}',
+    PRIMARY KEY (tenant_id, task)
+);
+SELECT protect('schedules');
 -- For who asks in SQL: what a model should read before it answers, within a budget. Row security holds:
 -- SELECT set_config('hippocampus.scope', '/my_app/ana/', true) first. docs/context.md has the rest.
 
@@ -590,7 +993,8 @@ BEGIN
                                 )) AS score
                 FROM memories m LEFT JOIN facts f USING (tenant_id, memory_id)
                 WHERE m.tenant_id = tenant AND m.namespace ^@ '/memories/'
-                  AND m.superseded_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
+                  AND m.superseded_at IS NULL AND m.demoted_at IS NULL
+                  AND (m.expires_at IS NULL OR m.expires_at > now())
                   AND (f.memory_id IS NOT NULL) = (s.name = 'fact')
                   AND (f.valid_from IS NULL OR f.valid_from <= now() + interval '1 hour')
                   AND s.name <> 'history'

@@ -18,7 +18,8 @@ m.superseded_at, m.thread_id
  WHERE x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id)
 
 -- fragment: living
-m.superseded_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
+m.superseded_at IS NULL AND m.demoted_at IS NULL
+AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
 
 -- fragment: one_tenant
 m.tenant_id = %(tenant)s
@@ -34,6 +35,11 @@ m.namespace >= %(path)s AND m.namespace < %(path_end)s
 %(now)s::timestamptz + interval '1 hour'
 
 -- fragment: begun
--- No fact that begins later. Inside, "m" is the fact, for the sake of its tenant.
+-- No fact that begins later, or whose end was known before it came and has come. Inside, "m" is the
+-- fact, for the sake of its tenant.
 m.memory_id NOT IN (SELECT m.memory_id FROM facts m
-                    WHERE {tenant_scope} AND m.valid_from > {soon})
+                    WHERE {tenant_scope} AND m.valid_from > {soon}
+                    UNION ALL
+                    SELECT m.memory_id FROM facts m
+                    WHERE {tenant_scope} AND m.superseded_at < m.valid_until
+                      AND m.valid_until <= %(now)s)

@@ -19,9 +19,9 @@ WITH given AS (
         %(event_ids)b::text[], %(authors)b::text[], %(roles)b::text[], %(texts)b::text[],
         %(metadata)s::jsonb[], %(occurred_at)b::timestamptz[], %(importances)b::real[],
         %(expires_at)b::timestamptz[], %(memory_ids)b::uuid[], %(values)s::jsonb[],
-        %(terms)b::text[], %(term_counts)b::int[]
+        %(terms)b::text[], %(term_counts)b::int[], %(strengths)b::float8[]
     ) WITH ORDINALITY AS g(event_id, author, role, text, metadata, occurred_at, importance,
-                           expires_at, memory_id, value, terms, term_count, position)
+                           expires_at, memory_id, value, terms, term_count, strength, position)
 ), fresh AS (
     SELECT g.*, e.event_id IS NOT NULL AS logged,
            octet_length(coalesce(g.text, e.text)) AS bytes
@@ -69,7 +69,7 @@ WITH given AS (
       AND e.event_id = n.event_id AND e.memory_seq IS NULL
     RETURNING e.event_id, e.author, e.text, e.occurred_at
 ), kept AS (
-    SELECT k.*, g.memory_id, g.value, g.terms, g.term_count, g.importance, g.expires_at
+    SELECT k.*, g.memory_id, g.value, g.terms, g.term_count, g.importance, g.expires_at, g.strength
     FROM (SELECT * FROM said UNION ALL SELECT * FROM marked) k JOIN given g USING (event_id)
 ), remembered AS (
     INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,
@@ -83,6 +83,13 @@ WITH given AS (
     INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
     SELECT %(tenant)s, memory_id, %(thread_id)s, event_id
     FROM kept WHERE memory_id IS NOT NULL
+), timed AS (
+    INSERT INTO memory_access (tenant_id, memory_id, strength, forget_at)
+    SELECT %(tenant)s, k.memory_id, k.strength,
+           next_stage_at(r, 0, NULL, NULL, k.strength, k.importance, memory_arousal(k.value), 0,
+                         %(now)s, %(now)s)
+    FROM kept k CROSS JOIN (SELECT * FROM retention_rule(%(tenant)s, 'episodic') OFFSET 0) AS r
+    WHERE k.memory_id IS NOT NULL AND r.fades
 )
 SELECT event_id FROM kept
 

@@ -7,9 +7,15 @@ JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
 WHERE s.tenant_id = %(tenant)s AND s.memory_id = k.memory_id
 GROUP BY s.basis
 
+-- fragment: stated_at
+-- What rests on no turn was stated outright: what holds, when it was recorded; history, when it began.
+ARRAY[CASE WHEN k.valid_until IS NULL THEN greatest(k.recorded_at, k.valid_from)
+      ELSE k.valid_from END]
+
 -- name: known_facts
 -- What is believed now of the given slots, and what ended since.
-SELECT k.fact_type, k.key, k.memory_id, k.value, k.valid_from, k.valid_until, t.said
+SELECT k.fact_type, k.key, k.memory_id, k.value, k.valid_from, k.valid_until,
+       coalesce(t.said, {stated_at})
 FROM facts k
 CROSS JOIN LATERAL (
     SELECT array_agg(DISTINCT at ORDER BY at) AS said FROM ({said_of_memory}) turns) t
@@ -77,13 +83,23 @@ FROM unnest(%(memory_ids)b::uuid[], %(fact_types)b::text[], %(slots)b::text[], %
      AS g(memory_id, fact_type, slot, key, value, functional, confidence, pattern, valid_from,
           valid_until)
 
+-- fragment: ends_later
+-- An end is known that did not come yet, and no other value has come first.
+f.valid_until > %(now)s AND m.superseded_at IS NULL
+AND NOT EXISTS (SELECT FROM facts x
+                WHERE x.tenant_id = f.tenant_id AND x.fact_type = f.fact_type AND x.key = f.key
+                  AND (x.valid_from, x.recorded_at, x.memory_id)
+                      > (f.valid_from, f.recorded_at, f.memory_id)
+                  AND x.valid_from <= {soon}
+                  AND (x.valid_until IS NULL OR x.valid_until > %(now)s))
+
 -- name: list_facts
 -- The facts that hold now, or those of a slot, with history all, current ones first, then the closed
 -- ones, newest first.
 SELECT {fact_columns}
 FROM facts f JOIN memories m USING (tenant_id, memory_id)
 WHERE f.tenant_id = %(tenant)s AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
-  AND {of_slot}
-  AND (%(history)s OR f.valid_until IS NULL AND f.superseded_at IS NULL
-       AND f.valid_from <= {soon})
+  AND m.demoted_at IS NULL AND {of_slot}
+  AND (%(history)s OR f.valid_from <= {soon}
+       AND (f.valid_until IS NULL AND f.superseded_at IS NULL OR {ends_later}))
 ORDER BY f.valid_until DESC NULLS FIRST, f.fact_type, f.slot, f.valid_from DESC, f.memory_id

@@ -218,7 +218,8 @@ CROSS JOIN LATERAL (SELECT e.* FROM edges e
                       AND e.relation = %(relation)s OFFSET 0) e
 {edge_roots}
 LEFT JOIN facts f ON f.tenant_id = e.tenant_id AND f.memory_id = e.fact_id
-                 AND f.valid_until IS NULL AND f.superseded_at IS NULL
+                 AND (f.valid_until IS NULL AND f.superseded_at IS NULL
+                      OR f.valid_until > %(now)s)
 WHERE %(value)s::text IS NULL
    OR coalesce(oa.entity_key, e.object_key)
       = coalesce((SELECT a.entity_key FROM entity_aliases a
@@ -286,12 +287,20 @@ ORDER BY a.alias_key
 WITH ended AS (
     UPDATE entity_aliases SET unmerged_at = %(now)s
     WHERE tenant_id = %(tenant)s AND alias_id = ANY(%(ended)b::uuid[]) AND unmerged_at IS NULL
-    RETURNING 1
+    RETURNING alias_id
+), noted AS (
+    INSERT INTO run_changes (tenant_id, run_id, change, target, before)
+    SELECT %(tenant)s, %(run_id)s::uuid, 'moved', alias_id, '{"alias": "ended"}' FROM ended
 )
 SELECT require(count(*) = cardinality(%(ended)b::uuid[]), 'the aliases were changed meanwhile')
 FROM ended
 
 -- name: add_aliases
+WITH noted AS (
+    INSERT INTO run_changes (tenant_id, run_id, change, target, before)
+    SELECT %(tenant)s, %(run_id)s::uuid, 'moved', alias_id, '{"alias": "added"}'
+    FROM unnest(%(alias_ids)b::uuid[]) AS g(alias_id)
+)
 INSERT INTO entity_aliases (tenant_id, alias_id, alias_key, alias, entity_key, entity, merged_at)
 SELECT %(tenant)s, g.*, %(now)s
 FROM unnest(%(alias_ids)b::uuid[], %(alias_keys)b::text[], %(aliases)b::text[],
@@ -303,6 +312,20 @@ SELECT require(count(*) = 0, 'the aliases were changed meanwhile')
 FROM entity_aliases a JOIN entity_aliases b ON b.tenant_id = a.tenant_id
                                            AND b.alias_key = a.entity_key
 WHERE a.tenant_id = %(tenant)s AND a.unmerged_at IS NULL AND b.unmerged_at IS NULL
+
+-- fragment: aliases_changed
+SELECT target, before ->> 'alias' AS how FROM run_changes
+WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change = 'moved' AND before ? 'alias'
+
+-- name: part_aliases
+-- Names that a run merged stand for themselves again.
+DELETE FROM entity_aliases a USING ({aliases_changed}) c
+WHERE a.tenant_id = %(tenant)s AND a.alias_id = c.target AND c.how = 'added'
+
+-- name: rejoin_aliases
+-- Names that a run parted are merged again.
+UPDATE entity_aliases a SET unmerged_at = NULL FROM ({aliases_changed}) c
+WHERE a.tenant_id = %(tenant)s AND a.alias_id = c.target AND c.how = 'ended'
 
 -- name: drop_aliases
 DELETE FROM entity_aliases WHERE tenant_id = %(tenant)s

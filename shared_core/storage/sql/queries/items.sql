@@ -1,5 +1,8 @@
 -- name: get_items
-SELECT {item_columns}
+-- Items by their names, also those that have faded out of listings and searches.
+SELECT m.tenant_id || substr(m.namespace, 2), m.key,
+       CASE WHEN m.demoted_at IS NULL THEN m.value ELSE {archived_value} END,
+       m.created_at, m.updated_at, m.ttl_s
 FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
      AS g(tenant_id, namespace, key)
 JOIN memories m USING (tenant_id, namespace, key)

@@ -2,6 +2,7 @@
 -- Writes memories by namespace and key; a key that exists is replaced and keeps its id and birth.
 -- updated_at always rises. An expired row counts as gone: its key starts a new life. What was drawn
 -- from a turn stays so, whoever rewrites it: deleting it must still reach the turn.
+WITH written AS (
 INSERT INTO memories AS m (tenant_id, memory_id, namespace, key, kind, text, value, terms,
                            term_count, author, importance, occurred_at, created_at, updated_at,
                            expires_at, ttl_s, thread_id, run_id, superseded_at, words_key)
@@ -23,10 +24,17 @@ SET kind = CASE WHEN m.kind = 'episodic' THEN m.kind ELSE excluded.kind END,
     term_count = excluded.term_count, author = excluded.author, importance = excluded.importance,
     occurred_at = excluded.occurred_at, expires_at = excluded.expires_at, ttl_s = excluded.ttl_s,
     thread_id = coalesce(excluded.thread_id, m.thread_id), run_id = excluded.run_id,
-    superseded_at = excluded.superseded_at, words_key = excluded.words_key,
+    superseded_at = excluded.superseded_at, words_key = excluded.words_key, demoted_at = NULL,
     created_at = CASE WHEN m.expires_at <= excluded.updated_at THEN excluded.created_at
                       ELSE m.created_at END,
     updated_at = greatest(excluded.updated_at, m.updated_at + interval '1 microsecond')
+RETURNING m.tenant_id, m.namespace, m.key, m.memory_id, m.kind, m.importance, m.created_at,
+          m.updated_at, m.superseded_at, memory_arousal(m.value) AS arousal
+), unarchived AS (
+    DELETE FROM memory_archive x USING written w
+    WHERE x.tenant_id = w.tenant_id AND x.memory_id = w.memory_id
+)
+{timed_written}
 
 -- name: clear_derived
 -- After memories were replaced by key, which put their writers in line: the vectors, structure and
@@ -174,18 +182,6 @@ WITH named AS (
          AS g(tenant_id, namespace, key)
     JOIN memories m USING (tenant_id, namespace, key)
 ), {turns_of_named}, {forgetting}
-
--- name: fade
--- Takes memories out of recall and leaves what was drawn from them; their turns stay, as said.
-WITH faded AS (
-    DELETE FROM memories m
-    USING unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
-          AS g(tenant_id, namespace, key)
-    WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
-    RETURNING m.tenant_id, m.memory_id
-)
-DELETE FROM memory_bases b USING faded f
-WHERE b.tenant_id = f.tenant_id AND b.basis_id = f.memory_id
 
 -- name: forget_turns
 -- Forgets some turns of a thread, and what rests on them alone.

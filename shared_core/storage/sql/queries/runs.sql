@@ -89,7 +89,8 @@ SELECT * FROM unnest(%(subjects)b::text[], %(relations)b::text[])
 
 -- name: known_edges
 -- What is believed now of the given subjects and relations, and what ended since.
-SELECT k.edge_id, k.subject, k.relation, k.object, k.valid_from, k.valid_until, t.said
+SELECT k.edge_id, k.subject, k.relation, k.object, k.valid_from, k.valid_until,
+       coalesce(t.said, {stated_at})
 FROM edges k
 CROSS JOIN LATERAL (
     SELECT array_agg(DISTINCT at ORDER BY at) AS said
@@ -179,18 +180,26 @@ SELECT require((SELECT m.run_id FROM memories m WHERE {summary_of_thread} AND {l
                IS NOT DISTINCT FROM %(summary_run)s::uuid, 'the summary was changed meanwhile')
 
 -- name: close_facts
--- Ends facts, or undoes the run if one of them was ended or forgotten since the run read it.
-WITH closed AS (
-    UPDATE facts f
-    SET valid_until = greatest(g.valid_until, f.valid_from), superseded_at = %(now)s
+-- Ends facts, or undoes the run if one of them was ended or forgotten since the run read it. An end
+-- that is known and did not come yet comes earlier.
+WITH ending AS (
+    SELECT f.memory_id, f.valid_until AS was, f.superseded_at,
+           greatest(g.valid_until, f.valid_from) AS valid_until
     FROM unnest(%(memory_ids)b::uuid[], %(valid_until)b::timestamptz[])
          AS g(memory_id, valid_until)
-    WHERE f.tenant_id = %(tenant)s AND f.memory_id = g.memory_id
-      AND f.valid_until IS NULL AND f.superseded_at IS NULL
+    JOIN facts f ON f.tenant_id = %(tenant)s AND f.memory_id = g.memory_id
+    WHERE f.valid_until IS NULL AND f.superseded_at IS NULL
+       OR f.valid_until > greatest(g.valid_until, f.valid_from, %(now)s)
+), closed AS (
+    UPDATE facts f SET valid_until = d.valid_until, superseded_at = %(now)s FROM ending d
+    WHERE f.tenant_id = %(tenant)s AND f.memory_id = d.memory_id
     RETURNING f.memory_id
 ), noted AS (
-    INSERT INTO run_changes (tenant_id, run_id, change, target)
-    SELECT %(tenant)s, %(run_id)s, 'closed', memory_id FROM closed
+    INSERT INTO run_changes (tenant_id, run_id, change, target, before)
+    SELECT %(tenant)s, %(run_id)s, CASE WHEN was IS NULL THEN 'closed' ELSE 'moved' END, memory_id,
+           CASE WHEN was IS NULL THEN '{}'::jsonb
+           ELSE jsonb_build_object('valid_until', was, 'superseded_at', superseded_at) END
+    FROM ending
 )
 SELECT require(count(*) = cardinality(%(memory_ids)b::uuid[]), 'a fact was changed by another run')
 FROM closed
@@ -230,10 +239,10 @@ SELECT %(tenant)s, %(run_id)s, 'retired', memory_id FROM retired
 WHERE run_id IS DISTINCT FROM %(run_id)s
 
 -- name: close_edges
--- Ends edges, and those that say again a fact that ends.
-WITH closed AS (
-    UPDATE edges e
-    SET valid_until = greatest(g.valid_until, e.valid_from), superseded_at = %(now)s
+-- Ends edges, and those that say again a fact that ends, of which no end is known that has come.
+WITH ending AS (
+    SELECT DISTINCT ON (e.edge_id) e.edge_id, e.valid_until AS was, e.superseded_at,
+           greatest(g.valid_until, e.valid_from) AS valid_until
     FROM (SELECT NULL::uuid AS memory_id, *
           FROM unnest(%(edge_ids)b::uuid[], %(edges_until)b::timestamptz[])
                AS g(edge_id, valid_until)
@@ -241,12 +250,20 @@ WITH closed AS (
           SELECT g.memory_id, NULL, g.valid_until
           FROM unnest(%(memory_ids)b::uuid[], %(valid_until)b::timestamptz[])
                AS g(memory_id, valid_until)) g
-    WHERE e.tenant_id = %(tenant)s AND (e.edge_id = g.edge_id OR e.fact_id = g.memory_id)
-      AND e.valid_until IS NULL AND e.superseded_at IS NULL
-    RETURNING e.edge_id
+    JOIN edges e ON e.tenant_id = %(tenant)s
+                AND (e.edge_id = g.edge_id OR e.fact_id = g.memory_id)
+    WHERE e.valid_until IS NULL AND e.superseded_at IS NULL
+       OR e.valid_until > greatest(g.valid_until, e.valid_from, %(now)s)
+    ORDER BY e.edge_id, g.valid_until
+), closed AS (
+    UPDATE edges e SET valid_until = d.valid_until, superseded_at = %(now)s FROM ending d
+    WHERE e.tenant_id = %(tenant)s AND e.edge_id = d.edge_id
 )
-INSERT INTO run_changes (tenant_id, run_id, change, target)
-SELECT %(tenant)s, %(run_id)s, 'edge', edge_id FROM closed
+INSERT INTO run_changes (tenant_id, run_id, change, target, before)
+SELECT %(tenant)s, %(run_id)s, CASE WHEN was IS NULL THEN 'edge' ELSE 'moved' END, edge_id,
+       CASE WHEN was IS NULL THEN '{}'::jsonb
+       ELSE jsonb_build_object('valid_until', was, 'superseded_at', superseded_at) END
+FROM ending
 
 -- name: keep_summary
 -- Before the summary of a thread is replaced: a copy of it stays, superseded, with its vectors; of
@@ -255,6 +272,7 @@ SELECT %(tenant)s, %(run_id)s, 'edge', edge_id FROM closed
 WITH current AS (
     SELECT m.* FROM memories m
     WHERE {summary_of_thread} AND m.superseded_at IS NULL
+      AND m.text <> ''  -- it was not archived
       AND (m.expires_at IS NULL OR m.expires_at > %(started_at)s)
 ), copied AS (
     INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms, term_count,

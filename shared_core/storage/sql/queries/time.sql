@@ -39,8 +39,9 @@ ORDER BY t.fact_type, p.place, t.valid_from DESC, t.recorded_at DESC, t.memory_i
 {living} AND {begun}
 
 -- fragment: current_then
--- What {current} is as of now, as of another moment. What expired is gone as of every one.
-(m.expires_at IS NULL OR m.expires_at > %(now)s)
+-- What {current} is as of now, as of another moment. What expired, or has faded out of recall since, is
+-- gone as of every one.
+(m.expires_at IS NULL OR m.expires_at > %(now)s) AND m.demoted_at IS NULL
 AND CASE WHEN m.memory_id IN (SELECT x.memory_id FROM facts x WHERE x.tenant_id = %(tenant)s)
     THEN m.memory_id IN (WITH told AS ({told_facts}) {held_of_told})
     ELSE m.updated_at <= {known} AND (m.superseded_at IS NULL OR m.superseded_at > {known})
@@ -83,7 +84,7 @@ ORDER BY m.namespace = %(namespace)s AND m.key = %(key)s DESC LIMIT 1
 SELECT {fact_columns}
 FROM facts f JOIN memories m USING (tenant_id, memory_id)
 WHERE f.tenant_id = %(tenant)s AND f.fact_type = %(fact_type)s AND f.key = ANY(%(keys)b::text[])
-  AND f.valid_until IS NULL AND f.superseded_at IS NULL
+  AND (f.valid_until IS NULL AND f.superseded_at IS NULL OR {ends_later})
   AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
 
 -- fragment: reopened
@@ -174,6 +175,24 @@ INSERT INTO run_changes (tenant_id, run_id, change, target, before)
 SELECT %(tenant)s, %(run_id)s::uuid, 'moved', memory_id,
        jsonb_build_object('retired_at', %(closed_at)s::timestamptz)
 FROM recalled
+
+-- fragment: rivals_of_edges
+-- Current edges in the place of those that ended with a fact, of relations with one object.
+FROM edges o JOIN edges e ON e.tenant_id = o.tenant_id AND e.subject_key = o.subject_key
+                         AND e.relation = o.relation AND e.object_key <> o.object_key
+JOIN facts f ON f.tenant_id = o.tenant_id AND f.memory_id = o.fact_id
+{edge_roots}
+WHERE o.tenant_id = %(tenant)s AND o.fact_id = %(memory_id)s AND o.functional AND e.functional
+  AND o.superseded_at = f.superseded_at AND e.valid_from <= {soon}
+  AND (e.valid_until IS NULL AND e.superseded_at IS NULL OR e.valid_until > %(now)s)
+
+-- name: edges_in_place
+SELECT {edge_columns}, 0
+{rivals_of_edges}
+
+-- name: require_free_edges
+SELECT require(count(*) = 0, 'an edge has taken the place')
+{rivals_of_edges}
 
 -- name: reopen_edges
 -- With a fact come back the edges that ended with it, unless another one has taken their place.

@@ -88,7 +88,8 @@ BEGIN
                                 )) AS score
                 FROM memories m LEFT JOIN facts f USING (tenant_id, memory_id)
                 WHERE m.tenant_id = tenant AND m.namespace ^@ '/memories/'
-                  AND m.superseded_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
+                  AND m.superseded_at IS NULL AND m.demoted_at IS NULL
+                  AND (m.expires_at IS NULL OR m.expires_at > now())
                   AND (f.memory_id IS NOT NULL) = (s.name = 'fact')
                   AND (f.valid_from IS NULL OR f.valid_from <= now() + interval '1 hour')
                   AND s.name <> 'history'

@@ -1,0 +1,275 @@
+"""Forgetting beside a bare DELETE: python -m benchmarks.retention --items 100000 --json
+
+A store of so many turns, each with its vector, source, event and counter, loaded by SQL. In each
+round another hundredth of it fades, and what engine.forget_faded() takes is timed for each stage:
+demote_s, archive_s and erase_s. bare_delete_s: DELETE FROM memories of as many other rows of the
+same users, foreign keys and all, by a superuser without row security. All commit; medians of the
+rounds. cleanup_s is demote_s, what a run of the default policy does with what has just faded;
+*_over_delete are the ratios; erasing also takes away what was said, and leaves tombstones.
+
+rows_written_outside: rows of memories, embeddings, memory_sources and memory_access that no
+run had to touch and that were written or went nevertheless, all rounds together.
+record_access_ms: p50 of counting ten memories of one user as read, one round trip.
+stats_s: engine.retention_stats() of all. slice_p99_ms and context_p50_ms: see slices_and_context.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from statistics import median
+from typing import Any
+
+import psycopg
+
+from benchmarks.measure import say
+from benchmarks.report import describe_machine, load_average
+from benchmarks.server import Unusable, describe_server, fresh_database, vacuum
+from shared_core import MemoryEngine, RetentionPolicy, Scope, open_memory, run_sync
+from shared_core.access_ports import Accesses, NewAccesses
+from shared_core.domain import MemoryId
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+FATES = ("demoted", "archived", "erased")
+POLICY = RetentionPolicy(erase_threshold=1, archive_after_days=5, erase_after_days=5)
+TABLES = ("memories", "embeddings", "memory_sources", "memory_access")
+ACCESSES, ACCESS_CALLS = 10, 300
+DISTINCT_VECTORS = 1000
+
+LOAD = (
+    # A turn in a hundred belongs to each round: 2 r + 1 fades in round r, 2 r + 2 is deleted.
+    "CREATE UNLOGGED TABLE load AS"
+    " SELECT '/bench/u' || n %% %(users)s || '/' COLLATE \"C\" AS tenant_id,"
+    " uuidv7() AS memory_id, n, (n / %(users)s) %% 100 AS part"
+    " FROM generate_series(1, %(items)s) n",
+    "INSERT INTO embedding_models VALUES ('bench', %(dims)s, true, now())",
+    "INSERT INTO threads (tenant_id, thread_id, last_seq, last_memory_seq, created_at, updated_at)"
+    " SELECT DISTINCT tenant_id, 't', %(items)s, %(items)s, %(now)s::timestamptz,"
+    " %(now)s::timestamptz FROM load",
+    "INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,"
+    " term_count, author, thread_id, occurred_at, created_at, updated_at)"
+    " SELECT tenant_id, memory_id, '/memories/', memory_id::text, 'episodic', said,"
+    " jsonb_build_object('kind', 'episodic', 'content', said, 'author', 'user'),"
+    " to_tsvector('simple', said), 12, 'user', 't', at, at, at FROM load"
+    " CROSS JOIN LATERAL (SELECT 'Turn ' || n || ' says that the spicy noodle place near the river'"
+    " || ' has a quiet table on day ' || n %% 365 AS said) s"
+    " CROSS JOIN LATERAL (SELECT %(now)s::timestamptz - interval '15 days'"
+    " * (CASE WHEN part BETWEEN 1 AND 2 * %(rounds)s AND part %% 2 = 1 THEN 1 ELSE 0 END)"
+    " - interval '1 second' * (n %% 1000) AS at) t",
+    "CREATE UNLOGGED TABLE vectors AS"
+    " SELECT v, array_agg(random() - 0.5)::real[]::vector::halfvec AS embedding"
+    " FROM generate_series(0, %(vectors)s - 1) v, generate_series(1, %(dims)s) GROUP BY v",
+    "INSERT INTO embeddings SELECT tenant_id, 'bench', memory_id, 'text', embedding"
+    " FROM load JOIN vectors ON v = n %% %(vectors)s",
+    "INSERT INTO memory_sources SELECT tenant_id, memory_id, 't', n::text FROM load",
+    "INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text, occurred_at,"
+    " recorded_at, memory_seq) SELECT l.tenant_id, 't', n, n::text, 'user', 'user', m.text,"
+    " m.occurred_at, m.created_at, n FROM load l JOIN memories m USING (tenant_id, memory_id)",
+    "INSERT INTO memory_access (tenant_id, memory_id, forget_at)"
+    " SELECT m.tenant_id, m.memory_id, next_stage_at(r, 0, NULL, NULL, NULL, m.importance, 0, 0,"
+    " m.updated_at, m.created_at)"
+    " FROM memories m JOIN retention_policies r ON r.tenant_id = '/' AND r.kind = m.kind",
+)
+"""As append_events would leave it."""
+
+
+@dataclass(slots=True)
+class Clock:
+    """What the engine takes for now."""
+
+    now: datetime = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@dataclass(slots=True)
+class Rounds:
+    """What was measured, one entry a round; seconds."""
+
+    bare_delete: list[float] = field(default_factory=list)
+    stages: dict[str, list[float]] = field(default_factory=lambda: {fate: [] for fate in FATES})
+    written_outside: int = 0
+    forgotten: int = 0
+
+
+def run(*, items: int, per_user: int, rounds: int, dims: int, dsn: str | None) -> dict[str, Any]:
+    """Return the environment and the figures."""
+    report: dict[str, Any] = {"items": items, "environment": describe_machine()}
+    clock = Clock()
+    with fresh_database(dsn) as database:
+        began = time.perf_counter()
+        with _opened(database, clock) as memory:
+            values = {"items": items, "users": max(1, items // per_user), "rounds": rounds,
+                      "dims": dims, "vectors": DISTINCT_VECTORS, "now": NOW}  # fmt: skip
+            run_sync(memory.set_retention_policy(POLICY))
+            _load(database, values)
+            vacuum(database)
+            report["load_s"] = time.perf_counter() - began
+            report["environment"] |= describe_server(database)
+            report["record_access_ms"] = run_sync(_record_access_ms(memory, database))
+            report |= slices_and_context(memory, database)
+            began = time.perf_counter()
+            run_sync(memory.retention_stats())
+            report["stats_s"] = time.perf_counter() - began
+            measured = Rounds()
+            for number in range(rounds):
+                say(f"round {number + 1} of {rounds}")
+                _round(memory, database, clock, number, measured)
+    stages = {fate: median(seconds) for fate, seconds in measured.stages.items()}
+    report["forgotten"] = measured.forgotten
+    report["demote_s"], report["archive_s"], report["erase_s"] = stages.values()
+    report["cleanup_s"] = stages["demoted"]
+    report["bare_delete_s"] = median(measured.bare_delete)
+    bare = report["bare_delete_s"]
+    report["cleanup_over_delete"] = report["cleanup_s"] / bare
+    report["archive_over_delete"] = report["archive_s"] / bare
+    report["erase_over_delete"] = report["erase_s"] / bare
+    report["rows_written_outside"] = measured.written_outside
+    report["environment"]["load_average_at_end"] = load_average()
+    return report
+
+
+@contextmanager
+def _opened(dsn: str, clock: Clock) -> Iterator[MemoryEngine]:
+    memory = open_memory(dsn, clock=clock, worker=False)
+    run_sync(memory.open())
+    try:
+        yield memory
+    finally:
+        run_sync(memory.close())
+
+
+def slices_and_context(memory: MemoryEngine, dsn: str) -> dict[str, float | None]:
+    """Return slice_p99_ms and context_p50_ms of one user of the store; None: not measured here."""
+    return {"slice_p99_ms": None, "context_p50_ms": None}
+
+
+def _load(dsn: str, values: dict[str, Any]) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET search_path TO hippocampus, public")
+        connection.execute("SET session_replication_role = replica")
+        for number, query in enumerate(LOAD, 1):
+            say(f"loading, step {number} of {len(LOAD)}")
+            connection.execute(query.encode(), values)
+
+
+async def _record_access_ms(memory: MemoryEngine, dsn: str) -> float:
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute(
+            "SELECT memory_id FROM hippocampus.load WHERE tenant_id = '/bench/u0/' AND part > 50"
+            " LIMIT 300"
+        ).fetchall()
+    scope = Scope("bench", "u0")
+    ids = [MemoryId(row[0]) for row in rows]
+    seconds = []
+    for call in range(ACCESS_CALLS):
+        some = [ids[(call * ACCESSES + number) % len(ids)] for number in range(ACCESSES)]
+        batch = [NewAccesses(scope, one, Accesses(1, NOW)) for one in dict.fromkeys(some)]
+        began = time.perf_counter()
+        await memory._storage.add_accesses(batch)
+        seconds.append(time.perf_counter() - began)
+    return 1000 * median(seconds)
+
+
+def _round(memory: MemoryEngine, dsn: str, clock: Clock, number: int, measured: Rounds) -> None:
+    """Let a hundredth fade through its stages, and delete another; in turns first and second."""
+    fades, deleted = 2 * number + 1, 2 * number + 2
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("SET search_path TO hippocampus, public")
+        # Only this round's part has faded; that of the next one is still to come.
+        connection.execute(
+            "UPDATE memory_access a SET forget_at = %s FROM load l WHERE l.part = ANY(%s)"
+            " AND a.tenant_id = l.tenant_id AND a.memory_id = l.memory_id",
+            [NOW + 3650 * DAY, [part for part in range(1, 100, 2) if part > fades]],
+        )
+        connection.execute(
+            "UPDATE memory_access a SET forget_at = %s FROM load l WHERE l.part = %s"
+            " AND a.tenant_id = l.tenant_id AND a.memory_id = l.memory_id",
+            [NOW, fades],
+        )
+        connection.execute("VACUUM (ANALYZE) memory_access")
+        for place, fate in enumerate(FATES):
+            if place == number % len(FATES):
+                measured.bare_delete.append(_bare_delete(connection, deleted))
+            clock.now += 6 * DAY
+            since = _transaction(connection)
+            held, _ = _outside(connection, fades, since)
+            began = time.perf_counter()
+            report = run_sync(memory.forget_faded())
+            measured.stages[fate].append(time.perf_counter() - began)
+            left, newer = _outside(connection, fades, since)
+            measured.written_outside += held - left + newer
+            measured.forgotten = report.of(fate)  # type: ignore[arg-type] # one of FATES
+    clock.now = NOW
+
+
+def _bare_delete(connection: psycopg.Connection[Any], part: int) -> float:
+    connection.execute("DROP TABLE IF EXISTS chosen")
+    connection.execute(
+        "CREATE TEMP TABLE chosen AS SELECT tenant_id, memory_id FROM load WHERE part = %s", [part]
+    )
+    connection.execute("ANALYZE chosen")
+    began = time.perf_counter()
+    connection.execute(
+        "DELETE FROM memories m USING chosen c"
+        " WHERE m.tenant_id = c.tenant_id AND m.memory_id = c.memory_id"
+    )
+    return time.perf_counter() - began
+
+
+def _transaction(connection: psycopg.Connection[Any]) -> int:
+    row = connection.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
+    assert row
+    return int(row[0])
+
+
+def _outside(connection: psycopg.Connection[Any], part: int, since: int) -> tuple[int, int]:
+    """Return how many rows the tables hold of other parts, and how many of them are newer."""
+    held = newer = 0
+    for table in TABLES:
+        row = connection.execute(
+            f"SELECT count(*), count(*) FILTER (WHERE t.xmin::text::bigint > %s) FROM {table} t"  # noqa: S608
+            " JOIN load USING (tenant_id, memory_id) WHERE part <> %s",
+            [since, part],
+        ).fetchone()
+        assert row
+        held, newer = held + row[0], newer + row[1]
+    return held, newer
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the benchmark; with --json the last line printed is the report."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.retention", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--items", type=int, default=100_000, metavar="N")
+    parser.add_argument("--per-user", type=int, default=1_000, metavar="N")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N")
+    parser.add_argument("--dims", type=int, default=384, metavar="N")
+    parser.add_argument("--dsn", help="measure on this server, as a superuser, in a new database")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, on one line")
+    given = vars(parser.parse_args(arguments))
+    as_json = given.pop("json")
+    if not 100 <= given["per_user"] <= given["items"]:
+        parser.error("--per-user is from 100 to --items: each user has some memories of each round")
+    if not 1 <= given["rounds"] <= 20:
+        parser.error("--rounds is from 1 to 20")
+    try:
+        report = run(**given)
+    except Unusable as error:
+        parser.error(str(error))
+    if as_json:
+        print(json.dumps(report))
+    else:
+        for name, value in report.items():
+            print(f"{name}: {value}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,247 @@
+"""Commands about keeping and forgetting: cleanup, stats, curve, policy, pin, unpin, recover."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from shared_core import InvalidInput, MemoryEngine, RetentionPolicy, Scope, open_memory
+from shared_core.cli_app import App, Embedder, Schema, Uri, User, app, console
+from shared_core.domain import MemoryKind
+
+AnApp = Annotated[str | None, typer.Option("--app", help="Only users of an application.")]
+AUser = Annotated[str | None, typer.Option(help="Only a user of --app.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Keys = Annotated[list[str], typer.Argument(help="Keys as recall shows them, or memory ids.")]
+
+
+def _whose(app_name: str | None, user: str | None) -> tuple[Scope | None, str | None]:
+    if user is None:
+        return None, app_name
+    if app_name is None:
+        raise InvalidInput("--user needs --app: a user is one of an application")
+    return Scope(app_name, user), None
+
+
+@app.command()
+def cleanup(
+    uri: Uri = None,
+    schema: Schema = None,
+    app_name: AnApp = None,
+    user: AUser = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would go and why, and write nothing.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=0, help="How many to list in a dry run.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Forget what has faded, by the stored policies: demote, archive, erase.
+
+    A worker does the same every HIPPOCAMPUS_CLEANUP_HOURS, where that is set.
+    """
+    from shared_core import keep_commands as show
+
+    scope, of_app = _whose(app_name, user)
+
+    async def run() -> None:
+        async with open_memory(uri, schema=schema, worker=False) as memory:
+            with show.progress_bar(console(stderr=True), "Forgetting") as progress:
+                report = await memory.forget_faded(
+                    scope, app=of_app, dry_run=dry_run, limit=limit,
+                    progress=None if dry_run else progress,
+                )  # fmt: skip
+        if as_json:
+            typer.echo(json.dumps(show.report_json(report), ensure_ascii=False))
+            return
+        if report.listed:
+            console().print(show.fading_table(report))
+        console().print(show.report_lines(report))
+
+    asyncio.run(run())
+
+
+@app.command()
+def stats(
+    uri: Uri = None,
+    schema: Schema = None,
+    app_name: AnApp = None,
+    user: AUser = None,
+    days: Annotated[
+        list[float] | None, typer.Option(help="So many days ahead; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how memories are kept: scores, stages, and what will be forgotten when."""
+    from shared_core import keep_commands as show
+    from shared_core.retention_stats import HORIZONS
+
+    scope, of_app = _whose(app_name, user)
+
+    async def run() -> None:
+        async with open_memory(uri, schema=schema, worker=False) as memory:
+            found = await memory.retention_stats(scope, app=of_app, days=days or HORIZONS)
+        if as_json:
+            typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+            return
+        for piece in show.stats_tables(found):
+            console().print(piece)
+
+    asyncio.run(run())
+
+
+@app.command()
+def curve(
+    app_name: App,
+    user: User,
+    key: Annotated[str, typer.Argument(help="Key of a memory, or its id.")],
+    uri: Uri = None,
+    schema: Schema = None,
+    days: Annotated[float | None, typer.Option(help="So many days ahead.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Draw it to a .png or .svg file (extra [plot]).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how the retention of one memory went, and will go if nobody reads it."""
+    from shared_core import keep_commands as show
+    from shared_core.retention_plot import draw
+
+    async def run() -> None:
+        async with open_memory(uri, schema=schema, worker=False, track_access=False) as memory:
+            found = await memory.retention_curve(Scope(app_name, user), key, days_ahead=days)
+        if out is not None:
+            typer.echo(str(draw(found, out)))
+        elif as_json:
+            typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        else:
+            for line in show.curve_text(found):
+                console().print(line, soft_wrap=True)
+
+    asyncio.run(run())
+
+
+@app.command()
+def policy(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="default, high-interaction, low-interaction, sensitive or knowledge; 'inherit'"
+            " for what holds above. Left out: show what holds."
+        ),
+    ] = None,
+    uri: Uri = None,
+    schema: Schema = None,
+    app_name: AnApp = None,
+    user: AUser = None,
+    never: Annotated[
+        list[str] | None, typer.Option(help="A kind that never fades; may be repeated.")
+    ] = None,
+    erase_after: Annotated[
+        float | None,
+        typer.Option(help="Erase so many days after the stage before; below 0: never."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show how memories fade, or set it: for all, an application, or one of its users."""
+    from shared_core import keep_commands as show
+    from shared_core.retention_ports import POLICIES
+
+    scope, of_app = _whose(app_name, user)
+    wanted: str | RetentionPolicy | None = None if name == "inherit" else name
+    if wanted in POLICIES and erase_after is not None:
+        stored = POLICIES[str(wanted)]
+        wanted = (
+            replace(stored, erase_threshold=None)
+            if erase_after < 0
+            else replace(stored, erase_threshold=1.0, erase_after_days=erase_after)
+        )
+
+    async def run() -> None:
+        async with open_memory(uri, schema=schema, worker=False) as memory:
+            if name is not None:
+                changed = await memory.set_retention_policy(
+                    wanted, scope, app=of_app, never=cast(Sequence[MemoryKind], never or ())
+                )
+                typer.echo(f"{changed} memories are timed anew.", err=True)
+            rules = await memory.retention_policy(scope, app=of_app)
+        if as_json:
+            typer.echo(json.dumps(show.rules_json(rules)))
+        else:
+            console().print(show.rules_table(rules))
+
+    asyncio.run(run())
+
+
+def _each(
+    uri: str | None,
+    schema: str | None,
+    embedder: str | None,
+    done: str,
+    verb: Callable[[MemoryEngine], Awaitable[int]],
+) -> None:
+    async def run() -> int:
+        async with open_memory(uri, schema=schema, embedder=embedder, worker=False) as memory:
+            return await verb(memory)
+
+    count = asyncio.run(run())
+    typer.echo(f"{count} {'memory' if count == 1 else 'memories'} {done}")
+    raise typer.Exit(0 if count else 1)
+
+
+@app.command()
+def pin(
+    app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
+    embedder: Embedder = None,
+) -> None:  # fmt: skip
+    """Never forget some memories, whatever their score. Exit code 1 if none is there."""
+    scope = Scope(app_name, user)
+    _each(uri, schema, embedder, "pinned", lambda memory: memory.pin(scope, keys))
+
+
+@app.command()
+def unpin(app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None) -> None:
+    """Let memories fade again. Exit code 1 if none was pinned."""
+    scope = Scope(app_name, user)
+    _each(uri, schema, None, "no longer pinned", lambda memory: memory.unpin(scope, keys))
+
+
+@app.command()
+def recover(
+    app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
+    embedder: Embedder = None,
+) -> None:  # fmt: skip
+    """Bring demoted and archived memories back into recall. Exit code 1 if none came back."""
+    scope = Scope(app_name, user)
+    _each(uri, schema, embedder, "restored", lambda memory: memory.restore_memory(scope, keys))
+
+
+@app.command()
+def faded(
+    app_name: App,
+    user: User,
+    uri: Uri = None,
+    schema: Schema = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """List what has faded out of recall and can be restored, what left it last first."""
+    from shared_core import keep_commands as show
+
+    async def run() -> None:
+        async with open_memory(uri, schema=schema, worker=False) as memory:
+            found = await memory.list_faded(Scope(app_name, user), limit=limit)
+        if as_json:
+            for one in found:
+                typer.echo(json.dumps(show.kept_json(one), ensure_ascii=False))
+        elif found:
+            console().print(show.kept_table(found))
+        else:
+            typer.echo("Nothing has faded.")
+
+    asyncio.run(run())

@@ -1,0 +1,121 @@
+"""Forgets what has faded now and then, in the background or in a worker; one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from uuid import uuid4
+
+from shared_core import cleanup
+from shared_core.cleanup import RetentionReport
+from shared_core.errors import MemoryCoreError
+from shared_core.ports import Clock, Storage
+from shared_core.retention_ports import FATES, Turn
+from shared_core.sync_bridge import on_own_loop, start_on_own_loop
+
+log = logging.getLogger("hippocampus")
+
+TASK = "forget_faded"
+LEASE_S = 600.0
+"""So long after its last batch a worker that fell silent gives way to another."""
+FIRST_LOOK_S = 600.0
+LOOK_EVERY_S = 900.0
+
+
+class ForgettingSchedule:
+    """When policies are applied to all there is: engine.forgetting_schedule.
+
+    every_h: hours from one run to the next, of all processes together; None: never by itself.
+    in_background: False leaves it to others; else a process that writes looks every quarter of an
+    hour whether it is time, the first time after ten minutes.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        open_memory: Callable[[], Awaitable[None]],
+        every_h: float | None,
+        *,
+        in_background: bool = True,
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._open = open_memory
+        self._every_h = every_h
+        self._in_background = in_background
+        self._pid = 0
+        self._look_at = 0.0
+        self._task: asyncio.Task[object] | None = None
+
+    async def run_if_due(self) -> RetentionReport | None:
+        """Forget what has faded if it is time and no other worker is at it; else None."""
+        if self._every_h is None:
+            return None
+        await self._open()
+        worker_id = uuid4().hex
+        if not await self._storage.take_turn(TASK, worker_id, self._clock(), LEASE_S):
+            return None
+
+        async def goes_on() -> bool:
+            return await self._storage.keep_turn(TASK, worker_id, self._clock(), LEASE_S)
+
+        report = await cleanup.forget_faded(self._storage, self._clock, None, None, goes_on=goes_on)
+        now = self._clock()
+        next_at = now + timedelta(hours=self._every_h)
+        told: dict[str, int] = {fate: report.of(fate) for fate in FATES}
+        result = told | {"retimed": report.retimed, "batches": report.batches}
+        await self._storage.end_turn(TASK, worker_id, now, next_at, result)
+        counted = ", ".join(f"{count} {fate}" for fate, count in told.items())
+        log.info("forgetting took %.2f s: %s", report.duration_s, counted)
+        return report
+
+    async def last(self) -> Turn | None:
+        """Return what the last run of any process did; None before the first."""
+        await self._open()
+        return await self._storage.last_turn(TASK)
+
+    async def keep(self, stop: asyncio.Event, *, look_every_s: float = LOOK_EVERY_S) -> None:
+        """Look now and then whether it is time, until stop is set."""
+        while not stop.is_set():
+            await self._look()
+            try:
+                async with asyncio.timeout(look_every_s):
+                    await stop.wait()
+            except TimeoutError:
+                pass
+
+    def nudge(self) -> None:
+        """Look in the background, when it is time. Returns at once."""
+        if not self._in_background or self._every_h is None:
+            return
+        now = time.monotonic()
+        if self._pid != os.getpid():  # a forked child has no task
+            self._pid, self._task, self._look_at = os.getpid(), None, now + FIRST_LOOK_S
+        if now >= self._look_at:
+            self._look_at = now + LOOK_EVERY_S
+            start_on_own_loop(self._start)
+
+    async def stop(self) -> None:
+        """End a run after its batch; another process takes it up when its lease is over."""
+        await on_own_loop(self._stop())
+
+    def _start(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._look())
+
+    async def _stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None and self._pid == os.getpid():
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _look(self) -> None:
+        try:
+            await self.run_if_due()
+        except MemoryCoreError as error:
+            log.warning("what has faded is not forgotten: %s", error)

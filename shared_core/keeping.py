@@ -1,0 +1,291 @@
+"""The verbs of MemoryEngine about keeping and forgetting: policies, stages, pins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, get_args
+from uuid import UUID
+
+from shared_core import cleanup as cleanups
+from shared_core.access_ports import Accesses, NewAccesses
+from shared_core.cleanup import CleanupReport, Progress, RetentionReport
+from shared_core.domain import MemoryId, MemoryKind, Scope
+from shared_core.embedding import Embedding
+from shared_core.errors import InvalidInput, NotFound
+from shared_core.ingest import TEXT_FIELD
+from shared_core.namespaces import check_label, scope_path
+from shared_core.retention_ports import (
+    POLICIES,
+    Kept,
+    RetentionPolicy,
+    Rules,
+    Stage,
+    default_rules,
+)
+from shared_core.retention_stats import HORIZONS, RetentionCurve, RetentionStats, curve_of, stats_of
+from shared_core.text import search_terms
+
+if TYPE_CHECKING:
+    from shared_core.ports import Clock, Storage
+
+RETIMED_AT_ONCE = 2000
+MOST = 1_000_000
+MOST_DAYS = 36_500
+
+
+class KeepingVerbs:
+    """How memories are kept: which policy holds, what has faded, and what must not.
+
+    scope: one user; app: all users of an application; neither: all.
+    """
+
+    _storage: Storage
+    _embedding: Embedding
+    _clock: Clock
+
+    async def open(self) -> None:
+        raise NotImplementedError
+
+    async def retention_policy(
+        self, scope: Scope | None = None, *, app: str | None = None
+    ) -> Rules:
+        """Return the policy of each kind of memory; None for a kind that never fades."""
+        _check_whose(scope, app)
+        await self.open()
+        return await self._storage.retention_rules(scope, app)
+
+    async def set_retention_policy(
+        self,
+        policy: str | RetentionPolicy | Mapping[MemoryKind, RetentionPolicy | None] | None,
+        scope: Scope | None = None,
+        *,
+        app: str | None = None,
+        never: Sequence[MemoryKind] = (),
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Set how memories fade from now on; return for how many the next stage comes otherwise.
+
+        policy: a name of POLICIES ("default", "high-interaction", "low-interaction", "sensitive",
+        "knowledge") or a RetentionPolicy, for turns, summaries and reflections; or one for each of
+        some kinds, facts and items included, and None for a kind that never fades; or None: what
+        holds above (of the application, of all) holds here, too. never: kinds that never fade.
+        The nearest policy counts: of the user, of the application, of all. progress: told how many
+        memories were looked at.
+        """
+        _check_whose(scope, app)
+        await self.open()
+        rules = None
+        if policy is not None:
+            known = await self._storage.retention_rules(scope, app)
+            rules = _rules(policy, known) | dict.fromkeys(_kinds(never))
+        elif never:
+            raise InvalidInput("never names kinds of a policy: give a policy, too")
+        await self._storage.set_retention_rules(scope, app, rules)
+        return await self._retime(scope, app, progress)
+
+    async def _retime(
+        self, scope: Scope | None, app: str | None, progress: Callable[[int], None] | None
+    ) -> int:
+        changed = pages = 0
+        after: tuple[str, UUID] | None = None
+        while True:
+            page = await self._storage.retime(scope, app, after, RETIMED_AT_ONCE)
+            if page.last is None:
+                return changed
+            changed, pages, after = changed + page.changed, pages + 1, page.last
+            if progress:
+                progress(pages * RETIMED_AT_ONCE)
+
+    async def cleanup(
+        self,
+        scope: Scope,
+        policy: RetentionPolicy = POLICIES["default"],
+        *,
+        dry_run: bool = False,
+    ) -> CleanupReport:
+        """Erase at once turns and summaries that have faded below a threshold of yours.
+
+        dry_run: only say which. Forgotten turns do not come back; facts do not fade. The days and
+        thresholds of later stages do not count: forget_faded() goes by them.
+        """
+        await self.open()
+        return await cleanups.cleanup(self._storage, self._clock, scope, policy, dry_run=dry_run)
+
+    async def forget_faded(
+        self,
+        scope: Scope | None = None,
+        *,
+        app: str | None = None,
+        dry_run: bool = False,
+        limit: int = cleanups.LISTED,
+        progress: Progress | None = None,
+    ) -> RetentionReport:
+        """Move what has faded on by one stage, as the stored policies say; tell how many.
+
+        Demoted memories are out of recall, archived ones compacted, erased ones gone for good.
+        dry_run: only say what would go and why, limit of them in words. It reads and writes what is
+        due and nothing else, in short transactions; several may run at once.
+        """
+        _check_whose(scope, app)
+        if not 0 <= limit <= MOST:
+            raise InvalidInput(f"limit must be between 0 and {MOST:,}, not {limit}")
+        await self.open()
+        if dry_run:
+            return await cleanups.what_is_due(self._storage, self._clock, scope, app, limit=limit)
+        return await cleanups.forget_faded(
+            self._storage, self._clock, scope, app, progress=progress
+        )
+
+    async def record_access(self, scope: Scope, memory_ids: Sequence[UUID | str]) -> None:
+        """Count memories as read now, in one round trip; unknown ones are passed over.
+
+        recall() and search() count what they return by themselves, in the background.
+        """
+        scope_path(scope)
+        ids = dict.fromkeys(_memory_id(one) for one in memory_ids)
+        await self.open()
+        now = Accesses(1, self._clock())
+        await self._storage.add_accesses([NewAccesses(scope, one, now) for one in ids])
+
+    async def pin(self, scope: Scope, keys: str | Sequence[str]) -> int:
+        """Never forget these memories, by key or memory id, whatever their score; return how many.
+
+        What was demoted or archived comes back into recall first.
+        """
+        ids = await self._named(scope, keys)
+        await self._restore(scope, ids)
+        return len(await self._storage.set_pinned(scope, ids, True))
+
+    async def unpin(self, scope: Scope, keys: str | Sequence[str]) -> int:
+        """Let memories fade again as their policy says; return how many were pinned."""
+        ids = await self._named(scope, keys)
+        return len(await self._storage.set_pinned(scope, ids, False))
+
+    async def restore_memory(self, scope: Scope, keys: str | Sequence[str]) -> int:
+        """Bring demoted and archived memories back into recall, as if they were read now.
+
+        By key or memory id; returns how many came back. What was archived is embedded anew. Raises
+        ModelUnavailable while the embedder is down.
+        """
+        return len(await self._restore(scope, await self._named(scope, keys)))
+
+    async def list_faded(
+        self,
+        scope: Scope,
+        *,
+        stages: Sequence[Stage] = ("demoted", "archived"),
+        kinds: Sequence[MemoryKind] | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> Sequence[Kept]:
+        """Return what has faded out of recall and can be restored, what left it last first."""
+        for stage in stages:
+            if stage not in ("demoted", "archived"):
+                raise InvalidInput(f"stage {stage!r} is not known: take demoted or archived")
+        for name, number in (("limit", limit), ("offset", offset)):
+            if not 0 <= number <= MOST:
+                raise InvalidInput(f"{name} must be between 0 and {MOST:,}, not {number}")
+        scope_path(scope)
+        await self.open()
+        known = None if kinds is None else _kinds(kinds)
+        return await self._storage.staged(scope, stages, known, limit, offset)
+
+    async def retention_stats(
+        self,
+        scope: Scope | None = None,
+        *,
+        app: str | None = None,
+        days: Sequence[float] = HORIZONS,
+    ) -> RetentionStats:
+        """Return how memories are kept: by score, kind and stage, and what goes within some days.
+
+        It reads every memory of whom it is asked for.
+        """
+        _check_whose(scope, app)
+        for one in days:
+            if not 0 <= one <= MOST_DAYS:
+                raise InvalidInput(f"days must be between 0 and {MOST_DAYS:,}, not {one}")
+        await self.open()
+        now = self._clock()
+        rows, ahead = await self._storage.retention_stats(scope, app, now, days)
+        return stats_of(now, rows, ahead)
+
+    async def retention_curve(
+        self, scope: Scope, key: str, *, days_ahead: float | None = None, points: int = 120
+    ) -> RetentionCurve:
+        """Return how the score of a memory, by key or memory id, went and will go unread.
+
+        days_ahead: how far; left out, until after it is demoted. Raises NotFound.
+        """
+        ids = await self._named(scope, str(key))
+        kept = await self._storage.kept(scope, ids[:1]) if ids else []
+        if not kept:
+            raise NotFound(f"there is no memory {key!r} of {scope}: list_memories() shows keys")
+        return curve_of(kept[0], self._clock(), days_ahead=days_ahead, points=points)
+
+    async def _named(self, scope: Scope, keys: str | Sequence[str]) -> Sequence[UUID]:
+        scope_path(scope)
+        await self.open()
+        return await self._storage.named_ids(scope, [keys] if isinstance(keys, str) else keys)
+
+    async def _restore(self, scope: Scope, ids: Sequence[UUID]) -> Sequence[MemoryId]:
+        away = await self._storage.out_of_recall(scope, ids) if ids else []
+        if not away:
+            return []
+        texts = [(one, one.text) for one in away if one.text is not None]
+        vectors = await self._embedding.rows(
+            [((one.namespace, one.key), TEXT_FIELD, text) for one, text in texts]
+        )
+        terms = {
+            one.memory_id: None if one.text is None else search_terms(one.text) for one in away
+        }
+        return await self._storage.restore_memories(scope, terms, vectors)
+
+
+def _memory_id(given: UUID | str) -> MemoryId:
+    try:
+        return MemoryId(given if isinstance(given, UUID) else UUID(given))
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidInput(f"memory_ids must be UUIDs, not {given!r}") from None
+
+
+def _rules(
+    policy: str | RetentionPolicy | Mapping[MemoryKind, RetentionPolicy | None], known: Rules
+) -> dict[MemoryKind, RetentionPolicy | None]:
+    if isinstance(policy, str):
+        if policy not in POLICIES:
+            raise InvalidInput(
+                f"retention policy {policy!r} is not known: take {', '.join(POLICIES)}, or a"
+                " RetentionPolicy"
+            )
+        return default_rules(POLICIES[policy])
+    if isinstance(policy, RetentionPolicy):
+        return default_rules(policy)
+    if not isinstance(policy, Mapping):
+        raise InvalidInput(
+            "policy must be a name, a RetentionPolicy, or one for each of some kinds, not"
+            f" {type(policy).__name__}"
+        )
+    for kind, rule in policy.items():
+        if rule is not None and not isinstance(rule, RetentionPolicy):
+            raise InvalidInput(f"the policy of {kind!r} must be a RetentionPolicy or None")
+    return {**known, **{kind: policy[kind] for kind in _kinds(list(policy))}}
+
+
+def _kinds(kinds: Sequence[MemoryKind]) -> Sequence[MemoryKind]:
+    known = get_args(MemoryKind)
+    if isinstance(kinds, str):
+        raise InvalidInput(f"kinds must be a list of {', '.join(known)}, e.g. [{kinds!r}]")
+    for kind in kinds:
+        if kind not in known:
+            raise InvalidInput(f"kind {kind!r} is not known: take one of {', '.join(known)}")
+    return kinds
+
+
+def _check_whose(scope: Scope | None, app: str | None) -> None:
+    if scope is not None:
+        scope_path(scope)
+        if app is not None:
+            raise InvalidInput("give a scope or an app, not both: a scope names its app")
+    elif app is not None:
+        check_label(app, "app")

@@ -1,0 +1,331 @@
+"""What the core and a storage tell each other about forgetting; ports.Storage joins it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final, Literal, Protocol, TypeAlias
+from uuid import UUID
+
+from shared_core.domain import JsonValue, MemoryId, MemoryKind, Namespace, Scope
+from shared_core.errors import InvalidInput
+from shared_core.item_ports import VectorRows
+
+DECAY_RATE: Final = 0.1
+THRESHOLD: Final = 0.1
+MIN_AGE_DAYS: Final = 7.0
+
+FADING: Final[tuple[MemoryKind, ...]] = ("episodic", "summary", "reflection")
+"""What fades unless a policy says otherwise. Facts end when another takes their place; items are
+their owner's."""
+
+Stage: TypeAlias = Literal["kept", "demoted", "archived"]
+STAGES: Final[tuple[Stage, ...]] = ("kept", "demoted", "archived")
+"""In the order of their numbers in the database. What is erased is in no stage: it is gone."""
+
+
+Fate: TypeAlias = Literal["demoted", "archived", "erased"]
+FATES: Final[tuple[Fate, ...]] = ("demoted", "archived", "erased")
+
+Counts: TypeAlias = Mapping[Fate, Mapping[MemoryKind, int]]
+"""How many memories of each kind met which fate."""
+
+
+def share(value: float, what: str) -> float:
+    """Return value, or raise InvalidInput, naming what, unless it is from 0 to 1."""
+    if not 0 <= value <= 1:
+        raise InvalidInput(f"{what} must be between 0 and 1, not {value}")
+    return value
+
+
+def at_least_zero(value: float, what: str) -> float:
+    """Return value, or raise InvalidInput, naming what, unless it is finite and not negative."""
+    if not 0 <= value < math.inf:
+        raise InvalidInput(f"{what} must be a finite number from 0, not {value}")
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionPolicy:
+    """How fast memories fade, and what becomes of those that have faded.
+
+    decay_rate: λ, a day; 0 keeps everything as it is. threshold: below this score, 0 to 1, a memory
+    is demoted, out of recall; 0 forgets nothing. min_age_days: younger memories never are.
+    A demoted memory is archived, compacted without its vector, once it has been demoted for
+    archive_after_days and its score is below archive_threshold; None: it is not. It is erased once
+    it has been in the stage before for erase_after_days and its score is below erase_threshold;
+    None, the default: never. 1 as one of these thresholds leaves it to the days. with_history: with
+    a fact that is erased go the ended facts of its place.
+    """
+
+    decay_rate: float = DECAY_RATE
+    threshold: float = THRESHOLD
+    min_age_days: float = MIN_AGE_DAYS
+    archive_threshold: float | None = 0.05
+    archive_after_days: float = 30.0
+    erase_threshold: float | None = None
+    erase_after_days: float = 90.0
+    with_history: bool = True
+
+    def __post_init__(self) -> None:
+        at_least_zero(self.decay_rate, "decay_rate")
+        share(self.threshold, "threshold")
+        for name in ("min_age_days", "archive_after_days", "erase_after_days"):
+            at_least_zero(getattr(self, name), name)
+        for name in ("archive_threshold", "erase_threshold"):
+            value = getattr(self, name)
+            if value is not None:
+                share(value, name)
+
+
+POLICIES: Final[Mapping[str, RetentionPolicy]] = MappingProxyType(
+    {
+        "default": RetentionPolicy(),
+        "high-interaction": RetentionPolicy(
+            decay_rate=0.15, threshold=0.15, archive_after_days=14, erase_threshold=0.05
+        ),
+        "low-interaction": RetentionPolicy(decay_rate=0.05, threshold=0.05, archive_after_days=90),
+        "sensitive": RetentionPolicy(
+            decay_rate=0.3, threshold=0.2, archive_threshold=None, erase_threshold=0.2,
+            erase_after_days=7,
+        ),
+        "knowledge": RetentionPolicy(decay_rate=0.02, threshold=0.02, archive_threshold=None),
+    }
+)  # fmt: skip
+"""The documented settings by use: much or little interaction, sensitive text, a knowledge base.
+Decay rates and thresholds are the documented ones; what follows demotion is ours: only where little
+is lost, or a short memory is the point, is anything erased."""
+
+Rules: TypeAlias = Mapping[MemoryKind, RetentionPolicy | None]
+"""The policy of each kind of memory; None for a kind that never fades."""
+
+
+def default_rules(policy: RetentionPolicy) -> dict[MemoryKind, RetentionPolicy | None]:
+    """Return the rules of a policy for what fades by default; facts and items do not."""
+    kinds: tuple[MemoryKind, ...] = (*FADING, "semantic", "item")
+    return {kind: policy if kind in FADING else None for kind in kinds}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What the initial strength of a new memory may depend on. arousal: 0 to 1, 0 if unknown."""
+
+    kind: MemoryKind
+    text: str
+    importance: float
+    arousal: float
+    metadata: Mapping[str, JsonValue]
+
+
+Strength: TypeAlias = Callable[[Traits], float | None]
+"""Gives the initial strength of a new memory, 0 to 1; None for that of its importance. It is kept,
+so that the database reckons with the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retimed:
+    """A page of memories that were told anew when they leave their stage. last: None at the end."""
+
+    changed: int
+    last: tuple[str, UUID] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What one short transaction did. retimed: it was too early for them, by a newer policy."""
+
+    counts: Counts
+    retimed: int
+
+    @property
+    def size(self) -> int:
+        """How many memories were looked at."""
+        return self.retimed + sum(sum(kinds.values()) for kinds in self.counts.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weak:
+    """What is below one threshold. decay_rate: None for those of the policies."""
+
+    threshold: float
+    min_age_days: float
+    decay_rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """A memory that is out of recall. text: None unless it was archived."""
+
+    memory_id: UUID
+    namespace: Namespace
+    key: str
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """How one memory is kept: what its score and its next stage are made of.
+
+    strength: its initial score. used_at: when it was last read, or written if it never was.
+    forget_at: when it leaves its stage, None for never. rule: None if its kind never fades.
+    """
+
+    memory_id: MemoryId
+    namespace: Namespace
+    key: str
+    kind: MemoryKind
+    text: str
+    stage: Stage
+    staged_at: datetime | None
+    pinned: bool
+    strength: float
+    importance: float
+    arousal: float
+    access_count: int
+    last_accessed_at: datetime | None
+    used_at: datetime
+    created_at: datetime
+    forget_at: datetime | None
+    rule: RetentionPolicy | None
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRow:
+    """How many memories of a kind and stage score in a tenth, and what their scores add up to."""
+
+    kind: MemoryKind
+    fades: bool
+    stage: Stage
+    bucket: int
+    count: int
+    score_sum: float
+    pinned: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the last run of a task did. done_at: None while the first is at work."""
+
+    next_at: datetime
+    done_at: datetime | None
+    result: Mapping[str, JsonValue]
+
+
+class RetentionStorage(Protocol):
+    """Policies as data, and the moments that follow from them."""
+
+    async def retention_rules(self, scope: Scope | None, app: str | None) -> Rules:
+        """Return what holds for a user, an application (scope None), or all (both None)."""
+        ...
+
+    async def set_retention_rules(
+        self, scope: Scope | None, app: str | None, rules: Rules | None
+    ) -> None:
+        """Store what holds for a user, an application or all from now on; None: what is above."""
+        ...
+
+    async def retime(
+        self, scope: Scope | None, app: str | None, after: tuple[str, UUID] | None, limit: int
+    ) -> Retimed:
+        """Tell a page of memories anew when they leave their stage, in the order of their ids."""
+        ...
+
+    async def kept(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Kept]:
+        """Return how memories are kept; unknown ids are left out."""
+        ...
+
+    async def retention_stats(
+        self, scope: Scope | None, app: str | None, now: datetime, days: Sequence[float]
+    ) -> tuple[Sequence[RetentionRow], Mapping[float, Mapping[Fate, int]]]:
+        """Return how memories are kept, and how many meet which fate within so many days."""
+        ...
+
+    async def take_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
+        """Take a task that is done for all now and then, if it is due and nobody is at it."""
+        ...
+
+    async def keep_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
+        """Keep a task that was taken; False if it is somebody else's by now."""
+        ...
+
+    async def end_turn(
+        self,
+        task: str,
+        worker_id: str,
+        now: datetime,
+        next_at: datetime,
+        result: Mapping[str, JsonValue],
+    ) -> None:
+        """Tell what came of a task that was taken, and when it is due again."""
+        ...
+
+    async def last_turn(self, task: str) -> Turn | None:
+        """Return what the last run of a task did."""
+        ...
+
+    async def named_ids(self, scope: Scope, keys: Sequence[str]) -> Sequence[UUID]:
+        """Return the ids of memories that are named by key or by id."""
+        ...
+
+    async def forget_faded(
+        self, scope: Scope | None, app: str | None, now: datetime, limit: int
+    ) -> Batch:
+        """Move memories that are due on by one stage, in one short transaction.
+
+        What was moved as of the same moment already, and what somebody else works on, is left.
+        """
+        ...
+
+    async def due(
+        self, scope: Scope | None, app: str | None, now: datetime, limit: int
+    ) -> tuple[Counts, Sequence[tuple[Kept, Fate]]]:
+        """Return what forget_faded() would do: how many in all, and which first."""
+        ...
+
+    async def average_score(self, scope: Scope, weak: Weak) -> tuple[int, float]:
+        """Return how many memories there are that fade, in all stages, and their average score."""
+        ...
+
+    async def weak(self, scope: Scope, weak: Weak) -> Sequence[MemoryId]:
+        """Return what forget_weak() would erase."""
+        ...
+
+    async def forget_weak(self, scope: Scope, weak: Weak, limit: int) -> Sequence[MemoryId]:
+        """Erase memories at once; what was drawn from them stays, and so do their turns."""
+        ...
+
+    async def set_pinned(
+        self, scope: Scope, memory_ids: Sequence[UUID], pinned: bool
+    ) -> Sequence[MemoryId]:
+        """Pin memories, or no longer; return those that are pinned now, or no longer are."""
+        ...
+
+    async def staged(
+        self,
+        scope: Scope,
+        stages: Sequence[Stage],
+        kinds: Sequence[MemoryKind] | None,
+        limit: int,
+        offset: int,
+    ) -> Sequence[Kept]:
+        """Return memories that are out of recall, those that left it last first."""
+        ...
+
+    async def out_of_recall(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Archived]:
+        """Return those of some memories that are demoted or archived."""
+        ...
+
+    async def restore_memories(
+        self,
+        scope: Scope,
+        terms: Mapping[UUID, Sequence[str] | None],
+        vectors: VectorRows | None,
+    ) -> Sequence[MemoryId]:
+        """Bring memories back into recall, as if they were read now; return which.
+
+        terms: the words of what was archived; None for what was only demoted.
+        """
+        ...

@@ -1,0 +1,269 @@
+"""The part of PostgresStorage that forgets by policies: the policies, and when memories are due."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import get_args
+from uuid import UUID
+
+from shared_core.domain import JsonValue, MemoryId, MemoryKind, Scope
+from shared_core.ids import is_uuid
+from shared_core.item_ports import VectorRows
+from shared_core.jsontext import to_json
+from shared_core.namespaces import (
+    ROOT,
+    check_label,
+    from_path,
+    memories_namespace,
+    path_end,
+    rest_of,
+    scope_path,
+    storable,
+    to_path,
+)
+from shared_core.ports import Clock
+from shared_core.retention_ports import (
+    FATES,
+    STAGES,
+    Archived,
+    Batch,
+    Counts,
+    Fate,
+    Kept,
+    RetentionRow,
+    Retimed,
+    Rules,
+    Stage,
+    Turn,
+    Weak,
+)
+from shared_core.storage.database import Database
+from shared_core.storage.retention_columns import counts_of, kept_of, policy_columns, policy_of
+from shared_core.storage.rows import to_tsvector, utc
+from shared_core.storage.sql_files import statement
+from shared_core.storage.wire import Statement
+
+FIRST = UUID(int=0)
+
+
+class PostgresRetention:
+    """Policies, moments and stages: retention_policies, memory_access and memory_archive."""
+
+    _database: Database
+    _clock: Clock
+
+    def _vector_steps(self, vectors: VectorRows | None) -> list[Statement]:
+        raise NotImplementedError
+
+    async def retention_rules(self, scope: Scope | None, app: str | None) -> Rules:
+        path = path_of(scope, app)
+        values = {"kinds": list(get_args(MemoryKind)), "path": path}
+        [rows] = await self._database.run(path, (statement("retention_rules"), values))
+        return {row[0]: policy_of(row[1:]) for row in rows}
+
+    async def set_retention_rules(
+        self, scope: Scope | None, app: str | None, rules: Rules | None
+    ) -> None:
+        path = path_of(scope, app)
+        values = {"path": path, "now": self._clock()}
+        steps: list[Statement] = [(statement("drop_policies"), values)]
+        if rules is not None:
+            steps.append((statement("add_policies"), values | policy_columns(rules)))
+        await self._database.run(path, *steps)
+
+    async def retime(
+        self, scope: Scope | None, app: str | None, after: tuple[str, UUID] | None, limit: int
+    ) -> Retimed:
+        path = path_of(scope, app)
+        after_tenant, after_id = after or ("", FIRST)
+        values = {
+            "tenant": path,
+            "tenant_end": path_end(path),
+            "after_tenant": after_tenant,
+            "after_id": after_id,
+            "limit": limit,
+        }
+        [rows] = await self._database.run(path, (statement("retime_memories"), values))
+        if not rows:
+            return Retimed(changed=0, last=None)
+        tenant, memory_id, changed = rows[0]
+        return Retimed(changed=changed, last=(tenant, memory_id))
+
+    async def kept(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Kept]:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "memory_ids": list(memory_ids)}
+        [rows] = await self._database.run(tenant, (statement("kept"), values))
+        return [kept_of(row) for row in rows]
+
+    async def named_ids(self, scope: Scope, keys: Sequence[str]) -> Sequence[UUID]:
+        values = {
+            "namespace": rest_of(memories_namespace(scope)),
+            "keys": [key for key in keys if storable(key)],
+            "memory_ids": [UUID(key) for key in keys if is_uuid(key)],
+        }
+        return await self._ids(scope, "named_ids", values)
+
+    async def forget_faded(
+        self, scope: Scope | None, app: str | None, now: datetime, limit: int
+    ) -> Batch:
+        path = path_of(scope, app)
+        values = {"tenant": path, "now": now, "limit": limit}
+        [rows] = await self._database.run(path, (statement("forget_faded"), values))
+        return Batch(
+            counts=counts_of(rows),
+            retimed=sum(count for _, fate, count in rows if fate == "retimed"),
+        )
+
+    async def due(
+        self, scope: Scope | None, app: str | None, now: datetime, limit: int
+    ) -> tuple[Counts, Sequence[tuple[Kept, Fate]]]:
+        path = path_of(scope, app)
+        values = {"tenant": path, "tenant_end": path_end(path), "now": now, "limit": limit}
+        counted, listed = await self._database.run(
+            path, (statement("count_due"), values), (statement("what_is_due"), values)
+        )
+        return counts_of(counted), [(kept_of(row[:-1]), row[-1]) for row in listed]
+
+    async def average_score(self, scope: Scope, weak: Weak) -> tuple[int, float]:
+        [[(count, average)]] = await self._database.run(
+            scope_path(scope), (statement("average_score"), self._weak(scope, weak))
+        )
+        return count, average
+
+    async def weak(self, scope: Scope, weak: Weak) -> Sequence[MemoryId]:
+        return await self._ids(scope, "what_is_below", self._weak(scope, weak))
+
+    async def forget_weak(self, scope: Scope, weak: Weak, limit: int) -> Sequence[MemoryId]:
+        return await self._ids(scope, "forget_below", self._weak(scope, weak) | {"limit": limit})
+
+    async def set_pinned(
+        self, scope: Scope, memory_ids: Sequence[UUID], pinned: bool
+    ) -> Sequence[MemoryId]:
+        values = {"memory_ids": list(memory_ids), "now": self._clock()}
+        return await self._ids(scope, "pin" if pinned else "unpin", values)
+
+    async def staged(
+        self,
+        scope: Scope,
+        stages: Sequence[Stage],
+        kinds: Sequence[MemoryKind] | None,
+        limit: int,
+        offset: int,
+    ) -> Sequence[Kept]:
+        values = {
+            "tenant": scope_path(scope),
+            "stages": [STAGES.index(stage) for stage in stages],
+            "kinds": None if kinds is None else list(kinds),
+            "limit": limit,
+            "offset": offset,
+        }
+        [rows] = await self._database.run(scope_path(scope), (statement("staged"), values))
+        return [kept_of(row) for row in rows]
+
+    async def out_of_recall(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Archived]:
+        values = {"tenant": scope_path(scope), "memory_ids": list(memory_ids)}
+        [rows] = await self._database.run(scope_path(scope), (statement("out_of_recall"), values))
+        return [Archived(row[0], from_path(row[1]), row[2], row[3]) for row in rows]
+
+    async def restore_memories(
+        self,
+        scope: Scope,
+        terms: Mapping[UUID, Sequence[str] | None],
+        vectors: VectorRows | None,
+    ) -> Sequence[MemoryId]:
+        tenant = scope_path(scope)
+        values = {
+            "tenant": tenant,
+            "memory_ids": list(terms),
+            "terms": [None if words is None else to_tsvector(words) for words in terms.values()],
+            "term_counts": [len(words or ()) for words in terms.values()],
+            "now": self._clock(),
+        }
+        steps = [(statement("restore_memories"), values), *self._vector_steps(vectors)]
+        rows, *_ = await self._database.run(tenant, *steps)
+        return [MemoryId(row[0]) for row in rows]
+
+    async def retention_stats(
+        self, scope: Scope | None, app: str | None, now: datetime, days: Sequence[float]
+    ) -> tuple[Sequence[RetentionRow], Mapping[float, Mapping[Fate, int]]]:
+        path = path_of(scope, app)
+        values = {
+            "tenant": path,
+            "tenant_end": path_end(path),
+            "now": now,
+            "days": [float(one) for one in days],
+        }
+        _, rows, ahead = await self._database.run(
+            path,
+            (statement("take_time"), {}),
+            (statement("retention_stats"), values),
+            (statement("retention_ahead"), values),
+        )
+        leaving: dict[float, dict[Fate, int]] = {one: dict.fromkeys(FATES, 0) for one in days}
+        for within, fate, count in ahead:
+            leaving[within][fate] = count
+        counted = [
+            RetentionRow(kind, fades, STAGES[stage], bucket, count, score_sum, pinned)
+            for kind, fades, stage, bucket, count, score_sum, pinned in rows
+        ]
+        return counted, leaving
+
+    async def take_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
+        return await self._turn("take_turn", task, worker_id, now, lease_s)
+
+    async def keep_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
+        return await self._turn("keep_turn", task, worker_id, now, lease_s)
+
+    async def end_turn(
+        self,
+        task: str,
+        worker_id: str,
+        now: datetime,
+        next_at: datetime,
+        result: Mapping[str, JsonValue],
+    ) -> None:
+        values = {
+            "tenant": ROOT, "task": task, "worker_id": worker_id, "now": now, "next_at": next_at,
+            "result": to_json(result),
+        }  # fmt: skip
+        await self._database.run(ROOT, (statement("end_turn"), values))
+
+    async def last_turn(self, task: str) -> Turn | None:
+        values = {"tenant": ROOT, "task": task}
+        [rows] = await self._database.run(ROOT, (statement("last_turn"), values))
+        return Turn(utc(rows[0][0]), rows[0][1] and utc(rows[0][1]), rows[0][2]) if rows else None
+
+    async def _turn(
+        self, name: str, task: str, worker_id: str, now: datetime, lease_s: float
+    ) -> bool:
+        values = {
+            "tenant": ROOT,
+            "task": task,
+            "worker_id": worker_id,
+            "now": now,
+            "lease_until": now + timedelta(seconds=lease_s),
+        }
+        [rows] = await self._database.run(ROOT, (statement(name), values))
+        return bool(rows)
+
+    async def _ids(self, scope: Scope, name: str, values: Mapping[str, object]) -> list[MemoryId]:
+        tenant = scope_path(scope)
+        [rows] = await self._database.run(tenant, (statement(name), {**values, "tenant": tenant}))
+        return [MemoryId(row[0]) for row in rows]
+
+    def _weak(self, scope: Scope, weak: Weak) -> dict[str, object]:
+        return {
+            "tenant": scope_path(scope),
+            "threshold": float(weak.threshold),
+            "min_age_days": float(weak.min_age_days),
+            "decay_rate": None if weak.decay_rate is None else float(weak.decay_rate),
+            "now": self._clock(),
+        }
+
+
+def path_of(scope: Scope | None, app: str | None) -> str:
+    """Return the path of a user, an application, or all."""
+    if scope is not None:
+        return scope_path(scope)
+    return to_path(() if app is None else (check_label(app, "app"),))

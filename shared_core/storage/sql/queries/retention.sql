@@ -1,0 +1,292 @@
+-- When memories leave their stages, and what becomes of them then.
+
+-- fragment: due_at
+-- When a memory m leaves its stage, by its rule r and its counters a, which may be missing.
+CASE WHEN m.superseded_at IS NULL THEN
+    next_stage_at(r, coalesce(a.stage, 0), a.staged_at, a.pinned_at, a.strength, m.importance,
+                  memory_arousal(m.value), coalesce(a.access_count, 0),
+                  greatest(m.updated_at, a.last_accessed_at), m.created_at) END
+
+-- fragment: timed_written
+-- Ends a statement whose CTE written holds memories that were written: those that fade are in their
+-- first stage, and it is known when they leave it.
+INSERT INTO memory_access AS a (tenant_id, memory_id, strength, forget_at)
+SELECT w.tenant_id, w.memory_id, s.strength,
+       next_stage_at(r, 0, NULL, c.pinned_at, s.strength, w.importance, w.arousal,
+                     coalesce(c.access_count, 0), greatest(w.updated_at, c.last_accessed_at),
+                     w.created_at)
+FROM written w
+CROSS JOIN LATERAL retention_rule(w.tenant_id, w.kind) r
+LEFT JOIN memory_access c ON c.tenant_id = w.tenant_id AND c.memory_id = w.memory_id
+LEFT JOIN unnest(%(strong_tenants)b::text[], %(strong_namespaces)b::text[],
+                 %(strong_keys)b::text[], %(strengths)b::float8[])
+          AS s(tenant_id, namespace, key, strength)
+       ON s.key = w.key AND s.namespace = w.namespace AND s.tenant_id = w.tenant_id
+WHERE w.superseded_at IS NULL AND (r.fades OR c.stage > 0)
+ON CONFLICT (tenant_id, memory_id) DO UPDATE
+SET stage = 0, staged_at = NULL, strength = excluded.strength, forget_at = excluded.forget_at
+
+-- name: retime_turns
+-- After turns were rated: when their memories leave their stage.
+UPDATE memory_access a SET forget_at = {due_at}
+FROM memory_sources s
+JOIN memories m USING (tenant_id, memory_id)
+CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
+WHERE s.tenant_id = %(tenant)s AND s.thread_id = %(thread_id)s
+  AND s.event_id = ANY(%(event_ids)b::text[]) AND m.kind = 'episodic'
+  AND a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
+
+-- name: retime_memories
+-- After a policy changed: when memories of its tenants leave their stage, a page at a time in the
+-- order of their ids; the last row of the page tells where the next begins.
+WITH page AS MATERIALIZED (
+    SELECT m.tenant_id, m.memory_id, m.kind FROM memories m
+    WHERE {tenant_range} AND (m.tenant_id, m.memory_id) > (%(after_tenant)s, %(after_id)s::uuid)
+    ORDER BY m.tenant_id, m.memory_id LIMIT %(limit)s
+    FOR KEY SHARE OF m
+), timed AS (
+    INSERT INTO memory_access AS x (tenant_id, memory_id, forget_at)
+    SELECT m.tenant_id, m.memory_id, {due_at}
+    FROM page p
+    JOIN memories m USING (tenant_id, memory_id)
+    CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
+    LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
+    WHERE r.fades OR a.forget_at IS NOT NULL
+    ON CONFLICT (tenant_id, memory_id) DO UPDATE SET forget_at = excluded.forget_at
+    WHERE x.forget_at IS DISTINCT FROM excluded.forget_at
+    RETURNING 1
+)
+SELECT tenant_id, memory_id, (SELECT count(*) FROM timed) FROM page
+ORDER BY tenant_id DESC, memory_id DESC LIMIT 1
+
+-- fragment: policy_columns
+r.fades, r.decay_rate, r.threshold, r.min_age_days, r.archive_threshold, r.archive_after_days,
+r.erase_threshold, r.erase_after_days, r.with_history
+
+-- name: retention_rules
+-- What holds for a tenant, an application or all: of each kind the nearest policy.
+SELECT k.kind, {policy_columns}
+FROM unnest(%(kinds)s::text[]) AS k(kind)
+CROSS JOIN LATERAL retention_rule(%(path)s, k.kind) r
+
+-- name: drop_policies
+DELETE FROM retention_policies WHERE tenant_id = %(path)s
+
+-- name: add_policies
+INSERT INTO retention_policies (tenant_id, kind, fades, decay_rate, threshold, min_age_days,
+                                archive_threshold, archive_after_days, erase_threshold,
+                                erase_after_days, with_history, updated_at)
+SELECT %(path)s, g.*, %(now)s
+FROM unnest(%(kinds)s::text[], %(fades)s::bool[], %(decay_rate)s::float8[],
+            %(threshold)s::float8[], %(min_age_days)s::float8[], %(archive_threshold)s::float8[],
+            %(archive_after_days)s::float8[], %(erase_threshold)s::float8[],
+            %(erase_after_days)s::float8[], %(with_history)s::bool[]) AS g
+
+-- fragment: archived_value
+coalesce((SELECT CASE WHEN x.is_shown THEN x.value || jsonb_build_object('content', x.text)
+                 ELSE x.value END
+          FROM memory_archive x
+          WHERE x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id), m.value)
+
+-- fragment: kept_columns
+m.memory_id, m.tenant_id || substr(m.namespace, 2), m.key, m.kind,
+CASE WHEN m.demoted_at IS NULL THEN m.text ELSE
+    coalesce((SELECT x.text FROM memory_archive x WHERE x.tenant_id = m.tenant_id
+                                                    AND x.memory_id = m.memory_id), m.text) END,
+coalesce(a.stage, 0), a.staged_at, a.pinned_at IS NOT NULL,
+coalesce(a.strength, initial_strength(m.importance)), m.importance::float8,
+memory_arousal(m.value), coalesce(a.access_count, 0), a.last_accessed_at,
+greatest(m.updated_at, a.last_accessed_at), m.created_at, a.forget_at, {policy_columns}
+
+-- name: kept
+-- How some memories are kept.
+SELECT {kept_columns}
+FROM memories m
+LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
+CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
+WHERE {one_tenant} AND m.memory_id = ANY(%(memory_ids)b::uuid[])
+
+-- fragment: fate
+-- What becomes of a memory that is due.
+CASE WHEN coalesce(a.stage, 0) = 0 THEN 'demoted'
+     WHEN a.stage = 1 AND r.archive_threshold IS NOT NULL THEN 'archived' ELSE 'erased' END
+
+-- fragment: ripe
+-- Memories m of a path with their counters a that are due by what their counters say.
+memory_access a
+JOIN memories m USING (tenant_id, memory_id)
+CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
+WHERE a.forget_at <= %(now)s AND (a.staged_at IS NULL OR a.staged_at < %(now)s)
+  AND a.tenant_id >= %(tenant)s AND a.tenant_id < %(tenant_end)s
+
+-- name: forget_faded
+SELECT kind, fate, memories FROM forget_faded(%(tenant)s, %(now)s, %(limit)s)
+
+-- name: what_is_due
+-- What forget_faded would do, each with what its score is made of, those that have waited longest first.
+SELECT {kept_columns}, {fate}
+FROM {ripe} AND {due_at} <= %(now)s
+ORDER BY a.forget_at, a.memory_id LIMIT %(limit)s
+
+-- name: count_due
+SELECT m.kind, {fate}, count(*)
+FROM {ripe} AND {due_at} <= %(now)s
+GROUP BY 1, 2
+
+-- fragment: score
+calculate_retention_score(
+    coalesce(a.access_count, 0), greatest(m.updated_at, a.last_accessed_at),
+    coalesce(%(decay_rate)s::float8, r.decay_rate), %(now)s::timestamptz,
+    coalesce(a.strength, initial_strength(m.importance)), memory_arousal(m.value))
+
+-- fragment: that_fade
+-- Memories m that fade, with their counters a.
+memories m
+LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
+CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
+WHERE {one_tenant} AND m.superseded_at IS NULL AND r.fades
+  AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
+
+-- name: average_score
+SELECT count(*), coalesce(avg({score}), 0) FROM {that_fade}
+
+-- name: forget_below
+SELECT memory_id FROM forget_below(%(tenant)s, %(threshold)s, %(min_age_days)s, %(decay_rate)s,
+                                   %(now)s, %(limit)s)
+
+-- name: what_is_below
+-- What forget_below would erase.
+SELECT m.memory_id FROM {that_fade} AND a.pinned_at IS NULL
+  AND extract(epoch FROM %(now)s - m.created_at) >= %(min_age_days)s::float8 * 86400
+  AND {score} < %(threshold)s
+ORDER BY m.memory_id
+
+-- name: named_ids
+-- The ids of memories that are named by key or by id.
+SELECT m.memory_id FROM memories m
+WHERE {one_tenant} AND (m.namespace = %(namespace)s AND m.key = ANY(%(keys)b::text[])
+                        OR m.memory_id = ANY(%(memory_ids)b::uuid[]))
+ORDER BY m.memory_id
+
+-- name: pin
+-- They are never forgotten from now on, whatever their score.
+INSERT INTO memory_access AS a (tenant_id, memory_id, pinned_at)
+SELECT tenant_id, memory_id, %(now)s
+FROM (SELECT m.tenant_id, m.memory_id FROM memories m
+      WHERE {one_tenant} AND m.memory_id = ANY(%(memory_ids)b::uuid[])
+      ORDER BY m.memory_id FOR KEY SHARE OF m) living
+ON CONFLICT (tenant_id, memory_id) DO UPDATE
+SET pinned_at = coalesce(a.pinned_at, excluded.pinned_at), forget_at = NULL
+RETURNING a.memory_id
+
+-- name: unpin
+UPDATE memory_access x
+SET pinned_at = NULL,
+    forget_at = (
+        SELECT {due_at}
+        FROM (SELECT x.tenant_id, x.memory_id, x.stage, x.staged_at, NULL::timestamptz AS pinned_at,
+                     x.strength, x.access_count, x.last_accessed_at) a
+        JOIN memories m USING (tenant_id, memory_id)
+        CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r)
+WHERE x.tenant_id = %(tenant)s AND x.memory_id = ANY(%(memory_ids)b::uuid[])
+  AND x.pinned_at IS NOT NULL
+RETURNING x.memory_id
+
+-- name: out_of_recall
+-- Those of some memories that are demoted or archived, with the text of the latter.
+SELECT m.memory_id, m.tenant_id || substr(m.namespace, 2), m.key, x.text
+FROM memories m
+LEFT JOIN memory_archive x ON x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id
+WHERE {one_tenant} AND m.memory_id = ANY(%(memory_ids)b::uuid[]) AND m.demoted_at IS NOT NULL
+
+-- name: staged
+-- Memories out of recall, of some stages and kinds, those that left it last first.
+SELECT {kept_columns}
+FROM memory_access a
+JOIN memories m USING (tenant_id, memory_id)
+CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
+WHERE {one_tenant} AND a.stage = ANY(%(stages)s::int[]) AND m.demoted_at IS NOT NULL
+  AND (%(kinds)s::text[] IS NULL OR m.kind = ANY(%(kinds)s))
+ORDER BY a.staged_at DESC, a.memory_id LIMIT %(limit)s OFFSET %(offset)s
+
+-- name: restore_memories
+-- Brings memories back into recall, as if they were read now; what was archived with its text, and
+-- the words made of it.
+WITH given AS (
+    SELECT g.memory_id, g.terms, g.term_count, x.text, x.value, x.is_shown, x.words_key,
+           x.memory_id IS NOT NULL AS is_archived
+    FROM unnest(%(memory_ids)b::uuid[], %(terms)b::text[], %(term_counts)b::int[])
+         AS g(memory_id, terms, term_count)
+    LEFT JOIN memory_archive x ON x.tenant_id = %(tenant)s AND x.memory_id = g.memory_id
+), back AS (
+    UPDATE memories m
+    SET demoted_at = NULL,
+        text = CASE WHEN g.is_archived THEN g.text ELSE m.text END,
+        value = CASE WHEN NOT g.is_archived THEN m.value
+                     WHEN g.is_shown THEN g.value || jsonb_build_object('content', g.text)
+                     ELSE g.value END,
+        terms = CASE WHEN g.is_archived THEN g.terms::tsvector ELSE m.terms END,
+        term_count = CASE WHEN g.is_archived THEN g.term_count ELSE m.term_count END,
+        words_key = CASE WHEN g.is_archived THEN g.words_key ELSE m.words_key END
+    FROM given g
+    WHERE {one_tenant} AND m.memory_id = g.memory_id AND m.demoted_at IS NOT NULL
+    RETURNING m.tenant_id, m.memory_id, m.kind, m.importance, m.updated_at, m.created_at,
+              memory_arousal(m.value) AS arousal
+), unpacked AS (
+    DELETE FROM memory_archive x USING back b
+    WHERE x.tenant_id = b.tenant_id AND x.memory_id = b.memory_id
+)
+UPDATE memory_access a
+SET stage = 0, staged_at = NULL,
+    access_count = least(a.access_count::bigint + 1, 2147483647)::integer,
+    last_accessed_at = greatest(a.last_accessed_at, %(now)s),
+    forget_at = next_stage_at(r, 0, NULL, a.pinned_at, a.strength, b.importance, b.arousal,
+                              a.access_count::bigint + 1,
+                              greatest(b.updated_at, a.last_accessed_at, %(now)s), b.created_at)
+FROM back b CROSS JOIN LATERAL retention_rule(b.tenant_id, b.kind) r
+WHERE a.tenant_id = b.tenant_id AND a.memory_id = b.memory_id
+RETURNING a.memory_id
+
+-- name: take_time
+-- For the rest of the transaction: a statement that reads everything may take a while, and memory.
+SELECT set_config('statement_timeout', '600000', true), set_config('work_mem', '64MB', true)
+
+-- name: retention_stats
+-- How the memories below a path are kept: of each kind, stage and tenth of the score how many, the sum
+-- of their scores, and how many are pinned. Each rule is looked up once.
+WITH counted AS MATERIALIZED (
+    SELECT m.tenant_id, m.kind, coalesce(a.stage, 0) AS stage, a.pinned_at, a.strength,
+           coalesce(a.access_count, 0) AS access_count,
+           greatest(m.updated_at, a.last_accessed_at) AS used_at, m.importance::float8 AS importance,
+           memory_arousal(m.value) AS arousal
+    FROM memories m
+    LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
+    WHERE {tenant_range} AND m.superseded_at IS NULL
+      AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
+), rules AS MATERIALIZED (
+    SELECT t.tenant_id, t.kind, r.fades, r.decay_rate
+    FROM (SELECT DISTINCT tenant_id, kind FROM counted) t
+    CROSS JOIN LATERAL retention_rule(t.tenant_id, t.kind) r
+), scored AS (
+    SELECT c.kind, c.stage, r.fades, c.pinned_at,
+           calculate_retention_score(c.access_count, c.used_at, r.decay_rate, %(now)s::timestamptz,
+                                     coalesce(c.strength, initial_strength(c.importance)),
+                                     c.arousal) AS score
+    FROM counted c
+    JOIN rules r ON r.tenant_id = c.tenant_id AND r.kind = c.kind
+)
+SELECT kind, fades, stage, least(floor(score * 10), 9)::integer, count(*), sum(score),
+       count(pinned_at)
+FROM scored
+GROUP BY 1, 2, 3, 4
+
+-- name: retention_ahead
+-- How many memories below a path leave their stage within so many days, by what becomes of them.
+SELECT h.days, {fate}, count(*)
+FROM unnest(%(days)s::float8[]) AS h(days)
+JOIN memory_access a ON a.forget_at <= %(now)s::timestamptz + h.days * interval '1 day'
+JOIN memories m ON m.tenant_id = a.tenant_id AND m.memory_id = a.memory_id
+CROSS JOIN LATERAL retention_rule(a.tenant_id, m.kind) r
+WHERE a.tenant_id >= %(tenant)s AND a.tenant_id < %(tenant_end)s AND m.superseded_at IS NULL
+  AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
+GROUP BY 1, 2

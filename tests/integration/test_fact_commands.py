@@ -1,0 +1,80 @@
+"""`hippocampus facts`, `state`, `retract` and `restore` on a real database."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from io import StringIO
+from uuid import UUID
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from shared_core import Edge, Fact
+from shared_core.cli import app
+from shared_core.domain import MemoryId
+from shared_core.fact_commands import facts_table
+from shared_core.graph_commands import edges_table
+
+START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+ID = UUID("01a2033d-0b84-7bd9-b9e1-f0eeb10dbe5c")
+
+
+def run(dsn: str, command: str, *arguments: str) -> Result:
+    return CliRunner().invoke(app, [command, "my app", "ann", *arguments, "--uri", dsn])
+
+
+def test_a_fact_is_stated_shown_and_corrected(dsn: str) -> None:
+    assert "No fact is known of ann in my app.\n" == run(dsn, "facts").stdout
+    assert "by the slot 'employer'" in run(dsn, "facts", "employer").stdout
+    told = run(dsn, "state", "company", "Acme", "--since", "2024-05-01").stdout
+    assert told.startswith("User works at Acme. (since 2024-05-01 00:00 UTC; key ")
+    assert run(dsn, "state", "雇主", "华为").stdout.startswith("用户在华为工作。")
+    assert 0 == run(dsn, "state", "age", "5", "--subject", "Mia").exit_code
+    [current] = json.loads(run(dsn, "facts", "employer", "--json").stdout)
+    assert ("华为", None, "caller") == (
+        current["value"], current["valid_until"], current["extractor"])  # fmt: skip
+    [then] = json.loads(run(dsn, "facts", "employer", "--as-of", "2025-01-01", "--json").stdout)
+    assert ("Acme", "2024-05-01T00:00:00+00:00") == (then["value"], then["valid_from"])
+    table = run(dsn, "facts", "--history").stdout
+    assert all(word in table for word in ("华为", "Acme", "about.mia.age", "2024-05-01",
+                                          current["key"][-8:]))  # fmt: skip
+    assert ", until " in run(dsn, "retract", current["key"][-8:]).stdout
+    assert "[]\n" == run(dsn, "facts", "employer", "--json").stdout
+    refused = run(dsn, "retract", current["key"])
+    assert (1, True) == (refused.exit_code, "has ended already" in refused.stderr)
+    assert "用户在华为工作。" in run(dsn, "restore", current["key"]).stdout
+    for arguments, why in (
+        (("restore", "ffff0000ffff"), "names no fact"), (("restore", "hum"), "there is no memory"),
+        (("retract", current["key"], "--at", "soon"), "--at must be a moment"),
+        (("state", "employr", "x"), "did you mean 'employer'"),
+        (("facts", "employr"), "did you mean 'employer'"),
+    ):  # fmt: skip
+        refused = run(dsn, *arguments)
+        assert (1, True) == (refused.exit_code, why in refused.stderr), refused.stderr
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_no_word_is_broken_in_a_narrow_terminal(width: int) -> None:
+    words = "wellcome trust sanger institute cambridgeshire hinxton genome campus"
+    fact = Fact(
+        memory_id=MemoryId(ID), fact_type="profile", slot="relation.grandmother.marital_status",
+        value=words, statement="", confidence=1, extractor="", pattern="", valid_from=START,
+        valid_until=START, thread_id=None, source_event_ids=(),
+    )  # fmt: skip
+    edge = Edge(
+        edge_id=ID, subject="Margaret Featherstonehaugh", relation="favourite_restaurant",
+        object=words, subject_entity="", object_entity="", functional=True, confidence=1,
+        valid_from=START, valid_until=START, recorded_at=START, superseded_at=START, current=False,
+        source_event_ids=(str(ID), "e1"),
+    )  # fmt: skip
+    for table in (facts_table([fact]), edges_table([edge], history=True)):
+        screen = Console(file=StringIO(), width=width)
+        screen.print(table)
+        assert isinstance(screen.file, StringIO)
+        shown = screen.file.getvalue()
+        assert all(word in shown.split() for word in words.split()), shown
+        assert all(word in shown for word in ("2026-03-01", str(ID)[-8:]))
+        assert max(map(len, shown.splitlines())) <= width
+        assert "favourite_restaurant" in shown or table.columns[0].header == "key"

@@ -1,0 +1,125 @@
+"""The commands about forgetting, as a user types them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from typer.testing import CliRunner
+
+from shared_core import Event, NewMemory, Scope, open_memory
+from shared_core.cli import app
+
+ANN = Scope("app", "ann")
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+def old(dsn: str) -> str:
+    """Ann said something 21 days ago, and a summary was made of it today."""
+    asyncio.run(_fill(dsn))
+    return dsn
+
+
+async def _fill(dsn: str) -> None:
+    then = NOW - timedelta(days=21)
+    async with open_memory(dsn, clock=lambda: then, worker=False) as memory:
+        event = Event(event_id="e", author="user", role="user", text="I sail.", occurred_at=then)
+        await memory.append_events(ANN, "t", [event])
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(
+            ANN, NewMemory(text="About Ann.", kind="summary", key="k", importance=8)
+        )
+        await memory.remember(ANN, NewMemory(text="Ann sails.", key="f", importance=8))
+
+
+def run(*arguments: str, dsn: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, [*arguments, "--uri", dsn])
+    assert code == done.exit_code, done.output
+    return done.stdout
+
+
+def in_json(*arguments: str, dsn: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(run(*arguments, "--json", dsn=dsn))
+    return found
+
+
+def test_cleanup_says_why_and_then_does_it(old: str) -> None:
+    told = run("cleanup", "--dry-run", dsn=old)
+    assert "Would be: 1 demoted (1 episodic)." in told
+    assert "I sail." in told and "score 0.08" in told
+    planned = in_json("cleanup", "--dry-run", dsn=old)
+    assert (True, 1) == (planned["dry_run"], planned["total"])
+    [memory] = planned["memories"]  # type: ignore[misc]
+    assert ("I sail.", "demoted") == (memory["text"], memory["fate"])  # type: ignore[index]
+    assert 0 == in_json("cleanup", "--app", "other", dsn=old)["total"]
+    assert 0 == in_json("cleanup", "--app", "app", "--user", "bob", dsn=old)["total"]
+    done = in_json("cleanup", dsn=old)
+    assert {"demoted": {"episodic": 1}, "archived": {}, "erased": {}} == done["counts"]
+    assert "Nothing has faded. " in run("cleanup", dsn=old)
+    assert "Error: --user needs --app" in CliRunner().invoke(
+        app, ["cleanup", "--user", "ann", "--uri", old]
+    ).stderr  # fmt: skip
+
+
+def test_what_has_faded_is_listed_restored_and_pinned(old: str) -> None:
+    assert "Nothing has faded." in run("faded", "app", "ann", dsn=old)
+    run("cleanup", dsn=old)
+    assert "I sail." in run("faded", "app", "ann", dsn=old)
+    listed = in_json("faded", "app", "ann", dsn=old)
+    assert ("demoted", "I sail.") == (listed["stage"], listed["text"])
+    key = str(listed["key"])
+    assert "1 memory restored" in run("recover", "app", "ann", key, dsn=old)
+    assert "0 memories restored" in run("recover", "app", "ann", key, dsn=old, code=1)
+    assert "1 memory pinned" in run("pin", "app", "ann", key, dsn=old)
+    assert "never" in run("policy", dsn=old) and 1 == _pinned(old)
+    assert "1 memory no longer pinned" in run("unpin", "app", "ann", key, dsn=old)
+    assert "0 memories no longer pinned" in run("unpin", "app", "ann", "no", dsn=old, code=1)
+
+
+def _pinned(dsn: str) -> object:
+    return in_json("stats", dsn=dsn)["pinned"]
+
+
+def test_stats_count_kinds_scores_and_what_goes_when(old: str) -> None:
+    found = in_json("stats", "--days", "0", "--days", "30", dsn=old)
+    assert (3, 2, 0, 1) == tuple(found[name] for name in ("count", "high", "medium", "low"))
+    assert {"0": {"demoted": 1, "archived": 0, "erased": 0},
+            "30": {"demoted": 2, "archived": 0, "erased": 0}} == found["ahead"]  # fmt: skip
+    shown = run("stats", "--app", "app", dsn=old)
+    assert "3 memories: 2 score 0.7 or more" in shown
+    assert "Within 1 days unread: 1 demoted." in shown
+
+
+def test_a_policy_is_shown_set_and_inherited(old: str) -> None:
+    assert "default" in run("policy", dsn=old)
+    run("policy", "sensitive", "--app", "app", "--never", "summary", dsn=old)
+    rules = in_json("policy", "--app", "app", "--user", "ann", dsn=old)
+    assert (0.3, None) == (rules["episodic"]["decay_rate"], rules["summary"])  # type: ignore[index,call-overload]
+    run("policy", "knowledge", "--erase-after", "3", "--app", "app", dsn=old)
+    rules = in_json("policy", "--app", "app", dsn=old)
+    assert (1.0, 3.0) == tuple(
+        rules["summary"][name]
+        for name in ("erase_threshold", "erase_after_days")  # type: ignore[index,call-overload]
+    )
+    assert "own" in run("policy", "--app", "app", dsn=old)
+    run("policy", "inherit", "--app", "app", dsn=old)
+    assert in_json("policy", dsn=old) == in_json("policy", "--app", "app", dsn=old)
+    told = CliRunner().invoke(app, ["policy", "forgetful", "--uri", old])
+    assert 1 == told.exit_code and "'forgetful' is not known" in told.stderr
+
+
+def test_a_curve_is_drawn_for_the_terminal_and_as_data(old: str) -> None:
+    found = in_json("curve", "app", "ann", "k", dsn=old)
+    points: Sequence[dict[str, float]] = found["points"]  # type: ignore[assignment]
+    scores = [point["score"] for point in points]
+    assert scores == sorted(scores, reverse=True)
+    shown = run("curve", "app", "ann", "k", dsn=old)
+    assert "summary, kept: score 0.880, 0 reads" in shown
+    assert "░" in shown and "Unread: demoted " in shown
+    assert "It will not be forgotten." in run("curve", "app", "ann", "f", dsn=old)
+    told = CliRunner().invoke(app, ["curve", "app", "ann", "nothing", "--uri", old])
+    assert 1 == told.exit_code and "there is no memory 'nothing'" in told.stderr

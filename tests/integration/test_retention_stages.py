@@ -1,0 +1,334 @@
+"""What has faded leaves recall, is compacted, and is erased: a stage a time, as policies say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+
+from shared_core import (
+    Event,
+    InvalidInput,
+    MemoryEngine,
+    NewMemory,
+    RetentionPolicy,
+    Scope,
+    open_memory,
+)
+from shared_core.retention_ports import POLICIES
+
+ANN, BOB, EVE = Scope("app", "ann"), Scope("app", "bob"), Scope("other", "eve")
+START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+ALL = RetentionPolicy(
+    min_age_days=7, archive_threshold=1, archive_after_days=5, erase_threshold=1, erase_after_days=5
+)
+"""Demotes after 19.5 days, archives five days later, erases five days after that."""
+
+
+@dataclass
+class World:
+    """An open memory and its clock."""
+
+    memory: MemoryEngine
+    dsn: str
+    now: datetime = START
+
+    def go(self, days: float) -> None:
+        self.now += timedelta(days=days)
+
+    async def say(self, scope: Scope, *texts: str, thread: str = "t") -> None:
+        await self.memory.append_events(
+            scope, thread,
+            [Event(event_id=text, author="user", role="user", text=text, occurred_at=self.now)
+             for text in texts],
+        )  # fmt: skip
+
+    async def listed(self, scope: Scope = ANN) -> set[str]:
+        return {one.text for one in await self.memory.list_memories(scope)}
+
+    async def faded(self, scope: Scope = ANN) -> dict[str, str]:
+        return {one.text: one.stage for one in await self.memory.list_faded(scope)}
+
+    async def run(self, scope: Scope | None = None) -> dict[str, int]:
+        report = await self.memory.forget_faded(scope)
+        return {fate: sum(kinds.values()) for fate, kinds in report.counts.items() if kinds}
+
+    def ask(self, query: str) -> list[tuple[object, ...]]:
+        with psycopg.connect(self.dsn) as superuser:
+            superuser.execute("SET search_path TO hippocampus, public")
+            return superuser.execute(query.encode()).fetchall()
+
+
+@pytest.fixture
+async def world(dsn: str) -> AsyncIterator[World]:
+    async with open_memory(dsn, clock=lambda: found.now, worker=False) as memory:
+        found = World(memory, dsn)
+        yield found
+
+
+async def test_a_memory_goes_through_its_stages_and_nothing_early(world: World) -> None:
+    await world.memory.set_retention_policy(ALL)
+    await world.say(ANN, "I sail.")
+    world.go(19.4)
+    assert {} == await world.run()
+    world.go(0.1)
+    assert {"demoted": 1} == await world.run()
+    assert {} == await world.run()
+    assert (set(), {"I sail.": "demoted"}) == (await world.listed(), await world.faded())
+    assert [] == await world.memory.recall(ANN, "sail")
+    world.go(4.9)
+    assert {} == await world.run()
+    world.go(0.1)
+    assert {"archived": 1} == await world.run()
+    assert {"I sail.": "archived"} == await world.faded()
+    assert [("", {}, 0)] == world.ask("SELECT text, value, term_count FROM memories")
+    assert [(0,)] == world.ask("SELECT count(*) FROM embeddings")
+    world.go(5)
+    assert {"erased": 1} == await world.run()
+    assert {} == await world.faded()
+    for table in ("memories", "memory_access", "memory_archive", "memory_sources", "events"):
+        assert [(0,)] == world.ask(f"SELECT count(*) FROM {table}"), table
+    await world.say(ANN, "I sail.")
+    assert set() == await world.listed()
+
+
+async def test_one_run_moves_each_memory_once_as_a_dry_run_says(world: World) -> None:
+    policy = RetentionPolicy(
+        archive_threshold=1, archive_after_days=0, erase_threshold=1, erase_after_days=0
+    )
+    await world.memory.set_retention_policy(policy)
+    await world.say(ANN, *(f"I sail {number} boats." for number in range(5)))
+    world.go(100)
+    for fate in ("demoted", "archived", "erased"):
+        before = world.ask("SELECT ctid, xmin FROM memory_access ORDER BY 1")
+        told = await world.memory.forget_faded(ANN, dry_run=True, limit=2)
+        assert (5, 2, {fate}) == (told.total, len(told.listed), {one.fate for one in told.listed})
+        assert "score" in told.listed[0].why and "0 reads" in told.listed[0].why
+        assert before == world.ask("SELECT ctid, xmin FROM memory_access ORDER BY 1")
+        report = await world.memory.forget_faded(ANN)
+        assert told.counts == {name: dict(kinds) for name, kinds in report.counts.items()}
+        world.go(0.001)
+    assert {} == await world.run()
+
+
+async def test_what_is_restored_is_as_it_was_and_begins_anew(world: World) -> None:
+    await world.memory.set_retention_policy(ALL)
+    await world.say(ANN, "I sail on Sundays.", "我每天早上喝绿茶。")
+    before = world.ask("SELECT text, value, terms, term_count FROM memories ORDER BY memory_id")
+    for days, stage in ((20, "demoted"), (6, "archived")):
+        world.go(days)
+        await world.run()
+        kept = await world.memory.list_faded(ANN)
+        assert {stage} == {one.stage for one in kept}
+        assert 2 == await world.memory.restore_memory(ANN, [one.key for one in kept])
+        assert 0 == await world.memory.restore_memory(ANN, [one.key for one in kept])
+        assert before == world.ask(
+            "SELECT text, value, terms, term_count FROM memories ORDER BY memory_id"
+        )
+        assert [(2, 0)] == world.ask(
+            "SELECT count(*), (SELECT count(*) FROM memory_archive) FROM embeddings"
+        )
+        assert "I sail on Sundays." in [
+            hit.memory.text for hit in await world.memory.search(ANN, "sailing")
+        ]
+        world.go(19.4)
+        assert {} == await world.run()
+        if stage == "demoted":
+            world.go(20)
+            await world.run()
+
+
+async def test_what_is_pinned_stays_and_comes_back(world: World) -> None:
+    await world.memory.set_retention_policy(ALL)
+    await world.say(ANN, "I sail.", "I ski.", "I row.")
+    keys = {one.text: one.key for one in await world.memory.list_memories(ANN)}
+    assert 1 == await world.memory.pin(ANN, keys["I sail."])
+    world.go(20)
+    assert {"demoted": 2} == await world.run()
+    assert 1 == await world.memory.pin(ANN, keys["I ski."])
+    assert {"I sail.", "I ski."} == await world.listed()
+    world.go(1000)
+    await world.memory.recall(ANN, "sail")  # reading it does not unpin it
+    await world.memory.flush()
+    await world.memory.set_retention_policy("sensitive", ANN)
+    world.go(1000)
+    await world.run()
+    assert {"I sail.", "I ski."} == await world.listed()
+    at_once = await world.memory.cleanup(ANN, RetentionPolicy(threshold=1))
+    assert {"I row."} >= {one.text for one in at_once.forgotten}
+    assert {"I sail.", "I ski."} == await world.listed()
+    assert 2 == await world.memory.unpin(ANN, list(keys.values()))
+    assert 0 == await world.memory.unpin(ANN, list(keys.values()))
+    world.go(1000)
+    assert 2 == (await world.run())["demoted"]
+    assert 0 == await world.memory.pin(ANN, ["no such key"])
+
+
+async def test_kinds_that_never_fade_and_policies_of_a_user_an_app_and_all(world: World) -> None:
+    for scope in (ANN, BOB, EVE):
+        await world.say(scope, "I sail.")
+        await world.memory.remember(scope, NewMemory(text="About sails.", kind="summary"))
+    await world.memory.set_retention_policy("knowledge", app="app")
+    changed = await world.memory.set_retention_policy("sensitive", BOB, never=["summary"])
+    assert 2 == changed
+    world.go(20)
+    assert {"demoted": 3} == await world.run()
+    assert {"I sail.", "About sails."} == await world.listed(ANN)
+    assert {"About sails."} == await world.listed(BOB)
+    assert set() == await world.listed(EVE)
+    assert 0.02 == (await world.memory.retention_policy(ANN))["episodic"].decay_rate  # type: ignore[union-attr]
+    assert (await world.memory.retention_policy(BOB))["summary"] is None
+    assert POLICIES["default"] == (await world.memory.retention_policy())["episodic"]
+    await world.memory.set_retention_policy(None, BOB)
+    rules = await world.memory.retention_policy(BOB)
+    assert POLICIES["knowledge"] == rules["summary"]
+
+
+async def test_a_new_policy_holds_for_what_is_there(world: World) -> None:
+    await world.say(ANN, "I sail.")
+    world.go(10)
+    assert {} == await world.run()
+    assert 1 == await world.memory.set_retention_policy("sensitive", app="app")
+    assert 0 == await world.memory.set_retention_policy("sensitive", app="app")
+    assert {"demoted": 1} == await world.run()
+
+
+async def test_a_policy_that_was_changed_by_hand_is_looked_at_before_anything_goes(
+    world: World,
+) -> None:
+    await world.memory.set_retention_policy("default")
+    await world.say(ANN, "I sail.")
+    with psycopg.connect(world.dsn) as superuser:
+        superuser.execute("UPDATE hippocampus.retention_policies SET decay_rate = 0.05")
+    world.go(20)
+    report = await world.memory.forget_faded()
+    assert (0, 1) == (report.total, report.retimed)
+    assert 0 == (await world.memory.forget_faded()).retimed
+
+
+async def test_a_summary_leaves_its_facts_and_an_erased_turn_too(world: World) -> None:
+    await world.memory.set_retention_policy(ALL)
+    await world.say(ANN, "I live in Leeds.")
+    await world.memory.consolidate(ANN, "t")
+    for _ in range(3):
+        world.go(30)
+        await world.run()
+    [fact] = await world.memory.facts(ANN)
+    assert ({fact.statement}, {}) == (await world.listed(), await world.faded())
+    assert "Leeds" in fact.statement
+    assert 1 <= await world.memory.forget_thread(ANN, "t")  # it still reaches the fact
+    assert [] == await world.memory.facts(ANN)
+
+
+@pytest.mark.parametrize("with_history", [True, False])
+async def test_facts_fade_if_they_are_told_to_and_take_their_history(
+    world: World, with_history: bool
+) -> None:
+    policy = RetentionPolicy(
+        archive_threshold=None, erase_threshold=1, erase_after_days=1, with_history=with_history
+    )
+    await world.memory.set_retention_policy({"semantic": policy, "episodic": None, "summary": None})
+    await world.say(ANN, "I live in Leeds.")
+    await world.memory.consolidate(ANN, "t")
+    world.go(1)
+    await world.say(ANN, "I moved to Rome.")
+    await world.memory.consolidate(ANN, "t")
+    assert 2 == len(await world.memory.facts(ANN, history=True))
+    world.go(30)
+    assert 1 == (await world.run())["demoted"]
+    assert [] == await world.memory.facts(ANN)
+    world.go(2)
+    assert 1 == (await world.run())["erased"]
+    [(left,)] = world.ask("SELECT count(*) FROM facts")
+    assert left == (0 if with_history else 1)
+
+
+async def test_runs_of_one_user_leave_the_others(world: World) -> None:
+    for scope in (ANN, BOB):
+        await world.say(scope, "I sail.")
+    world.go(20)
+    assert {"demoted": 1} == await world.run(ANN)
+    assert (set(), {"I sail."}) == (await world.listed(ANN), await world.listed(BOB))
+    report = await world.memory.forget_faded(app="app")
+    assert 1 == report.of("demoted")
+
+
+async def test_many_runs_at_once_move_each_memory_once(world: World, dsn: str) -> None:
+    await world.say(ANN, *(f"I sail {number} boats." for number in range(60)))
+    world.go(20)
+    async with open_memory(dsn, clock=lambda: world.now, worker=False) as other:
+        reports = await asyncio.gather(
+            *(memory.forget_faded() for memory in (world.memory, other) * 3)
+        )
+    await world.run()
+    with psycopg.connect(dsn) as superuser:
+        [row] = superuser.execute(
+            "SELECT count(*), min(stage), max(stage) FROM hippocampus.memory_access"
+        ).fetchall()
+    assert (60, 1, 1) == row
+    assert sum(report.total for report in reports) <= 60
+
+
+async def test_what_somebody_works_on_is_left_for_the_next_run(world: World) -> None:
+    await world.say(ANN, "I sail.", "I ski.")
+    world.go(20)
+    with psycopg.connect(world.dsn) as busy:
+        busy.execute("SELECT FROM hippocampus.memories WHERE text = 'I ski.' FOR UPDATE")
+        assert {"demoted": 1} == await asyncio.wait_for(world.run(), 30)
+        assert {"I ski."} == await world.listed()
+    world.go(0.001)
+    assert {"demoted": 1} == await world.run()
+
+
+async def test_an_archived_summary_is_made_anew_and_its_archive_goes(world: World) -> None:
+    await world.memory.set_retention_policy(ALL)
+    await world.say(ANN, "I live in Leeds.", "I love tea.")
+    await world.memory.consolidate(ANN, "t")
+    for _ in range(2):
+        world.go(30)
+        await world.run()
+    await world.say(ANN, "I sail on Sundays.")
+    report = await world.memory.consolidate(ANN, "t")
+    assert "Leeds" in report.summary
+    summaries = await world.memory.list_memories(ANN, kinds=["summary"])
+    assert [report.summary] == [one.text for one in summaries]
+    assert [("episodic",)] == world.ask(
+        "SELECT DISTINCT m.kind FROM memory_archive JOIN memories m USING (tenant_id, memory_id)"
+    )
+    assert report.run_id
+    await world.memory.undo_run(ANN, report.run_id)
+    assert [] == [one.text for one in await world.memory.list_memories(ANN, kinds=["summary"])]
+
+
+async def test_erasing_a_user_erases_archive_and_policy(world: World) -> None:
+    await world.memory.set_retention_policy(ALL, ANN)
+    await world.say(ANN, "I sail.")
+    for _ in range(2):
+        world.go(20)
+        await world.run()
+    assert [(1,)] == world.ask("SELECT count(*) FROM memory_archive")
+    assert 1 == await world.memory.forget_scope(ANN)
+    assert [(0,)] == world.ask("SELECT count(*) FROM memory_archive")
+    assert [(0,)] == world.ask("SELECT count(*) FROM retention_policies WHERE tenant_id <> '/'")
+
+
+async def test_what_cannot_be_a_policy_is_refused(world: World) -> None:
+    memory = world.memory
+    for attempt, told in (
+        (memory.set_retention_policy("forgetful"), "'forgetful' is not known: take default"),
+        (memory.set_retention_policy("default", ANN, app="app"), "a scope or an app, not both"),
+        (memory.set_retention_policy("default", never=["facts"]), "kind 'facts' is not known"),  # type: ignore[list-item]
+        (memory.set_retention_policy({"semantic": 3}), "must be a RetentionPolicy or None"),  # type: ignore[dict-item]
+        (memory.set_retention_policy(3), "not int"),  # type: ignore[arg-type]
+        (memory.set_retention_policy(None, never=["item"]), "give a policy"),
+        (memory.list_faded(ANN, stages=["erased"]), "stage 'erased' is not known"),  # type: ignore[list-item]
+        (memory.list_faded(ANN, limit=-1), "limit must be"),
+        (memory.forget_faded(limit=-1), "limit must be"),
+        (memory.retention_policy(app=""), "app must not be empty"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=told):
+            await attempt
