@@ -16,6 +16,7 @@ stats_s: engine.retention_stats() of all. slice_p99_ms and context_p50_ms: see s
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ from typing import Any
 
 import psycopg
 
+from benchmarks import slices
 from benchmarks.measure import say
 from benchmarks.report import describe_machine, load_average
 from benchmarks.server import Unusable, describe_server, fresh_database, vacuum
@@ -114,7 +116,6 @@ def run(*, items: int, per_user: int, rounds: int, dims: int, dsn: str | None) -
             report["load_s"] = time.perf_counter() - began
             report["environment"] |= describe_server(database)
             report["record_access_ms"] = run_sync(_record_access_ms(memory, database))
-            report |= slices_and_context(memory, database)
             began = time.perf_counter()
             run_sync(memory.retention_stats())
             report["stats_s"] = time.perf_counter() - began
@@ -122,6 +123,7 @@ def run(*, items: int, per_user: int, rounds: int, dims: int, dsn: str | None) -
             for number in range(rounds):
                 say(f"round {number + 1} of {rounds}")
                 _round(memory, database, clock, number, measured)
+    report |= slices_and_context(items, per_user, dsn)
     stages = {fate: median(seconds) for fate, seconds in measured.stages.items()}
     report["forgotten"] = measured.forgotten
     report["demote_s"], report["archive_s"], report["erase_s"] = stages.values()
@@ -146,9 +148,10 @@ def _opened(dsn: str, clock: Clock) -> Iterator[MemoryEngine]:
         run_sync(memory.close())
 
 
-def slices_and_context(memory: MemoryEngine, dsn: str) -> dict[str, float | None]:
-    """Return slice_p99_ms and context_p50_ms of one user of the store; None: not measured here."""
-    return {"slice_p99_ms": None, "context_p50_ms": None}
+def slices_and_context(items: int, per_user: int, dsn: str | None) -> dict[str, object]:
+    """Return slice_p99_ms and context_p50_ms of one user of another store of the same size."""
+    measured = asyncio.run(slices.measure(items, per_user, dsn))
+    return {name: measured[name] for name in ("slice_p99_ms", "context_p50_ms")}
 
 
 def _load(dsn: str, values: dict[str, Any]) -> None:
