@@ -113,7 +113,9 @@ def class_by_example(vector: Vectors, near: Prototypes | None) -> Privacy:
 
     vector: of the text, shape (dimensions,), normalised. near: None if there are none.
     """
-    if near is None or vector.shape != near.public.shape[1:]:
+    import numpy as np
+
+    if near is None or vector.shape != near.public.shape[1:] or not np.isfinite(vector).all():
         return "private"
     one = vector[None, :]
     score = float((_nearness(one, near.public) - _nearness(one, near.private))[0])

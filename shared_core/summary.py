@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -84,18 +84,20 @@ def summarise(
     turns: Sequence[Event],
     *,
     max_characters: int = 200,
-    key_sentences: Mapping[str, float] | None = None,
+    key_sentences: Mapping[str, float] | Collection[str] = (),
 ) -> str:
     """Return the sentences that say most about a thread, in their order, or "" for nothing to say.
 
     Never longer than max_characters. Whole sentences only; when not even one fits, the best is cut
     at a clause or between words and ends in "…". key_sentences: sentences that carried facts, parts
-    of them, or whole turns, each with its weight; those of NEWS have the first choice. User turns
-    weigh more than agent turns, other roles are left out. The newest third has a share of the room
-    to itself, and what turns plans around weighs more. Where a user only asks, no question is in
-    it. A secret, a redaction mark, or an order to the memory is never in it.
+    of them, or whole turns, each with its weight, or all with weight 1; those of NEWS have the first
+    choice. User turns weigh more than agent turns, other roles are left out. The newest third has a
+    share of the room to itself, and what turns plans around weighs more. Where a user only asks, no
+    question is in it. A secret, a redaction mark, or an order to the memory is never in it.
     """
-    said = list(candidates(turns, key_sentences or {}))
+    if not isinstance(key_sentences, Mapping):
+        key_sentences = dict.fromkeys(key_sentences, 1.0)
+    said = list(candidates(turns, key_sentences))
     if only_asked(turns):
         said = [one for one in said if not QUESTION.search(one.text)]
     news = chosen_from([one for one in said if one.is_news], [], max_characters)

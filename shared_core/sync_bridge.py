@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread
 import logging
 import os
 import threading
@@ -128,8 +129,12 @@ def run_at_exit(coroutine: Coroutine[Any, Any, None], timeout_s: float) -> None:
 
 
 def exiting() -> bool:
-    """Return whether the main thread has ended, so that no thread can be started any more."""
-    return not threading.main_thread().is_alive()
+    """Return whether the process ends, so that no thread can be started any more.
+
+    The executors refuse work a moment before the main thread counts as ended.
+    """
+    refused: bool = getattr(concurrent.futures.thread, "_shutdown", False)
+    return refused or not threading.main_thread().is_alive()
 
 
 def on_callers_own_loop() -> bool:

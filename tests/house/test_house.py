@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 
@@ -43,6 +44,11 @@ def test_files_stay_small() -> None:
     assert [] == [
         file.name for file in SOURCES if len(file.read_text("utf-8").splitlines()) > MAX_LINES
     ]
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    names = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
+    assert [] == [name for name, count in names.items() if count > 1]
 
 
 def test_every_package_exports_what_it_names() -> None:
