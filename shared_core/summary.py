@@ -91,9 +91,10 @@ def summarise(
     Never longer than max_characters. Whole sentences only; when not even one fits, the best is cut
     at a clause or between words and ends in "…". key_sentences: sentences that carried facts, parts
     of them, or whole turns, each with its weight, or all with weight 1; those of NEWS have the
-    first choice. User turns weigh more than agent turns, other roles are left out. The newest third has a
-    share of the room to itself, and what turns plans around weighs more. Where a user only asks, no
-    question is in it. A secret, a redaction mark, or an order to the memory is never in it.
+    first choice. User turns weigh more than agent turns, other roles are left out. The newest third
+    has a share of the room to itself, and what turns plans around weighs more. Where a user only
+    asks, no question is in it. A secret, a redaction mark, or an order to the memory is never in
+    it.
     """
     if not isinstance(key_sentences, Mapping):
         key_sentences = dict.fromkeys(key_sentences, 1.0)
