@@ -87,6 +87,8 @@ class ContextAssembler:
         framework sends the user's message itself.
         Raises InvalidInput when the system prompt and the query alone do not fit.
         """
+        if isinstance(instructions, str) or not all(isinstance(one, str) for one in instructions):
+            raise InvalidInput(f"instructions must be a list of texts, not {instructions!r}")
         same = same_words(query)
         required = [
             paragraph_of("system", system_prompt),

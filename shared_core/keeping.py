@@ -99,17 +99,23 @@ class KeepingVerbs:
     async def cleanup(
         self,
         scope: Scope,
-        policy: RetentionPolicy = POLICIES["default"],
+        policy: RetentionPolicy | str = POLICIES["default"],
         *,
         dry_run: bool = False,
     ) -> CleanupReport:
         """Erase at once turns and summaries that have faded below a threshold of yours.
 
+        policy: or the name of one of POLICIES.
         dry_run: only say which. Forgotten turns do not come back; facts do not fade. The days and
         thresholds of later stages do not count: forget_faded() goes by them.
         """
+        rule = _named(policy) if isinstance(policy, str) else policy
+        if not isinstance(rule, RetentionPolicy):
+            raise InvalidInput(
+                f"policy must be a RetentionPolicy or the name of one, not {type(rule).__name__}"
+            )
         await self.open()
-        return await cleanups.cleanup(self._storage, self._clock, scope, policy, dry_run=dry_run)
+        return await cleanups.cleanup(self._storage, self._clock, scope, rule, dry_run=dry_run)
 
     async def forget_faded(
         self,
@@ -249,16 +255,20 @@ def _memory_id(given: UUID | str) -> MemoryId:
         raise InvalidInput(f"memory_ids must be UUIDs, not {given!r}") from None
 
 
+def _named(policy: str) -> RetentionPolicy:
+    if policy not in POLICIES:
+        raise InvalidInput(
+            f"retention policy {policy!r} is not known: take {', '.join(POLICIES)}, or a"
+            " RetentionPolicy"
+        )
+    return POLICIES[policy]
+
+
 def _rules(
     policy: str | RetentionPolicy | Mapping[MemoryKind, RetentionPolicy | None], known: Rules
 ) -> dict[MemoryKind, RetentionPolicy | None]:
     if isinstance(policy, str):
-        if policy not in POLICIES:
-            raise InvalidInput(
-                f"retention policy {policy!r} is not known: take {', '.join(POLICIES)}, or a"
-                " RetentionPolicy"
-            )
-        return default_rules(POLICIES[policy])
+        return default_rules(_named(policy))
     if isinstance(policy, RetentionPolicy):
         return default_rules(policy)
     if not isinstance(policy, Mapping):

@@ -77,7 +77,8 @@ class SearchRequest:
 class Candidate:
     """A memory that may answer, and for a turn the role of who said it.
 
-    ended: of the facts drawn from a turn, the share that holds no longer, 0 to 1.
+    ended: of the facts drawn from a turn, or from the turns of a summary, the share that holds no
+    longer, 0 to 1.
     number: its place in the corpus. Ranking looks at ten candidates for every one it returns, so
     it gets of each what it looks at; memory() builds the whole.
     """

@@ -267,3 +267,26 @@ async def test_what_tells_a_change_stands_above_what_it_overtakes(
     of_before = await memory.recall(ANN, before, limit=3)
     assert older == of_before[0].memory.text
     assert 1.0 == of_before[0].parts["overtakes"]
+
+
+ENDED = {
+    "en": ("I live in Bath.", "I moved to Lisbon.", "Where do I live now?", "Lisbon"),
+    "zh": ("我住在上海。", "我搬到苏州了。", "我现在住在哪里？", "苏州"),
+}
+
+
+@pytest.mark.parametrize("language", ENDED)
+async def test_a_summary_of_what_has_ended_stands_below_what_holds(
+    memory: MemoryEngine, language: str
+) -> None:
+    before, after, question, place = ENDED[language]
+    for number, text in enumerate([before, after]):
+        moment = datetime(2026, 2, 1 + 20 * number, tzinfo=UTC)
+        told = Event(event_id="e", author="ann", role="user", text=text, occurred_at=moment)
+        await memory.append_events(ANN, f"thread {number}", [told])
+        await memory.consolidate(ANN, f"thread {number}")
+    hits = await memory.recall(ANN, question, asked_at=NOW)
+    assert place in hits[0].memory.text
+    marks = {(hit.memory.kind, hit.memory.text): hit.parts["ended"] for hit in hits}
+    assert 1.0 == marks["summary", before] == marks["episodic", before]
+    assert 0.0 == marks["episodic", after]

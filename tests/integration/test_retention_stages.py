@@ -332,3 +332,11 @@ async def test_what_cannot_be_a_policy_is_refused(world: World) -> None:
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=told):
             await attempt
+
+
+async def test_a_cleanup_takes_the_name_of_a_policy(memory: MemoryEngine) -> None:
+    named = await memory.cleanup(ANN, "sensitive", dry_run=True)
+    assert named == await memory.cleanup(ANN, POLICIES["sensitive"], dry_run=True)
+    for wrong in ("gentle", 5):
+        with pytest.raises(InvalidInput, match="gentle|int"):
+            await memory.cleanup(ANN, wrong)  # type: ignore[arg-type]

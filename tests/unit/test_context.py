@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -460,3 +461,9 @@ def test_a_tokenizer_that_changes_its_mind_is_refused() -> None:
         ContextAssembler(64, count=lambda text: next(answers)).assemble(
             system_prompt="Be kind.", query="", history=[]
         )
+
+
+@pytest.mark.parametrize("given", ["be short", [5], [None]])
+def test_instructions_are_a_list_of_texts(given: Any) -> None:
+    with pytest.raises(InvalidInput, match="instructions must be a list of texts"):
+        ContextAssembler(400).assemble(system_prompt="", query="", instructions=given)

@@ -83,7 +83,13 @@ CHANGES = [
         "My meeting with Danielle is at 3 PM.",
         "The meeting with Danielle was rescheduled to 4:30 PM.",
     ),
+    (
+        "What is our kitchen budget?",
+        "Our kitchen budget is 8000 euros.",
+        "We cut the kitchen budget to 7000 euros.",
+    ),
     ("我在哪里工作？", "我在银行工作。", "我现在在超市工作了。"),
+    ("装修预算是多少？", "装修预算是二十万。", "装修预算又砍到十八万了。"),
     ("和李娜的会议几点开始？", "和李娜的会议三点开始。", "和李娜的会议推迟到四点半了。"),
     ("我每个月的预算是多少？", "我每个月的预算是三千。", "我把每个月的预算增加到四千。"),
 ]

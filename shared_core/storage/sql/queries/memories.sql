@@ -363,17 +363,22 @@ WITH living AS MATERIALIZED (
 )
 SELECT {own_columns},
        coalesce(turn.source_ids, {source_ids}),
-       turn.role, turn.ended, p.number, w.similarities, w.lengths, w.opens, w.numbers, w.places
+       turn.role,
+       -- The share of the facts drawn from a turn, or from those of a summary, that hold no longer.
+       CASE WHEN m.kind IN ('episodic', 'summary') THEN (
+           SELECT avg(({ended})::int)::float8
+           FROM (SELECT DISTINCT d.memory_id
+                 FROM memory_sources s
+                 JOIN memory_sources d ON d.tenant_id = s.tenant_id AND d.thread_id = s.thread_id
+                                      AND d.event_id = s.event_id
+                 WHERE s.tenant_id = %(tenant)s AND s.memory_id = m.memory_id) drawn
+           JOIN facts f ON f.tenant_id = %(tenant)s AND f.memory_id = drawn.memory_id) END,
+       p.number, w.similarities, w.lengths, w.opens, w.numbers, w.places
 FROM (SELECT *, row_number() OVER () = 1 AS is_first FROM picked) p
 JOIN memories m ON m.tenant_id = %(tenant)s AND m.memory_id = p.memory_id
 LEFT JOIN whole w ON p.is_first
 LEFT JOIN LATERAL (
-    -- ended: the share of the facts drawn from the turn that hold no longer.
-    SELECT ARRAY[s.event_id] AS source_ids, e.role,
-           (SELECT avg(({ended})::int)::float8 FROM memory_sources d
-            JOIN facts f ON f.tenant_id = d.tenant_id AND f.memory_id = d.memory_id
-            WHERE d.tenant_id = %(tenant)s AND d.thread_id = s.thread_id
-              AND d.event_id = s.event_id) AS ended
+    SELECT ARRAY[s.event_id] AS source_ids, e.role
     FROM memory_sources s
     JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
                  AND e.event_id = s.event_id
