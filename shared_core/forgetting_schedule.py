@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
-import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from uuid import uuid4
@@ -13,9 +10,9 @@ from uuid import uuid4
 from shared_core import cleanup
 from shared_core.cleanup import RetentionReport
 from shared_core.errors import MemoryCoreError
+from shared_core.now_and_then import NowAndThen
 from shared_core.ports import Clock, Storage
 from shared_core.retention_ports import FATES, Turn
-from shared_core.sync_bridge import on_own_loop, start_on_own_loop
 
 log = logging.getLogger("hippocampus")
 
@@ -26,7 +23,7 @@ FIRST_LOOK_S = 600.0
 LOOK_EVERY_S = 900.0
 
 
-class ForgettingSchedule:
+class ForgettingSchedule(NowAndThen):
     """When policies are applied to all there is: engine.forgetting_schedule.
 
     every_h: hours from one run to the next, of all processes together; None: never by itself.
@@ -43,14 +40,12 @@ class ForgettingSchedule:
         *,
         in_background: bool = True,
     ) -> None:
+        super().__init__()
         self._storage = storage
         self._clock = clock
         self._open = open_memory
         self._every_h = every_h
-        self._in_background = in_background
-        self._pid = 0
-        self._look_at = 0.0
-        self._task: asyncio.Task[object] | None = None
+        self._in_background = in_background and every_h is not None
 
     async def run_if_due(self) -> RetentionReport | None:
         """Forget what has faded if it is time and no other worker is at it; else None."""
@@ -79,40 +74,8 @@ class ForgettingSchedule:
         await self._open()
         return await self._storage.last_turn(TASK)
 
-    async def keep(self, stop: asyncio.Event, *, look_every_s: float = LOOK_EVERY_S) -> None:
-        """Look now and then whether it is time, until stop is set."""
-        while not stop.is_set():
-            await self._look()
-            try:
-                async with asyncio.timeout(look_every_s):
-                    await stop.wait()
-            except TimeoutError:
-                pass
-
-    def nudge(self) -> None:
-        """Look in the background, when it is time. Returns at once."""
-        if not self._in_background or self._every_h is None:
-            return
-        now = time.monotonic()
-        if self._pid != os.getpid():  # a forked child has no task
-            self._pid, self._task, self._look_at = os.getpid(), None, now + FIRST_LOOK_S
-        if now >= self._look_at:
-            self._look_at = now + LOOK_EVERY_S
-            start_on_own_loop(self._start)
-
-    async def stop(self) -> None:
-        """End a run after its batch; another process takes it up when its lease is over."""
-        await on_own_loop(self._stop())
-
-    def _start(self) -> None:
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._look())
-
-    async def _stop(self) -> None:
-        task, self._task = self._task, None
-        if task is not None and self._pid == os.getpid():
-            task.cancel()
-            await asyncio.wait([task])
+    def _waits_s(self) -> tuple[float, float]:
+        return FIRST_LOOK_S, LOOK_EVERY_S
 
     async def _look(self) -> None:
         try:

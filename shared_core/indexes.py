@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from shared_core.errors import InvalidInput, MemoryCoreError
 from shared_core.index_ports import IndexStorage, TenantIndex, TenantVectors
-from shared_core.sync_bridge import on_own_loop, start_on_own_loop
+from shared_core.now_and_then import NowAndThen
 
 log = logging.getLogger("hippocampus")
 
@@ -63,7 +60,7 @@ def _step(tenant: TenantVectors, threshold: int) -> IndexStep:
     return IndexStep("rebuild" if is_old else "keep", tenant, index)
 
 
-class Indexes:
+class Indexes(NowAndThen):
     """The approximate indexes of a memory: engine.indexes.
 
     In the background one look an hour, the first ten minutes after the first use, on the bridge's
@@ -77,12 +74,10 @@ class Indexes:
         *,
         in_background: bool = True,
     ) -> None:
+        super().__init__()
         self._storage = storage
         self._open = open_memory
-        self._in_background = in_background
-        self._pid = 0
-        self._look_at = 0.0
-        self._task: asyncio.Task[None] | None = None
+        self._in_background = in_background and storage.index_threshold is not None
 
     async def plan(self) -> list[IndexStep]:
         """Return what refresh() would do, tenants that stay exact included, largest first.
@@ -126,40 +121,8 @@ class Indexes:
                     done(step)
             return steps
 
-    async def keep(self, stop: asyncio.Event, *, every_s: float = LOOK_EVERY_S) -> None:
-        """Look after the indexes now and then, until stop is set."""
-        while not stop.is_set():
-            await self._look()
-            try:
-                async with asyncio.timeout(every_s):
-                    await stop.wait()
-            except TimeoutError:
-                pass
-
-    def nudge(self) -> None:
-        """Look after the indexes in the background, when it is time. Returns at once."""
-        if not self._in_background or self._storage.index_threshold is None:
-            return
-        now = time.monotonic()
-        if self._pid != os.getpid():  # a forked child has no task
-            self._pid, self._task, self._look_at = os.getpid(), None, now + FIRST_LOOK_S
-        if now >= self._look_at:
-            self._look_at = now + LOOK_EVERY_S
-            start_on_own_loop(self._start)
-
-    async def stop(self) -> None:
-        """End what is being built; the next build, of any process, clears up."""
-        await on_own_loop(self._stop())
-
-    def _start(self) -> None:
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._look())
-
-    async def _stop(self) -> None:
-        task, self._task = self._task, None
-        if task is not None and self._pid == os.getpid():
-            task.cancel()
-            await asyncio.wait([task])
+    def _waits_s(self) -> tuple[float, float]:
+        return FIRST_LOOK_S, LOOK_EVERY_S
 
     async def _look(self) -> None:
         if self._storage.index_threshold is None:
