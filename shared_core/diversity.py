@@ -11,8 +11,8 @@ from shared_core.domain import Hit
 from shared_core.text import search_terms
 
 MOST = 200
-"""So many of the best are looked at; each is compared with each, which takes 30 ms of a busy core. The others
-follow in their order."""
+"""So many of the best are looked at; each is compared with each, which takes 30 ms of a busy core.
+The others follow in their order."""
 
 
 def diversified(hits: Sequence[Hit], limit: int, diversity: float) -> list[Hit]:

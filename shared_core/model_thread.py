@@ -36,7 +36,7 @@ class ModelThread:
         begun any more.
 
         brief: of a few milliseconds; where nothing else waits or is worked on, it is done here and
-        now, because waking another thread takes time as well: 1.4 ms beside 2.5 of work, measured once.
+        now, because waking another thread takes time as well: 1.4 ms beside 2.5 of work.
         """
         if brief and not (self._urgent or self._rest) and self._working.acquire(blocking=False):
             try:
