@@ -21,9 +21,10 @@ SELECT %(tenant)s, thread_id, n, 'e' || n, 'ann', CASE WHEN n %% 2 = 1 THEN 'use
 FROM said;
 
 INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms, term_count,
-                      author, thread_id, occurred_at, created_at, updated_at)
+                      author, role, thread_id, occurred_at, created_at, updated_at)
 SELECT %(tenant)s, memory_id, '/memories/', memory_id::text, 'episodic', text,
-       jsonb_build_object('content', text), to_tsvector('english', text), 14, 'ann', thread_id,
+       jsonb_build_object('content', text), to_tsvector('english', text), 14, 'ann',
+       CASE WHEN n %% 2 = 1 THEN 'user' ELSE 'agent' END, thread_id,
        occurred_at, occurred_at, occurred_at
 FROM said;
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 from shared_core.context_candidates import (
+    Candidate,
     fact_of,
     instruction_of,
     memory_of,
@@ -16,7 +17,7 @@ from shared_core.context_candidates import (
     summary_of,
     turns_of,
 )
-from shared_core.context_packing import DEFAULT_SHARES, packed
+from shared_core.context_packing import DEFAULT_SHARES, counted, packed
 from shared_core.context_window import ContextWindow, Section
 from shared_core.domain import Event, Hit
 from shared_core.errors import InvalidInput
@@ -25,6 +26,13 @@ from shared_core.tokens import TokenCounter, count_tokens
 
 LEAST_MAX_TOKENS: Final = 64
 """Below this the delimiters alone would fill the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedTurns:
+    """What ContextAssembler.counted() made of turns, for one assembly."""
+
+    entries: Sequence[Candidate]
 
 
 class ContextAssembler:
@@ -76,7 +84,7 @@ class ContextAssembler:
         memories: Sequence[Hit] = (),
         summary: str | None = None,
         summarised: Sequence[str] = (),
-        history: Sequence[Event] = (),
+        history: Sequence[Event] | CountedTurns = (),
     ) -> ContextWindow:
         """Return the window: never more than max_tokens, all delimiters included.
 
@@ -98,7 +106,7 @@ class ContextAssembler:
             *(instruction_of(number, text) for number, text in enumerate(instructions, 1)),
             *(fact_of(number, fact) for number, fact in enumerate(facts, 1)),
             *(memory_of("memories", number, hit) for number, hit in enumerate(memories, 1)),
-            *turns_of(history),
+            *(history.entries if isinstance(history, CountedTurns) else turns_of(history)),
             *([] if profile is None else [paragraph_of("profile", profile)]),
             *([] if summary is None else [summary_of(summary, summarised)]),
         ]
@@ -110,6 +118,15 @@ class ContextAssembler:
             count=self.count,
             cut=self.cut,
         )
+
+    def counted(self, history: Sequence[Event]) -> CountedTurns:
+        """Return turns for assemble(history=...), counted as far as the budget may hold them.
+
+        For who has the turns before the rest: counting is most of the work.
+        """
+        entries = turns_of(history)
+        counted(entries, self.max_tokens, self.count)
+        return CountedTurns(entries)
 
     def format_context(self, window: ContextWindow) -> str:
         """Return the text for the model: the same as window.to_prompt()."""

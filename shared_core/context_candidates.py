@@ -17,9 +17,9 @@ Mark: TypeAlias = tuple[str, str]
 """By what duplicates know each other: an id, or words and whether they were said or are told."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Candidate:
-    """An item that may be shown.
+    """An item that may be shown, of one assembly, which counts it.
 
     tells: what is known once it is shown. repeats: what makes it a duplicate once it is known.
     all_of: what makes it a duplicate once all of it is known. at_least: how many tokens its

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from shared_core.context_window import ContextItem, Layout
 from shared_core.errors import InvalidInput
+from shared_core.remembered import Remembered
 from shared_core.tokens import TokenCounter, count_tokens
+
+LABEL: Final = re.compile(r"- \[[^\]\n]*\](?= \S)")
+"""What an item of a list begins with. No token of o200k reaches from "]" to the space behind it."""
+LINES: Final = 16_384
+
+_tokens: Final = Remembered(count_tokens, LINES)
 
 
 class Costs:
@@ -40,6 +49,8 @@ class Costs:
         return prompt, sum(map(self, parts)) if self._adds_up else self._asked(prompt)
 
     def _asked(self, text: str) -> int:
+        if self._adds_up:
+            return _tokens_of(text)
         try:
             tokens = self._count(text)
         except Exception as error:
@@ -60,3 +71,11 @@ class Costs:
         """How the tokenizer is called in messages."""
         count = self._count
         return getattr(count, "__qualname__", None) or type(count).__qualname__
+
+
+def _tokens_of(line: str) -> int:
+    """Return the tokens by o200k; from one turn to the next labels change, and texts do not."""
+    label = LABEL.match(line)
+    if label is None:
+        return _tokens(line)
+    return _tokens(line[: label.end()]) + _tokens(line[label.end() :])

@@ -82,6 +82,21 @@ def packed(
     return packing.window()
 
 
+def counted(
+    candidates: Iterable[Candidate],
+    max_tokens: int,
+    count: TokenCounter = count_tokens,
+    layout: Layout = PROMPT,
+) -> None:
+    """Count candidates ahead of packed(), best first, until they would take max_tokens."""
+    costs = Costs(count)
+    for entry in candidates:
+        if entry.item.text:
+            max_tokens -= _counted(entry, costs, layout).item.tokens
+            if max_tokens < 0:
+                break
+
+
 class _Packing:
     """One assembly: what is taken, in the order it was taken, and how much room is left.
 
@@ -284,14 +299,19 @@ class _Packing:
         if len(beginning) < len(entry.item.text):
             at_least = self.count(beginning) - 1  # its last token may have been cut
             if at_least > room:
-                return replace(entry, at_least=at_least)
+                entry.at_least = at_least
+                return entry
         return self._counted(entry)
 
     def _counted(self, entry: Candidate) -> Candidate:
-        if entry.item.tokens:
-            return entry
-        tokens = max(self.count(self.layout.line(entry.item)), 1)
-        return replace(entry, item=replace(entry.item, tokens=tokens))
+        return _counted(entry, self.count, self.layout)
+
+
+def _counted(entry: Candidate, count: Costs, layout: Layout) -> Candidate:
+    if not entry.item.tokens:
+        tokens = max(count(layout.line(entry.item)), 1)
+        entry.item = replace(entry.item, tokens=tokens)
+    return entry
 
 
 def _budgets(

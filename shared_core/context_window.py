@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import groupby
 from typing import Final, Literal, get_args
 
@@ -237,7 +238,7 @@ def rendered_item(item: ContextItem) -> str:
     text = OUR_TAG.sub("&lt;", item.text)
     if item.section not in LISTS:
         return f"{text}\n"
-    lines = "\n  ".join(text.splitlines())
+    lines = text if text.isprintable() else "\n  ".join(text.splitlines())
     return f"- [{', '.join(_label(item))}] {lines}\n"
 
 
@@ -268,12 +269,15 @@ def _label(item: ContextItem) -> list[str]:
     return [*label, author] if author else label
 
 
+@lru_cache(maxsize=8192)
 def _when(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(" ", "minutes")[:16]
 
 
 def _one_line(author: str) -> str:
     """Return an author that cannot end its label, cut to a length that names anyone."""
+    if author.isalnum() and len(author) <= MAX_AUTHOR_CHARACTERS:
+        return author
     words = " ".join(OUR_TAG.sub("&lt;", author).replace("[", "(").replace("]", ")").split())
     if len(words) <= MAX_AUTHOR_CHARACTERS:
         return words

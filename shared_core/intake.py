@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from shared_core.domain import Event, JsonValue, NewMemory
@@ -13,6 +13,7 @@ from shared_core.errors import InvalidInput
 from shared_core.memory_marks import without_memories
 from shared_core.namespaces import clean_text
 from shared_core.privacy import PrivacyPolicy
+from shared_core.remembered import Remembered
 
 _NODS: Final = (
     "hi|hiya|hey|hello|good (?:morning|evening|afternoon|night|day)|there|all|everyone"
@@ -33,6 +34,8 @@ SMALL_TALK: Final = re.compile(
 )
 """Greetings, thanks and nods: all of a text must be made of them."""
 MOST_SMALL_TALK: Final = 80
+TURNS: Final = 16_384
+"""Of so many it is remembered whether they hold what must not be shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,12 @@ class Intake:
     """What is let in, under one policy of privacy."""
 
     privacy: PrivacyPolicy
+    _shows_whole: Remembered[bool] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        marked = self.privacy.marked
+        whole = Remembered(lambda text: marked(text) == text, TURNS)
+        object.__setattr__(self, "_shows_whole", whole)
 
     def text(self, text: str) -> str:
         """Return a turn's text as it may be stored, "" if nothing of it may."""
@@ -54,8 +63,9 @@ class Intake:
 
     def shown(self, event: Event) -> Event:
         """Return a turn as a prompt may show it: a session log may hold it as it was said."""
-        text = self.privacy.marked(event.text)
-        return event if text == event.text else replace(event, text=text)
+        if self._shows_whole(event.text):
+            return event
+        return replace(event, text=self.privacy.marked(event.text))
 
     def logged(self, event: Event, payload: str) -> tuple[Event, str]:
         """Return an event of a session log, and its JSON, as they may be stored."""

@@ -18,6 +18,7 @@ import numpy as np
 
 from shared_core.matches import Matches
 from shared_core.recall_ports import Candidate
+from shared_core.remembered import Remembered
 
 if TYPE_CHECKING:
     from shared_core.recall_ports import Flags, Numbers
@@ -35,6 +36,8 @@ MOST_COMPARED: Final = 200
 """So many are compared with each other: those that hold most, and of equals the most similar."""
 READ_CHARACTERS: Final = 2_000
 """So much of a text is looked at for words of change."""
+TEXTS: Final = 16_384
+"""Of so many it is remembered whether they tell a change: the same ones are candidates again."""
 
 
 def overtaken(matches: Matches, candidates: Sequence[Candidate], query: str) -> Overtaken:
@@ -121,7 +124,7 @@ def raised(scores: Numbers, pairs: Overtaken) -> Numbers:
 
 def tells_change(text: str) -> bool:
     """Tell whether a text says that something is no longer as it was."""
-    return _words("change").search(text[:READ_CHARACTERS]) is not None
+    return _changes(text[:READ_CHARACTERS])
 
 
 def asks_how_it_was(query: str) -> bool:
@@ -141,3 +144,6 @@ def _words(table: Literal["change", "past", "before"]) -> re.Pattern[str]:
     words = tomllib.loads(text)[table]
     either = rf"\b(?:{'|'.join(words['en'])})\b|{'|'.join(words['zh'])}"
     return re.compile(either, re.IGNORECASE)
+
+
+_changes: Final = Remembered(lambda text: _words("change").search(text) is not None, TEXTS)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from shared_core.context import ContextAssembler
+from shared_core.context import ContextAssembler, CountedTurns
 from shared_core.context_window import ContextWindow
 from shared_core.domain import AsOf, Event, Hit, Scope, ThreadId
 from shared_core.embedding import Embedding
@@ -53,9 +53,15 @@ async def context_window(
     wanted = Wanted(limit=MOST_MEMORIES, now=now, as_of=as_of)
     least = LABEL_TOKENS if assembler.count is count_tokens else LEAST_TURN_TOKENS
     turns = min(assembler.max_tokens // least + 1, MOST_TURNS)
-    hits, history, summary, others = await asyncio.gather(
+
+    async def history() -> CountedTurns:
+        """Counted while recall waits for the database."""
+        said = await storage.thread_history(scope, thread_id, turns, as_of)
+        return assembler.counted([intake.shown(one) for one in _within_reach(said, assembler)])
+
+    hits, said, summary, others = await asyncio.gather(
         recall(storage, embedding, scope, query, wanted),
-        storage.thread_history(scope, thread_id, turns, as_of),
+        history(),
         storage.thread_summary(scope, thread_id, as_of),
         storage.list_facts(scope, history=False, as_of=as_of),
     )
@@ -78,7 +84,7 @@ async def context_window(
         ],
         summary=summary.text if summary else None,
         summarised=summary.source_event_ids if summary else (),
-        history=[intake.shown(event) for event in _within_reach(history, assembler)],
+        history=said,
     )
 
 

@@ -62,6 +62,7 @@ def ranked(
         changed = _changed(corpus, matches, candidates, asked, scores)
         scores = scores + changed["raised"]
         shown |= changed | {"time": shown.get("time", 0.0) + changed["raised"]}
+    table = np.column_stack([np.broadcast_to(values, scores.shape) for values in shown.values()])
     words = query_words(asked.text, asked.terms)
     for at in _in_order(scores, candidates):
         holds = matches.holds[candidates[at].number]
@@ -70,9 +71,9 @@ def ranked(
             memory=candidates[at].memory(),
             score=float(scores[at]),
             parts={
-                name: float(values[at])
-                for name, values in shown.items()
-                if not math.isnan(values[at])
+                name: value
+                for name, value in zip(shown, table[at].tolist(), strict=True)
+                if not math.isnan(value)
             },
             matched=words_held(words, held),
         )

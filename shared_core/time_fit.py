@@ -28,7 +28,7 @@ def time_fit(times: Sequence[TimeRange], moment: datetime) -> float:
 
     A month or day without a year is that of any year.
     """
-    return max((_fit(one, moment) for one in times), default=0.0)
+    return max((_fit(one, moment) for one in times), default=0.0) if times else 0.0
 
 
 def _fit(time: TimeRange, moment: datetime) -> float:

@@ -328,3 +328,15 @@ async def test_sources_of_an_older_library_become_bases(empty_dsn: str) -> None:
         ({"Text 6"}, set()),
         (set(), set()),
     ] == left
+
+
+async def test_turns_of_an_older_library_tell_who_said_them(empty_dsn: str) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        migrated_to(connection, 16)
+        connection.execute(OLDER)
+        connection.execute("UPDATE events SET role = 'agent' WHERE event_id = 'e2'")
+        async with open_memory(empty_dsn, worker=False):
+            pass
+        rows = connection.execute("SELECT text, role FROM memories ORDER BY text").fetchall()
+    told = ["user", "agent", "user", "user", None, None, None]
+    assert [(f"Text {number}", role) for number, role in enumerate(told, 1)] == rows

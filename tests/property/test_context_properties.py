@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.context import ContextAssembler
-from shared_core.context_window import LISTS, READING_ORDER, ContextWindow
+from shared_core.context_costs import Costs
+from shared_core.context_window import (
+    LISTS,
+    PROMPT,
+    READING_ORDER,
+    ContextItem,
+    ContextWindow,
+    Section,
+)
 from shared_core.domain import Event, Hit, Memory, MemoryId
 from shared_core.errors import InvalidInput
 from shared_core.tokens import count_tokens
@@ -66,7 +74,11 @@ class Case:
         singles = (self.profile, self.summary)
         return sum(map(len, lists)) + sum(one is not None for one in singles)
 
-    def assembled(self, assembler: ContextAssembler) -> ContextWindow | None:
+    def assembled(
+        self, assembler: ContextAssembler, *, ahead: bool = False
+    ) -> ContextWindow | None:
+        """Return the window, None if it cannot be. ahead: with the turns counted before."""
+        history = [turn(number, text) for number, text in enumerate(self.history)]
         try:
             return assembler.assemble(
                 system_prompt=self.system_prompt,
@@ -77,7 +89,7 @@ class Case:
                 memories=[hit(number, text) for number, text in enumerate(self.memories)],
                 summary=self.summary,
                 summarised=self.summarised,
-                history=[turn(number, text) for number, text in enumerate(self.history)],
+                history=assembler.counted(history) if ahead else history,
             )
         except InvalidInput:
             return None
@@ -157,6 +169,19 @@ def test_the_same_things_give_the_same_window(case: Case, max_tokens: int, cut: 
     assert case.assembled(assembler) == case.assembled(assembler)
 
 
+@given(CASES, BUDGETS, st.sampled_from(sorted(COUNTERS)), st.booleans())
+def test_turns_counted_ahead_give_the_same_window(
+    case: Case, max_tokens: int, counter: str, cut: bool
+) -> None:
+    assembler = ContextAssembler(max_tokens, count=COUNTERS[counter], cut=cut)
+    window, ahead = case.assembled(assembler), case.assembled(assembler, ahead=True)
+    assert (window is None) == (ahead is None)
+    if window is not None and ahead is not None:
+        assert (window.prompt, window.items) == (ahead.prompt, ahead.items)
+        reasons = [[(one.item.ref, one.reason) for one in each.dropped] for each in (window, ahead)]
+        assert reasons[0] == reasons[1]
+
+
 @given(CASES)
 def test_no_text_closes_its_section_or_passes_for_another_item(case: Case) -> None:
     window = Case(**{**vars(case), "system_prompt": ""}).assembled(ContextAssembler(100_000))
@@ -204,3 +229,10 @@ def test_the_parts_add_up_whatever_they_begin_and_end_with(begin: str, end: str,
     ).assembled(ContextAssembler(100_000))
     assert window is not None
     assert count_tokens(window.to_prompt()) == window.tokens
+
+
+@given(TEXT, TEXT, st.sampled_from(["instructions", "facts", "memories", "history"]))
+def test_label_and_text_of_a_line_add_up(text: str, author: str, section: Section) -> None:
+    item = ContextItem(section=section, text=text, author=author, kind=author, occurred_at=NOON)
+    line = PROMPT.line(item)
+    assert count_tokens(line) == Costs(count_tokens)(line)

@@ -133,6 +133,7 @@ CREATE TABLE memories (
     superseded_at  timestamptz,
     words_key      uuid,
     demoted_at     timestamptz,
+    role           text,
     PRIMARY KEY (tenant_id, memory_id),
     UNIQUE (tenant_id, namespace, key),
     CHECK (namespace ^@ '/')

@@ -59,7 +59,7 @@ WITH given AS (
            %(now)s, memory_seq, importance, expires_at
     FROM numbered WHERE NOT logged
     ON CONFLICT (tenant_id, thread_id, event_id) DO NOTHING
-    RETURNING event_id, author, text, occurred_at
+    RETURNING event_id, author, role, text, occurred_at
 ), marked AS (
     UPDATE events e
     SET memory_seq = n.memory_seq, text = coalesce(n.text, e.text), role = n.role,
@@ -67,16 +67,16 @@ WITH given AS (
     FROM numbered n
     WHERE n.logged AND e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s
       AND e.event_id = n.event_id AND e.memory_seq IS NULL
-    RETURNING e.event_id, e.author, e.text, e.occurred_at
+    RETURNING e.event_id, e.author, e.role, e.text, e.occurred_at
 ), kept AS (
     SELECT k.*, g.memory_id, g.value, g.terms, g.term_count, g.importance, g.expires_at, g.strength
     FROM (SELECT * FROM said UNION ALL SELECT * FROM marked) k JOIN given g USING (event_id)
 ), remembered AS (
     INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,
-                          term_count, author, importance, thread_id, occurred_at, created_at,
+                          term_count, author, role, importance, thread_id, occurred_at, created_at,
                           updated_at, expires_at)
     SELECT %(tenant)s, memory_id, %(namespace)s, memory_id::text, 'episodic', text,
-           value || jsonb_build_object('content', text), terms::tsvector, term_count, author,
+           value || jsonb_build_object('content', text), terms::tsvector, term_count, author, role,
            importance, %(thread_id)s, occurred_at, %(now)s, %(now)s, expires_at
     FROM kept WHERE memory_id IS NOT NULL
 ), sourced AS (

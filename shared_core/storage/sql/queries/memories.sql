@@ -322,15 +322,18 @@ WITH living AS MATERIALIZED (
     CROSS JOIN corpus c
     WHERE c.size > 0
 ), scored AS (
-    SELECT memory_id, max(updated_at) AS updated_at, number, bool_or(opens) AS opens,
-           max(similarity) IS NOT NULL OR max(bm25) IS NOT NULL AS is_found,
-           coalesce((max(similarity) - d.similarity_mean) / d.similarity_sd, 0)
-               + coalesce((coalesce(max(bm25), 0) - d.bm25_mean) / d.bm25_sd, 0) AS score
-    FROM (SELECT memory_id, updated_at, number, opens, similarity, NULL AS bm25 FROM by_meaning
-          UNION ALL
-          SELECT memory_id, updated_at, number, NULL, NULL, bm25 FROM by_words) either
+    SELECT either.memory_id, updated_at, number, opens,
+           similarity IS NOT NULL OR bm25 IS NOT NULL AS is_found,
+           coalesce((similarity - d.similarity_mean) / d.similarity_sd, 0)
+               + coalesce((coalesce(bm25, 0) - d.bm25_mean) / d.bm25_sd, 0) AS score
+    FROM (SELECT memory_id, max(updated_at) AS updated_at, max(number) AS number,
+                 bool_or(opens) AS opens, max(similarity) AS similarity, max(bm25) AS bm25
+          FROM (SELECT memory_id, updated_at, number, opens, similarity, NULL AS bm25
+                FROM by_meaning
+                UNION ALL
+                SELECT memory_id, NULL, NULL, NULL, NULL, bm25 FROM by_words) both_channels
+          GROUP BY memory_id) either
     CROSS JOIN spread d
-    GROUP BY memory_id, number, d.similarity_mean, d.similarity_sd, d.bm25_mean, d.bm25_sd
 ), in_context AS (
     -- Half of what the turns before and after score: an answer seldom repeats its question.
     SELECT memory_id, updated_at, number, is_found,
@@ -354,6 +357,8 @@ WITH living AS MATERIALIZED (
          ORDER BY score DESC, updated_at DESC, memory_id LIMIT %(candidates)s)
     ) either
     GROUP BY memory_id
+), ends AS MATERIALIZED (
+    SELECT EXISTS (SELECT FROM facts f WHERE f.tenant_id = %(tenant)s AND {ended}) AS any_ended
 ), whole AS MATERIALIZED (
     SELECT *
     FROM (SELECT array_agg(similarity ORDER BY number) AS similarities,
@@ -362,10 +367,13 @@ WITH living AS MATERIALIZED (
     CROSS JOIN (SELECT array_agg(number) AS numbers, array_agg(place) AS places FROM held) h
 )
 SELECT {own_columns},
-       coalesce(turn.source_ids, {source_ids}),
-       turn.role,
+       CASE WHEN m.kind = 'episodic' THEN ARRAY(
+           SELECT s.event_id FROM memory_sources s
+           WHERE s.tenant_id = %(tenant)s AND s.memory_id = m.memory_id)
+       ELSE {source_ids} END,
+       CASE WHEN m.kind = 'episodic' THEN m.role END,
        -- The share of the facts drawn from a turn, or from those of a summary, that hold no longer.
-       CASE WHEN m.kind IN ('episodic', 'summary') THEN (
+       CASE WHEN (SELECT any_ended FROM ends) AND m.kind IN ('episodic', 'summary') THEN (
            SELECT avg(({ended})::int)::float8
            FROM (SELECT DISTINCT d.memory_id
                  FROM memory_sources s
@@ -377,10 +385,3 @@ SELECT {own_columns},
 FROM (SELECT *, row_number() OVER () = 1 AS is_first FROM picked) p
 JOIN memories m ON m.tenant_id = %(tenant)s AND m.memory_id = p.memory_id
 LEFT JOIN whole w ON p.is_first
-LEFT JOIN LATERAL (
-    SELECT ARRAY[s.event_id] AS source_ids, e.role
-    FROM memory_sources s
-    JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
-                 AND e.event_id = s.event_id
-    WHERE s.tenant_id = %(tenant)s AND s.memory_id = m.memory_id AND m.kind = 'episodic'
-    LIMIT 1) turn ON true

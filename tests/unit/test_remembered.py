@@ -1,0 +1,56 @@
+"""What is remembered of texts: the same results, so many of them, and no text."""
+
+from __future__ import annotations
+
+import gc
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared_core.remembered import Remembered
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=()), max_size=4), max_size=60))
+def test_it_returns_what_the_function_returns(texts: list[str]) -> None:
+    upper = Remembered(str.upper, 5)
+    assert [text.upper() for text in texts] == [upper(text) for text in texts]
+
+
+def test_the_last_ones_are_not_asked_again_and_old_ones_go() -> None:
+    asked: list[str] = []
+
+    def length(text: str) -> int:
+        asked.append(text)
+        return len(text)
+
+    lengths = Remembered(length, 3)
+    for text in ("a", "b", "c", "c", "b", "a"):
+        lengths(text)
+    assert ["a", "b", "c"] == asked
+    for number in range(100):
+        lengths(f"text {number}")
+        lengths("a")  # what is asked for again and again stays
+    assert asked.count("a") == 1
+    lengths("b")
+    assert asked.count("b") == 2
+    held = [one for one in gc.get_referents(lengths) if isinstance(one, dict)]
+    assert sum(map(len, held)) <= 6
+
+
+def test_what_is_falsy_is_remembered_too() -> None:
+    asked: list[str] = []
+    nothing = Remembered(lambda text: bool(asked.append(text)), 3)
+    assert [False, False] == [nothing("a"), nothing("a")]
+    assert ["a"] == asked
+
+
+def test_no_text_is_kept() -> None:
+    kept = Remembered(len, 3)
+    secret = "".join(["the password is ", "hunter2"])
+    kept(secret)
+    found: list[object] = [kept]
+    for one in found:
+        found += [
+            part for part in gc.get_referents(one) if not callable(part) and part not in found
+        ]
+    assert not any(isinstance(one, str) and "hunter2" in one for one in found)
