@@ -13,6 +13,7 @@ from shared_core.namespaces import common_prefix, scope_path, tenant_of
 from shared_core.storage.database import Database
 from shared_core.storage.rows import utc
 from shared_core.storage.sql_files import statement
+from shared_core.storage.wire import Statement
 
 
 class PostgresAccesses:
@@ -28,8 +29,9 @@ class PostgresAccesses:
             "moments": [one.accesses.last_accessed_at for one in batch],
         }
         within = tenant_of(common_prefix((one.scope.app, one.scope.user) for one in batch))
+        soon: Statement = (statement("commit_without_waiting"), {})
         try:
-            await self._database.run(within, (statement("add_accesses"), values))
+            await self._database.run(within, soon, (statement("add_accesses"), values))
         except psycopg.errors.InsufficientPrivilege as error:
             raise StorageReadOnly(
                 f"reads cannot be counted: {error.diag.message_primary}"

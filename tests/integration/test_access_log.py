@@ -80,6 +80,32 @@ async def test_what_is_returned_is_counted_and_what_was_only_looked_at_is_not(
             await memory.accesses(ANN, ["tea"])
 
 
+WATCHED = """
+    CREATE TABLE public.waits (of text, commits text);
+    CREATE FUNCTION public.waits() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+        INSERT INTO public.waits VALUES (TG_TABLE_NAME, current_setting('synchronous_commit'));
+        RETURN NULL;
+    END $$;
+    CREATE TRIGGER waits AFTER INSERT OR UPDATE ON hippocampus.memory_access
+        FOR EACH STATEMENT EXECUTE FUNCTION public.waits();
+    CREATE TRIGGER waits AFTER INSERT OR UPDATE ON hippocampus.memories
+        FOR EACH STATEMENT EXECUTE FUNCTION public.waits()"""
+
+
+async def test_counting_does_not_wait_for_the_disk_and_remembering_does(dsn: str) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(ANN, ["tea"])
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            admin.execute(WATCHED)
+            await memory.recall(ANN, "tea")
+            await memory.flush()
+            counted_ones = admin.execute("SELECT DISTINCT commits FROM waits").fetchall()
+            await memory.remember(ANN, ["sails"])
+            written = admin.execute("SELECT commits FROM waits WHERE of = 'memories'").fetchall()
+    assert [("off",)] == counted_ones
+    assert {("on",)} == set(written)
+
+
 async def test_a_search_of_adk_counts_what_it_shows(dsn: str, memory: MemoryEngine) -> None:
     said = ["Ann drinks tea.", "ann drinks tea", "Ann drinks green tea.", "quantum lattices"]
     await memory.remember(Scope("app", "ann"), said)

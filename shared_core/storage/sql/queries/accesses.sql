@@ -1,3 +1,8 @@
+-- name: commit_without_waiting
+-- The transaction does not wait for the disk: a server that crashes may forget the reads of its last
+-- half second, and nothing else.
+SELECT set_config('synchronous_commit', 'off', true)
+
 -- name: add_accesses
 -- Counts reads, and puts off the moment each memory leaves its stage: both narrow, both once. A memory
 -- that is gone is skipped, and so is one that somebody deletes right now: nobody who forgets waits for
