@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shared_core.arguments import name_of
 from shared_core.context_window import ContextItem, Layout
 from shared_core.errors import InvalidInput
 from shared_core.tokens import TokenCounter, count_tokens
@@ -58,5 +59,4 @@ class Costs:
     @property
     def name(self) -> str:
         """How the tokenizer is called in messages."""
-        count = self._count
-        return getattr(count, "__qualname__", None) or type(count).__qualname__
+        return name_of(self._count)

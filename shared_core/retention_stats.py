@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
+from shared_core.arguments import number, whole_number
 from shared_core.domain import JsonValue, MemoryKind
-from shared_core.errors import InvalidInput
 from shared_core.retention import days_between, next_stage_at, retention_score
 from shared_core.retention_ports import (
     STAGES,
@@ -183,8 +183,7 @@ def curve_of(kept: Kept, now: datetime, *, days_ahead: float | None, points: int
 
     days_ahead: left out, until shortly after it is demoted, or as far ahead as it is old.
     """
-    if not 2 <= points <= MOST_POINTS:
-        raise InvalidInput(f"points must be between 2 and {MOST_POINTS:,}, not {points}")
+    whole_number(points, "points", 2, MOST_POINTS)
     stages = _stages_ahead(kept)
     end = _end(kept, now, stages, days_ahead)
     start = min(kept.created_at, kept.used_at, now)
@@ -260,6 +259,4 @@ def _end(
         first = stages[0][0] if stages else now
         days_ahead = max(7.0, 1.2 * days_between(now, first), days_between(kept.created_at, now))
         days_ahead = min(days_ahead, 3650.0)
-    if not 0 <= days_ahead <= 36_500:
-        raise InvalidInput(f"days_ahead must be between 0 and 36,500, not {days_ahead}")
-    return now + timedelta(days=days_ahead)
+    return now + timedelta(days=number(days_ahead, "days_ahead", 0, 36_500))
