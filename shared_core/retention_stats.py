@@ -153,7 +153,7 @@ class RetentionCurve:
     @property
     def score(self) -> float:
         """The score as of now."""
-        return scorer(self.kept)(self.now)
+        return scorer(self.kept, self.now)(self.now)
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return all of it as JSON values."""
@@ -190,12 +190,12 @@ def curve_of(kept: Kept, now: datetime, *, days_ahead: float | None, points: int
     step = (end - start) / (points - 1)
     moments = {start + step * number for number in range(points)}
     moments |= {kept.used_at} if start <= kept.used_at <= end else set()
-    score = scorer(kept)
+    score = scorer(kept, now)
     return RetentionCurve(
         kept=kept,
         now=now,
         points=[
-            CurvePoint(at, score(at), "known" if _is_known(kept, at) else "at least")
+            CurvePoint(at, score(at), "known" if is_known(kept, now, at) else "at least")
             for at in sorted(moments)
         ],
         stages=stages,
@@ -203,16 +203,26 @@ def curve_of(kept: Kept, now: datetime, *, days_ahead: float | None, points: int
     )
 
 
-def _is_known(kept: Kept, at: datetime) -> bool:
-    return at >= kept.used_at or kept.access_count == 0
+def is_known(kept: Kept, now: datetime, at: datetime) -> bool:
+    """Return whether the score at a moment is known, or only what it was at least."""
+    return at >= _used_from(kept, now) or kept.access_count == 0
 
 
-def scorer(kept: Kept) -> Callable[[datetime], float]:
-    """Return what gives the score of a memory at a moment; before its last use, as if unread."""
+def _used_from(kept: Kept, now: datetime) -> datetime:
+    """Return when the last use counts from: by a clock that is ahead it is still to come."""
+    return kept.used_at if now < kept.created_at else min(kept.used_at, now)
+
+
+def scorer(kept: Kept, now: datetime) -> Callable[[datetime], float]:
+    """Return what gives the score of a memory at a moment; before its last use, as if unread.
+
+    A use that is still to come, by a clock that is ahead of now, counts as one just now.
+    """
+    used_from = _used_from(kept, now)
     decay_rate = (kept.rule or RetentionPolicy()).decay_rate
 
     def score(at: datetime) -> float:
-        used = at >= kept.used_at
+        used = at >= used_from
         return retention_score(
             initial=kept.strength,
             days=days_between(kept.used_at if used else kept.created_at, at),

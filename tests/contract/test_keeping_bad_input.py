@@ -254,6 +254,8 @@ async def test_a_dry_run_says_how_many_it_does_not_list(dsn: str, tmp_path: Path
         assert (6, 2, 4) == (plan.total, len(plan.listed), plan.not_listed)
         assert 0 == (await memory.forget_faded(dry_run=True)).not_listed
         assert 3 == (await memory.forget_faded(ANN, dry_run=True, limit=0)).not_listed
+        ahead = (await memory.retention_stats(days=[30, 0, 30.0])).ahead
+        assert {30.0: 6, 0.0: 6} == {days: fates["demoted"] for days, fates in ahead.items()}
         done = await memory.forget_faded()
         assert (6, 0) == (done.total, done.not_listed)
 

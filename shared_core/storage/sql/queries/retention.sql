@@ -248,8 +248,12 @@ WHERE a.tenant_id = b.tenant_id AND a.memory_id = b.memory_id
 RETURNING a.memory_id
 
 -- name: take_time
--- For the rest of the transaction: a statement that reads everything may take a while, and memory.
-SELECT set_config('statement_timeout', '600000', true), set_config('work_mem', '64MB', true)
+-- For the rest of the transaction: a statement that reads everything may take a while, and memory, and
+-- is planned for what it reads. Of a tenant it does not know yet, or a policy of row security, the
+-- planner expects few rows, and would look each counter up by itself.
+SELECT set_config('statement_timeout', '600000', true), set_config('work_mem', '64MB', true),
+       set_config('plan_cache_mode', 'force_custom_plan', true),
+       set_config('enable_nestloop', 'off', true)
 
 -- name: retention_stats
 -- How the memories below a path are kept, in one pass over them: of each kind, stage and tenth of the
@@ -274,6 +278,7 @@ FROM (
         CROSS JOIN memories m
         CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
         LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
+                                     AND a.tenant_id >= %(tenant)s AND a.tenant_id < %(tenant_end)s
         WHERE {tenant_range} AND m.superseded_at IS NULL
           AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
         OFFSET 0) c
