@@ -51,7 +51,8 @@ class RetentionReport:
     """What one run of forgetting did, or would do.
 
     counts: how many memories of each kind met which fate. listed: of a dry run, those that have
-    waited longest. retimed: a policy had changed meanwhile, and it was too early for them. batches:
+    waited longest, as many as its limit; not_listed: how many more would go.
+    retimed: a policy had changed meanwhile, and it was too early for them. batches:
     transactions it took.
     """
 
@@ -66,6 +67,11 @@ class RetentionReport:
     def total(self) -> int:
         """How many memories left their stage."""
         return sum(sum(kinds.values()) for kinds in self.counts.values())
+
+    @property
+    def not_listed(self) -> int:
+        """How many more than listed a dry run counted; limit=... lists more of them."""
+        return max(self.total - len(self.listed), 0) if self.dry_run else 0
 
     def of(self, fate: Fate) -> int:
         """Return how many memories met a fate."""

@@ -201,24 +201,5 @@ def recall(
     asyncio.run(run())
 
 
-@app.command()
-def forget(
-    app_name: App,
-    user: User,
-    keys: Annotated[list[str], typer.Argument(help="Keys as recall shows them.")],
-    uri: Uri = None,
-    schema: Schema = None,
-) -> None:
-    """Forget memories and what was drawn from them alone. Exit code 1 if none is there."""
-
-    async def run() -> int:
-        async with open_memory(uri, schema=schema) as memory:
-            return await memory.forget(Scope(app_name, user), keys)
-
-    gone = asyncio.run(run())
-    typer.echo(f"{gone} memories forgotten" if gone != 1 else "1 memory forgotten")
-    raise typer.Exit(0 if gone else 1)
-
-
 if __name__ == "__main__":
     app()

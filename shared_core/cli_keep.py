@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
+from rich.text import Text
 
 from shared_core import InvalidInput, MemoryEngine, RetentionPolicy, Scope, open_memory
 from shared_core.cli_app import App, Embedder, Schema, Uri, User, app, console
 from shared_core.domain import MemoryKind
 
-AnApp = Annotated[str | None, typer.Option("--app", help="Only users of an application.")]
+AnApp = Annotated[
+    str | None, typer.Option("--app", help="Only users of an application. [default: of all]")
+]
 AUser = Annotated[str | None, typer.Option(help="Only a user of --app.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Keys = Annotated[list[str], typer.Argument(help="Keys as recall shows them, or memory ids.")]
@@ -41,13 +44,15 @@ def cleanup(
     limit: Annotated[int, typer.Option(min=0, help="How many to list in a dry run.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Forget what has faded, by the stored policies: demote, archive, erase.
+    """Forget what has faded, of all applications unless --app is given, by the stored policies.
 
-    A worker does the same every HIPPOCAMPUS_CLEANUP_HOURS, where that is set.
+    It is demoted, archived or erased, one stage in each run. A worker does the same every
+    HIPPOCAMPUS_CLEANUP_HOURS, where that is set.
     """
     from shared_core import keep_commands as show
 
     scope, of_app = _whose(app_name, user)
+    of = show.whose(scope, of_app)
 
     async def run() -> None:
         async with open_memory(uri, schema=schema, worker=False) as memory:
@@ -57,8 +62,9 @@ def cleanup(
                     progress=None if dry_run else progress,
                 )  # fmt: skip
         if as_json:
-            typer.echo(json.dumps(show.report_json(report), ensure_ascii=False))
+            typer.echo(json.dumps(show.report_json(report, of), ensure_ascii=False))
             return
+        console().print(Text(f"Of {of}:"))
         if report.listed:
             console().print(show.fading_table(report))
         console().print(show.report_lines(report))
@@ -178,20 +184,28 @@ def policy(
     asyncio.run(run())
 
 
-def _each(
-    uri: str | None,
-    schema: str | None,
-    embedder: str | None,
+def each_key(
+    memory: MemoryEngine,
+    scope: Scope,
+    keys: Sequence[str],
     done: str,
-    verb: Callable[[MemoryEngine], Awaitable[int]],
+    verb: Callable[[Scope, Sequence[str]], Awaitable[int]],
 ) -> None:
-    async def run() -> int:
-        async with open_memory(uri, schema=schema, embedder=embedder, worker=False) as memory:
-            return await verb(memory)
+    """Do what a verb does with memories, say how many, and name unknown keys: exit code 1."""
 
-    count = asyncio.run(run())
+    async def run() -> tuple[int, Sequence[str]]:
+        async with memory:
+            unknown = await memory.unknown_keys(scope, keys)
+            return await verb(scope, keys), unknown
+
+    count, unknown = asyncio.run(run())
     typer.echo(f"{count} {'memory' if count == 1 else 'memories'} {done}")
-    raise typer.Exit(0 if count else 1)
+    for key in unknown:
+        typer.echo(
+            f"Error: {scope.app} / {scope.user} has no memory {key!r}; `hippocampus timeline"
+            " APP USER --json` shows keys", err=True,
+        )  # fmt: skip
+    raise typer.Exit(0 if count and not unknown else 1)
 
 
 @app.command()
@@ -199,16 +213,16 @@ def pin(
     app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
     embedder: Embedder = None,
 ) -> None:  # fmt: skip
-    """Never forget some memories, whatever their score. Exit code 1 if none is there."""
-    scope = Scope(app_name, user)
-    _each(uri, schema, embedder, "pinned", lambda memory: memory.pin(scope, keys))
+    """Never forget some memories, whatever their score. Exit code 1 if a key is unknown."""
+    memory = open_memory(uri, schema=schema, embedder=embedder, worker=False)
+    each_key(memory, Scope(app_name, user), keys, "pinned", memory.pin)
 
 
 @app.command()
 def unpin(app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None) -> None:
-    """Let memories fade again. Exit code 1 if none was pinned."""
-    scope = Scope(app_name, user)
-    _each(uri, schema, None, "no longer pinned", lambda memory: memory.unpin(scope, keys))
+    """Let memories fade again. Exit code 1 if a key is unknown, or none was pinned."""
+    memory = open_memory(uri, schema=schema, worker=False)
+    each_key(memory, Scope(app_name, user), keys, "no longer pinned", memory.unpin)
 
 
 @app.command()
@@ -216,9 +230,21 @@ def recover(
     app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
     embedder: Embedder = None,
 ) -> None:  # fmt: skip
-    """Bring demoted and archived memories back into recall. Exit code 1 if none came back."""
-    scope = Scope(app_name, user)
-    _each(uri, schema, embedder, "restored", lambda memory: memory.restore_memory(scope, keys))
+    """Bring demoted and archived memories back into recall.
+
+    Exit code 1 if a key is unknown, or none came back.
+    """
+    memory = open_memory(uri, schema=schema, embedder=embedder, worker=False)
+    each_key(memory, Scope(app_name, user), keys, "restored", memory.restore_memory)
+
+
+@app.command()
+def forget(
+    app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None
+) -> None:  # fmt: skip
+    """Forget memories and what was drawn from them alone. Exit code 1 if a key is unknown."""
+    memory = open_memory(uri, schema=schema)
+    each_key(memory, Scope(app_name, user), keys, "forgotten", memory.forget)
 
 
 @app.command()

@@ -39,12 +39,15 @@ def timeline(
     order: Annotated[str, typer.Option(help="newest or oldest.")] = "newest",
     limit: Annotated[int, typer.Option(min=0, help="How many memories at most.")] = 20,
     offset: Annotated[int, typer.Option(min=0, help="How many to pass over.")] = 0,
+    zone: Annotated[
+        str | None, typer.Option(help="Whose days, e.g. Asia/Shanghai. [default: this machine's]")
+    ] = None,
     uri: Uri = None,
     schema: Schema = None,
     embedder: Embedder = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what is remembered of a user of a stretch of time. Days are those of this machine."""
+    """Show what is remembered of a user of a stretch of time."""
     from shared_core import slice_commands
 
     async def run() -> None:
@@ -54,7 +57,7 @@ def timeline(
                 Scope(app_name, user), when, begin=begin, end=end, query=query,
                 kinds=cast(list[MemoryKind], kind) or None, order=cast(SliceOrder, order),
                 limit=limit, offset=offset, bucket=cast(BucketUnit | None, by),
-                asked_at=datetime.now().astimezone(),
+                zone=zone, asked_at=datetime.now().astimezone(),
             )  # fmt: skip
         if as_json:
             typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
+from shared_core.arguments import listed, number
 from shared_core.context_candidates import (
     Candidate,
     fact_of,
@@ -58,16 +59,23 @@ class ContextAssembler:
             raise InvalidInput(f"max_tokens must be a whole number, not {max_tokens!r}")
         if max_tokens < LEAST_MAX_TOKENS:
             raise InvalidInput(f"max_tokens must be at least {LEAST_MAX_TOKENS}, not {max_tokens}")
+        if not callable(count):
+            raise InvalidInput(
+                f"count must be a function from a text to its tokens, not {count!r:.80}; left out,"
+                " o200k counts"
+            )
+        if not isinstance(shares, Mapping):
+            raise InvalidInput(f"shares must be a share of each section, not {shares!r:.80}")
         unknown = sorted(set(shares) - set(DEFAULT_SHARES))
         if unknown:
             raise InvalidInput(
                 f"no section is called {', '.join(map(repr, unknown))}: shares are of"
                 f" {', '.join(DEFAULT_SHARES)}"
             )
-        if not all(0 <= share <= 1 for share in shares.values()) or sum(shares.values()) > 1 + 1e-9:
-            raise InvalidInput(
-                f"each share must be 0 to 1 and all together at most 1: {dict(shares)}"
-            )
+        for section, share in shares.items():
+            number(share, f"the share of {section}", 0, 1)
+        if sum(shares.values()) > 1 + 1e-9:
+            raise InvalidInput(f"shares must be 0 to 1, all together at most 1: {dict(shares)}")
         self.max_tokens = max_tokens
         self.shares: Mapping[Section, float] = MappingProxyType(dict(shares))
         self.count = count
@@ -95,21 +103,29 @@ class ContextAssembler:
         framework sends the user's message itself.
         Raises InvalidInput when the system prompt and the query alone do not fit.
         """
-        if isinstance(instructions, str) or not all(isinstance(one, str) for one in instructions):
+        if (
+            isinstance(instructions, str)
+            or not isinstance(instructions, Sequence)
+            or not all(isinstance(one, str) for one in instructions)
+        ):
             raise InvalidInput(f"instructions must be a list of texts, not {instructions!r}")
+        asked = paragraph_of("query", query)
         same = same_words(query)
         required = [
             paragraph_of("system", system_prompt),
-            replace(paragraph_of("query", query), tells=(("said", same), ("asked", same))),
+            replace(asked, tells=(("said", same), ("asked", same))),
         ]
         candidates = [
-            *(instruction_of(number, text) for number, text in enumerate(instructions, 1)),
-            *(fact_of(number, fact) for number, fact in enumerate(facts, 1)),
-            *(memory_of("memories", number, hit) for number, hit in enumerate(memories, 1)),
-            *(history.entries if isinstance(history, CountedTurns) else turns_of(history)),
+            *(instruction_of(place, text) for place, text in enumerate(instructions, 1)),
+            *(fact_of(place, fact) for place, fact in enumerate(listed(facts, "facts", "[]"), 1)),
+            *(memory_of("memories", place, hit)
+              for place, hit in enumerate(listed(memories, "memories", "[]"), 1)),
+            *(history.entries if isinstance(history, CountedTurns)
+              else turns_of(listed(history, "history", "[]"))),
             *([] if profile is None else [paragraph_of("profile", profile)]),
-            *([] if summary is None else [summary_of(summary, summarised)]),
-        ]
+            *([] if summary is None
+              else [summary_of(summary, listed(summarised, "summarised", "[]"))]),
+        ]  # fmt: skip
         return packed(
             candidates,
             required,

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from shared_core.context_window import ContextItem, Section
 from shared_core.domain import Event, Hit
+from shared_core.errors import InvalidInput
 from shared_core.moments import check_moment
 from shared_core.namespaces import clean_text
 from shared_core.run_ports import Fact
@@ -42,6 +43,8 @@ def instruction_of(number: int, text: str) -> Candidate:
 
 def fact_of(number: int, fact: Fact | Hit) -> Candidate:
     """Return a fact; it stays when its turn is shown as well, because it says what still holds."""
+    if not isinstance(fact, Fact | Hit):
+        raise InvalidInput(f"facts must be Fact or Hit objects, not {fact!r:.80}")
     if isinstance(fact, Hit):
         entry = memory_of("facts", number, fact)
         return replace(entry, repeats=entry.tells)
@@ -51,7 +54,7 @@ def fact_of(number: int, fact: Fact | Hit) -> Candidate:
     item = ContextItem(
         section="facts",
         number=number,
-        text=clean_text(fact.statement).strip(),
+        text=_clean(fact.statement, f"statement of fact {fact.memory_id}"),
         kind=fact.fact_type,
         source=str(fact.memory_id),
         occurred_at=fact.valid_from,
@@ -66,6 +69,10 @@ def fact_of(number: int, fact: Fact | Hit) -> Candidate:
 
 def memory_of(section: Section, number: int, hit: Hit) -> Candidate:
     """Return a memory; it goes when its words are shown by a turn, a fact or a better memory."""
+    if not isinstance(hit, Hit):
+        raise InvalidInput(
+            f"{section} must be Hit objects, as recall() returns them, not {hit!r:.80}"
+        )
     memory = hit.memory
     check_moment(memory.occurred_at, f"occurred_at of memory {memory.memory_id}")
     if memory.superseded_at is not None:
@@ -73,7 +80,7 @@ def memory_of(section: Section, number: int, hit: Hit) -> Candidate:
     item = ContextItem(
         section=section,
         number=number,
-        text=clean_text(memory.text).strip(),
+        text=_clean(memory.text, f"text of memory {memory.memory_id}"),
         kind=memory.kind,
         source=str(memory.memory_id),
         occurred_at=memory.occurred_at,
@@ -95,13 +102,15 @@ def turns_of(history: Sequence[Event]) -> list[Candidate]:
     The same words may be said twice; only the newest turn can be the query itself.
     """
     for event in history:
+        if not isinstance(event, Event):
+            raise InvalidInput(f"history must be Event objects, not {event!r:.80}")
         check_moment(event.occurred_at, f"occurred_at of event {event.event_id!r}")
     turns = []
     for number, event in enumerate(sorted(history, key=lambda event: event.occurred_at), 1):
         item = ContextItem(
             section="history",
             number=number,
-            text=clean_text(event.text).strip(),
+            text=_clean(event.text, f"text of event {event.event_id!r}"),
             source=event.event_id,
             occurred_at=event.occurred_at,
             author=event.author,
@@ -118,7 +127,8 @@ def turns_of(history: Sequence[Event]) -> list[Candidate]:
 
 def paragraph_of(section: Section, text: str) -> Candidate:
     """Return the one text of a section."""
-    return Candidate(ContextItem(section=section, text=clean_text(text).strip()))
+    what = "system_prompt" if section == "system" else section
+    return Candidate(ContextItem(section=section, text=_clean(text, what)))
 
 
 def summary_of(text: str, event_ids: Sequence[str]) -> Candidate:
@@ -144,6 +154,15 @@ def without_shown(item: ContextItem, shown: Sequence[ContextItem]) -> ContextIte
 
 def _bare(sentence: str) -> str:
     return same_words(sentence).rstrip(".。")
+
+
+def _clean(text: str, what: str) -> str:
+    """Return a text as it is shown. Raises InvalidInput, naming what, for what is none."""
+    if not isinstance(text, str):
+        raise InvalidInput(
+            f'{what} must be a text, not {type(text).__name__}: {text!r:.80}; "" is shown nowhere'
+        )
+    return clean_text(text).strip()
 
 
 def same_words(text: str) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from shared_core.arguments import name_of
 from shared_core.context_window import ContextItem, Layout
 from shared_core.errors import InvalidInput
 from shared_core.remembered import Remembered
@@ -69,8 +70,7 @@ class Costs:
     @property
     def name(self) -> str:
         """How the tokenizer is called in messages."""
-        count = self._count
-        return getattr(count, "__qualname__", None) or type(count).__qualname__
+        return name_of(self._count)
 
 
 def _tokens_of(line: str) -> int:

@@ -121,7 +121,8 @@ class DroppedItem:
 class ContextWindow:
     """What fits into the budget, in reading order, and everything that was left out.
 
-    tokens: of the whole prompt, by the tokenizer it was packed with; never above max_tokens.
+    tokens, or total_tokens: of the whole prompt, by the tokenizer it was packed with; never above
+    max_tokens. budget_used: the share of max_tokens that they are.
     """
 
     items: tuple[ContextItem, ...]
@@ -160,6 +161,7 @@ class ContextWindow:
         }
         return {
             "tokens": self.tokens,
+            "total_tokens": self.total_tokens,
             "max_tokens": self.max_tokens,
             "budget_used": self.budget_used,
             "sections": sections,

@@ -21,7 +21,8 @@ UNITS: Final[dict[str, Unit]] = {
 }  # fmt: skip
 PARTS: Final = {
     "凌晨": (0, 6), "早上": (6, 6), "早": (6, 6), "上午": (6, 6), "中午": (11, 3),
-    "下午": (12, 6), "傍晚": (17, 3), "晚上": (18, 6), "晚": (18, 6), "夜里": (18, 12),
+    "下午": (12, 6), "傍晚": (17, 3), "晚上": (18, 6), "晚": (18, 6),
+    "夜里": (18, 12), "夜": (18, 12),
 }  # fmt: skip
 DIGITS: Final = {character: value for value, character in enumerate("零一二三四五六七八九")} | {
     "〇": 0,
@@ -43,11 +44,11 @@ EXPRESSION: Final = re.compile(
     | (?P<count>{_NUMBER}|半)个?
       (?P<unit>小时|钟头|天|周|星期|礼拜|月|年)(?P<sign>[之以]?前|[之以]?后)
     | (?P<which>上上|下下|上|下|这|本)个?
-      (?:(?P<week>{_WEEK})(?P<weekday>[一二三四五六日天])?|(?P<which_month>月))
+      (?:(?P<week>{_WEEK})(?P<weekday>[一二三四五六日天末])?|(?P<which_month>月))
     | 每个?(?:(?P<every_week>{_WEEK})(?P<every_weekday>[一二三四五六日天])?
              |(?P<every>天|月|年|晚|早))
     | (?P<month>{_NUMBER})月(?:份|(?P<month_day>{_NUMBER})[日号])?(?!\d)
-    | (?P<day>大前天|前天|昨天|昨日|今天|今日|大后天|明天|明日|后天|[昨今明](?=[早晚]))
+    | (?P<day>大前天|前天|昨天|昨日|今天|今日|大后天|明天|明日|后天|[昨今明](?=[早晚夜]))
     )(?P<part>{_PART})?(?:{_CLOCK})?""",
     re.VERBOSE,
 )
@@ -129,14 +130,17 @@ def _which(match: re.Match[str], now: datetime) -> Span:
     offset = len(which) * {"上": -1, "下": 1}.get(which[0], 0)
     if match["which_month"]:
         return calendar.month(now, offset)
+    if match["weekday"] == "末":
+        saturday = calendar.weekday(now, 5, offset).begin
+        return Span(begin=saturday, end=calendar.day(saturday, 2).begin)
     if match["weekday"]:
-        return calendar.weekday(now, _weekday(match["weekday"]), offset)
+        return calendar.weekday(now, weekday_number(match["weekday"]), offset)
     return calendar.week(now, offset)
 
 
 def _repeated(match: re.Match[str], now: datetime) -> Span:
     if match["every_weekday"]:
-        ahead = (_weekday(match["every_weekday"]) - now.weekday()) % 7
+        ahead = (weekday_number(match["every_weekday"]) - now.weekday()) % 7
         return replace(calendar.day(now, ahead), repeats=True)
     if match["every_week"]:
         return replace(calendar.week(now), repeats=True)
@@ -144,7 +148,8 @@ def _repeated(match: re.Match[str], now: datetime) -> Span:
     return replace(of(now), repeats=True)
 
 
-def _weekday(character: str) -> int:
+def weekday_number(character: str) -> int:
+    """Return the number of a weekday, Monday 0, from its last character."""
     return 6 if character in "日天" else DIGITS[character] - 1
 
 

@@ -296,11 +296,12 @@ class MemoryEngine(FactVerbs, KeepingVerbs, SliceVerbs):
         """
         return await self._recalling.accesses(scope, memory_ids)
 
-    async def forget(self, scope: Scope, keys: str | Sequence[str]) -> int:
-        """Delete memories by key or memory id; return how many rows went. Unknown ones: none.
+    async def forget(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
+        """Delete memories by key or memory id; return how many rows went.
 
-        With a turn go its event, facts drawn from it alone, and summaries that told of it. A
-        tombstone keeps it from coming back when its thread is ingested again.
+        Unknown keys are passed over; unknown_keys() tells which. With a turn go its event, facts
+        drawn from it alone, and summaries that told of it. A tombstone keeps it from coming back
+        when its thread is ingested again.
         """
         return await self._forgetting.forget(scope, keys)
 

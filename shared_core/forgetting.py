@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from shared_core.arguments import names_of
 from shared_core.domain import Namespace, Scope, ThreadId
+from shared_core.errors import InvalidInput
 from shared_core.ids import is_uuid
 from shared_core.item_ports import ItemAddress
 from shared_core.namespaces import memories_namespace, scope_path, storable
@@ -33,11 +35,11 @@ class Forgetting:
         self._open = open_memory
         self._erased = erased
 
-    async def forget(self, scope: Scope, keys: str | Sequence[str]) -> int:
+    async def forget(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
         """Delete memories by key or memory id; return how many rows went."""
-        await self._open()
         scope_path(scope)
-        named = [keys] if isinstance(keys, str) else list(keys)
+        named = names_of(keys)
+        await self._open()
         ids = [UUID(key) for key in named if is_uuid(key)]
         addresses: list[ItemAddress] = [(memories_namespace(scope), key) for key in named]
         addresses += await self._storage.resolve_ids(scope, ids) if ids else []
@@ -45,14 +47,15 @@ class Forgetting:
 
     async def turns(self, scope: Scope, thread_id: str, event_ids: Sequence[str]) -> int:
         """Forget turns of a thread for good, by their event ids; return how many memories went."""
-        if not storable(thread_id):
+        turns = names_of(event_ids, "event_ids")
+        if not _is_stored(scope, thread_id):
             return 0
         await self._open()
-        return await self._storage.forget_turns(scope, ThreadId(thread_id), event_ids)
+        return await self._storage.forget_turns(scope, ThreadId(thread_id), turns)
 
     async def thread(self, scope: Scope, thread_id: str) -> int:
         """Erase all that was drawn from a thread alone; return how many memories went."""
-        return await self._all_of(scope, ThreadId(thread_id)) if storable(thread_id) else 0
+        return await self._all_of(scope, ThreadId(thread_id)) if _is_stored(scope, thread_id) else 0
 
     async def scope(self, scope: Scope) -> int:
         """Erase all memories of a user; return how many went."""
@@ -68,3 +71,11 @@ class Forgetting:
         went = await self._storage.forget_scope(scope, thread)
         self._erased()
         return went
+
+
+def _is_stored(scope: Scope, thread_id: str) -> bool:
+    """Return whether there may be such a thread. Raises InvalidInput for what is no id."""
+    scope_path(scope)
+    if not isinstance(thread_id, str):
+        raise InvalidInput(f"thread_id must be a text, not {thread_id!r:.80}")
+    return storable(thread_id)

@@ -14,6 +14,7 @@ from shared_core.extraction import RuleExtractor
 from shared_core.ids import uuid7
 from shared_core.item_search import page_bounds
 from shared_core.job_ports import OF_A_THREAD, JobType, ReflectionDue
+from shared_core.namespaces import scope_path
 from shared_core.ports import Reflector
 from shared_core.reflect import ReflectionReport, reflect
 from shared_core.rule_reflection import RuleReflector
@@ -104,6 +105,7 @@ class Formation:
 
     async def reflect(self, scope: Scope, limit: int) -> ReflectionReport:
         """Reflect on the newest memories of a user."""
+        scope_path(scope)
         await self._open()
         return await reflect(
             self._storage, self._embedding, self._reflector, self._clock, scope, limit

@@ -37,7 +37,7 @@ from shared_core.job_ports import (
 )
 from shared_core.job_runner import Perform
 from shared_core.job_watch import JobWatch, Wanted
-from shared_core.namespaces import check_label, scope_path
+from shared_core.namespaces import check_label, check_scope, scope_path
 from shared_core.ports import Clock
 from shared_core.strategy import ExtractionStrategy, check_delay
 from shared_core.worker import Tally, Worker
@@ -275,6 +275,8 @@ class JobQueue:
 
         app: of all users of an application. statuses: of these alone.
         """
+        if scope is not None:
+            check_scope(scope)
         if statuses is None:
             statuses = OPEN_OR_FAILED if thread_id is None else [*JobStatus]
         await self._open()

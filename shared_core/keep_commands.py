@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shared_core.cleanup import RetentionReport
-from shared_core.domain import JsonValue
+from shared_core.domain import JsonValue, Scope
 from shared_core.retention_plot import lines
 from shared_core.retention_ports import FATES, POLICIES, STAGES, Kept, RetentionPolicy, Rules
 from shared_core.retention_stats import RetentionCurve, RetentionStats
@@ -20,11 +20,20 @@ from shared_core.retention_stats import RetentionCurve, RetentionStats
 SHOWN_TEXT = 48
 
 
-def report_json(report: RetentionReport) -> dict[str, JsonValue]:
-    """Return a run, or what one would do, as JSON values."""
+def whose(scope: Scope | None, app: str | None) -> str:
+    """Return of whom a command is."""
+    if scope is not None:
+        return f"{scope.app} / {scope.user}"
+    return "all applications" if app is None else app
+
+
+def report_json(report: RetentionReport, of: str) -> dict[str, JsonValue]:
+    """Return a run, or what one would do, as JSON values. of: of whom it is."""
     return {
+        "of": of,
         "dry_run": report.dry_run,
         "total": report.total,
+        "not_listed": report.not_listed,
         "counts": {
             fate: {kind: count for kind, count in report.counts.get(fate, {}).items()}
             for fate in FATES
@@ -66,6 +75,8 @@ def report_lines(report: RetentionReport) -> str:
             each = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
             counted.append(f"{sum(kinds.values()):,} {fate} ({each})")
     what = ", ".join(counted) or "nothing has faded"
+    if report.dry_run and report.listed and report.not_listed:
+        what += f"; {report.not_listed:,} are not listed (--limit lists more)"
     if report.dry_run:
         return f"Would be: {what}."
     return f"{what[0].upper()}{what[1:]}. {report.duration_s:.1f} s in {report.batches} batches."

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from shared_core import cleanup as cleanups
 from shared_core.access_ports import Accesses, NewAccesses
+from shared_core.arguments import listed, memory_ids_of, names_of, number, whole_number
 from shared_core.cleanup import CleanupReport, Progress, RetentionReport
 from shared_core.domain import MemoryId, MemoryKind, Scope
 from shared_core.embedding import Embedding
@@ -109,6 +110,7 @@ class KeepingVerbs:
         dry_run: only say which. Forgotten turns do not come back; facts do not fade. The days and
         thresholds of later stages do not count: forget_faded() goes by them.
         """
+        scope_path(scope)
         rule = _named(policy) if isinstance(policy, str) else policy
         if not isinstance(rule, RetentionPolicy):
             raise InvalidInput(
@@ -126,15 +128,15 @@ class KeepingVerbs:
         limit: int = cleanups.LISTED,
         progress: Progress | None = None,
     ) -> RetentionReport:
-        """Move what has faded on by one stage, as the stored policies say; tell how many.
+        """Move what has faded on by one stage, of ALL applications unless a scope or app is given.
 
-        Demoted memories are out of recall, archived ones compacted, erased ones gone for good.
-        dry_run: only say what would go and why, limit of them in words. It reads and writes what is
-        due and nothing else, in short transactions; several may run at once.
+        By the stored policies: demoted memories are out of recall, archived ones compacted, erased
+        ones gone for good. dry_run: only say what would go and why; the report lists limit of them,
+        and its not_listed says how many more there are. It reads and writes what is due and nothing
+        else, in short transactions; several may run at once.
         """
         _check_whose(scope, app)
-        if not 0 <= limit <= MOST:
-            raise InvalidInput(f"limit must be between 0 and {MOST:,}, not {limit}")
+        whole_number(limit, "limit", 0, MOST)
         await self.open()
         if dry_run:
             return await cleanups.what_is_due(self._storage, self._clock, scope, app, limit=limit)
@@ -148,30 +150,46 @@ class KeepingVerbs:
         recall() and search() count what they return by themselves, in the background.
         """
         scope_path(scope)
-        ids = dict.fromkeys(_memory_id(one) for one in memory_ids)
+        ids = dict.fromkeys(memory_ids_of(memory_ids))
         await self.open()
         now = Accesses(1, self._clock())
         await self._storage.add_accesses([NewAccesses(scope, one, now) for one in ids])
 
-    async def pin(self, scope: Scope, keys: str | Sequence[str]) -> int:
+    async def unknown_keys(
+        self, scope: Scope, keys: str | UUID | Sequence[str | UUID]
+    ) -> Sequence[str]:
+        """Return those of some keys and memory ids that no memory of the scope has, in order.
+
+        forget(), pin(), unpin() and restore_memory() pass over them; this tells which.
+        """
+        scope_path(scope)
+        names = names_of(keys)
+        await self.open()
+        return await self._storage.unknown_names(scope, names)
+
+    async def pin(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
         """Never forget these memories, by key or memory id, whatever their score; return how many.
 
-        What was demoted or archived comes back into recall first.
+        Unknown keys are passed over. What was demoted or archived comes back into recall first.
         """
         ids = await self._named(scope, keys)
         await self._restore(scope, ids)
         return len(await self._storage.set_pinned(scope, ids, True))
 
-    async def unpin(self, scope: Scope, keys: str | Sequence[str]) -> int:
-        """Let memories fade again as their policy says; return how many were pinned."""
+    async def unpin(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
+        """Let memories fade again as their policy says; return how many were pinned.
+
+        Unknown keys are passed over, and so is what was not pinned.
+        """
         ids = await self._named(scope, keys)
         return len(await self._storage.set_pinned(scope, ids, False))
 
-    async def restore_memory(self, scope: Scope, keys: str | Sequence[str]) -> int:
+    async def restore_memory(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
         """Bring demoted and archived memories back into recall, as if they were read now.
 
-        By key or memory id; returns how many came back. What was archived is embedded anew. Raises
-        ModelUnavailable while the embedder is down.
+        By key or memory id; returns how many came back. Unknown keys are passed over, and so is
+        what is in recall. What was archived is embedded anew. Raises ModelUnavailable while the
+        embedder is down.
         """
         return len(await self._restore(scope, await self._named(scope, keys)))
 
@@ -185,12 +203,11 @@ class KeepingVerbs:
         offset: int = 0,
     ) -> Sequence[Kept]:
         """Return what has faded out of recall and can be restored, what left it last first."""
-        for stage in stages:
+        for stage in listed(stages, "stages", '["demoted"]'):
             if stage not in ("demoted", "archived"):
                 raise InvalidInput(f"stage {stage!r} is not known: take demoted or archived")
-        for name, number in (("limit", limit), ("offset", offset)):
-            if not 0 <= number <= MOST:
-                raise InvalidInput(f"{name} must be between 0 and {MOST:,}, not {number}")
+        whole_number(limit, "limit", 0, MOST)
+        whole_number(offset, "offset", 0, MOST)
         scope_path(scope)
         await self.open()
         known = None if kinds is None else _kinds(kinds)
@@ -205,34 +222,37 @@ class KeepingVerbs:
     ) -> RetentionStats:
         """Return how memories are kept: by score, kind and stage, and what goes within some days.
 
-        It reads every memory of whom it is asked for.
+        days: each from 0, which is what is due by now. It reads every memory of whom it is asked
+        for, once.
         """
         _check_whose(scope, app)
-        for one in days:
-            if not 0 <= one <= MOST_DAYS:
-                raise InvalidInput(f"days must be between 0 and {MOST_DAYS:,}, not {one}")
+        horizons = [number(one, "days", 0, MOST_DAYS) for one in listed(days, "days", "[7, 30]")]
         await self.open()
         now = self._clock()
-        rows, ahead = await self._storage.retention_stats(scope, app, now, days)
+        rows, ahead = await self._storage.retention_stats(scope, app, now, horizons)
         return stats_of(now, rows, ahead)
 
     async def retention_curve(
-        self, scope: Scope, key: str, *, days_ahead: float | None = None, points: int = 120
+        self, scope: Scope, key: str | UUID, *, days_ahead: float | None = None, points: int = 120
     ) -> RetentionCurve:
         """Return how the score of a memory, by key or memory id, went and will go unread.
 
-        days_ahead: how far; left out, until after it is demoted. Raises NotFound.
+        days_ahead: how far; left out, until after it is demoted. Raises NotFound for an unknown
+        key: there is nothing to show.
         """
-        ids = await self._named(scope, str(key))
+        if not isinstance(key, str | UUID):
+            raise InvalidInput(f"key must be a key or memory id, not {key!r:.80}")
+        ids = await self._named(scope, key)
         kept = await self._storage.kept(scope, ids[:1]) if ids else []
         if not kept:
             raise NotFound(f"there is no memory {key!r} of {scope}: list_memories() shows keys")
         return curve_of(kept[0], self._clock(), days_ahead=days_ahead, points=points)
 
-    async def _named(self, scope: Scope, keys: str | Sequence[str]) -> Sequence[UUID]:
+    async def _named(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> Sequence[UUID]:
         scope_path(scope)
+        names = names_of(keys)
         await self.open()
-        return await self._storage.named_ids(scope, [keys] if isinstance(keys, str) else keys)
+        return await self._storage.named_ids(scope, names)
 
     async def _restore(self, scope: Scope, ids: Sequence[UUID]) -> Sequence[MemoryId]:
         away = await self._storage.out_of_recall(scope, ids) if ids else []
@@ -246,13 +266,6 @@ class KeepingVerbs:
             one.memory_id: None if one.text is None else search_terms(one.text) for one in away
         }
         return await self._storage.restore_memories(scope, terms, vectors)
-
-
-def _memory_id(given: UUID | str) -> MemoryId:
-    try:
-        return MemoryId(given if isinstance(given, UUID) else UUID(given))
-    except (ValueError, AttributeError, TypeError):
-        raise InvalidInput(f"memory_ids must be UUIDs, not {given!r}") from None
 
 
 def _named(policy: str) -> RetentionPolicy:
@@ -286,7 +299,7 @@ def _kinds(kinds: Sequence[MemoryKind]) -> Sequence[MemoryKind]:
     known = get_args(MemoryKind)
     if isinstance(kinds, str):
         raise InvalidInput(f"kinds must be a list of {', '.join(known)}, e.g. [{kinds!r}]")
-    for kind in kinds:
+    for kind in listed(kinds, "kinds", '["episodic"]'):
         if kind not in known:
             raise InvalidInput(f"kind {kind!r} is not known: take one of {', '.join(known)}")
     return kinds

@@ -83,10 +83,23 @@ def rest_of(labels: Sequence[str]) -> str:
     return to_path(labels[2:])
 
 
+def check_scope(scope: Scope) -> None:
+    """Raise InvalidInput for what is no Scope; its parts are checked by scope_path()."""
+    if not isinstance(scope, Scope):
+        raise InvalidInput(f"scope must be a Scope(app, user), not {scope!r:.80}")
+
+
 def scope_path(scope: Scope) -> str:
     """Return the tenant of a scope. Raises InvalidInput for parts that cannot be stored."""
-    check_label(scope.app, "app_name")
-    check_label(scope.user, "user_id")
+    check_scope(scope)
+    for label, what, field in (
+        (scope.app, "app_name", "app"),
+        (scope.user, "user_id", "user"),
+    ):
+        try:
+            check_label(label, what)
+        except InvalidInput as error:
+            raise InvalidInput(f"{error} (Scope.{field})") from None
     return to_path((scope.app, scope.user))
 
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from shared_core.arguments import checked_clock
 from shared_core.embedders import resolve_embedder
 from shared_core.embedding import Embedding
 from shared_core.engine import MemoryEngine
+from shared_core.errors import InvalidInput
 from shared_core.extractors import resolve_extractor
 from shared_core.ports import Clock, Extractor
 from shared_core.privacy import PrivacyPolicy, privacy_policy
@@ -56,11 +58,14 @@ def open_memory(
     a time and which "many", e.g. {"drives": "one"}; see docs/graph.md.
     strength: gives a new memory its initial strength, 0 to 1, instead of its importance; see
     docs/forgetting.md.
+    clock: instead of the time of day, e.g. for a replay; returns aware datetimes.
     Raises InvalidInput for a uri, schema, embedder, llm, privacy, reranker or relation of no known
     form.
     """
     settings = load_settings(uri, schema=schema, pool_size=pool_size)
-    clock = clock or _now
+    clock = _now if clock is None else checked_clock(clock)
+    if strength is not None and not callable(strength):
+        raise InvalidInput(f"strength must be a function of Traits, not {strength!r:.80}")
     storage = open_storage(settings, clock, strength)
     embedding = Embedding(resolve_embedder(embedder), storage)
     return MemoryEngine(

@@ -221,6 +221,7 @@ def page(
     as_of: AsOf | None = None,
 ) -> MemoryQuery:
     """Return the question for one page of what a scope remembers."""
+    scope_path(scope)
     _check_bounds(limit, offset)
     check_kinds(kinds)
     check_as_of(as_of)

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from shared_core import prompting
 from shared_core import recall as recalls
+from shared_core.arguments import memory_ids_of
 from shared_core.context import ContextAssembler
 from shared_core.domain import AsOf, Hit, Memory, MemoryId, MemoryKind, Scope, ThreadId
-from shared_core.errors import InvalidInput
 from shared_core.namespaces import check_label, scope_path
 from shared_core.recall import Wanted
 from shared_core.recall_result import RecallResult
@@ -87,12 +87,7 @@ class Recalling:
     ) -> Mapping[MemoryId, Accesses]:
         """Return the counters of memories, those of reads that were not written yet included."""
         scope_path(scope)
-        try:
-            ids = [MemoryId(UUID(str(memory_id))) for memory_id in memory_ids]
-        except ValueError as error:
-            raise InvalidInput(
-                "memory_ids must be UUIDs, e.g. hit.memory.memory_id; a key is not one"
-            ) from error
+        ids = memory_ids_of(memory_ids)
         await self._open()
         await self._accesses.flush()
         return await self._storage.accesses(scope, ids)

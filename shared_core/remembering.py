@@ -10,6 +10,7 @@ from shared_core import ingest
 from shared_core.domain import Event, NewMemory, Scope, ThreadId
 from shared_core.errors import ModelUnavailable
 from shared_core.jobs import JobQueue, job_for_turns
+from shared_core.namespaces import check_scope
 from shared_core.sessions import possible
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Remembering:
 
     async def end_session(self, scope: Scope, thread_id: str, strategy: ExtractionStrategy) -> bool:
         """Have the unread turns of a thread worked on now; return whether there were any."""
+        check_scope(scope)
         if not strategy.on_session_end or not possible(scope.app, scope.user, thread_id):
             return False
         await self._open()

@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timedelta
+from numbers import Real
 from typing import Final
 
+from shared_core.arguments import number
 from shared_core.errors import InvalidInput
 from shared_core.moments import check_moment
 from shared_core.retention_ports import (
@@ -64,8 +66,7 @@ def initial_strength(importance: float) -> float:
 
     importance: 1 (trivial) gives 0.4, 5 gives 0.7, 10 (vital) gives 1.0; linear in between.
     """
-    if not 1 <= importance <= 10:
-        raise InvalidInput(f"importance must be between 1 and 10, not {importance}")
+    number(importance, "importance", 1, 10)
     low, medium, high = STRENGTHS
     (start, weak), (end, strong) = (low, medium) if importance <= medium[0] else (medium, high)
     return weak + (strong - weak) * (importance - start) / (end - start)
@@ -85,8 +86,8 @@ def retention_score(
     negative number comes from clocks that differ, and counts as 0. Never rises with days, and
     never falls with accesses, importance or arousal.
     """
-    if not math.isfinite(days):
-        raise InvalidInput(f"days must be a finite number, not {days}")
+    if isinstance(days, bool) or not isinstance(days, Real) or not math.isfinite(days):
+        raise InvalidInput(f"days must be a finite number, not {days!r:.80}")
     slowed = _slowed(decay_rate, arousal)
     strength = share(initial, "initial") * _reinforcement(accesses)
     return min(1.0, strength * math.exp(-slowed * max(days, 0.0)))

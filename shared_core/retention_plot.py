@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shared_core.errors import CapabilityMissing, InvalidInput
-from shared_core.retention_stats import RetentionCurve, scorer
+from shared_core.retention_stats import RetentionCurve, is_known, scorer
 
 SUFFIXES: Final = (".png", ".svg")
 COLOURS: Final = {"demoted": "#d97706", "archived": "#9333ea", "erased": "#dc2626"}
@@ -70,7 +70,7 @@ def lines(curve: RetentionCurve, *, width: int = 72, height: int = 12) -> list[s
     a row of ─ is the threshold.
     """
     start, end = curve.points[0].at, curve.points[-1].at
-    score = scorer(curve.kept)
+    score = scorer(curve.kept, curve.now)
     moments = [start + (end - start) * (column / (width - 1)) for column in range(width)]
     columns = [(score(at), _mark(curve, at)) for at in moments]
     threshold = None if curve.threshold is None else round(curve.threshold * height)
@@ -96,4 +96,4 @@ def lines(curve: RetentionCurve, *, width: int = 72, height: int = 12) -> list[s
 def _mark(curve: RetentionCurve, at: datetime) -> str:
     if at > curve.now:
         return "░"
-    return "█" if at >= curve.kept.used_at or curve.kept.access_count == 0 else "▒"
+    return "█" if is_known(curve.kept, curve.now, at) else "▒"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +9,7 @@ from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias
 from uuid import UUID
 
+from shared_core.arguments import number
 from shared_core.domain import JsonValue, MemoryId, MemoryKind, Namespace, Scope
 from shared_core.errors import InvalidInput
 from shared_core.item_ports import VectorRows
@@ -36,16 +36,12 @@ Counts: TypeAlias = Mapping[Fate, Mapping[MemoryKind, int]]
 
 def share(value: float, what: str) -> float:
     """Return value, or raise InvalidInput, naming what, unless it is from 0 to 1."""
-    if not 0 <= value <= 1:
-        raise InvalidInput(f"{what} must be between 0 and 1, not {value}")
-    return value
+    return number(value, what, 0, 1)
 
 
 def at_least_zero(value: float, what: str) -> float:
     """Return value, or raise InvalidInput, naming what, unless it is finite and not negative."""
-    if not 0 <= value < math.inf:
-        raise InvalidInput(f"{what} must be a finite number from 0, not {value}")
-    return value
+    return number(value, what, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +75,8 @@ class RetentionPolicy:
             value = getattr(self, name)
             if value is not None:
                 share(value, name)
+        if not isinstance(self.with_history, bool):
+            raise InvalidInput(f"with_history must be True or False, not {self.with_history!r:.80}")
 
 
 POLICIES: Final[Mapping[str, RetentionPolicy]] = MappingProxyType(
@@ -268,6 +266,10 @@ class RetentionStorage(Protocol):
 
     async def named_ids(self, scope: Scope, keys: Sequence[str]) -> Sequence[UUID]:
         """Return the ids of memories that are named by key or by id."""
+        ...
+
+    async def unknown_names(self, scope: Scope, names: Sequence[str]) -> Sequence[str]:
+        """Return those of some keys and ids, in order, that no memory has."""
         ...
 
     async def forget_faded(

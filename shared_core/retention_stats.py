@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
+from shared_core.arguments import number, whole_number
 from shared_core.domain import JsonValue, MemoryKind
-from shared_core.errors import InvalidInput
 from shared_core.retention import days_between, next_stage_at, retention_score
 from shared_core.retention_ports import (
     STAGES,
@@ -153,7 +153,7 @@ class RetentionCurve:
     @property
     def score(self) -> float:
         """The score as of now."""
-        return scorer(self.kept)(self.now)
+        return scorer(self.kept, self.now)(self.now)
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return all of it as JSON values."""
@@ -183,20 +183,19 @@ def curve_of(kept: Kept, now: datetime, *, days_ahead: float | None, points: int
 
     days_ahead: left out, until shortly after it is demoted, or as far ahead as it is old.
     """
-    if not 2 <= points <= MOST_POINTS:
-        raise InvalidInput(f"points must be between 2 and {MOST_POINTS:,}, not {points}")
+    whole_number(points, "points", 2, MOST_POINTS)
     stages = _stages_ahead(kept)
     end = _end(kept, now, stages, days_ahead)
     start = min(kept.created_at, kept.used_at, now)
     step = (end - start) / (points - 1)
     moments = {start + step * number for number in range(points)}
     moments |= {kept.used_at} if start <= kept.used_at <= end else set()
-    score = scorer(kept)
+    score = scorer(kept, now)
     return RetentionCurve(
         kept=kept,
         now=now,
         points=[
-            CurvePoint(at, score(at), "known" if _is_known(kept, at) else "at least")
+            CurvePoint(at, score(at), "known" if is_known(kept, now, at) else "at least")
             for at in sorted(moments)
         ],
         stages=stages,
@@ -204,16 +203,26 @@ def curve_of(kept: Kept, now: datetime, *, days_ahead: float | None, points: int
     )
 
 
-def _is_known(kept: Kept, at: datetime) -> bool:
-    return at >= kept.used_at or kept.access_count == 0
+def is_known(kept: Kept, now: datetime, at: datetime) -> bool:
+    """Return whether the score at a moment is known, or only what it was at least."""
+    return at >= _used_from(kept, now) or kept.access_count == 0
 
 
-def scorer(kept: Kept) -> Callable[[datetime], float]:
-    """Return what gives the score of a memory at a moment; before its last use, as if unread."""
+def _used_from(kept: Kept, now: datetime) -> datetime:
+    """Return when the last use counts from: by a clock that is ahead it is still to come."""
+    return kept.used_at if now < kept.created_at else min(kept.used_at, now)
+
+
+def scorer(kept: Kept, now: datetime) -> Callable[[datetime], float]:
+    """Return what gives the score of a memory at a moment; before its last use, as if unread.
+
+    A use that is still to come, by a clock that is ahead of now, counts as one just now.
+    """
+    used_from = _used_from(kept, now)
     decay_rate = (kept.rule or RetentionPolicy()).decay_rate
 
     def score(at: datetime) -> float:
-        used = at >= kept.used_at
+        used = at >= used_from
         return retention_score(
             initial=kept.strength,
             days=days_between(kept.used_at if used else kept.created_at, at),
@@ -260,6 +269,4 @@ def _end(
         first = stages[0][0] if stages else now
         days_ahead = max(7.0, 1.2 * days_between(now, first), days_between(kept.created_at, now))
         days_ahead = min(days_ahead, 3650.0)
-    if not 0 <= days_ahead <= 36_500:
-        raise InvalidInput(f"days_ahead must be between 0 and 36,500, not {days_ahead}")
-    return now + timedelta(days=days_ahead)
+    return now + timedelta(days=number(days_ahead, "days_ahead", 0, 36_500))

@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import get_args
 
 from shared_core import recall as recalls
+from shared_core.arguments import zone_of
 from shared_core.domain import AsOf, Hit, Memory, MemoryKind, Scope, ThreadId
 from shared_core.errors import InvalidInput
-from shared_core.namespaces import check_label
+from shared_core.moments import check_moment
+from shared_core.namespaces import check_label, scope_path
 from shared_core.ports import Clock, Storage
 from shared_core.recall import MAX_LIMIT, Wanted
 from shared_core.recalling import Recalling
@@ -42,7 +44,7 @@ class SliceVerbs:
         limit: int = 50,
         offset: int = 0,
         bucket: BucketUnit | None = None,
-        zone: tzinfo | None = None,
+        zone: tzinfo | str | None = None,
         asked_at: datetime | None = None,
         as_of: AsOf | None = None,
     ) -> TimeSlice:
@@ -52,13 +54,19 @@ class SliceVerbs:
         aware moments, or words, of which begin takes the first moment and end the last. Without
         any, all of time. query: most relevant first instead, with scores. order: "newest" or
         "oldest" first, without a query. bucket: count the memories of each "hour", "day", "week"
-        (from Monday), "month" or "year" of the whole stretch as well, in zone (default: that of
+        (from Monday), "month" or "year" of the whole stretch as well. zone: e.g. "Asia/Shanghai" or
+        a tzinfo, in whose days the words, the buckets, begin and end are told (default: that of
         asked_at). asked_at: aware; words are resolved against it; now if left out. as_of: what held
         at a moment, as it was known then.
         Raises InvalidInput for words that name no time or several, and an end before the beginning.
         """
-        now = asked_at or self._clock()
+        now = self._clock() if asked_at is None else asked_at
+        check_moment(now, "asked_at")
+        days_of = zone_of(zone) or now.tzinfo or UTC
+        now = now.astimezone(days_of)
         since, until = stretch(when, begin, end, now)
+        if zone is not None:
+            since, until = since and since.astimezone(days_of), until and until.astimezone(days_of)
         if order not in get_args(SliceOrder):
             raise InvalidInput(f"order must be 'newest' or 'oldest', not {order!r}")
         page = recalls.page(scope, kinds, limit, offset, as_of=as_of)
@@ -72,7 +80,7 @@ class SliceVerbs:
             memories = [hit.memory for hit in hits]
         else:
             memories = [*await self._storage.slice(asked, order, limit, offset)]
-        buckets = await self._buckets(asked, bucket, zone or now.tzinfo or UTC) if bucket else ()
+        buckets = await self._buckets(asked, bucket, days_of) if bucket else ()
         return TimeSlice(
             begin=since,
             end=until,
@@ -86,6 +94,7 @@ class SliceVerbs:
 
         source_event_ids: every turn it tells of.
         """
+        scope_path(scope)
         check_label(thread_id, "thread_id")
         await self.open()
         return await self._storage.thread_summary(scope, ThreadId(thread_id))

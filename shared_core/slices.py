@@ -12,6 +12,7 @@ from shared_core import calendar
 from shared_core.dates import TimeRange, resolve
 from shared_core.domain import Hit, JsonValue, Memory
 from shared_core.errors import InvalidInput
+from shared_core.lookbacks import is_weekday, looked_back
 from shared_core.moments import check_moment
 from shared_core.slice_ports import BucketUnit
 
@@ -25,26 +26,9 @@ _FROM_TO: Final = (
     re.compile(r"(?:from|between)\s+(.+?)\s+(?:to|until|till|and|through)\s+(.+)", re.I | re.S),
     re.compile(r"(?:从|自)?(.+?)(?:到|至)(.+?)(?:之间|期间|为止)?"),
 )
-_LATELY: Final = (
-    re.compile(r"(?:in |over |during )?(?:the )?(?:last|past) (\w+) (hour|day|week|month|year)s?"),
-    re.compile(r"(?:最近|过去|近)(?:的)?(\d+|[一二两三四五六七八九十]+)(?:个)?(小时|天|日|周|星期|礼拜|月|年)"),
-)  # fmt: skip
-_NUMBERS: Final = {
-    name: number
-    for names in (
-        ["a", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"],
-        ["一", "二", "三", "四", "五", "六", "七", "八", "九", "十"],
-    )
-    for number, name in enumerate(names, 1)
-} | {"one": 1, "an": 1, "couple": 2, "两": 2}
-_UNITS: Final = {
-    "hour": "hour", "小时": "hour", "day": "day", "天": "day", "日": "day", "week": "week",
-    "周": "week", "星期": "week", "礼拜": "week", "month": "month", "月": "month", "year": "year",
-    "年": "year",
-}  # fmt: skip
 _ISO: Final = re.compile(r"(\d{4})-(\d{2})(?:-(\d{2}))?")
 _BESIDE: Final = re.compile(
-    r"(?:\b(?:on|in|at|the|during|of|around|from)\b|[在于的那时候期间里，。,.?？!！\s])+", re.I
+    r"(?:\b(?:on|in|at|the|during|of|over|around|from)\b|[在于的那时候期间里，。,.?？!！\s])+", re.I
 )
 _WORD: Final = re.compile(r"\w+")
 
@@ -144,6 +128,8 @@ def named(text: str, now: datetime, what: str) -> tuple[datetime, datetime]:
         if match := pattern.fullmatch(words):
             first, last = _one(match[1].strip(), now), _one(match[2].strip(), now)
             if isinstance(first, tuple) and isinstance(last, tuple):
+                if last[1] <= first[0] and is_weekday(match[1].strip()):
+                    first = (first[0] - timedelta(days=7), first[1])  # of the week before
                 if last[1] <= first[0]:
                     raise InvalidInput(f"{what} {text!r} ends before it begins")
                 return first[0], last[1]
@@ -187,10 +173,10 @@ def _count(wanted: float, unit: str) -> int:
 
 def _one(text: str, now: datetime) -> tuple[datetime, datetime] | str:
     """Return the time that text names and nothing else, or what is wrong with it."""
-    if lately := _lately(text, now):
-        return lately
     if match := _ISO.fullmatch(text):
         return _iso(match, now)
+    if back := looked_back(text.rstrip(".。?？!！"), now):
+        return back.begin, back.end
     ranges = resolve(text, now) or resolve(f"in {text}", now)
     distinct = {(one.begin, one.end): one for one in ranges}
     if not distinct:
@@ -215,30 +201,6 @@ def _unread(text: str, one: TimeRange) -> str:
         if words
         else ""
     )
-
-
-def _lately(text: str, now: datetime) -> tuple[datetime, datetime] | None:
-    match = next((found for one in _LATELY if (found := one.fullmatch(text.lower()))), None)
-    if match is None:
-        return None
-    number = int(match[1]) if match[1].isdecimal() else _NUMBERS.get(match[1], 0)
-    unit = _UNITS[match[2]]
-    try:
-        if unit in ("month", "year"):
-            months = number * (12 if unit == "year" else 1)
-            begin = _months_before(now, months)
-        else:
-            begin = now - timedelta(**{f"{unit}s": number})
-    except (OverflowError, ValueError):
-        return None
-    return (begin, now) if number else None
-
-
-def _months_before(now: datetime, months: int) -> datetime:
-    """Return the same day of an earlier month, or its last one."""
-    first = calendar.month(now, -months)
-    last_day = (first.end - timedelta(days=1)).day
-    return now.replace(year=first.begin.year, month=first.begin.month, day=min(now.day, last_day))
 
 
 def _iso(match: re.Match[str], now: datetime) -> tuple[datetime, datetime] | str:

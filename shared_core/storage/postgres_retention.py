@@ -97,12 +97,26 @@ class PostgresRetention:
         return [kept_of(row) for row in rows]
 
     async def named_ids(self, scope: Scope, keys: Sequence[str]) -> Sequence[UUID]:
+        return [memory_id for memory_id, _, _ in await self._named(scope, keys)]
+
+    async def unknown_names(self, scope: Scope, names: Sequence[str]) -> Sequence[str]:
+        found = await self._named(scope, names)
+        ids = {memory_id for memory_id, _, _ in found}
+        keys = {key for _, key, is_keyed in found if is_keyed}
+        return [
+            name for name in names if name not in keys and not (is_uuid(name) and UUID(name) in ids)
+        ]
+
+    async def _named(self, scope: Scope, names: Sequence[str]) -> list[tuple[UUID, str, bool]]:
+        tenant = scope_path(scope)
         values = {
+            "tenant": tenant,
             "namespace": rest_of(memories_namespace(scope)),
-            "keys": [key for key in keys if storable(key)],
-            "memory_ids": [UUID(key) for key in keys if is_uuid(key)],
+            "keys": [name for name in names if storable(name)],
+            "memory_ids": [UUID(name) for name in names if is_uuid(name)],
         }
-        return await self._ids(scope, "named_ids", values)
+        [rows] = await self._database.run(tenant, (statement("named_ids"), values))
+        return [(row[0], row[1], row[2]) for row in rows]
 
     async def forget_faded(
         self, scope: Scope | None, app: str | None, now: datetime, limit: int
@@ -188,25 +202,19 @@ class PostgresRetention:
         self, scope: Scope | None, app: str | None, now: datetime, days: Sequence[float]
     ) -> tuple[Sequence[RetentionRow], Mapping[float, Mapping[Fate, int]]]:
         path = path_of(scope, app)
-        values = {
-            "tenant": path,
-            "tenant_end": path_end(path),
-            "now": now,
-            "days": [float(one) for one in days],
-        }
-        _, rows, ahead = await self._database.run(
-            path,
-            (statement("take_time"), {}),
-            (statement("retention_stats"), values),
-            (statement("retention_ahead"), values),
+        horizons = sorted({float(one) for one in days})
+        values = {"tenant": path, "tenant_end": path_end(path), "now": now, "days": horizons}
+        _, rows = await self._database.run(
+            path, (statement("take_time"), {}), (statement("retention_stats"), values)
         )
         leaving: dict[float, dict[Fate, int]] = {one: dict.fromkeys(FATES, 0) for one in days}
-        for within, fate, count in ahead:
-            leaving[within][fate] = count
-        counted = [
-            RetentionRow(kind, fades, STAGES[stage], bucket, count, score_sum, pinned)
-            for kind, fades, stage, bucket, count, score_sum, pinned in rows
-        ]
+        counted = []
+        for kind, fades, stage, bucket, later_than, fate, count, score_sum, pinned in rows:
+            counted.append(
+                RetentionRow(kind, fades, STAGES[stage], bucket, count, score_sum, pinned)
+            )
+            for within in () if later_than is None else horizons[later_than:]:
+                leaving[within][fate] += count
         return counted, leaving
 
     async def take_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
+from shared_core.arguments import name_of
 from shared_core.domain import JsonValue, MemoryId, MemoryKind
 from shared_core.errors import InvalidInput
 from shared_core.namespaces import from_path
@@ -34,7 +36,10 @@ def initial_of(
     importance: float,
     value: Mapping[str, JsonValue],
 ) -> float | None:
-    """Return what a caller's function gives a new memory; InvalidInput for no share of 1."""
+    """Return what a caller's function gives a new memory.
+
+    Raises InvalidInput, naming it, where it raises or returns no share of 1.
+    """
     metadata = value.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     traits = Traits(
@@ -44,11 +49,21 @@ def initial_of(
         arousal=_arousal(metadata),
         metadata=metadata,
     )
-    given = strength(traits)
+    asked = f"the function {name_of(strength)} given as strength"
+    try:
+        given = strength(traits)
+    except Exception as error:
+        raise InvalidInput(
+            f"{asked} raised {type(error).__name__} for {text!r:.60}: {error}. Nothing was written;"
+            " it may return None where it cannot tell"
+        ) from error
     if given is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
-        raise InvalidInput(f"strength must return a number from 0 to 1, or None, not {given!r}")
+    if isinstance(given, bool) or not isinstance(given, Real) or not 0 <= float(given) <= 1:
+        raise InvalidInput(
+            f"{asked} must return a number from 0 to 1, or None, not {given!r:.80}. Nothing was"
+            " written"
+        )
     return float(given)
 
 

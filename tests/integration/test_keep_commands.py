@@ -49,7 +49,14 @@ def in_json(*arguments: str, dsn: str) -> dict[str, object]:
 
 def test_cleanup_says_why_and_then_does_it(old: str) -> None:
     told = run("cleanup", "--dry-run", dsn=old)
-    assert "Would be: 1 demoted (1 episodic)." in told
+    assert "Of all applications:" in told and "Would be: 1 demoted (1 episodic)." in told
+    assert (
+        "1 are not listed" not in told
+        and 0 == in_json("cleanup", "--dry-run", dsn=old)["not_listed"]
+    )
+    assert 1 == in_json("cleanup", "--dry-run", "--limit", "0", dsn=old)["not_listed"]
+    assert "Of app / bob:" in run("cleanup", "--app", "app", "--user", "bob", dsn=old)
+    assert "all applications" == in_json("cleanup", "--dry-run", dsn=old)["of"]
     assert "I sail." in told and "score 0.08" in told
     planned = in_json("cleanup", "--dry-run", dsn=old)
     assert (True, 1) == (planned["dry_run"], planned["total"])
@@ -78,6 +85,20 @@ def test_what_has_faded_is_listed_restored_and_pinned(old: str) -> None:
     assert "never" in run("policy", dsn=old) and 1 == _pinned(old)
     assert "1 memory no longer pinned" in run("unpin", "app", "ann", key, dsn=old)
     assert "0 memories no longer pinned" in run("unpin", "app", "ann", "no", dsn=old, code=1)
+
+
+def test_a_key_that_is_unknown_is_named_and_the_others_are_done(old: str) -> None:
+    run("cleanup", dsn=old)
+    for verb, done in (
+        ("pin", "1 memory pinned"),
+        ("unpin", "1 memory no longer pinned"),
+        ("recover", "0 memories restored"),
+        ("forget", "1 memory forgotten"),
+    ):
+        told = CliRunner().invoke(app, [verb, "app", "ann", "k", "no", "--uri", old])
+        assert (1, done) == (told.exit_code, told.stdout.strip())
+        assert "Error: app / ann has no memory 'no'" in told.stderr and "'k'" not in told.stderr
+    assert "1 memory forgotten" in run("forget", "app", "ann", "f", dsn=old)
 
 
 def _pinned(dsn: str) -> object:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+import benchmarks
 from shared_core import Event, Scope, open_memory, run_sync
 from shared_core.tokens import count_tokens
 
@@ -70,7 +74,7 @@ def of(rows: list[tuple[str, str, float, int]], kind: str) -> list[str]:
 
 
 def test_it_shows_facts_memories_and_the_newest_turns(filled: psycopg.Connection[Any]) -> None:
-    rows = window(filled, "Who keeps bees?", p_max_tokens=700)
+    rows = window(filled, "Who keeps bees?", p_max_tokens=500)
     assert "User lives in Lisbon." in of(rows, "fact")
     assert TALK[1] in of(rows, "memory")
     shown = of(rows, "history")
@@ -78,7 +82,7 @@ def test_it_shows_facts_memories_and_the_newest_turns(filled: psycopg.Connection
     assert [text for text in TALK if text in shown] == shown
     assert not set(shown) & set(of(rows, "memory"))
     assert sorted({row[0] for row in rows}) == ["fact", "history", "memory"]
-    assert TALK[2] in of(window(filled, "谁养蜜蜂？", p_max_tokens=700), "memory")
+    assert TALK[2] in of(window(filled, "谁养蜜蜂？", p_max_tokens=500), "memory")
 
 
 @pytest.mark.parametrize("budget", [1, 3, 30, 200, 1000, 4000])
@@ -94,6 +98,67 @@ def test_the_real_tokenizer_never_counts_more_than_the_budget(
     assert all(count_tokens(row[1]) <= row[3] for row in rows)
     assert sum(count_tokens(row[1] + "\n") - 1 for row in rows) <= budget
     assert bool(rows) == (budget > 30 or bool([t for t in TALK if len(t.encode()) <= budget]))
+
+
+def texts_of(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from texts_of(inner)
+    elif isinstance(value, Sequence):
+        for inner in value:
+            yield from texts_of(inner)
+
+
+DATA = Path(benchmarks.__file__).parent / "data"
+said_in = json.loads((DATA / "utterances.json").read_text())
+SAID = {
+    language: [
+        said["text"] for said in json.loads((DATA / "utterances.json").read_text())[language]
+    ]
+    for language in ("EN", "ZH")
+}
+CHATS = [text for text in texts_of(json.loads((DATA / "assistant.json").read_text())) if text]
+
+
+@pytest.mark.parametrize("texts", [SAID["EN"], SAID["ZH"], CHATS], ids=["en", "zh", "chats"])
+def test_the_estimate_is_never_below_the_tokenizer_and_at_most_three_times_it(
+    filled: psycopg.Connection[Any], texts: list[str]
+) -> None:
+    row = filled.execute(
+        "SELECT array_agg(tokens_at_most(t) ORDER BY place)"
+        " FROM unnest(%s::text[]) WITH ORDINALITY given(t, place)",
+        [texts],
+    ).fetchone()
+    assert row is not None
+    counted = [count_tokens(text) for text in texts]
+    assert [] == [
+        text for text, most, count in zip(texts, row[0], counted, strict=True) if most < count
+    ]
+    assert sum(counted) <= sum(row[0]) <= 3 * sum(counted)
+
+
+def test_a_number_of_tokens_a_byte_takes_the_place_of_the_estimate(
+    filled: psycopg.Connection[Any],
+) -> None:
+    for given, each in ((1, 1), (0.35, 0.35)):
+        rows = window(filled, "Who keeps bees?", p_max_tokens=4000, p_tokens_per_byte=given)
+        assert rows and all(row[3] == math.ceil(len(row[1].encode()) * each) for row in rows)
+    estimated = window(filled, "Who keeps bees?", p_max_tokens=400)
+    assert len(estimated) > len(window(filled, "bees?", p_max_tokens=400, p_tokens_per_byte=1))
+
+
+def test_a_fact_is_shown_until_its_planned_end(filled: psycopg.Connection[Any]) -> None:
+    def facts() -> list[str]:
+        return of(window(filled, "Where does Ann live?"), "fact")
+
+    with filled.transaction(force_rollback=True):
+        end = "UPDATE facts SET superseded_at = now() - interval '9 days', valid_until = now() + %s"
+        filled.execute(end, [timedelta(hours=3)])
+        assert "User lives in Lisbon." in facts()
+        filled.execute(end, [timedelta(0)])
+        assert [] == facts()
 
 
 def test_a_query_vector_finds_by_meaning(filled: psycopg.Connection[Any]) -> None:

@@ -150,3 +150,33 @@ def test_counting_reads_looks_each_memory_up(filled: psycopg.Connection[Any]) ->
     }
     assert 0 == change["memories"][3] == change["memory_access"][3]
     assert change["memories"][4] <= 40
+
+
+def test_statistics_scan_memories_and_counters_once(filled: psycopg.Connection[Any]) -> None:
+    values = {**VALUES, "days": [1.0, 7.0, 400.0]}
+    with filled.transaction(force_rollback=True):
+        before = work(filled)
+        filled.execute(BIND, ["/"])
+        filled.execute(statement("take_time"))
+        rows = filled.execute(statement("retention_stats"), values).fetchall()
+        after = work(filled)
+    everything = TENANTS * PER_TENANT
+    assert everything == sum(row[6] for row in rows)
+    assert {(0, DUE), (2, everything - DUE)} == {(row[4], row[6]) for row in rows}
+    for table in ("memories", "memory_access"):
+        read = [now - then for now, then in zip(after[table], before[table], strict=True)]
+        assert [0, 0, 0, everything, 0] == read  # none is looked up by itself
+
+
+def test_statistics_of_one_user_read_that_user_alone(filled: psycopg.Connection[Any]) -> None:
+    one = {"tenant": "/app/u7/", "tenant_end": "/app/u70", "days": [1.0]}
+    with filled.transaction(force_rollback=True):
+        before = work(filled)
+        filled.execute(BIND, ["/app/u7/"])
+        filled.execute(statement("take_time"))
+        rows = filled.execute(statement("retention_stats"), {**VALUES, **one}).fetchall()
+        after = work(filled)
+    assert PER_TENANT == sum(row[6] for row in rows)
+    for table in ("memories", "memory_access"):
+        read = [now - then for now, then in zip(after[table], before[table], strict=True)]
+        assert [0, 0, 0, 0] == read[:4] and read[4] <= 2 * PER_TENANT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -467,3 +468,45 @@ def test_a_tokenizer_that_changes_its_mind_is_refused() -> None:
 def test_instructions_are_a_list_of_texts(given: Any) -> None:
     with pytest.raises(InvalidInput, match="instructions must be a list of texts"):
         ContextAssembler(400).assemble(system_prompt="", query="", instructions=given)
+
+
+def given(**arguments: Any) -> ContextWindow:
+    return ContextAssembler().assemble(**{"system_prompt": "Be kind.", "query": "", **arguments})
+
+
+@pytest.mark.parametrize(
+    ("attempt", "wrong"),
+    [
+        (lambda: given(history=[replace(turn(1, "Hi."), text=None)]), "text of event '"),  # type: ignore[arg-type]
+        (lambda: given(history=["Hi."]), "history must be Event objects, not 'Hi.'"),
+        (lambda: given(history="Hi."), "history must be a list"),
+        (lambda: given(history=None), "history must be a list"),
+        (lambda: given(memories=["Hi."]), "memories must be Hit objects"),
+        (lambda: given(memories=7), "memories must be a list"),
+        (lambda: given(facts=["Hi."]), "facts must be Fact or Hit objects"),
+        (lambda: given(instructions=None), "instructions must be a list of texts"),
+        (lambda: given(profile=7), "profile must be a text, not int"),
+        (lambda: given(summary=b"Hi."), "summary must be a text, not bytes"),
+        (lambda: given(summary="Hi.", summarised="e1"), "summarised must be a list"),
+        (lambda: given(query=None), "query must be a text, not NoneType"),
+        (lambda: given(system_prompt=None), "system_prompt must be a text, not NoneType"),
+        (lambda: ContextAssembler(shares={"memories": "x"}), "share of memories must be a number"),  # type: ignore[dict-item]
+        (lambda: ContextAssembler(shares=None), "shares must be a share of each section"),  # type: ignore[arg-type]
+        (lambda: ContextAssembler(count=None), "count must be a function"),  # type: ignore[arg-type]
+    ],
+)  # fmt: skip
+def test_what_cannot_be_shown_is_named(attempt: Callable[[], object], wrong: str) -> None:
+    with pytest.raises(InvalidInput, match=wrong):
+        attempt()
+
+
+def test_a_window_has_the_documented_names() -> None:
+    window = ContextAssembler(100).assemble(
+        system_prompt="Be kind.", query="", history=[turn(1, "Hi."), turn(2, "word " * 200)]
+    )
+    assert window.total_tokens == count_tokens(window.to_prompt())
+    assert window.budget_used == window.total_tokens / 100
+    assert ["Be kind.", "Hi."] == [item.text for item in window.items]
+    assert ["h2"] == [one.item.ref for one in window.dropped]
+    told = window.to_dict()
+    assert (window.total_tokens, window.budget_used) == (told["total_tokens"], told["budget_used"])

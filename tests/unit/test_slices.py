@@ -46,12 +46,92 @@ def test_words_name_a_stretch_of_time(words: str, begin: datetime, end: datetime
     assert (begin, end) == stretch(words, None, None, NOW)
 
 
+WEDNESDAY = datetime(2026, 11, 18, 12, tzinfo=BEIJING)
+WEEKEND = (at(2026, 11, 14), at(2026, 11, 16))
+MONDAY, TUESDAY = at(2026, 11, 16), at(2026, 11, 17)
+
+
+@pytest.mark.parametrize(
+    ("words", "begin", "end"),
+    [
+        *((words, *WEEKEND) for words in (
+            "上个周末", "上周末", "周末", "last weekend", "over the weekend", "the weekend",
+            "over the last weekend", "this past weekend", "在周末",
+        )),
+        *((words, at(2026, 11, 21), at(2026, 11, 23)) for words in ("这个周末", "this weekend")),
+        ("上上周末", at(2026, 11, 7), at(2026, 11, 9)),
+        ("since the weekend", WEEKEND[0], WEDNESDAY),
+        *((words, TUESDAY, at(2026, 11, 18)) for words in (
+            "Tuesday", "on tuesday", "Tue", "周二", "星期二",
+        )),
+        *((words, MONDAY, TUESDAY) for words in ("on Monday", "on Monday.", "礼拜一")),
+        *((words, MONDAY, WEDNESDAY) for words in (
+            "since Monday", "from Monday on", "自周一以来", "从周一起", "周一以来", "自从星期一",
+        )),
+        ("Wednesday", at(2026, 11, 11), at(2026, 11, 12)),
+        ("Friday", at(2026, 11, 13), at(2026, 11, 14)),
+        ("Monday evening", at(2026, 11, 16, 18), TUESDAY),
+        ("周一早上", at(2026, 11, 16, 6), at(2026, 11, 16, 12)),
+        ("from Friday to Tuesday", at(2026, 11, 13), at(2026, 11, 18)),
+        ("from Tuesday to Friday", at(2026, 11, 10), at(2026, 11, 14)),
+        ("从周五到周二", at(2026, 11, 13), at(2026, 11, 18)),
+        ("since last Tuesday", TUESDAY, WEDNESDAY),
+        ("从上周二开始", at(2026, 11, 10), WEDNESDAY),
+        ("in the last hour", at(2026, 11, 18, 11), WEDNESDAY),
+        ("last hour", at(2026, 11, 18, 11), WEDNESDAY),
+        ("the last 3 hours", at(2026, 11, 18, 9), WEDNESDAY),
+        ("past 2 weeks", at(2026, 11, 4, 12), WEDNESDAY),
+        ("over the past week", at(2026, 11, 11, 12), WEDNESDAY),
+        ("the past couple of weeks", at(2026, 11, 4, 12), WEDNESDAY),
+        ("last twenty days", at(2026, 10, 29, 12), WEDNESDAY),
+        ("过去二十四小时", TUESDAY.replace(hour=12), WEDNESDAY),
+        ("在过去两周里", at(2026, 11, 4, 12), WEDNESDAY),
+        ("最近三天", at(2026, 11, 15, 12), WEDNESDAY),
+        ("最近半年", at(2026, 5, 18, 12), WEDNESDAY),
+        ("last week", at(2026, 11, 9), at(2026, 11, 16)),
+        ("this morning", at(2026, 11, 18, 6), WEDNESDAY),
+        ("今天早上", at(2026, 11, 18, 6), WEDNESDAY),
+        ("earlier today", at(2026, 11, 18), WEDNESDAY),
+        ("earlier this year", at(2026, 1, 1), WEDNESDAY),
+        ("last night", at(2026, 11, 17, 18), at(2026, 11, 18, 6)),
+        ("昨夜", at(2026, 11, 17, 18), at(2026, 11, 18, 6)),
+        ("昨晚", at(2026, 11, 17, 18), at(2026, 11, 18)),
+        ("yesterday evening", at(2026, 11, 17, 18), at(2026, 11, 18)),
+        ("昨天下午", at(2026, 11, 17, 12), at(2026, 11, 17, 18)),
+        ("前天", MONDAY, TUESDAY),
+        ("大前天", at(2026, 11, 15), MONDAY),
+        ("上个月", at(2026, 10, 1), at(2026, 11, 1)),
+        *((words, at(2026, 1, 1), at(2026, 3, 1)) for words in (
+            "年初", "今年初", "今年年初", "early this year", "at the beginning of the year",
+        )),
+        *((words, at(2025, 11, 1), at(2026, 1, 1)) for words in (
+            "去年年底", "2025年末", "late last year", "the end of last year",
+        )),
+        ("月底", at(2026, 10, 21), at(2026, 11, 1)),
+        ("本月初", at(2026, 11, 1), at(2026, 11, 11)),
+        ("上个月底", at(2026, 10, 21), at(2026, 11, 1)),
+    ],
+)  # fmt: skip
+def test_who_looks_back_means_what_has_begun(words: str, begin: datetime, end: datetime) -> None:
+    assert (begin, end) == stretch(words, None, None, WEDNESDAY)
+
+
+def test_the_weekend_is_the_one_that_goes_on() -> None:
+    sunday = at(2026, 11, 22, 9)
+    assert (at(2026, 11, 21), at(2026, 11, 23)) == stretch("the weekend", None, None, sunday)
+    assert (at(2026, 11, 21), sunday) == stretch("自周末以来", None, None, sunday)
+    assert WEEKEND == stretch("上周末", None, None, sunday)
+
+
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
         ("", "names no time"),
         ("whenever", "names no time"),
-        ("on Friday", "names no time, or one that may mean several"),
+        ("a few days ago", "names no time, or one that may mean several"),
+        ("from Monday", "names no time"),
+        ("从周一", "names no time"),
+        ("last few days", "names no time"),
         ("几天前", "names no time"),
         ("31 February 2024", "names no time"),
         ("2024-13", "names no time"),

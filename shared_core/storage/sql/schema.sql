@@ -925,11 +925,19 @@ LANGUAGE sql IMMUTABLE AS $$
     FROM unnest(p_words) word
 $$;
 
+-- At most how many tokens o200k makes of a text, without its vocabulary: two of three bytes of small
+-- letters, spaces, Han and Chinese punctuation, each other byte one. So many only random letters and
+-- rare Han come near; English and Chinese have a third to half of it.
+CREATE FUNCTION tokens_at_most(p_text text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT ceil((2 * octet_length(p_text) + octet_length(
+        regexp_replace(p_text, '[a-z]{2,}|[ 一-鿿，。！？、；：]', '', 'g'))) / 3.0)::integer
+$$;
+
 -- Facts, memories and turns that fit p_max_tokens together, facts and memories best first, turns
 -- oldest first, the newest kept. p_query_embedding: of the active model; without it words alone find.
 -- p_thread_id: whose turns; without it the newest of all. The ratios are the least that memories and
 -- history may take, the rest is the facts'; what one does not need goes to the others.
--- p_tokens_per_byte: 1 is never too little for a tokenizer of bytes, as o200k is.
+-- p_tokens_per_byte: instead of tokens_at_most(); 1 is never too little for a tokenizer of bytes.
 CREATE FUNCTION get_context_window(
     p_user_id text,
     p_app_name text,
@@ -939,7 +947,7 @@ CREATE FUNCTION get_context_window(
     p_memory_ratio double precision DEFAULT 0.3,
     p_history_ratio double precision DEFAULT 0.5,
     p_thread_id text DEFAULT NULL,
-    p_tokens_per_byte double precision DEFAULT 1
+    p_tokens_per_byte double precision DEFAULT NULL
 ) RETURNS TABLE (
     context_type text, content text, relevance_score double precision, token_estimate integer,
     source_id text, occurred_at timestamptz
@@ -962,8 +970,7 @@ BEGIN
     IF tenant IS NULL OR p_user_id = '' OR p_app_name = '' THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'p_user_id and p_app_name must not be empty';
     END IF;
-    IF p_max_tokens IS NULL OR p_max_tokens < 1 OR p_tokens_per_byte IS NULL
-       OR NOT p_tokens_per_byte BETWEEN 0.01 AND 100 THEN
+    IF p_max_tokens IS NULL OR p_max_tokens < 1 OR NOT p_tokens_per_byte BETWEEN 0.01 AND 100 THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = 'p_max_tokens must be at least 1, and p_tokens_per_byte from 0.01 to 100';
     END IF;
@@ -981,7 +988,8 @@ BEGIN
     FROM unnest(sections) s(name) LEFT JOIN LATERAL (
         SELECT jsonb_agg(jsonb_build_object(
                    'section', s.name, 'id', id, 'text', text, 'score', score, 'at', at, 'place', place,
-                   'cost', ceil(octet_length(text) * p_tokens_per_byte)) ORDER BY place) AS items
+                   'cost', coalesce(ceil(octet_length(text) * p_tokens_per_byte), tokens_at_most(text)))
+               ORDER BY place) AS items
         FROM (
             SELECT memory_id::text AS id, text, score, at,
                    row_number() OVER (ORDER BY score DESC, at DESC, memory_id) AS place
@@ -998,6 +1006,7 @@ BEGIN
                   AND (m.expires_at IS NULL OR m.expires_at > now())
                   AND (f.memory_id IS NOT NULL) = (s.name = 'fact')
                   AND (f.valid_from IS NULL OR f.valid_from <= now() + interval '1 hour')
+                  AND (f.valid_until IS NULL OR f.valid_until > now())
                   AND s.name <> 'history'
             ) scored WHERE score > 0 OR s.name = 'fact'
             UNION ALL

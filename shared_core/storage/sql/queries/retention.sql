@@ -162,8 +162,8 @@ SELECT m.memory_id FROM {that_fade} AND a.pinned_at IS NULL
 ORDER BY m.memory_id
 
 -- name: named_ids
--- The ids of memories that are named by key or by id.
-SELECT m.memory_id FROM memories m
+-- The ids of memories that are named by key or by id, and the keys they are named by.
+SELECT m.memory_id, m.key, m.namespace = %(namespace)s FROM memories m
 WHERE {one_tenant} AND (m.namespace = %(namespace)s AND m.key = ANY(%(keys)b::text[])
                         OR m.memory_id = ANY(%(memory_ids)b::uuid[]))
 ORDER BY m.memory_id
@@ -248,45 +248,39 @@ WHERE a.tenant_id = b.tenant_id AND a.memory_id = b.memory_id
 RETURNING a.memory_id
 
 -- name: take_time
--- For the rest of the transaction: a statement that reads everything may take a while, and memory.
-SELECT set_config('statement_timeout', '600000', true), set_config('work_mem', '64MB', true)
+-- For the rest of the transaction: a statement that reads everything may take a while, and memory, and
+-- is planned for what it reads. Of a tenant it does not know yet, or a policy of row security, the
+-- planner expects few rows, and would look each counter up by itself.
+SELECT set_config('statement_timeout', '600000', true), set_config('work_mem', '64MB', true),
+       set_config('plan_cache_mode', 'force_custom_plan', true),
+       set_config('enable_nestloop', 'off', true)
 
 -- name: retention_stats
--- How the memories below a path are kept: of each kind, stage and tenth of the score how many, the sum
--- of their scores, and how many are pinned. Each rule is looked up once.
-WITH counted AS MATERIALIZED (
-    SELECT m.tenant_id, m.kind, coalesce(a.stage, 0) AS stage, a.pinned_at, a.strength,
-           coalesce(a.access_count, 0) AS access_count,
-           greatest(m.updated_at, a.last_accessed_at) AS used_at, m.importance::float8 AS importance,
-           memory_arousal(m.value) AS arousal
-    FROM memories m
-    LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
-    WHERE {tenant_range} AND m.superseded_at IS NULL
-      AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
-), rules AS MATERIALIZED (
-    SELECT t.tenant_id, t.kind, r.fades, r.decay_rate
-    FROM (SELECT DISTINCT tenant_id, kind FROM counted) t
-    CROSS JOIN LATERAL retention_rule(t.tenant_id, t.kind) r
-), scored AS (
-    SELECT c.kind, c.stage, r.fades, c.pinned_at,
-           calculate_retention_score(c.access_count, c.used_at, r.decay_rate, %(now)s::timestamptz,
-                                     coalesce(c.strength, initial_strength(c.importance)),
-                                     c.arousal) AS score
-    FROM counted c
-    JOIN rules r ON r.tenant_id = c.tenant_id AND r.kind = c.kind
-)
-SELECT kind, fades, stage, least(floor(score * 10), 9)::integer, count(*), sum(score),
+-- How the memories below a path are kept, in one pass over them: of each kind, stage and tenth of the
+-- score how many, the sum of their scores, and how many are pinned; parted by what becomes of them
+-- next, and after how many of the horizons, which rise: 0 within the first, as many as there are, or
+-- NULL, within none. OFFSET 0: or strength and score would be reckoned wherever they are named.
+SELECT kind, fades, stage, least(floor(score * 10), 9)::integer, later_than, fate, count(*), sum(score),
        count(pinned_at)
-FROM scored
-GROUP BY 1, 2, 3, 4
-
--- name: retention_ahead
--- How many memories below a path leave their stage within so many days, by what becomes of them.
-SELECT h.days, {fate}, count(*)
-FROM unnest(%(days)s::float8[]) AS h(days)
-JOIN memory_access a ON a.forget_at <= %(now)s::timestamptz + h.days * interval '1 day'
-JOIN memories m ON m.tenant_id = a.tenant_id AND m.memory_id = a.memory_id
-CROSS JOIN LATERAL retention_rule(a.tenant_id, m.kind) r
-WHERE a.tenant_id >= %(tenant)s AND a.tenant_id < %(tenant_end)s AND m.superseded_at IS NULL
-  AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
-GROUP BY 1, 2
+FROM (
+    SELECT c.*, calculate_retention_score(c.access_count, c.used_at, c.decay_rate,
+                                          %(now)s::timestamptz, c.strength, c.arousal) AS score
+    FROM (
+        SELECT m.kind, r.fades, r.decay_rate, coalesce(a.stage, 0) AS stage, a.pinned_at,
+               coalesce(a.strength, initial_strength(m.importance)) AS strength,
+               coalesce(a.access_count, 0) AS access_count,
+               greatest(m.updated_at, a.last_accessed_at) AS used_at,
+               memory_arousal(m.value) AS arousal, {fate} AS fate,
+               width_bucket(a.forget_at, h.ends) AS later_than
+        FROM (SELECT coalesce(array_agg(%(now)s::timestamptz + days * interval '1 day'
+                                        + interval '1 microsecond' ORDER BY days), '{}') AS ends
+              FROM unnest(%(days)s::float8[]) AS days) h
+        CROSS JOIN memories m
+        CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
+        LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
+                                     AND a.tenant_id >= %(tenant)s AND a.tenant_id < %(tenant_end)s
+        WHERE {tenant_range} AND m.superseded_at IS NULL
+          AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
+        OFFSET 0) c
+    OFFSET 0) scored
+GROUP BY 1, 2, 3, 4, 5, 6

@@ -1,0 +1,214 @@
+"""The odd ends of forgetting and of budgets: the engine, SQL and the commands answer alike."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from shared_core import (
+    Event,
+    InvalidInput,
+    MemoryEngine,
+    NewMemory,
+    RetentionPolicy,
+    Scope,
+    open_memory,
+)
+from shared_core.access_ports import Accesses, NewAccesses
+from shared_core.cli import app
+from shared_core.context import ContextAssembler
+
+ANN = Scope("app", "ann")
+NOW = datetime.now(UTC)
+AGE = timedelta(days=3650)
+
+
+@pytest.fixture
+async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
+    """Ann's summary of ten years ago, never read, and one of today."""
+    for then, key in ((NOW - AGE, "old"), (NOW, "new")):
+        async with open_memory(dsn, clock=lambda: then, worker=False) as engine:  # noqa: B023
+            await engine.remember(ANN, NewMemory(text=f"An {key} one.", key=key, kind="summary"))
+    async with open_memory(dsn, clock=lambda: NOW, worker=False, track_access=False) as engine:
+        yield engine
+
+
+def asked(dsn: str, expression: str, **values: object) -> Any:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("SET search_path TO hippocampus, public")
+        row = connection.execute(f"SELECT {expression}".encode(), values).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def run(dsn: str, *arguments: str) -> Any:
+    done = CliRunner().invoke(app, [*arguments, "--json", "--uri", dsn])
+    assert 0 == done.exit_code, done.output
+    return json.loads(done.stdout)
+
+
+def error_of(dsn: str, *arguments: str) -> str:
+    done = CliRunner().invoke(app, [*arguments, "--uri", dsn])
+    assert 1 == done.exit_code and done.stderr.startswith("Error: "), done.output
+    assert 1 == done.stderr.count("\n")
+    return done.stderr
+
+
+async def keys(memory: MemoryEngine) -> set[str]:
+    return {one.key for one in await memory.list_memories(ANN)}
+
+
+async def score(memory: MemoryEngine, key: str = "old") -> float:
+    return (await memory.retention_curve(ANN, key)).score
+
+
+async def test_without_decay_nothing_ever_fades(memory: MemoryEngine, dsn: str) -> None:
+    await memory.set_retention_policy(RetentionPolicy(decay_rate=0, threshold=0.69))
+    assert pytest.approx(0.7) == await score(memory)
+    assert 0 == (await memory.forget_faded()).total
+    await memory.cleanup(ANN, RetentionPolicy(decay_rate=0, threshold=0.69))
+    assert 0.2 == asked(dsn, "calculate_retention_score(0, now() - interval '10 years', 0)")
+    assert 0 == asked(dsn, "cleanup_low_value_memories()")
+    assert 0 == (await asyncio.to_thread(run, dsn, "cleanup"))["total"]
+    assert {"old", "new"} == await keys(memory)
+
+
+async def test_a_huge_decay_forgets_what_is_past_its_minimum_age(
+    memory: MemoryEngine, dsn: str
+) -> None:
+    await memory.set_retention_policy(RetentionPolicy(decay_rate=1e308))
+    assert 1e-200 > await score(memory)
+    assert 1e-200 > asked(dsn, "calculate_retention_score(0, now() - interval '10 years', 1e308)")
+    assert 1 == asked(dsn, "cleanup_low_value_memories()")
+    assert {"new"} == await keys(memory)
+
+
+@pytest.mark.parametrize("negative", [-0.1, -1e308])
+async def test_a_negative_decay_is_refused(memory: MemoryEngine, dsn: str, negative: float) -> None:
+    with pytest.raises(InvalidInput, match="decay_rate must be a finite number from 0"):
+        RetentionPolicy(decay_rate=negative)
+    with pytest.raises(psycopg.errors.InvalidParameterValue, match="no retention can be told"):
+        asked(dsn, "calculate_retention_score(0, now(), %(rate)s)", rate=negative)
+
+
+async def test_a_threshold_of_zero_forgets_nothing_and_of_one_all_that_is_old_enough(
+    memory: MemoryEngine, dsn: str
+) -> None:
+    await memory.set_retention_policy(RetentionPolicy(threshold=0))
+    assert 0 == (await memory.forget_faded()).total == asked(dsn, "cleanup_low_value_memories()")
+    assert 0 == asked(dsn, "cleanup_low_value_memories(0, 0)")
+    await memory.cleanup(ANN, RetentionPolicy(threshold=0, min_age_days=0))
+    assert {"old", "new"} == await keys(memory)
+    await memory.set_retention_policy(RetentionPolicy(threshold=1))
+    assert ["old"] == [one.kept.key for one in (await memory.forget_faded(dry_run=True)).listed]
+    assert 1 == asked(dsn, "cleanup_low_value_memories(1)")
+    assert {"new"} == await keys(memory)
+    for wrong in (1.5, -0.5):
+        with pytest.raises(InvalidInput, match="threshold must be between 0 and 1"):
+            RetentionPolicy(threshold=wrong)
+        with pytest.raises(psycopg.errors.InvalidParameterValue):
+            asked(dsn, f"cleanup_low_value_memories({wrong})")
+
+
+@pytest.mark.parametrize("reads", [1, 10**9])
+async def test_a_read_in_the_future_counts_as_one_just_now(
+    memory: MemoryEngine, dsn: str, reads: int
+) -> None:
+    [kept] = [one for one in await memory.list_memories(ANN) if one.key == "old"]
+    ahead = Accesses(reads, NOW + AGE)
+    await memory._storage.add_accesses([NewAccesses(ANN, kept.memory_id, ahead)])
+    assert 1 == await score(memory)
+    stats = await memory.retention_stats(ANN)
+    assert [0] * 7 + [1, 0, 1] == [*stats.total.buckets]
+    told = "calculate_retention_score(%(n)s, now() + interval '10 years', 0.1, now(), 0.9)"
+    assert 1 == asked(dsn, told, n=reads)
+    assert 0 == (await memory.forget_faded()).total
+    await memory.cleanup(ANN)
+    assert {"old", "new"} == await keys(memory)
+
+
+async def test_a_billion_reads_ten_years_ago_do_not_overflow(
+    memory: MemoryEngine, dsn: str
+) -> None:
+    [kept] = [one for one in await memory.list_memories(ANN) if one.key == "old"]
+    read = Accesses(10**9, NOW - AGE)
+    await memory._storage.add_accesses([NewAccesses(ANN, kept.memory_id, read)])
+    curve = await memory.retention_curve(ANN, "old")
+    assert 10**9 == curve.kept.access_count and 0 < curve.score < 1e-100
+    told = "calculate_retention_score(1000000000, %(at)s, 0.1, %(now)s, 0.7)"
+    at_once = asked(dsn, told, at=NOW - AGE, now=NOW)
+    assert abs(curve.score - at_once) <= 1e-9
+    assert 1 == (await memory.forget_faded()).total
+
+
+@pytest.mark.parametrize("budget", [0, -1, 63])
+async def test_a_budget_that_holds_nothing_is_refused(
+    memory: MemoryEngine, dsn: str, budget: int
+) -> None:
+    with pytest.raises(InvalidInput, match=f"max_tokens must be at least 64, not {budget}"):
+        await memory.context_window(ANN, "t", "?", max_tokens=budget)
+    call = "count(*) FROM get_context_window('ann', 'app', '?', p_max_tokens => %(n)s)"
+    if budget < 1:
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="p_max_tokens must be"):
+            asked(dsn, call, n=budget)
+    command = ("context", "app", "ann", "t", "?", "--max-tokens", str(budget))
+    assert "max_tokens must be at least 64" in await asyncio.to_thread(error_of, dsn, *command)
+
+
+async def test_a_budget_below_the_system_prompt_says_by_how_much(
+    memory: MemoryEngine, dsn: str, tmp_path: Path
+) -> None:
+    prompt = "word " * 100
+    with pytest.raises(InvalidInput, match=r"system prompt \(101 tokens\)"):
+        await memory.context_window(ANN, "t", "", system_prompt=prompt, max_tokens=64)
+    written = tmp_path / "system.txt"
+    written.write_text(prompt)
+    command = ("context", "app", "ann", "t", "--system", str(written), "--max-tokens", "64")
+    assert "system prompt (101 tokens)" in await asyncio.to_thread(error_of, dsn, *command)
+
+
+async def test_an_item_larger_than_everything_leaves_its_room_to_the_others(
+    memory: MemoryEngine, dsn: str
+) -> None:
+    huge = "A tale of bees without an end. " * 400
+    turns = [
+        Event(event_id=f"e{n}", author="ann", role="user", text=text,
+              occurred_at=NOW - timedelta(minutes=9 - n))
+        for n, text in enumerate(["I like bees.", huge, "I like tea."])
+    ]  # fmt: skip
+    await memory.append_events(ANN, "t", turns)
+    window = await memory.context_window(ANN, "t", "What of bees?", max_tokens=400)
+    assert window.total_tokens <= 400
+    shown = {item.text for item in window.items}
+    assert {"I like bees.", "I like tea."} <= shown and huge.strip() not in shown
+    assert {"over budget"} == {
+        one.reason for one in window.dropped if one.item.text[:6] == "A tale"
+    }
+    found = asked(
+        dsn,
+        "array_agg(content) FROM get_context_window('ann', 'app', 'bees', p_max_tokens => 400)",
+    )
+    assert {"I like bees.", "I like tea."} <= {*found} and huge not in found
+    told = await asyncio.to_thread(
+        run, dsn, "context", "app", "ann", "t", "What of bees?", "--max-tokens", "400"
+    )
+    assert told["total_tokens"] == told["tokens"] <= 400
+    assert "over budget" in {one["reason"] for one in told["dropped"]}
+
+
+async def test_a_tokenizer_that_raises_is_named_through_the_engine(memory: MemoryEngine) -> None:
+    def my_tokenizer(text: str) -> int:
+        raise LookupError("no such model")
+
+    assembler = ContextAssembler(400, count=my_tokenizer)
+    with pytest.raises(LookupError, match="no such model") as raised:
+        await memory.context_window(ANN, "t", "?", assembler=assembler)
+    assert any("my_tokenizer" in note for note in raised.value.__notes__)
