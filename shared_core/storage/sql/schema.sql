@@ -958,6 +958,7 @@ DECLARE
                          || '/' || replace(replace(p_user_id, '%', '%25'), '/', '%2F') || '/';
     scope CONSTANT text := coalesce(current_setting('hippocampus.scope', true), '');
     words CONSTANT text[] := query_words(coalesce(p_query, ''));
+    per_byte CONSTANT double precision := coalesce(p_tokens_per_byte, 2.0 / 3);  -- at least
     section text;
     sections CONSTANT text[] := ARRAY['history', 'fact', 'memory'];
     given jsonb := '{}';  -- of each section its items in order: id, text, relevance, tokens, time
@@ -1010,14 +1011,18 @@ BEGIN
                   AND s.name <> 'history'
             ) scored WHERE score > 0 OR s.name = 'fact'
             UNION ALL
-            SELECT event_id, text, 1, at, row_number() OVER (ORDER BY at DESC, seq DESC)
+            SELECT event_id, text, 1, at, place
+            FROM (SELECT event_id, text, at, row_number() OVER newest AS place,
+                         sum(octet_length(text)) FILTER (WHERE octet_length(text) * per_byte
+                                                               <= p_max_tokens) OVER newest AS bytes
             FROM (SELECT e.event_id, e.text, e.occurred_at AS at, e.seq FROM events e
                   WHERE s.name = 'history' AND e.tenant_id = tenant
                     AND (p_thread_id IS NULL OR e.thread_id = p_thread_id)
                     AND e.text <> '' AND (e.expires_at IS NULL OR e.expires_at > now())
                     AND e.memory_seq IS NOT NULL  -- a session log holds the rest, unredacted
                   ORDER BY CASE WHEN p_thread_id IS NULL THEN e.occurred_at END DESC, e.seq DESC
-                  LIMIT p_max_tokens) said
+                  LIMIT p_max_tokens) said WINDOW newest AS (ORDER BY at DESC, seq DESC)) counted
+            WHERE coalesce(bytes, 0) * per_byte <= 2 * p_max_tokens  -- the rest has no room
         ) ranked WHERE place <= CASE s.name WHEN 'history' THEN p_max_tokens ELSE 50 END
     ) f ON true;
     SELECT jsonb_object_agg(s.name, least(
