@@ -10,13 +10,10 @@ from typing import Annotated
 
 import typer
 
-from shared_core import (
-    InvalidInput,
-    JobStatus,
-    Scope,
-    open_memory,
-)
-from shared_core.cli_app import App, Embedder, Llm, Schema, Uri, User, app, console
+from shared_core.cli_app import App, Embedder, Llm, Schema, Uri, User, app, console, open_memory
+from shared_core.domain import Scope
+from shared_core.errors import InvalidInput
+from shared_core.job_ports import JobStatus
 
 
 @app.command()
