@@ -17,6 +17,7 @@ from shared_core import (
     cli_facts,  # noqa: F401 # its commands
     cli_keep,  # noqa: F401 # its commands
     cli_reads,  # noqa: F401 # its commands
+    cli_transfer,  # noqa: F401 # its commands
     cli_work,  # noqa: F401 # its commands
 )
 from shared_core.cli_app import (
