@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from shared_core.access_ports import Accesses
     from shared_core.consolidation_worker import MemoryConsolidationWorker
+    from shared_core.conversation_settings import ConversationSettings
     from shared_core.domain import AsOf, Event, Hit, Memory, NewMemory, Scope
     from shared_core.embedders import CallableEmbedder
     from shared_core.engine import MemoryEngine
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from shared_core.graph_ports import Edge, Entity, GraphChange, Path, Subgraph
     from shared_core.job_ports import JobRecord, JobStatus, JobType
     from shared_core.llm import FunctionModel
+    from shared_core.memory_strategies import MemoryRecord, MemoryStrategy
     from shared_core.namespaces import memories_namespace
     from shared_core.opening import open_memory
     from shared_core.recall_result import RecallResult
@@ -57,6 +59,7 @@ __all__ = [
     "CallableEmbedder",
     "CapabilityMissing",
     "Conflict",
+    "ConversationSettings",
     "Edge",
     "EmbeddingMismatch",
     "Entity",
@@ -74,8 +77,10 @@ __all__ = [
     "MemoryConsolidationWorker",
     "MemoryCoreError",
     "MemoryEngine",
+    "MemoryRecord",
     "MemoryRetentionManager",
     "MemoryStats",
+    "MemoryStrategy",
     "ModelOutputInvalid",
     "ModelQuotaExceeded",
     "ModelUnavailable",
@@ -100,6 +105,7 @@ __all__ = [
 _ROOMS = {
     "access_ports": ("Accesses",),
     "consolidation_worker": ("MemoryConsolidationWorker",),
+    "conversation_settings": ("ConversationSettings",),
     "domain": ("AsOf", "Event", "Hit", "Memory", "NewMemory", "Scope"),
     "embedders": ("CallableEmbedder",),
     "engine": ("MemoryEngine",),
@@ -121,6 +127,7 @@ _ROOMS = {
     "graph_ports": ("Edge", "Entity", "GraphChange", "Path", "Subgraph"),
     "job_ports": ("JobRecord", "JobStatus", "JobType"),
     "llm": ("FunctionModel",),
+    "memory_strategies": ("MemoryRecord", "MemoryStrategy"),
     "namespaces": ("memories_namespace",),
     "opening": ("open_memory",),
     "recall_result": ("RecallResult",),

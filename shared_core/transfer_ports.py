@@ -11,8 +11,8 @@ from shared_core.domain import JsonValue
 from shared_core.item_ports import ItemAddress, VectorRows
 
 TABLES = (
-    "threads", "events", "tombstones", "shared_state", "memories", "memory_sources",
-    "memory_bases", "memory_access", "memory_archive", "facts", "fact_closures", "edges",
+    "threads", "conversations", "events", "tombstones", "shared_state", "memories",
+    "memory_sources", "memory_bases", "memory_access", "memory_archive", "facts", "fact_closures", "edges",
     "edge_sources", "entity_aliases", "instructions", "profiles", "runs", "run_changes",
     "retractions", "pipeline_log", "extraction_counts", "erasures", "import_marks",
     "retention_policies", "embeddings", "consolidation_jobs",

@@ -72,6 +72,7 @@ async def populate(memory: MemoryEngine, scope: Scope, clock: WholeClock) -> Non
         scope, "s", said(20, "Logged only"), PAYLOAD, seen=Seen(version=log.version)
     )
     await _kept(memory, scope, clock)
+    await memory.process_memory("I like tea.", scope.user, app=scope.app)
     await memory.append_events(scope, "t3", [said(30, "Embed me later.")], later=True, delay_s=9e6)
 
 
