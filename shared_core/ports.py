@@ -35,6 +35,7 @@ from shared_core.recall_ports import Recalled, SearchRequest
 from shared_core.retention_ports import RetentionStorage
 from shared_core.run_ports import RunStorage
 from shared_core.slice_ports import SliceStorage
+from shared_core.token_ports import TokenStorage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -179,6 +180,7 @@ class Storage(
     AccessStorage,
     SliceStorage,
     RetentionStorage,
+    TokenStorage,
     Protocol,
 ):
     """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.

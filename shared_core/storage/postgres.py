@@ -24,6 +24,7 @@ from shared_core.storage.postgres_instructions import PostgresInstructions
 from shared_core.storage.postgres_retention import PostgresRetention
 from shared_core.storage.postgres_sessions import PostgresSessions
 from shared_core.storage.postgres_slices import BETWEEN, PostgresSlices, bounds_of
+from shared_core.storage.postgres_tokens import PostgresTokens
 from shared_core.storage.rows import (
     MEMORY_COLUMNS,
     any_term,
@@ -46,6 +47,7 @@ class PostgresStorage(
     PostgresAccesses,
     PostgresSlices,
     PostgresRetention,
+    PostgresTokens,
 ):
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
 
