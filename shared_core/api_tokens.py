@@ -110,7 +110,9 @@ class ApiTokens:
 def _checked(users: Sequence[str]) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(check_label(user, "user") for user in users))
     if not 0 < len(names) <= MAX_USERS:
-        raise InvalidInput(f"a token is for 1 to {MAX_USERS:,} users, or for all: {len(names)} given")
+        raise InvalidInput(
+            f"a token is for 1 to {MAX_USERS:,} users, or for all: {len(names)} given"
+        )
     return names
 
 

@@ -18,6 +18,7 @@ from shared_core import (
     cli_facts,  # noqa: F401 # its commands
     cli_keep,  # noqa: F401 # its commands
     cli_reads,  # noqa: F401 # its commands
+    cli_serve,  # noqa: F401 # its commands
     cli_work,  # noqa: F401 # its commands
     open_memory,
 )

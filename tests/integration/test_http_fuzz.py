@@ -1,0 +1,48 @@
+"""The HTTP server asked all that its own OpenAPI allows, and what it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis.generation import GenerationMode
+
+from tests.integration.http_processes import serving
+
+EXAMPLES = 12
+UNTIMED = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_no_request_breaks_the_server_or_what_it_tells_of_itself(
+    dsn: str, tmp_path: Path, mode: GenerationMode
+) -> None:
+    with serving(dsn, tmp_path / "log") as server:
+        schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+        seen = set()
+        for found in schema.get_all_operations():
+            operation = found.ok()
+            seen.add(operation.label)
+
+            @UNTIMED
+            @given(data=st.data())
+            def ask(data: st.DataObject) -> None:
+                case = data.draw(operation.as_strategy(generation_mode=mode))  # noqa: B023
+                case.call_and_validate()
+
+            ask()
+        assert {"POST /recall", "GET /graph/{user_id}", "GET /health/ready"} <= seen
+        assert 200 == httpx.get(f"{server.url}/health/ready").status_code
+        assert [] == [line for line in server.lines() if line.get("level") == "error"]
