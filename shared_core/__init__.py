@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from shared_core.access_ports import Accesses
 from shared_core.consolidation_worker import MemoryConsolidationWorker
+from shared_core.conversation_settings import ConversationSettings
 from shared_core.domain import AsOf, Event, Hit, Memory, NewMemory, Scope
 from shared_core.embedders import CallableEmbedder
 from shared_core.engine import MemoryEngine
@@ -33,6 +34,7 @@ from shared_core.errors import (
 from shared_core.graph_ports import Edge, Entity, GraphChange, Path, Subgraph
 from shared_core.job_ports import JobRecord, JobStatus, JobType
 from shared_core.llm import FunctionModel
+from shared_core.memory_strategies import MemoryRecord, MemoryStrategy
 from shared_core.namespaces import memories_namespace
 from shared_core.opening import open_memory
 from shared_core.recall_result import RecallResult
@@ -53,6 +55,7 @@ __all__ = [
     "CallableEmbedder",
     "CapabilityMissing",
     "Conflict",
+    "ConversationSettings",
     "Edge",
     "EmbeddingMismatch",
     "Entity",
@@ -70,8 +73,10 @@ __all__ = [
     "MemoryConsolidationWorker",
     "MemoryCoreError",
     "MemoryEngine",
+    "MemoryRecord",
     "MemoryRetentionManager",
     "MemoryStats",
+    "MemoryStrategy",
     "ModelOutputInvalid",
     "ModelQuotaExceeded",
     "ModelUnavailable",

@@ -43,7 +43,11 @@ def serve(
         ),
     ] = None,
     app_name: Annotated[
-        str, typer.Option("--app", help="Application of requests that name none, without tokens.")
+        str, typer.Option(
+            "--app",
+            envvar="HIPPOCAMPUS_APP",
+            help="Application of requests that name none, without tokens.",
+        ),
     ] = "default",
     max_body: Annotated[int, typer.Option(min=1, help="Bytes of a body at most.")] = 1_048_576,
     rate: Annotated[

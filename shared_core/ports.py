@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 from uuid import UUID
 
 from shared_core.access_ports import AccessStorage
+from shared_core.conversation_ports import ConversationStorage
 from shared_core.domain import (
     AsOf,
     Event,
@@ -181,6 +182,7 @@ class Storage(
     SliceStorage,
     RetentionStorage,
     TokenStorage,
+    ConversationStorage,
     Protocol,
 ):
     """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.

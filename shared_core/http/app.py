@@ -17,7 +17,7 @@ from shared_core.http.bounds import BodyBounds
 from shared_core.http.options import ServerOptions
 from shared_core.http.problems import ProblemBody, handle_problems
 from shared_core.http.request_log import RequestLog
-from shared_core.http.routes import graph, health, jobs, memories
+from shared_core.http.routes import conversation, graph, health, jobs, memories
 
 DESCRIPTION = """Long-term memory for AI agents.
 
@@ -66,7 +66,7 @@ def create_app(memory: MemoryEngine, options: ServerOptions | None = None) -> Fa
     app.state.memory = memory
     handle_problems(app)
     app.include_router(health.router)
-    for router in (memories.router, graph.router, jobs.router):
+    for router in (conversation.router, memories.router, graph.router, jobs.router):
         app.include_router(router, dependencies=[Depends(BEARER)])
     _name_problems(app)
     return app

@@ -234,14 +234,25 @@ class ForgetBody(BaseModel):
     keys: Annotated[list[Name], Field(min_length=1, max_length=1000)]
 
 
-class JobBody(BaseModel):
-    """Work that is wanted now. A reflection is about a user, and has no thread."""
+class ThreadJobBody(BaseModel):
+    """Work on a conversation that is wanted now."""
 
-    model_config = example(user_id="ana", thread_id="monday")
+    model_config = example(user_id="ana", thread_id="monday", job_type="full_consolidation")
 
     user_id: UserId
     app: App = None
-    thread_id: ThreadName | None = None
-    job_type: Literal["fast_replay", "deep_reflection", "full_consolidation", "reflection"] = (
-        "full_consolidation"
-    )
+    thread_id: ThreadName
+    job_type: Literal["fast_replay", "deep_reflection", "full_consolidation"]
+
+
+class ReflectionBody(BaseModel):
+    """A reflection on all that is remembered of a user."""
+
+    model_config = example(user_id="ana", job_type="reflection")
+
+    user_id: UserId
+    app: App = None
+    job_type: Literal["reflection"]
+
+
+JobBody = Annotated[ThreadJobBody | ReflectionBody, Field(discriminator="job_type")]

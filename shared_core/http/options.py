@@ -5,10 +5,9 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 
+from shared_core.conversation_settings import DEFAULT_APP
 from shared_core.errors import InvalidInput
 
-DEFAULT_APP = "default"
-"""The application of requests that name none, where no token does."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 

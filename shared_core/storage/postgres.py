@@ -17,6 +17,7 @@ from shared_core.settings import Settings, redacted
 from shared_core.storage.database import Database
 from shared_core.storage.filters import compile_filter
 from shared_core.storage.postgres_accesses import PostgresAccesses
+from shared_core.storage.postgres_conversations import PostgresConversations
 from shared_core.storage.postgres_facts import PostgresFacts
 from shared_core.storage.postgres_graph import PostgresGraph, found_edge
 from shared_core.storage.postgres_indexes import PostgresIndexes
@@ -48,6 +49,7 @@ class PostgresStorage(
     PostgresSlices,
     PostgresRetention,
     PostgresTokens,
+    PostgresConversations,
 ):
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
 

@@ -78,13 +78,43 @@ async def test_turns_become_facts_a_graph_and_a_context(
     assert "Lisbon" in window["prompt"] and window["tokens"] <= 500
     jobs = (await client.get("/jobs", params={"app": "a", "status": "completed"})).json()["jobs"]
     assert [("ana", "monday")] == [(one["user_id"], one["thread_id"]) for one in jobs]
-    again = {"user_id": "ana", "app": "a", "thread_id": "monday"}
+    again = {"user_id": "ana", "app": "a", "thread_id": "monday", "job_type": "fast_replay"}
     assert 202 == (await client.post("/jobs", json=again)).status_code
     shown = await client.get(f"/jobs/{jobs[0]['job_id']}", params={"app": "a"})
     assert jobs[0]["job_id"] == shown.json()["job_id"]
     done = await client.post(f"/jobs/{jobs[0]['job_id']}/retry", params={"app": "a"})
     assert {"changed": 0} == done.json()
     problem_of(await client.get(f"/jobs/{jobs[0]['job_id']}"), 404, "not-found")
+
+
+async def test_a_conversation_as_document_003_tells_it(
+    client: httpx.AsyncClient, memory: MemoryEngine
+) -> None:
+    """Sections 5.2, 6 and 10: paths, names and order of the parts, and what they say."""
+    for said in ("我叫小朱", "我女儿叫灿灿", "她今年几岁了？"):
+        answer = await client.post("/process", json={"input": said, "user_id": "user_001"})
+        told = answer.json()
+        assert ["status", "resolved_query", "memories", "relations", "metadata"] == list(told)
+        assert ("success", []) == (told["status"], told["memories"])
+        assert {"retrieval_time_ms", "has_memory"} == set(told["metadata"])
+    assert "灿灿今年几岁了？" == told["resolved_query"]
+    status = (await client.get("/session-status/user_001")).json()
+    assert ("success", True) == (status["status"], status["has_active_session"])
+    assert 3 == status["session_info"]["event_count"]
+    ended = (await client.post("/end-session", json={"user_id": "user_001"})).json()
+    assert "Session ending, consolidation started" == ended["message"]
+    assert 3 == ended["session_info"]["event_count"]
+    again = (await client.post("/end-session", json={"user_id": "user_001"})).json()
+    assert {"status": "success", "message": "No active session", "session_info": None} == again
+    assert await memory.flush(60)
+    asked = {"input": "小朱的女儿叫什么？", "user_id": "user_001"}
+    told = (await client.post("/process", json=asked)).json()
+    assert told["metadata"]["has_memory"] and "灿灿" in json.dumps(told, ensure_ascii=False)
+    shown = (await client.post("/debug", json=asked)).json()
+    assert told["memories"] == shown["memories"] and shown["debug"]["hits"][0]["parts"]
+    assert 2 == shown["debug"]["session"]["event_count"]
+    graph = (await client.get("/graph/user_001")).json()
+    assert "灿灿" in {one["target"] for one in graph["relations"]}
 
 
 async def test_chinese_goes_there_and_back(client: httpx.AsyncClient) -> None:
@@ -184,10 +214,13 @@ async def test_a_token_opens_its_users_of_its_application_alone(memory: MemoryEn
             ("/erase", {"user_id": "bob"}),
             ("/context", {"user_id": "bob", "thread_id": "t", "query": "x"}),
             ("/events", {"user_id": "bob", "thread_id": "t", "events": [TURN]}),
-            ("/jobs", {"user_id": "bob", "thread_id": "t"}),
+            ("/jobs", {"user_id": "bob", "job_type": "reflection"}),
+            ("/process", {"user_id": "bob", "input": "x"}),
+            ("/debug", {"user_id": "bob", "input": "x"}),
+            ("/end-session", {"user_id": "bob"}),
         ):
             problem_of(await client.post(path, json=body), 403, "forbidden")
-        for path in ("/memories?user_id=bob", "/graph/bob", "/jobs", "/jobs?user_id=bob"):
+        for path in ("/memories?user_id=bob", "/graph/bob", "/session-status/bob", "/jobs", "/jobs?user_id=bob"):
             problem_of(await client.get(path), 403, "forbidden")
         assert 200 == (await client.get("/jobs?user_id=ana")).status_code
     assert 1 == len(await memory.list_memories(Scope("one", "bob")))
@@ -329,7 +362,8 @@ async def test_every_route_is_told_with_an_example(client: httpx.AsyncClient) ->
             assert told["description"], path
             assert {"401", "422", "500"} <= set(told["responses"]), path
             if body := told.get("requestBody"):
-                name = body["content"]["application/json"]["schema"]["$ref"].rsplit("/")[-1]
-                [example] = models[name]["examples"]
-                answer = await client.request(method, path, json=example)
-                assert answer.status_code in (200, 202), (path, answer.text)
+                sent = body["content"]["application/json"]["schema"]
+                for one in sent.get("oneOf", [sent]):
+                    [example] = models[one["$ref"].rsplit("/")[-1]]["examples"]
+                    answer = await client.request(method, path, json=example)
+                    assert answer.status_code in (200, 202), (path, answer.text)

@@ -52,7 +52,8 @@ async def list_jobs(
 async def ask_for_work(body: bodies.JobBody, memory: Engine, who: Who) -> Json:
     """Ask for work on a thread, or for a reflection on a user; it goes before what waits."""
     scope = who.scope(body.user_id, body.app)
-    await memory.jobs.request(scope, body.thread_id, JobType(body.job_type))
+    thread_id = body.thread_id if isinstance(body, bodies.ThreadJobBody) else None
+    await memory.jobs.request(scope, thread_id, JobType(body.job_type))
     return Json({"status": "accepted"}, 202)
 
 
