@@ -15,6 +15,7 @@ from shared_core.engine import MemoryEngine
 from shared_core.http.access import Access
 from shared_core.http.bounds import BodyBounds
 from shared_core.http.options import ServerOptions
+from shared_core.http.parameters import known_parameters
 from shared_core.http.problems import ProblemBody, handle_problems
 from shared_core.http.request_log import RequestLog
 from shared_core.http.routes import conversation, graph, health, jobs, memories
@@ -65,9 +66,10 @@ def create_app(memory: MemoryEngine, options: ServerOptions | None = None) -> Fa
     )
     app.state.memory = memory
     handle_problems(app)
-    app.include_router(health.router)
+    known = Depends(known_parameters)
+    app.include_router(health.router, dependencies=[known])
     for router in (conversation.router, memories.router, graph.router, jobs.router):
-        app.include_router(router, dependencies=[Depends(BEARER)])
+        app.include_router(router, dependencies=[Depends(BEARER), known])
     _name_problems(app)
     return app
 

@@ -137,6 +137,8 @@ async def test_chinese_goes_there_and_back(client: httpx.AsyncClient) -> None:
         ("POST", "/remember", {"json": {"user_id": "a", "memories": [" "]}}, 422, "invalid-input"),
         ("GET", "/memories", {"params": {"user_id": "a", "limit": "0"}}, 422, "invalid-input"),
         ("GET", "/jobs/no-uuid", {}, 422, "invalid-input"),
+        ("GET", "/jobs", {"params": {"usr_id": "ana"}}, 422, "invalid-input"),
+        ("GET", "/health", {"params": {"x": "1"}}, 422, "invalid-input"),
     ],
 )
 async def test_every_refusal_is_a_problem(
