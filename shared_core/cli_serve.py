@@ -10,8 +10,18 @@ from typing import Annotated
 
 import typer
 
-from shared_core import InvalidInput, open_memory
-from shared_core.cli_app import Commands, Embedder, Llm, Schema, Uri, app, console, word_table
+from shared_core import InvalidInput
+from shared_core.cli_app import (
+    Commands,
+    Embedder,
+    Llm,
+    Schema,
+    Uri,
+    app,
+    console,
+    open_memory,
+    word_table,
+)
 from shared_core.moments import moment_of
 from shared_core.token_ports import ApiToken
 

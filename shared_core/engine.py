@@ -59,10 +59,11 @@ from shared_core.sessions import SessionLog
 from shared_core.slice_verbs import SliceVerbs
 from shared_core.stating import Stating
 from shared_core.strategy import ExtractionStrategy
+from shared_core.transfer_verbs import TransferVerbs
 from shared_core.worker import DRAIN_S, Worker
 
 
-class MemoryEngine(ConversationVerbs, FactVerbs, KeepingVerbs, SliceVerbs):
+class MemoryEngine(ConversationVerbs, FactVerbs, KeepingVerbs, SliceVerbs, TransferVerbs):
     """Remembers, recalls and forgets. Async; from sync code: run_sync(engine.recall(...)).
 
     Usable from any thread and any event loop, several at once. It connects at first use; closing

@@ -37,6 +37,7 @@ from shared_core.retention_ports import RetentionStorage
 from shared_core.run_ports import RunStorage
 from shared_core.slice_ports import SliceStorage
 from shared_core.token_ports import TokenStorage
+from shared_core.transfer_ports import TransferStorage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -182,6 +183,7 @@ class Storage(
     SliceStorage,
     RetentionStorage,
     TokenStorage,
+    TransferStorage,
     ConversationStorage,
     Protocol,
 ):

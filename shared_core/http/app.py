@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,7 +19,7 @@ from shared_core.http.options import ServerOptions
 from shared_core.http.parameters import known_parameters
 from shared_core.http.problems import ProblemBody, handle_problems
 from shared_core.http.request_log import RequestLog
-from shared_core.http.routes import conversation, graph, health, jobs, memories
+from shared_core.http.routes import conversation, export, graph, health, jobs, memories
 
 DESCRIPTION = """Long-term memory for AI agents.
 
@@ -65,11 +66,12 @@ def create_app(memory: MemoryEngine, options: ServerOptions | None = None) -> Fa
         ],
     )
     app.state.memory = memory
+    app.state.exports = asyncio.Semaphore(export.MOST_AT_ONCE)
     handle_problems(app)
     known = Depends(known_parameters)
     app.include_router(health.router, dependencies=[known])
-    for router in (conversation.router, memories.router, graph.router, jobs.router):
-        app.include_router(router, dependencies=[Depends(BEARER), known])
+    for routes in (conversation, memories, graph, jobs, export):
+        app.include_router(routes.router, dependencies=[Depends(BEARER), known])
     _name_problems(app)
     return app
 

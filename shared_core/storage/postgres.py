@@ -26,6 +26,7 @@ from shared_core.storage.postgres_retention import PostgresRetention
 from shared_core.storage.postgres_sessions import PostgresSessions
 from shared_core.storage.postgres_slices import BETWEEN, PostgresSlices, bounds_of
 from shared_core.storage.postgres_tokens import PostgresTokens
+from shared_core.storage.postgres_transfer import PostgresTransfer
 from shared_core.storage.rows import (
     MEMORY_COLUMNS,
     any_term,
@@ -49,6 +50,7 @@ class PostgresStorage(
     PostgresSlices,
     PostgresRetention,
     PostgresTokens,
+    PostgresTransfer,
     PostgresConversations,
 ):
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""

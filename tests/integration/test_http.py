@@ -6,17 +6,19 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import httpx
 import pytest
 
-from shared_core import MemoryEngine, Scope, StorageUnavailable
-from shared_core.http import ServerOptions
+from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core.http import ServerOptions, create_app
 from shared_core.http.access import KNOWN_S, KnownTokens
 from shared_core.http.logs import JsonLines
 from shared_core.http.rates import TokenBuckets
+from shared_core.http.routes.export import MOST_AT_ONCE
 from tests.integration.http_clients import client_of
 
 TURN = {
@@ -115,6 +117,45 @@ async def test_a_conversation_as_document_003_tells_it(
     assert 2 == shown["debug"]["session"]["event_count"]
     graph = (await client.get("/graph/user_001")).json()
     assert "灿灿" in {one["target"] for one in graph["relations"]}
+
+
+async def test_an_export_is_what_an_import_reads(
+    memory: MemoryEngine, empty_dsn: str, tmp_path: Path
+) -> None:
+    await memory.remember(Scope("one", "ana"), [f"Ana has note {n}. 灿灿" for n in range(900)])
+    await memory.remember(Scope("one", "bob"), "Bob sails.")
+    new = await memory.tokens.create("one", users=["ana"])
+    async with client_of(memory, token=new.text) as client:
+        answer = await client.get("/export", params={"user_id": "ana"})
+        problem_of(await client.get("/export"), 403, "forbidden")
+    assert "application/x-ndjson" == answer.headers["content-type"].partition(";")[0]
+    assert answer.text.endswith("\n") and "Bob" not in answer.text
+    expected = [line async for line in memory.export(Scope("one", "ana"))]
+    assert expected == answer.text.splitlines()
+    file = tmp_path / "ana.jsonl"
+    file.write_bytes(answer.content)
+    async with open_memory(empty_dsn, worker=False) as other:
+        await other.import_lines(file)
+        assert 900 == len(await other.list_memories(Scope("one", "ana"), limit=1000))
+    everybody = await memory.tokens.create("one")
+    async with client_of(memory, token=everybody.text) as client:
+        assert "Bob sails." in (await client.get("/export")).text
+
+
+async def test_exports_that_nobody_reads_do_not_take_all_connections(memory: MemoryEngine) -> None:
+    app = create_app(memory, ServerOptions(auth=False))
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
+        for _ in range(2 * MOST_AT_ONCE):  # each gives its place back
+            assert 200 == (await client.get("/export?user_id=ana")).status_code
+        for _ in range(MOST_AT_ONCE):
+            await app.state.exports.acquire()
+        answer = await client.get("/export?user_id=ana")
+    problem_of(answer, 503, "busy")
+    assert "10" == answer.headers["retry-after"]
 
 
 async def test_chinese_goes_there_and_back(client: httpx.AsyncClient) -> None:
