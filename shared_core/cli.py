@@ -18,6 +18,7 @@ from shared_core import (
     cli_keep,  # noqa: F401 # its commands
     cli_mcp,  # noqa: F401 # its command
     cli_reads,  # noqa: F401 # its commands
+    cli_serve,  # noqa: F401 # its commands
     cli_transfer,  # noqa: F401 # its commands
     cli_work,  # noqa: F401 # its commands
 )

@@ -10,6 +10,7 @@ from uuid import UUID
 from shared_core import items
 from shared_core.access_log import AccessLog
 from shared_core.access_ports import Accesses
+from shared_core.api_tokens import ApiTokens
 from shared_core.consolidate import RunReport
 from shared_core.consolidation_jobs import ConsolidationJobs
 from shared_core.context import ContextAssembler
@@ -125,6 +126,7 @@ class MemoryEngine(ConversationVerbs, FactVerbs, KeepingVerbs, SliceVerbs, Trans
         self.instructions = Instructions(storage, embedding, clock, self.open)
         self.imported = ImportedItems(storage, embedding, clock, self.open)
         self._stating = Stating(storage, embedding, self._intake, clock, relations)
+        self.tokens = ApiTokens(storage, clock, self.open)
         self.graph = Graph(storage, clock, self.open, relations, self._stating)
 
     async def __aenter__(self) -> MemoryEngine:

@@ -19,10 +19,15 @@ async def serve(memory: MemoryEngine, app: str, user: str | None, http: str | No
             "hippocampus mcp needs the SDK of the Model Context Protocol:"
             " pip install 'pg-hippocampus[mcp]'"
         ) from error
-    server = mcp.build(memory, app, user)
     if http is None:
-        await mcp.serve_stdio(server, memory)
+        await mcp.serve_stdio(mcp.build(memory, app, user), memory)
         return
-    with mcp.listen(http, with_tokens=False) as listening:
-        print(f"Serving {mcp.url_of(listening)}", file=sys.stderr, flush=True)  # noqa: T201
-        await mcp.serve_http(server, memory, listening)
+    host, port = mcp.address_of(http)
+    async with memory:
+        with_tokens = await memory.tokens.any()
+        with mcp.listen(host, port, with_tokens=with_tokens) as listening:
+            verify = memory.tokens.verify if with_tokens else None
+            server = mcp.build(memory, app, user, verify=verify)
+            guarded = "a token is needed" if with_tokens else "no token is needed"
+            print(f"Serving {mcp.url_of(listening)} ({guarded})", file=sys.stderr, flush=True)  # noqa: T201
+            await mcp.serve_http(server, memory, listening)

@@ -36,6 +36,7 @@ from shared_core.recall_ports import Recalled, SearchRequest
 from shared_core.retention_ports import RetentionStorage
 from shared_core.run_ports import RunStorage
 from shared_core.slice_ports import SliceStorage
+from shared_core.token_ports import TokenStorage
 from shared_core.transfer_ports import TransferStorage
 
 if TYPE_CHECKING:
@@ -181,6 +182,7 @@ class Storage(
     AccessStorage,
     SliceStorage,
     RetentionStorage,
+    TokenStorage,
     TransferStorage,
     ConversationStorage,
     Protocol,

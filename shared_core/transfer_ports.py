@@ -20,6 +20,7 @@ TABLES = (
 """Tables that are exported, each after those it refers to; work that waits comes last."""
 
 LEFT_OUT = {
+    "api_tokens": "keys to one server; whoever runs another one makes new ones",
     "embedding_models": "of the database; the first line of an export names the model",
     "schedules": "of the workers of one database",
     "schema_migrations": "of the database",

@@ -57,25 +57,30 @@ def build(
     return server
 
 
-def listen(address: str, *, with_tokens: bool) -> socket.socket:
-    """Return a socket that listens at HOST:PORT; port 0 is any that is free.
-
-    Raises InvalidInput for what is no address, or one of other machines while there are no tokens.
-    """
-    host, colon, port = address.rpartition(":")
+def address_of(text: str) -> tuple[str, int]:
+    """Return host and port of HOST:PORT. Raises InvalidInput for what is none."""
+    host, colon, port = text.rpartition(":")
     host = host.strip("[]")
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-        raise InvalidInput(f"--http takes HOST:PORT, e.g. 127.0.0.1:8321, not {address!r}")
+        raise InvalidInput(f"--http takes HOST:PORT, e.g. 127.0.0.1:8321, not {text!r}")
+    return host, int(port)
+
+
+def listen(host: str, port: int, *, with_tokens: bool) -> socket.socket:
+    """Return a socket that listens; port 0 is any that is free.
+
+    Raises InvalidInput for an address that others reach while no token is asked for.
+    """
     if not with_tokens and not _is_loopback(host):
         raise InvalidInput(
             f"{host!r} can be reached by others, and there are no tokens: anybody could read this"
-            " memory. Take 127.0.0.1, or put a server with access control in front"
+            " memory. Take 127.0.0.1, or make a token first: hippocampus token create --app APP"
         )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, int(port)), family=family, backlog=256)
+        return socket.create_server((host, port), family=family, backlog=256)
     except OSError as error:
-        raise InvalidInput(f"nothing can listen at {address!r}: {error.strerror}") from error
+        raise InvalidInput(f"nothing can listen at {host}:{port}: {error.strerror}") from error
 
 
 async def serve_stdio(server: MCPServer, memory: MemoryEngine) -> None:

@@ -25,6 +25,7 @@ from shared_core.storage.postgres_instructions import PostgresInstructions
 from shared_core.storage.postgres_retention import PostgresRetention
 from shared_core.storage.postgres_sessions import PostgresSessions
 from shared_core.storage.postgres_slices import BETWEEN, PostgresSlices, bounds_of
+from shared_core.storage.postgres_tokens import PostgresTokens
 from shared_core.storage.postgres_transfer import PostgresTransfer
 from shared_core.storage.rows import (
     MEMORY_COLUMNS,
@@ -48,6 +49,7 @@ class PostgresStorage(
     PostgresAccesses,
     PostgresSlices,
     PostgresRetention,
+    PostgresTokens,
     PostgresTransfer,
     PostgresConversations,
 ):

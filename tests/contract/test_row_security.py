@@ -61,6 +61,7 @@ FILL = {
     " '{}')",
     "pipeline_log": "(run_id, step, stage, started_at, duration_s)"
     f" VALUES (%s, {ONE}, 1, 's', now(), 1)",
+    "api_tokens": "(token_id, secret_hash, created_at) VALUES (%s, 't', sha256('x'), now())",
     "erasures": "(erasure_id, target, counts, receipt_hash, requested_at, completed_at)"
     f" VALUES (%s, {ONE}, '{{}}', '{{}}', '', now(), now())",
 }

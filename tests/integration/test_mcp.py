@@ -311,8 +311,9 @@ async def test_a_killed_server_loses_nothing_that_it_answered(dsn: str) -> None:
         ("127.0.0.1:x", "takes HOST:PORT"),
     ],
 )
-def test_no_other_machine_is_served_without_tokens(address: str, told: str) -> None:
-    done = subprocess.run([*COMMAND, "--http", address], capture_output=True, text=True, cwd=ROOT)
+def test_no_other_machine_is_served_without_tokens(dsn: str, address: str, told: str) -> None:
+    command = [*COMMAND, "--uri", dsn, "--http", address]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert (1, "") == (done.returncode, done.stdout)
     assert told in done.stderr
     assert 1 == len(done.stderr.splitlines())
@@ -343,7 +344,7 @@ async def verify(text: str) -> Token | None:
 async def with_tokens(dsn: str, user: str | None = None) -> AsyncIterator[str]:
     memory = open_memory(dsn, worker=False)
     server = mcp_server.build(memory, "app", user, verify=verify)
-    with mcp_server.listen("127.0.0.1:0", with_tokens=True) as listening:
+    with mcp_server.listen("127.0.0.1", 0, with_tokens=True) as listening:
         task = asyncio.create_task(mcp_server.serve_http(server, memory, listening))
         yield mcp_server.url_of(listening)
         task.cancel()
@@ -379,6 +380,21 @@ async def test_a_token_opens_the_memory_of_its_users_alone(dsn: str) -> None:
         async with httpx2.AsyncClient() as http:
             for headers in ({}, {"Authorization": "Bearer elsewhere"}, {"Authorization": "x"}):
                 assert 401 == (await http.post(url, json=HELLO, headers=headers)).status_code
+
+
+async def test_once_a_token_is_made_the_command_asks_for_one(dsn: str) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        token = (await memory.tokens.create("app", users=["ana"])).text
+        other = (await memory.tokens.create("other")).text
+    with served("--uri", dsn) as server:
+        async with bearing(server.url, token) as client:
+            await answer(client, "remember", text="Ana skis.")
+            told = await refusal(client, "recall", query="skis", user_id="bo")
+            assert "names somebody else" in told
+        async with httpx2.AsyncClient() as http:
+            for text in ("x", other, token[:-1]):
+                headers = {"Authorization": f"Bearer {text}"}
+                assert 401 == (await http.post(server.url, json=HELLO, headers=headers)).status_code
 
 
 async def test_a_token_opens_no_more_than_the_server_is_for(dsn: str) -> None:
