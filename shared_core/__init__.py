@@ -10,39 +10,45 @@ async with open_memory() as memory:
 
 from __future__ import annotations
 
-from shared_core.access_ports import Accesses
-from shared_core.consolidation_worker import MemoryConsolidationWorker
-from shared_core.domain import AsOf, Event, Hit, Memory, NewMemory, Scope
-from shared_core.embedders import CallableEmbedder
-from shared_core.engine import MemoryEngine
-from shared_core.errors import (
-    BatchError,
-    CapabilityMissing,
-    Conflict,
-    EmbeddingMismatch,
-    InvalidInput,
-    MemoryCoreError,
-    ModelOutputInvalid,
-    ModelQuotaExceeded,
-    ModelUnavailable,
-    NotFound,
-    SchemaOutOfDate,
-    StorageReadOnly,
-    StorageUnavailable,
-)
-from shared_core.graph_ports import Edge, Entity, GraphChange, Path, Subgraph
-from shared_core.job_ports import JobRecord, JobStatus, JobType
-from shared_core.llm import FunctionModel
-from shared_core.namespaces import memories_namespace
-from shared_core.opening import open_memory
-from shared_core.recall_result import RecallResult
-from shared_core.rerank_ports import Reranker
-from shared_core.retention_manager import MemoryRetentionManager, MemoryStats
-from shared_core.retention_ports import RetentionPolicy
-from shared_core.run_ports import Fact
-from shared_core.slices import TimeBucket, TimeSlice
-from shared_core.strategy import ExtractionStrategy
-from shared_core.sync_bridge import run_sync
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shared_core.access_ports import Accesses
+    from shared_core.consolidation_worker import MemoryConsolidationWorker
+    from shared_core.conversation_settings import ConversationSettings
+    from shared_core.domain import AsOf, Event, Hit, Memory, NewMemory, Scope
+    from shared_core.embedders import CallableEmbedder
+    from shared_core.engine import MemoryEngine
+    from shared_core.errors import (
+        BatchError,
+        CapabilityMissing,
+        Conflict,
+        EmbeddingMismatch,
+        InvalidInput,
+        MemoryCoreError,
+        ModelOutputInvalid,
+        ModelQuotaExceeded,
+        ModelUnavailable,
+        NotFound,
+        SchemaOutOfDate,
+        StorageReadOnly,
+        StorageUnavailable,
+    )
+    from shared_core.graph_ports import Edge, Entity, GraphChange, Path, Subgraph
+    from shared_core.job_ports import JobRecord, JobStatus, JobType
+    from shared_core.llm import FunctionModel
+    from shared_core.memory_strategies import MemoryRecord, MemoryStrategy
+    from shared_core.namespaces import memories_namespace
+    from shared_core.opening import open_memory
+    from shared_core.recall_result import RecallResult
+    from shared_core.rerank_ports import Reranker
+    from shared_core.retention_manager import MemoryRetentionManager, MemoryStats
+    from shared_core.retention_ports import RetentionPolicy
+    from shared_core.run_ports import Fact
+    from shared_core.slices import TimeBucket, TimeSlice
+    from shared_core.strategy import ExtractionStrategy
+    from shared_core.sync_bridge import run_sync
 
 __version__ = "0.1.0"
 
@@ -53,6 +59,7 @@ __all__ = [
     "CallableEmbedder",
     "CapabilityMissing",
     "Conflict",
+    "ConversationSettings",
     "Edge",
     "EmbeddingMismatch",
     "Entity",
@@ -70,8 +77,10 @@ __all__ = [
     "MemoryConsolidationWorker",
     "MemoryCoreError",
     "MemoryEngine",
+    "MemoryRecord",
     "MemoryRetentionManager",
     "MemoryStats",
+    "MemoryStrategy",
     "ModelOutputInvalid",
     "ModelQuotaExceeded",
     "ModelUnavailable",
@@ -92,3 +101,55 @@ __all__ = [
     "open_memory",
     "run_sync",
 ]
+
+_ROOMS = {
+    "access_ports": ("Accesses",),
+    "consolidation_worker": ("MemoryConsolidationWorker",),
+    "conversation_settings": ("ConversationSettings",),
+    "domain": ("AsOf", "Event", "Hit", "Memory", "NewMemory", "Scope"),
+    "embedders": ("CallableEmbedder",),
+    "engine": ("MemoryEngine",),
+    "errors": (
+        "BatchError",
+        "CapabilityMissing",
+        "Conflict",
+        "EmbeddingMismatch",
+        "InvalidInput",
+        "MemoryCoreError",
+        "ModelOutputInvalid",
+        "ModelQuotaExceeded",
+        "ModelUnavailable",
+        "NotFound",
+        "SchemaOutOfDate",
+        "StorageReadOnly",
+        "StorageUnavailable",
+    ),
+    "graph_ports": ("Edge", "Entity", "GraphChange", "Path", "Subgraph"),
+    "job_ports": ("JobRecord", "JobStatus", "JobType"),
+    "llm": ("FunctionModel",),
+    "memory_strategies": ("MemoryRecord", "MemoryStrategy"),
+    "namespaces": ("memories_namespace",),
+    "opening": ("open_memory",),
+    "recall_result": ("RecallResult",),
+    "rerank_ports": ("Reranker",),
+    "retention_manager": ("MemoryRetentionManager", "MemoryStats"),
+    "retention_ports": ("RetentionPolicy",),
+    "run_ports": ("Fact",),
+    "slices": ("TimeBucket", "TimeSlice"),
+    "strategy": ("ExtractionStrategy",),
+    "sync_bridge": ("run_sync",),
+}
+_HOME_OF = {name: room for room, names in _ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name at its first use: who only asks for --help waits for no engine."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -13,13 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from shared_core import (
-    Scope,
     __version__,
     cli_facts,  # noqa: F401 # its commands
     cli_keep,  # noqa: F401 # its commands
+    cli_mcp,  # noqa: F401 # its command
     cli_reads,  # noqa: F401 # its commands
+    cli_serve,  # noqa: F401 # its commands
+    cli_transfer,  # noqa: F401 # its commands
     cli_work,  # noqa: F401 # its commands
-    open_memory,
 )
 from shared_core.cli_app import (
     MARKS,
@@ -31,7 +32,9 @@ from shared_core.cli_app import (
     User,
     app,
     console,
+    open_memory,
 )
+from shared_core.domain import Scope
 from shared_core.moments import as_of_dates
 from shared_core.recall_ports import Ranking
 

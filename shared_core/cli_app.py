@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
@@ -14,10 +14,11 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from shared_core import (
-    MemoryCoreError,
-)
+from shared_core.errors import MemoryCoreError
 from shared_core.settings import redacted
+
+if TYPE_CHECKING:
+    from shared_core.engine import MemoryEngine
 
 WIDTH = 100
 """Columns when the output is no terminal."""
@@ -72,6 +73,23 @@ class DemoLanguage(StrEnum):
     ENGLISH = "en"
     CHINESE = "zh"
     BOTH = "both"
+
+
+def open_memory(
+    uri: str | None,
+    *,
+    schema: str | None = None,
+    embedder: str | None = None,
+    llm: object = None,
+    worker: bool = True,
+    track_access: bool = True,
+) -> MemoryEngine:
+    """Do what shared_core.open_memory does; who opens one imports the engine, and nobody else."""
+    from shared_core import opening
+
+    return opening.open_memory(
+        uri, schema=schema, embedder=embedder, llm=llm, worker=worker, track_access=track_access
+    )
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from shared_core import Fact, MemoryEngine, Scope, open_memory
-from shared_core.cli_app import App, Embedder, Schema, Uri, User, app, console
+from shared_core.cli_app import App, Embedder, Schema, Uri, User, app, console, open_memory
+from shared_core.domain import Scope
 from shared_core.moments import as_of_dates, moment_of
+
+if TYPE_CHECKING:
+    from shared_core.engine import MemoryEngine
+    from shared_core.run_ports import Fact
 
 Key = Annotated[str, typer.Argument(help="Key of a fact, or how it begins or ends.")]
 

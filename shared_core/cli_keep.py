@@ -7,14 +7,18 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.text import Text
 
-from shared_core import InvalidInput, MemoryEngine, RetentionPolicy, Scope, open_memory
-from shared_core.cli_app import App, Embedder, Schema, Uri, User, app, console
-from shared_core.domain import MemoryKind
+from shared_core.cli_app import App, Embedder, Schema, Uri, User, app, console, open_memory
+from shared_core.domain import MemoryKind, Scope
+from shared_core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from shared_core.engine import MemoryEngine
+    from shared_core.retention_ports import RetentionPolicy
 
 AnApp = Annotated[
     str | None, typer.Option("--app", help="Only users of an application. [default: of all]")

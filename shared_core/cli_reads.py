@@ -11,9 +11,8 @@ from typing import Annotated, cast
 import typer
 from rich.text import Text
 
-from shared_core import Scope, open_memory
-from shared_core.cli_app import App, Embedder, Schema, Uri, User, app, console
-from shared_core.domain import MemoryKind
+from shared_core.cli_app import App, Embedder, Schema, Uri, User, app, console, open_memory
+from shared_core.domain import MemoryKind, Scope
 from shared_core.slice_ports import BucketUnit, SliceOrder
 
 

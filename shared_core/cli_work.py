@@ -10,13 +10,10 @@ from typing import Annotated
 
 import typer
 
-from shared_core import (
-    InvalidInput,
-    JobStatus,
-    Scope,
-    open_memory,
-)
-from shared_core.cli_app import App, Embedder, Llm, Schema, Uri, User, app, console
+from shared_core.cli_app import App, Embedder, Llm, Schema, Uri, User, app, console, open_memory
+from shared_core.domain import Scope
+from shared_core.errors import InvalidInput
+from shared_core.job_ports import JobStatus
 
 
 @app.command()
@@ -226,49 +223,3 @@ def extract(
     source = typer.get_binary_stream("stdin")
     for line in read_lines(source, extractor, moment(said_at), conversation=conversation):
         typer.echo(line.as_json() if as_json else line.as_lines())
-
-
-@app.command("import")
-def import_(
-    from_postgres_store: Annotated[
-        str, typer.Option(help="DSN of a LangGraph PostgresStore; may be the same database.")
-    ],
-    uri: Uri = None,
-    schema: Schema = None,
-    embedder: Embedder = None,
-    prefix: Annotated[str, typer.Option(help="Only namespaces below these labels, a.b.")] = "",
-    batch: Annotated[int, typer.Option(min=1, max=10_000, help="Items at a time.")] = 500,
-    vectors_from: Annotated[
-        str | None, typer.Option(help="Keep its vectors: they are of this model.")
-    ] = None,
-    reembed: Annotated[
-        bool, typer.Option("--reembed", help="Embed every item anew, here already or not.")
-    ] = False,
-    restore: Annotated[
-        bool, typer.Option("--restore", help="Bring back what was deleted here since an import.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count, and write nothing.")] = False,
-) -> None:
-    """Copy the items of a LangGraph PostgresStore: values, times, times to live, vectors.
-
-    Start it again after an interruption, and it copies the rest. The source is only read. Exit
-    code 1 if an item failed or the counts do not agree.
-    """
-    from shared_core.import_commands import StoreImport, count_items, import_store
-
-    task = StoreImport(
-        dsn=from_postgres_store,
-        uri=uri,
-        schema=schema,
-        embedder=embedder,
-        prefix=prefix,
-        batch=batch,
-        vectors_from=vectors_from,
-        reembed=reembed,
-        restore=restore,
-    )
-    if dry_run:
-        asyncio.run(count_items(task, console()))
-        return
-    report = asyncio.run(import_store(task, console(), console(stderr=True)))
-    raise typer.Exit(0 if report.complete else 1)

@@ -128,13 +128,14 @@ async def consolidate(
     job_type: JobType = JobType.FULL_CONSOLIDATION,
     instead_of: str | None = None,
     reflection: ReflectionDue | None = None,
+    private_only: bool = False,
 ) -> RunReport:
     """Read the next turns of a thread that no run has read yet, and apply what they say, whole.
 
     relations: how edges are called, and which have one object at a time; None: no edge is written.
     job_type: FAST_REPLAY sums up, DEEP_REFLECTION draws knowledge, FULL_CONSOLIDATION does both.
     reflection: as in RunPlan. instead_of: the extractor that failed and that this one stands in
-    for, noted in the run.
+    for, noted in the run. private_only: no statement and no insight is written that is public.
     A second run over the same turns changes nothing. If another run comes first, this one starts
     over from what that one left.
     """
@@ -148,7 +149,7 @@ async def consolidate(
     planner = _Planner(
         storage=storage, embedding=embedding, extractor=extractor, clock=clock, scope=scope,
         thread_id=thread_id, relations=relations, job_type=job_type, instead_of=instead_of,
-        reflection=reflection,
+        reflection=reflection, private_only=private_only,
     )  # fmt: skip
     read: Reading | None = None
     formed: Formed | None = None
@@ -186,6 +187,7 @@ class _Planner:
     job_type: JobType
     instead_of: str | None
     reflection: ReflectionDue | None
+    private_only: bool
     embedded: dict[str, Vectors] = field(default_factory=dict)
 
     async def plan(
@@ -210,6 +212,9 @@ class _Planner:
             self.storage, self.embedding, self.scope, rows, self.embedded
         )
         await add_privacy(self.embedding, rows, vectors)
+        if self.private_only:
+            rows.drop_public()
+            vectors = rows.vectors_of(vectors)
         plan = RunPlan(
             run_id=rows.run_id,
             kind=self.job_type,

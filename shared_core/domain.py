@@ -186,7 +186,7 @@ class StatementDraft:
     """What several turns tell together, in one text that stands alone, pronouns resolved.
 
     event_ids: one of them at least was read, the others may be turns that were shown before.
-    people: as of a FactDraft.
+    people: as of a FactDraft. strategy: of the conversation layer, that drew it; "" for none.
     """
 
     text: str
@@ -195,6 +195,7 @@ class StatementDraft:
     emotion: Emotion | None = None
     privacy: Privacy | None = None
     people: tuple[MemoryId, ...] = ()
+    strategy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from shared_core.errors import (
     ModelQuotaExceeded,
     ModelUnavailable,
 )
-from shared_core.model_thread import ModelThread
+from shared_core.model_batches import Batch, ModelBatches
 from shared_core.namespaces import clean_text
 from shared_core.ports import Embedder
 from shared_core.sync_bridge import on_own_loop
@@ -87,8 +87,8 @@ class _BundledEmbedder(ABC):
     """So many passages at most are embedded before the next query has its turn."""
     brief_characters = 0
     """A query of so many is embedded in a few milliseconds."""
-    _thread: ModelThread | None = None
-    _thread_pid = 0
+    _batches: ModelBatches | None = None
+    _batches_pid = 0
     _network: Any = None
     _lock = threading.Lock()
 
@@ -104,15 +104,26 @@ class _BundledEmbedder(ABC):
     async def _embed(self, texts: Sequence[str], *, query: bool) -> Vectors:
         kind = type(self)
         with _BundledEmbedder._lock:
-            if kind._thread is None or kind._thread_pid != os.getpid():
+            if kind._batches is None or kind._batches_pid != os.getpid():
                 # A forked child inherits the executor without its thread.
-                kind._thread_pid = os.getpid()
-                kind._thread = ModelThread(f"embed-{self.model}")
-        cut = shortened(texts)
+                kind._batches_pid = os.getpid()
+                kind._batches = ModelBatches(f"embed-{self.model}")
         brief = query and kind._network is not None and len(texts[0]) <= self.brief_characters
-        return await kind._thread.run(lambda: self._run(cut, query), urgent=query, brief=brief)
+        batch = Batch(
+            texts=shortened(texts),
+            encode=self._queries if query else self._passages,
+            most_texts=self.slice_texts,
+            most_characters=SLICE_CHARACTERS,
+        )
+        return await kind._batches.embed(batch, urgent=query, brief=brief)
 
-    def _run(self, texts: list[str], query: bool) -> Vectors:
+    def _queries(self, texts: list[str]) -> Vectors:
+        return self._run(texts, query=True)
+
+    def _passages(self, texts: list[str]) -> Vectors:
+        return self._run(texts, query=False)
+
+    def _run(self, texts: list[str], *, query: bool) -> Vectors:
         kind = type(self)
         if kind._network is None:
             kind._network = self._load()

@@ -10,10 +10,14 @@ from uuid import UUID
 from shared_core import items
 from shared_core.access_log import AccessLog
 from shared_core.access_ports import Accesses
+from shared_core.api_tokens import ApiTokens
 from shared_core.consolidate import RunReport
 from shared_core.consolidation_jobs import ConsolidationJobs
 from shared_core.context import ContextAssembler
 from shared_core.context_window import ContextWindow
+from shared_core.conversation_settings import ConversationSettings
+from shared_core.conversation_verbs import ConversationVerbs
+from shared_core.conversations import Conversations
 from shared_core.domain import (
     AsOf,
     Event,
@@ -55,10 +59,11 @@ from shared_core.sessions import SessionLog
 from shared_core.slice_verbs import SliceVerbs
 from shared_core.stating import Stating
 from shared_core.strategy import ExtractionStrategy
+from shared_core.transfer_verbs import TransferVerbs
 from shared_core.worker import DRAIN_S, Worker
 
 
-class MemoryEngine(FactVerbs, KeepingVerbs, SliceVerbs):
+class MemoryEngine(ConversationVerbs, FactVerbs, KeepingVerbs, SliceVerbs, TransferVerbs):
     """Remembers, recalls and forgets. Async; from sync code: run_sync(engine.recall(...)).
 
     Usable from any thread and any event loop, several at once. It connects at first use; closing
@@ -80,6 +85,7 @@ class MemoryEngine(FactVerbs, KeepingVerbs, SliceVerbs):
         reranker: object = None,
         relations: Relations | None = DECLARED,
         cleanup_hours: float | None = None,
+        conversation: ConversationSettings | None = None,
     ) -> None:
         """relations: None switches the knowledge graph off. cleanup_hours: None for no schedule."""
         self._storage = storage
@@ -89,7 +95,7 @@ class MemoryEngine(FactVerbs, KeepingVerbs, SliceVerbs):
         self._strategy = strategy or ExtractionStrategy()
         self._formation = Formation(
             storage, embedding, extractor, clock, self.open, self._strategy.reflection_interval,
-            relations,
+            relations, lambda: self.conversations.strategies,
         )  # fmt: skip
         performers = ConsolidationJobs(storage, embedding, self._formation, clock).performers()
         self._worker = Worker(storage, clock, performers, in_background=worker)
@@ -110,11 +116,17 @@ class MemoryEngine(FactVerbs, KeepingVerbs, SliceVerbs):
         self.forgetting_schedule = ForgettingSchedule(
             storage, clock, self.open, cleanup_hours, in_background=worker
         )
-        self._lifetime.ends_with(self.jobs, self.indexes, self._accesses, self.forgetting_schedule)
+        self.conversations = Conversations(
+            storage, self._intake, clock, self.open, self._recalling, self._worker, conversation
+        )
+        self.session_ends = self.conversations.ends(in_background=worker)
+        self._lifetime.ends_with(self.jobs, self.indexes, self._accesses, self.forgetting_schedule,
+                                 self.session_ends)  # fmt: skip
         self.sessions = SessionLog(storage, self._intake, self.open)
         self.instructions = Instructions(storage, embedding, clock, self.open)
         self.imported = ImportedItems(storage, embedding, clock, self.open)
         self._stating = Stating(storage, embedding, self._intake, clock, relations)
+        self.tokens = ApiTokens(storage, clock, self.open)
         self.graph = Graph(storage, clock, self.open, relations, self._stating)
 
     async def __aenter__(self) -> MemoryEngine:
@@ -173,15 +185,6 @@ class MemoryEngine(FactVerbs, KeepingVerbs, SliceVerbs):
             session_end=session_end, strategy=strategy or self._strategy, history=history,
             retry_later=retry_later,
         )  # fmt: skip
-
-    async def end_session(
-        self, scope: Scope, thread_id: str, *, strategy: ExtractionStrategy | None = None
-    ) -> bool:
-        """Have the unread turns of a thread worked on now; return whether there were any.
-
-        Nothing happens if the strategy has on_session_end=False.
-        """
-        return await self._remembering.end_session(scope, thread_id, strategy or self._strategy)
 
     async def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until all that was left for later is done; False if time ran out or it failed.

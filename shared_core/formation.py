@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from shared_core.consolidate import RunReport, consolidate
+from shared_core.conversation_ports import CONVERSATION
 from shared_core.domain import Scope, ThreadId
 from shared_core.embedding import Embedding
 from shared_core.errors import InvalidInput
@@ -18,8 +19,10 @@ from shared_core.namespaces import scope_path
 from shared_core.ports import Reflector
 from shared_core.reflect import ReflectionReport, reflect
 from shared_core.rule_reflection import RuleReflector
+from shared_core.session_reader import SessionReader
 
 if TYPE_CHECKING:
+    from shared_core.memory_strategies import MemoryStrategy
     from shared_core.ports import Clock, Extractor, Storage
     from shared_core.relations import Relations
     from shared_core.run_ports import RunRecord
@@ -29,7 +32,7 @@ class Formation:
     """Runs, of one storage with one extractor. Every verb opens the memory first.
 
     reflect_every: every so many extractions ask for a reflection over the user; None for none.
-    relations: as in consolidate().
+    relations: as in consolidate(). strategies: what is made of sessions of the conversation layer.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class Formation:
         open_memory: Callable[[], Awaitable[None]],
         reflect_every: int | None,
         relations: Relations | None,
+        strategies: Callable[[], Sequence[MemoryStrategy]] = tuple,
     ) -> None:
         self._storage = storage
         self._embedding = embedding
@@ -48,6 +52,7 @@ class Formation:
         self._reflector = extractor if isinstance(extractor, Reflector) else RuleReflector()
         self._clock = clock
         self._relations = relations
+        self._strategies = strategies
         self._open = open_memory
         # Rules find patterns when they are asked; by itself only a model has something new to say.
         self._reflect_every = reflect_every if isinstance(extractor, Reflector) else None
@@ -67,7 +72,8 @@ class Formation:
     ) -> RunReport:
         """Do one run over the next turns. by_rules: in place of a model that keeps failing.
 
-        Raises InvalidInput for a job_type that is none of a thread.
+        Of a session of the conversation layer no summary is written, and when all of it is read,
+        it has ended. Raises InvalidInput for a job_type that is none of a thread.
         """
         if job_type not in OF_A_THREAD:
             raise InvalidInput(f"take one of {', '.join(OF_A_THREAD)}, not {job_type!r}")
@@ -76,7 +82,10 @@ class Formation:
         extractor, instead_of = self._extractor, None
         if by_rules:
             extractor, instead_of = RuleExtractor(), self._extractor.name
-        return await consolidate(
+        reader = await self._session_reader(scope, thread_id, extractor)
+        if reader:
+            extractor, job_type = reader, JobType.DEEP_REFLECTION
+        report = await consolidate(
             self._storage,
             self._embedding,
             extractor,
@@ -87,7 +96,21 @@ class Formation:
             job_type=job_type,
             instead_of=instead_of,
             reflection=self._reflection_due(job_type),
+            private_only=reader is not None and reader.private_only,
         )
+        if reader and not report.more:
+            await self._storage.finish_conversation(scope, thread_id)
+        return report
+
+    async def _session_reader(
+        self, scope: Scope, thread_id: ThreadId, extractor: Extractor
+    ) -> SessionReader | None:
+        if not thread_id.startswith(CONVERSATION):
+            return None
+        session = await self._storage.conversation_of_thread(scope, thread_id)
+        if session is None:
+            return None
+        return SessionReader(extractor, self._strategies(), scope.user, thread_id)
 
     async def consolidate(
         self, scope: Scope, thread_id: ThreadId, *, job_type: JobType = JobType.FULL_CONSOLIDATION

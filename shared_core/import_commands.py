@@ -58,10 +58,10 @@ class StoreImport:
             )
 
 
-async def count_items(task: StoreImport, console: Console) -> None:
-    """Say what is there to import. Writes nothing, here as little as there."""
+async def count_items(task: StoreImport, console: Console | None = None) -> SourceTally:
+    """Say and return what is there to import. Writes nothing, here as little as there."""
     async with _source(task) as source:
-        await _tallied(source, task, console)
+        return await _tallied(source, task, console or Console(quiet=True))
 
 
 async def import_store(

@@ -269,11 +269,12 @@ class JobQueue:
         app: str | None = None,
         thread_id: str | None = None,
         statuses: Collection[JobStatus] | None = None,
+        job_id: UUID | None = None,
         limit: int = 1000,
     ) -> Sequence[JobRecord]:
         """Return jobs, newest first: those that are open or were given up; of a thread, all.
 
-        app: of all users of an application. statuses: of these alone.
+        app: of all users of an application. statuses: of these alone. job_id: that one, if it is.
         """
         if scope is not None:
             check_scope(scope)
@@ -286,6 +287,7 @@ class JobQueue:
                 user=scope.user if scope else None,
                 thread_id=None if thread_id is None else ThreadId(thread_id),
                 statuses=statuses,
+                job_id=job_id,
                 limit=limit,
             )
         )

@@ -11,9 +11,9 @@ from weakref import WeakSet
 
 from shared_core.access_log import AccessLog
 from shared_core.errors import MemoryCoreError, StorageUnavailable
-from shared_core.forgetting_schedule import ForgettingSchedule
 from shared_core.indexes import Indexes
 from shared_core.jobs import JobQueue
+from shared_core.now_and_then import NowAndThen
 from shared_core.ports import Storage
 from shared_core.sync_bridge import in_background, on_own_loop, run_at_exit
 
@@ -48,14 +48,15 @@ class Lifetime:
         jobs: JobQueue,
         indexes: Indexes,
         accesses: AccessLog,
-        forgetting: ForgettingSchedule,
+        *looks: NowAndThen,
     ) -> None:
         """Stop these before the storage is closed."""
 
         async def stop(drain_s: float) -> None:
             await jobs.stop(drain_s)
             await indexes.stop()
-            await forgetting.stop()
+            for look in looks:
+                await look.stop()
             await accesses.stop()
 
         self._stop = stop

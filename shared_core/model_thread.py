@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -38,15 +39,33 @@ class ModelThread:
         brief: of a few milliseconds; where nothing else waits or is worked on, it is done here and
         now, because waking another thread takes time as well: 1.4 ms beside 2.5 of work.
         """
-        if brief and not (self._urgent or self._rest) and self._working.acquire(blocking=False):
-            try:
-                return work()
-            finally:
+        if brief:
+            with self.here() as is_here:
+                if is_here:
+                    return work()
+        return await asyncio.wrap_future(self.submit(work, urgent=urgent))
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits or is worked on."""
+        return not (self._urgent or self._rest or self._working.locked())
+
+    @contextmanager
+    def here(self) -> Iterator[bool]:
+        """Take the turn of the thread, if it is idle, for work that is done in the block."""
+        is_here = self.idle and self._working.acquire(blocking=False)
+        try:
+            yield is_here
+        finally:
+            if is_here:
                 self._working.release()
+
+    def submit(self, work: Callable[[], T], *, urgent: bool) -> Future[T]:
+        """Have work done on the thread; return the future of what it returns."""
         future: Future[T] = Future()
         (self._urgent if urgent else self._rest).append((future, work))
         self._executor.submit(self._next)
-        return await asyncio.wrap_future(future)
+        return future
 
     def _next(self) -> None:
         # Called once for each piece, and nobody else takes any: there is always one.

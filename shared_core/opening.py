@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from shared_core.arguments import checked_clock
+from shared_core.conversation_settings import ConversationSettings
 from shared_core.embedders import resolve_embedder
 from shared_core.embedding import Embedding
 from shared_core.engine import MemoryEngine
@@ -38,6 +39,7 @@ def open_memory(
     graph_enabled: bool | None = None,
     relations: Mapping[str, Objects] | None = None,
     strength: Strength | None = None,
+    conversation: ConversationSettings | None = None,
 ) -> MemoryEngine:
     """Return a memory; it connects at first use, so this needs no running loop and does no I/O.
 
@@ -59,6 +61,8 @@ def open_memory(
     strength: gives a new memory its initial strength, 0 to 1, instead of its importance; see
     docs/forgetting.md.
     clock: instead of the time of day, e.g. for a replay; returns aware datetimes.
+    conversation: when sessions of process_memory end, and what is made of
+    them, instead of what the environment says; see docs/conversation.md.
     Raises InvalidInput for a uri, schema, embedder, llm, privacy, reranker or relation of no known
     form.
     """
@@ -79,6 +83,7 @@ def open_memory(
         track_access=track_access,
         reranker=reranker,
         cleanup_hours=settings.cleanup_hours,
+        conversation=conversation,
         relations=Relations(relations) if _graph_is_on(graph_enabled, settings) else None,
     )
 

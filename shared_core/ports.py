@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 from uuid import UUID
 
 from shared_core.access_ports import AccessStorage
+from shared_core.conversation_ports import ConversationStorage
 from shared_core.domain import (
     AsOf,
     Event,
@@ -35,6 +36,8 @@ from shared_core.recall_ports import Recalled, SearchRequest
 from shared_core.retention_ports import RetentionStorage
 from shared_core.run_ports import RunStorage
 from shared_core.slice_ports import SliceStorage
+from shared_core.token_ports import TokenStorage
+from shared_core.transfer_ports import TransferStorage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -179,6 +182,9 @@ class Storage(
     AccessStorage,
     SliceStorage,
     RetentionStorage,
+    TokenStorage,
+    TransferStorage,
+    ConversationStorage,
     Protocol,
 ):
     """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.

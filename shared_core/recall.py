@@ -39,7 +39,8 @@ class Wanted:
     """What a recall shall return, checked; engine.recall says what each is.
 
     now: when it is asked, for "last week". with_graph: whether edges of the graph come along.
-    begin, end: aware; only what occurred from one to before the other.
+    begin, end: aware; only what occurred from one to before the other. about: keys of entities
+    whose edges come along besides those of the ones that the query names.
     """
 
     now: datetime
@@ -55,6 +56,7 @@ class Wanted:
     as_of: AsOf | None = None
     begin: datetime | None = None
     end: datetime | None = None
+    about: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         known = get_args(Ranking)
@@ -93,7 +95,7 @@ async def recall(
         vector=vector,
         kinds=wanted.kinds,
         candidates=max(LEAST_CANDIDATES, 3 * _pool(wanted)),
-        mentions=mentioned(query) if wanted.with_graph else (),
+        mentions=[*mentioned(query), *wanted.about] if wanted.with_graph else (),
         as_of=wanted.as_of,
         begin=wanted.begin,
         end=wanted.end,

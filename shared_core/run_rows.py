@@ -122,6 +122,12 @@ class RunRows:
             for row in self.memories
         ]
 
+    def drop_public(self) -> None:
+        """Write no statement and no insight that is public."""
+        for row in [row for row in self.memories if self._is_free(row)]:
+            if _privacy(row) == "public":
+                self._drop(_address(row))
+
     def add_facts(self, plan: FactPlan, turns: Sequence[Event]) -> None:
         """Add the facts of a plan, drawn from these turns."""
         self._turns = {event.event_id: event for event in turns}
@@ -147,6 +153,8 @@ class RunRows:
                 continue
             said |= {key} - {None}
             extra = _extra(statement.emotion, statement.privacy) | {"statement": True}
+            if statement.strategy:
+                extra["strategy"] = statement.strategy
             self._free_row("semantic", statement.text, statement.event_ids,
                            statement.importance, extra, statement.people)  # fmt: skip
         for insight in drafts.insights:

@@ -71,7 +71,7 @@ class RuleSet:
     matches carried takes the subject of the one before when that matches carrier: what its group
     `subject` found, else the speaker, `subject`.
     speakers: how the words for the speaker read in a statement about "User".
-    canonical: words that name a slot, such as "mom" for relation.mother.
+    canonical: words that name a slot, such as "mom" for relation.mother; kin: those of relations.
     kin_mention: a relation of the speaker, with its word in the group `kin`. stranger: a person
     who is known by another only, such as "her friend". someone: a person by name, in the group
     `name`. thing: what something is done to, in the groups `verb` and `thing`, or `topic`.
@@ -97,6 +97,7 @@ class RuleSet:
     speaker: re.Pattern[str]
     speakers: Mapping[str, str]
     canonical: Mapping[str, str]
+    kin: Mapping[str, str]
     kin_mention: re.Pattern[str]
     stranger: re.Pattern[str]
     someone: re.Pattern[str]
@@ -193,6 +194,7 @@ def build_rules(source: RuleFile) -> RuleSet:
         subject=source["subject"],
         speakers=source["speakers"],
         canonical=canonical,
+        kin=cast("Mapping[str, str]", source["words"]["kin"]),
         sentences={
             name: cast("dict[str, str]", slot)["assert"] for name, slot in source["slots"].items()
         },

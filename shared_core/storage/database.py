@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -139,6 +140,24 @@ class Database:
                 if last_try or not (lost or error.sqlstate in ROLLED_BACK):
                     raise self._unavailable(error) from error
         raise AssertionError("unreachable")
+
+    @asynccontextmanager
+    async def snapshot(self, scope: str) -> AsyncIterator[Connection]:
+        """Return a connection outside of the pool on which all reads are of one moment.
+
+        It is bound to a scope, and may not write. Raises StorageUnavailable when it is lost.
+        """
+        connection = await self._connect_or_restart()
+        try:
+            await connection.set_read_only(True)
+            await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
+            async with connection.transaction():
+                await connection.execute(*self._bind(scope))
+                yield connection
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise self._unavailable(error) from error
+        finally:
+            await connection.close()
 
     def _fresh_plans(self, connection: Connection) -> list[Statement]:
         """Return what makes a connection drop its plans, where the tables have outgrown them."""

@@ -17,6 +17,7 @@ from shared_core.settings import Settings, redacted
 from shared_core.storage.database import Database
 from shared_core.storage.filters import compile_filter
 from shared_core.storage.postgres_accesses import PostgresAccesses
+from shared_core.storage.postgres_conversations import PostgresConversations
 from shared_core.storage.postgres_facts import PostgresFacts
 from shared_core.storage.postgres_graph import PostgresGraph, found_edge
 from shared_core.storage.postgres_indexes import PostgresIndexes
@@ -24,6 +25,8 @@ from shared_core.storage.postgres_instructions import PostgresInstructions
 from shared_core.storage.postgres_retention import PostgresRetention
 from shared_core.storage.postgres_sessions import PostgresSessions
 from shared_core.storage.postgres_slices import BETWEEN, PostgresSlices, bounds_of
+from shared_core.storage.postgres_tokens import PostgresTokens
+from shared_core.storage.postgres_transfer import PostgresTransfer
 from shared_core.storage.rows import (
     MEMORY_COLUMNS,
     any_term,
@@ -46,6 +49,9 @@ class PostgresStorage(
     PostgresAccesses,
     PostgresSlices,
     PostgresRetention,
+    PostgresTokens,
+    PostgresTransfer,
+    PostgresConversations,
 ):
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
 

@@ -161,6 +161,7 @@ class PostgresEvents(PostgresItems):
         }
         names = ["lock_tenants", "forget_scope" if thread_id is None else "forget_thread"]
         names += ["bury_threads", "drop_jobs", "drop_runs", "drop_empty_threads"]
+        names.append("drop_conversations")
         if thread_id is None:
             names += ["drop_aliases", "drop_profiles", "mark_all_deleted", "drop_import_marks"]
             names.append("drop_policies")

@@ -33,6 +33,8 @@ FILL = {
     "retention_policies": "(kind, fades, decay_rate, threshold, min_age_days, archive_after_days,"
     " erase_after_days, with_history, updated_at)"
     " VALUES (%s, 'item', true, 0, 0, 0, 0, 0, true, now())",
+    "conversations": "(thread_id, created_at, last_active_at, ends_at)"
+    " VALUES (%s, 't', now(), now(), now())",
     "schedules": "(task, next_at) VALUES (%s, 't', now())",
     "facts": "(memory_id, fact_type, slot, key, value, functional, confidence, extractor, pattern,"
     f" valid_from, recorded_at) VALUES (%s, {ONE}, 'custom', 's', 'k', '1', true, 1, 'x', 'p',"
@@ -59,6 +61,7 @@ FILL = {
     " '{}')",
     "pipeline_log": "(run_id, step, stage, started_at, duration_s)"
     f" VALUES (%s, {ONE}, 1, 's', now(), 1)",
+    "api_tokens": "(token_id, secret_hash, created_at) VALUES (%s, 't', sha256('x'), now())",
     "erasures": "(erasure_id, target, counts, receipt_hash, requested_at, completed_at)"
     f" VALUES (%s, {ONE}, '{{}}', '{{}}', '', now(), now())",
 }

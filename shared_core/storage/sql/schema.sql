@@ -1052,3 +1052,38 @@ BEGIN
     ORDER BY array_position(ARRAY['fact', 'memory', 'history'], c ->> 'section'),
              (c ->> 'place')::int * CASE c ->> 'section' WHEN 'history' THEN -1 ELSE 1 END;
 END $$;
+
+-- Conversations that are opened and ended by themselves: one at a time for a user, on a thread of its
+-- own. ends_at: when it has been idle or has lasted long enough, unless something is said before.
+CREATE TABLE conversations (
+    tenant_id       text COLLATE "C" NOT NULL,
+    thread_id       text COLLATE "C" NOT NULL,
+    status          text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'ending', 'ended')),
+    event_count     integer NOT NULL DEFAULT 0,
+    created_at      timestamptz NOT NULL,
+    last_active_at  timestamptz NOT NULL,
+    ends_at         timestamptz NOT NULL,
+    ended_at        timestamptz,
+    PRIMARY KEY (tenant_id, thread_id)
+) WITH (fillfactor = 70);
+CREATE UNIQUE INDEX conversations_one_active ON conversations (tenant_id) WHERE status = 'active';
+-- Read by who ends what nobody has gone on with, across tenants.
+CREATE INDEX conversations_ending ON conversations (ends_at) WHERE status = 'active';
+SELECT protect('conversations');
+
+-- Bearer tokens of the HTTP server. tenant_id: the path of the application one is for. secret_hash:
+-- SHA-256 of a random secret of 256 bits, which nobody stores. users: whose memories it opens, null
+-- for all of the application. A revoked one stays, so that its id is never another's.
+CREATE TABLE api_tokens (
+    tenant_id    text COLLATE "C" NOT NULL,
+    token_id     text COLLATE "C" NOT NULL,
+    secret_hash  bytea NOT NULL CHECK (octet_length(secret_hash) = 32),
+    label        text NOT NULL DEFAULT '',
+    users        text[],
+    created_at   timestamptz NOT NULL,
+    expires_at   timestamptz,
+    revoked_at   timestamptz,
+    PRIMARY KEY (tenant_id, token_id)
+);
+CREATE INDEX api_tokens_by_id ON api_tokens (token_id);
+SELECT protect('api_tokens');

@@ -1,0 +1,206 @@
+"""How many requests a second the HTTP server answers: a real server process, real sockets.
+
+    python -m benchmarks.http [--clients 100] [--seconds 10] [--recalls 0.5] [--json]
+
+Every client is a user of its own with a token of its own and --memories memories, and asks as fast
+as it is answered, on one connection that stays: with --recalls as the share of POST /recall (ten
+hits), the rest POST /remember (one sentence that is new, embedded and stored before the answer).
+Server, database and load share the machine. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.report import load_average
+from shared_core import Scope, open_memory
+
+APP = "benchmark"
+WARM_UP_S = 2.0
+SUBJECTS = ("Ana", "My sister", "The neighbour", "Tom", "Our teacher", "Mei", "The doctor")
+VERBS = ("likes", "bought", "remembers", "repaired", "painted", "forgot", "wants")
+OBJECTS = ("green tea", "a red bicycle", "the old garden", "two cats", "a letter", "jazz", "soup")
+PLACES = ("in Lisbon", "near the station", "at home", "on Mondays", "since May", "by the sea")
+
+
+@dataclass
+class Tally:
+    """What the clients saw: seconds of each answer by path, and what was no 200."""
+
+    seconds: dict[str, list[float]] = field(
+        default_factory=lambda: {"/remember": [], "/recall": []}
+    )
+    errors: Counter[str] = field(default_factory=Counter)
+    counting: bool = False
+
+    def add(self, path: str, status: int, seconds: float) -> None:
+        """Count one answer, if it is time to."""
+        if self.counting and status == 200:
+            self.seconds[path].append(seconds)
+        elif status != 200:
+            self.errors[str(status)] += 1
+
+
+class Client:
+    """One user on one connection."""
+
+    def __init__(self, number: int, token: str, port: int, recalls: float) -> None:
+        self._user = f"user{number}"
+        self._random = random.Random(number)
+        self._head = f"Host: localhost:{port}\r\nAuthorization: Bearer {token}\r\n"
+        self._port = port
+        self._recalls = recalls
+
+    async def run(self, stop: asyncio.Event, tally: Tally) -> None:
+        """Ask until stop is set; a connection that is lost is an error, and ends the client."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        while not stop.is_set():
+            path, body = self._next()
+            begun = time.perf_counter()
+            try:
+                writer.write(self._request(path, body))
+                status = await _answer(reader)
+            except (ConnectionError, asyncio.IncompleteReadError):
+                tally.errors["connection"] += 1
+                break
+            tally.add(path, status, time.perf_counter() - begun)
+        writer.close()
+
+    def _next(self) -> tuple[str, dict[str, object]]:
+        if self._random.random() < self._recalls:
+            query = f"What {self._random.choice(VERBS)} {self._random.choice(SUBJECTS)}?"
+            return "/recall", {"user_id": self._user, "query": query}
+        return "/remember", {"user_id": self._user, "memories": [sentence(self._random)]}
+
+    def _request(self, path: str, body: dict[str, object]) -> bytes:
+        sent = json.dumps(body).encode()
+        head = (
+            f"POST {path} HTTP/1.1\r\n{self._head}Content-Type: application/json\r\n"
+            f"Content-Length: {len(sent)}\r\n\r\n"
+        )
+        return head.encode() + sent
+
+
+async def _answer(reader: asyncio.StreamReader) -> int:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+    await reader.readexactly(int(length[1]) if length else 0)
+    return int(head.split(b" ", 2)[1])
+
+
+def sentence(chance: random.Random) -> str:
+    """Return a sentence that is most likely new."""
+    words = (chance.choice(part) for part in (SUBJECTS, VERBS, OBJECTS, PLACES))
+    return f"{' '.join(words)}, number {chance.randrange(1_000_000)}."
+
+
+async def fill(uri: str, clients: int, memories: int) -> list[str]:
+    """Give every user memories and a token; return the tokens."""
+    tokens = []
+    async with open_memory(uri, worker=False) as memory:
+        for number in range(clients):
+            chance = random.Random(-number - 1)
+            said = [sentence(chance) for _ in range(memories)]
+            await memory.remember(Scope(APP, f"user{number}"), said)
+            new = await memory.tokens.create(APP, users=[f"user{number}"])
+            tokens.append(new.text)
+    return tokens
+
+
+@contextmanager
+def serving(uri: str) -> Iterator[int]:
+    """Yield the port of a server process, as a user starts it; stopped at the end."""
+    command = [sys.executable, "-m", "shared_core.cli", "serve", "--uri", uri, "--port", "0"]
+    with (
+        tempfile.NamedTemporaryFile(suffix=".log") as log,
+        subprocess.Popen([*command, "--rate", "0"], stderr=log) as process,
+    ):
+        try:
+            yield _port(Path(log.name), process)
+        finally:
+            process.terminate()
+
+
+def _port(log: Path, process: subprocess.Popen[bytes]) -> int:
+    while process.poll() is None:
+        if told := re.search(rb"listening on http://[^\"]*:(\d+)", log.read_bytes()):
+            return int(told[1])
+        time.sleep(0.05)
+    raise SystemExit(f"the server did not start: {log.read_text('utf-8')}")
+
+
+async def load(tokens: list[str], port: int, seconds: float, recalls: float) -> Tally:
+    """Let all clients ask for some seconds, after a warm-up that does not count."""
+    tally, stop = Tally(), asyncio.Event()
+    clients = [Client(number, token, port, recalls) for number, token in enumerate(tokens)]
+    asking = [asyncio.create_task(client.run(stop, tally)) for client in clients]
+    await asyncio.sleep(WARM_UP_S)
+    tally.counting = True
+    await asyncio.sleep(seconds)
+    tally.counting = False
+    stop.set()
+    await asyncio.gather(*asking)
+    return tally
+
+
+def report(tally: Tally, clients: int, seconds: float) -> dict[str, object]:
+    """Return the figures."""
+    every = [took for kind in tally.seconds.values() for took in kind]
+    return {
+        "clients": clients,
+        "seconds": seconds,
+        "requests": len(every),
+        "requests_per_s": round(len(every) / seconds, 1),
+        "errors": sum(tally.errors.values()),
+        "error_kinds": dict(tally.errors),
+        "p50_ms": _percentile(every, 50),
+        "p99_ms": _percentile(every, 99),
+        "recall_p50_ms": _percentile(tally.seconds["/recall"], 50),
+        "remember_p50_ms": _percentile(tally.seconds["/remember"], 50),
+        "load_average": load_average(),
+    }
+
+
+def _percentile(seconds: list[float], percent: int) -> float | None:
+    if len(seconds) < 2:
+        return None
+    return round(statistics.quantiles(seconds, n=100)[percent - 1] * 1000, 1)
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--clients", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--recalls", type=float, default=0.5, help="share of recalls")
+    parser.add_argument("--memories", type=int, default=100, help="of each user at the start")
+    parser.add_argument("--json", action="store_true", help="print the JSON line alone")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        uri = f"embedded://{Path(folder)}"
+        tokens = asyncio.run(fill(uri, given.clients, given.memories))
+        with serving(uri) as port:
+            tally = asyncio.run(load(tokens, port, given.seconds, given.recalls))
+    figures = report(tally, given.clients, given.seconds)
+    if not given.json:
+        for name, value in figures.items():
+            print(f"{name:>18}  {value}")
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

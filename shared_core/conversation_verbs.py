@@ -1,0 +1,84 @@
+"""The verbs of MemoryEngine for conversations: inputs, ends of sessions, their status."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, overload
+
+from shared_core.domain import Scope
+from shared_core.errors import InvalidInput
+from shared_core.session_answers import ended_answer, status_answer
+
+if TYPE_CHECKING:
+    from shared_core.conversations import Conversations
+    from shared_core.ports import Clock
+    from shared_core.remembering import Remembering
+    from shared_core.session_ends import SessionEnds
+    from shared_core.strategy import ExtractionStrategy
+
+
+class ConversationVerbs:
+    """Sessions that open and end by themselves; and ends of threads that a caller keeps."""
+
+    conversations: Conversations
+    session_ends: SessionEnds
+    _clock: Clock
+    _remembering: Remembering
+    _strategy: ExtractionStrategy
+
+    async def process_memory(
+        self, input: str, user_id: str, *, app: str | None = None
+    ) -> dict[str, object]:
+        """Take in what a user says, and return what is known from before that has to do with it.
+
+        The input joins the user's active session, which is opened if there is none; the session
+        itself is not returned. app: None for the one of the settings. The answer, in this order:
+        "status", "resolved_query" (pronouns replaced), "memories" ([{"content", "score"}], best
+        first), "relations" ([{"source", "relation", "target"}]), "metadata"
+        ({"retrieval_time_ms", "has_memory"}). Raises InvalidInput for an input or id that is none.
+        """
+        scope = self.conversations.scope(user_id, app)
+        answer = await self.conversations.process(input, scope)
+        self.session_ends.nudge()
+        return answer
+
+    @overload
+    async def end_session(self, scope: str, *, app: str | None = None) -> dict[str, object]: ...
+    @overload
+    async def end_session(self, *, user_id: str, app: str | None = None) -> dict[str, object]: ...
+    @overload
+    async def end_session(
+        self, scope: Scope, thread_id: str, *, strategy: ExtractionStrategy | None = None
+    ) -> bool: ...
+    async def end_session(
+        self,
+        scope: Scope | str | None = None,
+        thread_id: str | None = None,
+        *,
+        strategy: ExtractionStrategy | None = None,
+        user_id: str | None = None,
+        app: str | None = None,
+    ) -> bool | dict[str, object]:
+        """End the active session of a user id, given alone, and have it consolidated later.
+
+        Returns at once: "status", "message", "session_info" (None if there was no session).
+
+        Of a scope and a thread: have its unread turns worked on now, and return whether there were
+        any. Nothing happens if the strategy has on_session_end=False.
+        """
+        if isinstance(scope, Scope) and thread_id is not None and user_id is None and app is None:
+            return await self._remembering.end_session(scope, thread_id, strategy or self._strategy)
+        user = scope if user_id is None else user_id
+        if isinstance(user, Scope) or thread_id is not None or strategy is not None:
+            raise InvalidInput(
+                "end_session takes a user id, e.g. end_session('alice', app='my-app'), or a scope"
+                " and a thread id"
+            )
+        ended = await self.conversations.end(self.conversations.scope(user, app))
+        return ended_answer(ended)
+
+    async def get_session_status(
+        self, user_id: str, *, app: str | None = None
+    ) -> dict[str, object]:
+        """Return whether a user has an active session, and how it stands; for debugging."""
+        scope = self.conversations.scope(user_id, app)
+        return status_answer(await self.conversations.active(scope), self._clock())

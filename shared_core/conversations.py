@@ -1,0 +1,187 @@
+"""The conversation layer: sessions that open and end by themselves, and what an input brings back.
+
+Document 003: one call takes an input and returns what is known that has to do with it. What was
+said in the session itself tells what pronouns mean, and is never returned.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from shared_core.conversation_ports import CONVERSATION, Heard, Session
+from shared_core.conversation_settings import ConversationSettings, load_conversation_settings
+from shared_core.coreference import resolve_query
+from shared_core.domain import Event, Scope, ThreadId
+from shared_core.errors import Conflict, InvalidInput
+from shared_core.ids import uuid7
+from shared_core.job_ports import JobPriority, JobType, NewJob
+from shared_core.memory_strategies import MemoryStrategy, resolve_strategies
+from shared_core.mentions import mentioned
+from shared_core.namespaces import check_label, clean_text, scope_path
+from shared_core.recall import Wanted
+from shared_core.relation_words import asked_kin, relations_told
+from shared_core.session_answers import CANDIDATES, memories_told
+from shared_core.session_ends import SessionEnds
+
+if TYPE_CHECKING:
+    from shared_core.intake import Intake
+    from shared_core.ports import Clock, Storage
+    from shared_core.recalling import Recalling
+    from shared_core.worker import Worker
+
+MOST_RELATIONS: Final = 10
+MAX_INPUT_CHARACTERS: Final = 100_000
+MAX_ASKED_CHARACTERS: Final = 2_000
+"""With so much of the end of an input memory is searched."""
+TRIES: Final = 64
+"""Each time the session was over when the input came."""
+
+
+class Conversations:
+    """Sessions of users, and answers to their inputs. Every verb opens the memory first.
+
+    settings: None for those of the environment, read at the first use.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        intake: Intake,
+        clock: Clock,
+        open_memory: Callable[[], Awaitable[None]],
+        recalling: Recalling,
+        worker: Worker,
+        settings: ConversationSettings | None = None,
+    ) -> None:
+        self._storage = storage
+        self._intake = intake
+        self._clock = clock
+        self._open = open_memory
+        self._recalling = recalling
+        self._worker = worker
+        self._given = settings
+
+    @cached_property
+    def settings(self) -> ConversationSettings:
+        """How sessions are kept. Raises InvalidInput for an environment that cannot be used."""
+        return self._given or load_conversation_settings()
+
+    @cached_property
+    def strategies(self) -> Sequence[MemoryStrategy]:
+        """What is made of a session. Raises InvalidInput for a strategy that is not known."""
+        return resolve_strategies(self.settings.strategies)
+
+    def scope(self, user_id: str | None, app: str | None) -> Scope:
+        """Return whose memory it is. Raises InvalidInput for what names nobody."""
+        scope = Scope(
+            self.settings.app if app is None else check_label(app, "app"),
+            check_label(user_id, "user_id"),
+        )
+        scope_path(scope)
+        return scope
+
+    async def process(self, input: str, scope: Scope) -> dict[str, object]:
+        """Take an input into the session of a user, and return what is known of it."""
+        text = checked_input(input)
+        assert self.strategies is not None  # a name that is not known is told now, not at the end
+        await self._open()
+        began = time.perf_counter()
+        kin = asked_kin(text)
+        heard = await self.hear(scope, self._turn(text), kin)
+        resolved = resolve_query(text, heard.session.events)
+        asked = resolved[-MAX_ASKED_CHARACTERS:]
+        named = [*mentioned(asked), *heard.kin]
+        wanted = Wanted(
+            now=self._clock(), limit=CANDIDATES, distinct=True, about=heard.kin,
+        )  # fmt: skip
+        found = await self._recalling.recall(scope, asked, wanted, None)
+        memories = memories_told(found.merged, asked)
+        relations = relations_told(
+            found.graph_results, asked, heard.user_name, named, MOST_RELATIONS
+        )
+        return {
+            "status": "success",
+            "resolved_query": resolved,
+            "memories": memories,
+            "relations": relations,
+            "metadata": {
+                "retrieval_time_ms": round(1000 * (time.perf_counter() - began)),
+                "has_memory": bool(memories or relations),
+            },
+        }
+
+    async def hear(self, scope: Scope, turn: Event, kin: Sequence[str] = ()) -> Heard:
+        """Append a turn to the active session, or to a new one where that is over."""
+        size = self.settings.context_size
+        for _ in range(TRIES):
+            heard = await self._storage.hear_turn(
+                scope, self.new_id(), turn, self.settings.rules, size, kin
+            )
+            if heard.stored:
+                return heard
+            await self.end(scope, if_over=True)
+        raise Conflict(f"the session of {scope.user!r} ended {TRIES} times while an input came")
+
+    async def end(self, scope: Scope, *, if_over: bool = False) -> Session | None:
+        """End the session of a user and have it consolidated; None if there is none to end."""
+        await self._open()
+        job = NewJob(
+            job_id=uuid7(), job_type=JobType.DEEP_REFLECTION, run_after=self._clock(),
+            priority=JobPriority.SESSION_END,
+        )  # fmt: skip
+        ended = await self._storage.end_conversation(
+            scope, job, self.settings.rules, if_over=if_over
+        )
+        if ended and ended.event_count:
+            self._worker.hand_over(scope, ended.session_id)
+        return ended
+
+    async def active(self, scope: Scope) -> Session | None:
+        """Return the session of a user, without events; None if none is active."""
+        await self._open()
+        session = await self._storage.active_conversation(scope)
+        over = session is not None and (
+            session.ends_at <= self._clock() or session.event_count >= self.settings.max_events
+        )
+        return None if over else session
+
+    def ends(self, *, in_background: bool) -> SessionEnds:
+        """Return who ends sessions that are over."""
+
+        async def end(scope: Scope) -> bool:
+            return await self.end(scope, if_over=True) is not None
+
+        return SessionEnds(
+            self._storage, self._clock, self._open, end,
+            lambda: self.settings.check_interval_s, in_background=in_background,
+        )  # fmt: skip
+
+    def new_id(self) -> ThreadId:
+        """Return an id for a session that may have to be opened."""
+        return ThreadId(f"{CONVERSATION}{uuid7()}")
+
+    def _turn(self, text: str) -> Event:
+        event = Event(
+            event_id=str(uuid7()), author="user", role="user", text=text, occurred_at=self._clock()
+        )
+        return self._intake.event(event)
+
+
+def checked_input(input: object) -> str:
+    """Return an input as it can be stored, U+FFFD for what no database can hold.
+
+    Raises InvalidInput for what is no text, says nothing, or is longer than anything said.
+    """
+    if not isinstance(input, str):
+        raise InvalidInput(f"input must be a text, not {type(input).__name__}")
+    if not input.strip():
+        raise InvalidInput("input must not be empty or blank: pass what the user said")
+    if len(input) > MAX_INPUT_CHARACTERS:
+        raise InvalidInput(
+            f"input has {len(input):,} characters, more than the {MAX_INPUT_CHARACTERS:,} of one"
+            " input: pass what the user said, and keep documents elsewhere"
+        )
+    return clean_text(input).strip()

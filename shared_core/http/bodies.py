@@ -1,0 +1,258 @@
+"""What requests say, with bounds and examples."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
+
+from shared_core.domain import AsOf, Event, MemoryKind, NewMemory, Role
+from shared_core.recall_ports import Ranking
+
+NO_NUL = r"^[^\x00]+$"
+SOME_TEXT = r"[^\s\x00]"
+MAX_NAME = 512
+MAX_TEXT = 100_000
+MAX_QUERY = 10_000
+
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=NO_NUL)]
+UserId = Annotated[Name, Field(description="The user of the application.", examples=["ana"])]
+App = Annotated[
+    Name | None,
+    Field(
+        description="The application. With a token it is the token's and may be left out.",
+        examples=["my_app"],
+    ),
+]
+ThreadName = Annotated[Name, Field(description="The conversation.", examples=["monday"])]
+Query = Annotated[str, Field(max_length=MAX_QUERY, description="A question, or words to look for.")]
+Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT, pattern=SOME_TEXT)]
+Limit = Annotated[int, Field(ge=1, le=100, description="So many at most.")]
+Importance = Annotated[float, Field(ge=1, le=10, description="1 (trivial) to 10 (vital).")]
+Kinds = Annotated[
+    list[MemoryKind] | None, Field(min_length=1, max_length=5, description="Only these kinds.")
+]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def example(**values: JsonValue) -> ConfigDict:
+    """Return the settings of a body: nothing unknown, and an example."""
+    return ConfigDict(extra="forbid", allow_inf_nan=False, json_schema_extra={"examples": [values]})
+
+
+class ProcessBody(BaseModel):
+    """What a user says."""
+
+    model_config = example(input="我叫小朱", user_id="user_001")
+
+    input: Text
+    user_id: UserId
+    app: App = None
+
+
+class UserBody(BaseModel):
+    """A user."""
+
+    model_config = example(user_id="user_001")
+
+    user_id: UserId
+    app: App = None
+
+
+class RememberedMemory(BaseModel):
+    """Something to remember. The same key again replaces what was remembered."""
+
+    model_config = example(text="Ana drinks green tea.", key="tea", importance=6)
+
+    text: Text
+    kind: MemoryKind = "semantic"
+    key: Name | None = None
+    author: Name | None = None
+    importance: Importance = 5.0
+    occurred_at: AwareDatetime | None = None
+    expires_at: AwareDatetime | None = None
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+
+    def to_memory(self) -> NewMemory:
+        """Return it as the core knows it."""
+        return NewMemory(
+            text=self.text,
+            kind=self.kind,
+            key=self.key,
+            author=self.author,
+            importance=self.importance,
+            occurred_at=self.occurred_at,
+            expires_at=self.expires_at,
+            metadata=self.metadata,
+        )
+
+
+class RememberBody(BaseModel):
+    """Texts, or memories with more than a text."""
+
+    model_config = example(
+        user_id="ana",
+        memories=["Ana drinks green tea.", {"text": "Ana has two cats.", "key": "cats"}],
+    )
+
+    user_id: UserId
+    app: App = None
+    memories: Annotated[list[Text | RememberedMemory], Field(min_length=1, max_length=100)]
+
+
+class TurnBody(BaseModel):
+    """One turn of a conversation. event_id: of your own; the same turn twice is one."""
+
+    model_config = example(
+        event_id="1", role="user", author="ana", text="I live in Lisbon.",
+        occurred_at="2026-03-01T12:00:00Z",
+    )  # fmt: skip
+
+    event_id: Name
+    role: Role
+    author: Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[^\x00]*$")] = ""
+    text: Annotated[str, Field(max_length=MAX_TEXT)]
+    occurred_at: AwareDatetime
+    importance: Importance = 5.0
+    expires_at: AwareDatetime | None = None
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+
+    def to_event(self) -> Event:
+        """Return it as the core knows it."""
+        return Event(
+            event_id=self.event_id,
+            role=self.role,
+            author=self.author,
+            text=self.text,
+            occurred_at=self.occurred_at,
+            importance=self.importance,
+            expires_at=self.expires_at,
+            metadata=self.metadata,
+        )
+
+
+class EventsBody(BaseModel):
+    """Turns of a conversation. later: answer at once, and embed and consolidate them afterwards."""
+
+    model_config = example(
+        user_id="ana",
+        thread_id="monday",
+        events=[
+            {
+                "event_id": "1",
+                "role": "user",
+                "author": "ana",
+                "text": "I live in Lisbon.",
+                "occurred_at": "2026-03-01T12:00:00Z",
+            }
+        ],
+    )
+
+    user_id: UserId
+    app: App = None
+    thread_id: ThreadName
+    events: Annotated[list[TurnBody], Field(min_length=1, max_length=500)]
+    later: bool = True
+
+
+class AsOfBody(BaseModel):
+    """A moment: valid, what held then; known, as it was believed then."""
+
+    model_config = example(valid="2024-05-01T00:00:00Z")
+
+    valid: AwareDatetime | None = None
+    known: AwareDatetime | None = None
+
+    def to_as_of(self) -> AsOf:
+        """Return it as the core knows it."""
+        return AsOf(valid=self.valid, known=self.known)
+
+
+def moments(as_of: AsOfBody | None) -> AsOf | None:
+    """Return the moments of a body; None for what is current."""
+    return None if as_of is None else as_of.to_as_of()
+
+
+class SearchBody(BaseModel):
+    """A search by meaning alone."""
+
+    model_config = example(user_id="ana", query="What does Ana drink?")
+
+    user_id: UserId
+    app: App = None
+    query: Query
+    limit: Limit = 5
+    kinds: Kinds = None
+    as_of: AsOfBody | None = None
+
+
+class RecallBody(BaseModel):
+    """A question. docs/recall.md has what each option does."""
+
+    model_config = example(user_id="ana", query="What does Ana drink?", limit=3)
+
+    user_id: UserId
+    app: App = None
+    query: Query
+    limit: Limit = 10
+    kinds: Kinds = None
+    ranking: Ranking = "linear"
+    asked_at: AwareDatetime | None = None
+    as_of: AsOfBody | None = None
+    min_relevance: Share = 0.0
+    distinct: bool = False
+    diversity: Share = 0.0
+
+
+class ContextBody(BaseModel):
+    """What a model should read before it answers, within a budget of tokens."""
+
+    model_config = example(
+        user_id="ana", thread_id="monday", query="What should I cook?", max_tokens=2000
+    )
+
+    user_id: UserId
+    app: App = None
+    thread_id: ThreadName
+    query: Query
+    system_prompt: Annotated[str, Field(max_length=MAX_TEXT)] = ""
+    max_tokens: Annotated[int, Field(ge=64, le=200_000)] = 8000
+    instructions: Annotated[
+        list[Annotated[str, Field(max_length=MAX_TEXT)]], Field(max_length=100)
+    ] = Field(default_factory=list)
+    profile: Annotated[str, Field(max_length=MAX_TEXT)] | None = None
+    as_of: AsOfBody | None = None
+
+
+class ForgetBody(BaseModel):
+    """Memories by key, or by memory id."""
+
+    model_config = example(user_id="ana", keys=["tea"])
+
+    user_id: UserId
+    app: App = None
+    keys: Annotated[list[Name], Field(min_length=1, max_length=1000)]
+
+
+class ThreadJobBody(BaseModel):
+    """Work on a conversation that is wanted now."""
+
+    model_config = example(user_id="ana", thread_id="monday", job_type="full_consolidation")
+
+    user_id: UserId
+    app: App = None
+    thread_id: ThreadName
+    job_type: Literal["fast_replay", "deep_reflection", "full_consolidation"]
+
+
+class ReflectionBody(BaseModel):
+    """A reflection on all that is remembered of a user."""
+
+    model_config = example(user_id="ana", job_type="reflection")
+
+    user_id: UserId
+    app: App = None
+    job_type: Literal["reflection"]
+
+
+JobBody = Annotated[ThreadJobBody | ReflectionBody, Field(discriminator="job_type")]

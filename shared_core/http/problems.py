@@ -1,0 +1,165 @@
+"""Errors as RFC 9457 says: application/problem+json, with the id of the request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from shared_core import errors
+from shared_core.http.json_answers import to_json_bytes
+from shared_core.http.request_ids import request_id
+
+log = logging.getLogger("hippocampus.http")
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_S = 2
+"""What a caller is told to wait while the database or a model is away."""
+
+
+class FieldFault(BaseModel):
+    """One part of a request that cannot be used."""
+
+    field: str = Field(description="Where it is, e.g. body.memories.0.text")
+    reason: str
+
+
+class ProblemBody(BaseModel):
+    """RFC 9457 problem details."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:hippocampus:problem:invalid-input",
+                    "title": "Unprocessable Content",
+                    "status": 422,
+                    "detail": "body.user_id: String should have at least 1 character",
+                    "request_id": "0193f6f2c4d87e0f9a7d5e0c4b1a2f3e",
+                    "errors": [
+                        {
+                            "field": "body.user_id",
+                            "reason": "String should have at least 1 character",
+                        }
+                    ],
+                }
+            ]
+        }
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    errors: list[FieldFault] = Field(default_factory=list)
+
+
+class ProblemError(HTTPException):
+    """A refusal that a middleware or a route raises. Starlette lets it through everywhere."""
+
+    def __init__(
+        self, status: int, kind: str, detail: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(status, detail, dict(headers or {}))
+        self.kind = kind
+
+
+STATUS_OF: Mapping[type[errors.MemoryCoreError], tuple[int, str]] = {
+    errors.InvalidInput: (422, "invalid-input"),
+    errors.NotFound: (404, "not-found"),
+    errors.Conflict: (409, "conflict"),
+    errors.CapabilityMissing: (501, "not-supported"),
+    errors.StorageReadOnly: (503, "read-only"),
+    errors.StorageUnavailable: (503, "storage-unavailable"),
+    errors.ModelUnavailable: (503, "model-unavailable"),
+    errors.MemoryCoreError: (500, "internal"),
+}
+TOLD: Mapping[str, str] = {
+    "read-only": "The memory can be read and not written now.",
+    "storage-unavailable": "The database cannot be used now: try again later.",
+    "model-unavailable": "A model that is needed failed: try again later.",
+    "internal": "The server failed. Its log has more under the id of this request.",
+    "not-supported": "This server cannot do that.",
+}
+"""What a caller learns of faults of the server; the log has the message itself."""
+
+
+def problem(
+    status: int,
+    kind: str,
+    detail: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    faults: Sequence[Mapping[str, str]] = (),
+) -> Response:
+    """Return the answer that tells of a problem."""
+    body: dict[str, Any] = {
+        "type": f"urn:hippocampus:problem:{kind}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "request_id": request_id.get(),
+        "errors": list(faults),
+    }
+    return Response(to_json_bytes(body), status, dict(headers or {}), MEDIA_TYPE)
+
+
+def core_problem(error: errors.MemoryCoreError) -> Response:
+    """Return the answer for an error of the core."""
+    status, kind = next(STATUS_OF[base] for base in type(error).__mro__ if base in STATUS_OF)
+    if status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return problem(status, kind, str(error))
+    log.error("%s: %s", type(error).__name__, error)
+    wait = getattr(error, "retry_after_s", None) or RETRY_S
+    headers = {"Retry-After": str(max(1, round(wait)))} if status == 503 else {}
+    return problem(status, kind, TOLD[kind], headers=headers)
+
+
+def handle_problems(app: FastAPI) -> None:
+    """Make every error of an application a problem."""
+
+    @app.exception_handler(errors.MemoryCoreError)
+    async def of_the_core(_: Request, error: errors.MemoryCoreError) -> Response:
+        return core_problem(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def of_validation(_: Request, error: RequestValidationError) -> Response:
+        found = [_fault(one) for one in error.errors()]
+        if any(one["type"] == "json_invalid" for one in error.errors()):
+            return problem(400, "malformed-json", "The body is not JSON.", faults=found)
+        detail = "; ".join(f"{one['field']}: {one['reason']}" for one in found[:3])
+        return problem(422, "invalid-input", detail, faults=found)
+
+    @app.exception_handler(HTTPException)
+    async def of_http(_: Request, error: HTTPException) -> Response:
+        kind = getattr(error, "kind", None) or KINDS.get(error.status_code, "refused")
+        detail = DETAILS.get(error.status_code, error.detail)
+        if isinstance(error, ProblemError):
+            detail = error.detail
+        return problem(error.status_code, kind, detail, headers=error.headers)
+
+
+KINDS = {400: "malformed-body", 404: "no-such-path", 405: "method-not-allowed"}
+DETAILS = {
+    400: "The body cannot be read as JSON in UTF-8.",
+    404: "There is nothing at this path: /openapi.json lists what there is.",
+    405: "This path takes other methods: see the header Allow.",
+}
+
+
+def _fault(error: Mapping[str, Any]) -> dict[str, str]:
+    # Neither "input" nor "ctx": they hold what the caller said.
+    place = ".".join(str(part) for part in error["loc"])
+    return {"field": _printable(place), "reason": _printable(str(error["msg"]))}
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()[:500]

@@ -1,0 +1,78 @@
+"""Everything of a user, or of an application, as lines of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import StreamingResponse
+
+from shared_core.engine import MemoryEngine
+from shared_core.http import bodies
+from shared_core.http.access import Caller, caller_of
+from shared_core.http.answers import PROBLEMS
+from shared_core.http.memory_of import memory_of
+from shared_core.http.problems import ProblemError
+
+router = APIRouter(tags=["export"])
+
+LINES = "application/x-ndjson"
+CHUNK_CHARACTERS = 65_536
+MOST_AT_ONCE = 4
+"""Each holds a connection to the database as long as its client reads."""
+ANSWER = {
+    "description": "Lines of JSON: a header, the rows, an end that counts them",
+    "content": {LINES: {"schema": {"type": "string"}}},
+}
+
+
+@router.get("/export", responses={200: ANSWER, **PROBLEMS}, response_class=StreamingResponse)
+async def export(
+    request: Request,
+    memory: Annotated[MemoryEngine, Depends(memory_of)],
+    who: Annotated[Caller, Depends(caller_of)],
+    user_id: Annotated[bodies.Name | None, Query(description="All of the app's if none.")] = None,
+    app: bodies.App = None,
+    vectors: Annotated[bool, Query(description="Else an import embeds the texts anew.")] = False,
+) -> StreamingResponse:
+    """Hand out everything of a user, or of an application, for `hippocampus import`.
+
+    All of one moment. Without the last line ("end") it was cut, and an import refuses it.
+    """
+    if user_id is None and who.users is not None:
+        raise ProblemError(403, "forbidden", "This token is for some users: name one, ?user_id=...")
+    scope = None if user_id is None else who.scope(user_id, app)
+    of_app = who.app_named(app) if scope is None else None
+    at_work: asyncio.Semaphore = request.app.state.exports
+    if at_work.locked():
+        raise ProblemError(
+            503, "busy", f"{MOST_AT_ONCE} exports are at work: try again.", {"Retry-After": "10"}
+        )
+    await at_work.acquire()
+    lines = memory.export(scope, app=of_app, vectors=vectors)
+    try:
+        first = await anext(lines)  # what is wrong is told before the answer begins
+    except BaseException:
+        at_work.release()
+        raise
+    return StreamingResponse(_chunks(first, lines, at_work), media_type=LINES)
+
+
+async def _chunks(
+    first: str, lines: AsyncGenerator[str, None], at_work: asyncio.Semaphore
+) -> AsyncIterator[str]:
+    waiting, length = [first], len(first)
+    try:
+        async with aclosing(lines):
+            async for line in lines:
+                waiting.append(line)
+                length += len(line)
+                if length >= CHUNK_CHARACTERS:
+                    yield "\n".join([*waiting, ""])
+                    waiting, length = [], 0
+        yield "\n".join([*waiting, ""])
+    finally:
+        at_work.release()

@@ -1,0 +1,77 @@
+"""Runs the application on uvicorn until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from shared_core.engine import MemoryEngine
+from shared_core.errors import InvalidInput
+from shared_core.http.app import create_app
+from shared_core.http.logs import log_as_json
+from shared_core.http.options import ServerOptions
+
+log = logging.getLogger("hippocampus.http")
+
+BACKLOG = 2048
+
+
+def serve(memory: MemoryEngine, options: ServerOptions) -> int:
+    """Serve a memory until SIGTERM or Ctrl-C, close it, and return the exit code.
+
+    Requests in work are finished within options.grace_s; a second signal ends them at once.
+    Raises InvalidInput for an address that cannot be listened on.
+    """
+    log_as_json()
+    listening = _listen(options)
+    config = uvicorn.Config(
+        create_app(memory, options),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="on",
+        timeout_graceful_shutdown=max(1, round(options.grace_s)),
+        timeout_keep_alive=75,
+    )
+    server = _Server(config)
+    with listening, asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        return runner.run(_run(server, memory, listening))
+
+
+async def _run(server: _Server, memory: MemoryEngine, listening: socket.socket) -> int:
+    async with memory:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, server.handle_exit, number, None)
+        host, port = listening.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        log.info("listening on http://%s:%d", shown, port)
+        await server.serve(sockets=[listening])
+        log.info("stopped")
+    return 0 if server.started else 1
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, told to stop by signals of the loop: it ends with 0, not by the signal again."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _listen(options: ServerOptions) -> socket.socket:
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    try:
+        return socket.create_server((options.host, options.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot listen on {options.host}:{options.port} ({error.strerror}): another --port,"
+            " 0 for a free one, or another --host"
+        ) from error

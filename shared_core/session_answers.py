@@ -1,0 +1,114 @@
+"""The answers of the conversation layer, in the format of document 003, sections 5 and 6. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import accumulate
+from typing import Final
+
+from shared_core.conversation_ports import Session
+from shared_core.domain import Hit
+from shared_core.ranking import relevance
+from shared_core.session_statements import says_less
+
+MOST_MEMORIES: Final = 10
+CANDIDATES: Final = 30
+"""So many hits are looked at, for what says no more than another is left out."""
+LEAST_RELEVANCE: Final = 0.14
+"""What has less to do with an input is not returned; as OpenMemoryService does."""
+LEAST_SHARE: Final = 1 / 3
+"""Nor is what has so much less to do with it than the most relevant memory."""
+ASKS_FOR_NAME: Final = re.compile(
+    r"\b(?:name|who am i|call me|address me)\b|名字|姓名|我叫什么|我是谁|称呼|怎么叫我",
+    re.IGNORECASE,
+)
+
+
+def memories_told(
+    hits: Sequence[Hit], question: str, most: int = MOST_MEMORIES
+) -> list[dict[str, object]]:
+    """Return memories, best first, each with a score from 0 to 1 that never rises.
+
+    Left out is what has too little to do with the question, what a statement of the same turns
+    says in the user's words, and who only names somebody of whom another memory tells more.
+    """
+    least = max([LEAST_RELEVANCE, *(LEAST_SHARE * _score(hit) for hit in hits)])
+    near = [hit for hit in hits if _score(hit) >= least]
+    statements = [hit for hit in hits if _about(hit).get("statement")]
+    # A name is told by "Ana has a cat" only where that is shown, and its name was not asked for.
+    of_name = [hit for hit in statements if hit in near and not ASKS_FOR_NAME.search(question)]
+    kept = [
+        hit
+        for hit in near
+        if not _told_already(hit, of_name if _about(hit).get("slot") == "name" else statements)
+    ]
+    texts = [hit.memory.text for hit in kept]
+    kept = [hit for hit in kept if not any(says_less(hit.memory.text, one) for one in texts)]
+    kept = kept[:most]
+    scores = list(accumulate((_score(hit) for hit in reversed(kept)), max))
+    return [
+        {"content": hit.memory.text, "score": score}
+        for hit, score in zip(kept, reversed(scores), strict=True)
+    ]
+
+
+def ended_answer(session: Session | None) -> dict[str, object]:
+    """Return what end_session tells of the session that it ended."""
+    if session is None or session.ended_at is None:
+        return {"status": "success", "message": "No active session", "session_info": None}
+    lasted = (session.ended_at - session.created_at).total_seconds()
+    return {
+        "status": "success",
+        "message": "Session ending, consolidation started",
+        "session_info": {
+            "event_count": session.event_count,
+            "duration_seconds": int(lasted),
+            "created_at": moment(session.created_at),
+            "ended_at": moment(session.ended_at),
+        },
+    }
+
+
+def status_answer(session: Session | None, now: datetime) -> dict[str, object]:
+    """Return what get_session_status tells of the active session."""
+    if session is None:
+        return {"status": "success", "has_active_session": False, "session_info": None}
+    return {
+        "status": "success",
+        "has_active_session": True,
+        "session_info": {
+            "event_count": session.event_count,
+            "created_at": moment(session.created_at),
+            "last_active_at": moment(session.last_active_at),
+            "time_until_timeout_seconds": max(0, int((session.ends_at - now).total_seconds())),
+        },
+    }
+
+
+def moment(at: datetime) -> str:
+    """Return a moment in UTC, to the second: "2026-01-22T10:00:00Z"."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _score(hit: Hit) -> float:
+    return round(min(max(relevance(hit), 0.0), 1.0), 4)
+
+
+def _told_already(hit: Hit, statements: Sequence[Hit]) -> bool:
+    """Tell whether a hit is a fact that a statement of one of its turns holds."""
+    value = _about(hit).get("value")
+    if "slot" not in _about(hit) or not isinstance(value, str):
+        return False
+    turns = {*hit.memory.source_event_ids}
+    return any(
+        value.casefold() in one.memory.text.casefold()
+        and turns.intersection(one.memory.source_event_ids)
+        for one in statements
+    )
+
+
+def _about(hit: Hit) -> Mapping[str, object]:
+    metadata = hit.memory.value.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}

@@ -1,0 +1,133 @@
+-- Conversations that open and end by themselves, on threads. Who writes one holds lock_conversation.
+
+-- name: lock_conversation
+-- Puts whoever opens, continues or ends the conversation of a user in line.
+SELECT pg_advisory_xact_lock(hashtextextended(%(tenant)s, 27))
+
+-- fragment: conversation_columns
+c.thread_id, c.status, c.event_count, c.created_at, c.last_active_at, c.ends_at, c.ended_at
+
+-- fragment: is_over
+(c.ends_at <= %(now)s OR c.event_count >= %(max_events)s)
+
+-- name: hear_turn
+-- Appends a turn to the active conversation, or to a new one if there is none. If the active one is
+-- over, nothing is written. Returns whether the turn is stored and the conversation, with each of
+-- its last turns before this one, newest first. Sent again after a lost answer it changes nothing.
+WITH active AS (
+    SELECT c.*, {is_over} AS is_over, EXISTS (
+        SELECT FROM events e WHERE e.tenant_id = c.tenant_id AND e.thread_id = c.thread_id
+                               AND e.event_id = %(event_id)s) AS heard
+    FROM conversations c WHERE c.tenant_id = %(tenant)s AND c.status = 'active'
+), gone_on AS (
+    INSERT INTO conversations AS c (tenant_id, thread_id, event_count, created_at, last_active_at,
+                                    ends_at)
+    SELECT %(tenant)s, %(thread_id)s, 1, %(now)s, %(now)s,
+           %(now)s::timestamptz + least(%(timeout)s::interval, %(max_duration)s::interval)
+    WHERE NOT EXISTS (SELECT FROM active WHERE is_over OR heard)
+    ON CONFLICT (tenant_id) WHERE status = 'active' DO UPDATE
+    SET event_count = c.event_count + 1,
+        last_active_at = greatest(c.last_active_at, excluded.last_active_at),
+        ends_at = least(greatest(c.last_active_at, excluded.last_active_at) + %(timeout)s::interval,
+                        c.created_at + %(max_duration)s::interval)
+    RETURNING c.*
+), thread AS (
+    INSERT INTO threads AS t (tenant_id, thread_id, last_seq, last_memory_seq, unread_bytes,
+                              created_at, updated_at)
+    SELECT tenant_id, thread_id, 1, 1, octet_length(%(text)s::text), %(now)s, %(now)s FROM gone_on
+    ON CONFLICT (tenant_id, thread_id) DO UPDATE
+    SET last_seq = t.last_seq + 1, last_memory_seq = t.last_memory_seq + 1,
+        unread_bytes = t.unread_bytes + excluded.unread_bytes, updated_at = excluded.updated_at
+    RETURNING tenant_id, thread_id, last_seq, last_memory_seq
+), said AS (
+    INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text, metadata,
+                        occurred_at, recorded_at, memory_seq)
+    SELECT tenant_id, thread_id, last_seq, %(event_id)s, %(author)s, %(role)s, %(text)s,
+           %(metadata)s::jsonb, %(occurred_at)s, %(now)s, last_memory_seq
+    FROM thread
+), shown AS (
+    SELECT true AS stored, c.* FROM gone_on c
+    UNION ALL
+    SELECT heard, c.tenant_id, c.thread_id, c.status, c.event_count, c.created_at,
+           c.last_active_at, c.ends_at, c.ended_at
+    FROM active c WHERE heard OR is_over
+)
+SELECT c.stored, {conversation_columns}, before.*
+FROM shown c LEFT JOIN LATERAL (
+    SELECT {event_columns} FROM events e
+    WHERE e.tenant_id = c.tenant_id AND e.thread_id = c.thread_id AND e.event_id <> %(event_id)s
+      AND {unexpired}
+    ORDER BY e.seq DESC LIMIT %(context)s
+) before ON true
+
+-- name: kin_of_user
+-- How the user is called, and who stands in some relations to the user now, the newest first.
+SELECT e.relation, e.object, e.object_key FROM edges e
+WHERE e.tenant_id = %(tenant)s AND e.subject_key = %(user)s
+  AND e.relation = ANY(%(relations)b::text[])
+  AND e.valid_until IS NULL AND e.superseded_at IS NULL
+ORDER BY e.valid_from DESC, e.edge_id LIMIT 20
+
+-- name: open_conversation
+-- Opens a conversation in which nothing was said yet, unless one is active.
+INSERT INTO conversations (tenant_id, thread_id, created_at, last_active_at, ends_at)
+VALUES (%(tenant)s, %(thread_id)s, %(now)s, %(now)s,
+        %(now)s::timestamptz + least(%(timeout)s::interval, %(max_duration)s::interval))
+ON CONFLICT (tenant_id) WHERE status = 'active' DO NOTHING
+
+-- name: active_conversation
+SELECT {conversation_columns} FROM conversations c
+WHERE c.tenant_id = %(tenant)s AND c.status = 'active'
+
+-- name: conversation_of_thread
+SELECT {conversation_columns} FROM conversations c
+WHERE c.tenant_id = %(tenant)s AND c.thread_id = %(thread_id)s
+
+-- name: end_conversation
+-- Ends the active conversation of a user, if_over: only if it is over, and asks for a job that
+-- consolidates it. One in which nothing was said goes without a trace.
+WITH ended AS (
+    UPDATE conversations c SET status = 'ending', ended_at = %(now)s
+    WHERE c.tenant_id = %(tenant)s AND c.status = 'active' AND c.event_count > 0
+      AND (NOT %(if_over)s OR {is_over})
+    RETURNING c.*
+), emptied AS (
+    DELETE FROM conversations c
+    WHERE c.tenant_id = %(tenant)s AND c.status = 'active' AND c.event_count = 0
+      AND (NOT %(if_over)s OR {is_over})
+    RETURNING c.*
+), waiting AS (
+    SELECT j.run_after FROM consolidation_jobs j JOIN ended USING (tenant_id, thread_id)
+    WHERE j.job_type = %(job_type)s AND j.status = 'pending'
+), asked AS (
+    INSERT INTO consolidation_jobs AS j (tenant_id, job_id, thread_id, job_type, priority,
+                                         run_after, created_at)
+    SELECT tenant_id, %(job_id)s, thread_id, %(job_type)s, %(priority)s, %(now)s, %(now)s FROM ended
+    ON CONFLICT (tenant_id, thread_id, job_type, performer) WHERE status = 'pending'
+    DO UPDATE SET run_after = least(j.run_after, excluded.run_after),
+                  priority = greatest(j.priority, excluded.priority)
+    RETURNING run_after
+)
+SELECT {conversation_columns}, {hint}
+FROM (SELECT * FROM ended UNION ALL SELECT * FROM emptied) c
+
+-- name: finish_conversation
+-- Notes that what was said in a conversation that ended has been consolidated, if all of it has.
+UPDATE conversations c SET status = 'ended'
+FROM threads t
+WHERE c.tenant_id = %(tenant)s AND c.thread_id = %(thread_id)s AND c.status = 'ending'
+  AND t.tenant_id = c.tenant_id AND t.thread_id = c.thread_id
+  AND t.last_memory_seq <= t.consolidated_seq
+
+-- name: conversations_over
+-- Users whose conversation is over, across tenants, the longest first.
+SELECT c.tenant_id FROM conversations c
+WHERE c.status = 'active' AND c.ends_at <= %(now)s
+ORDER BY c.ends_at LIMIT %(limit)s
+
+-- name: next_end
+SELECT min(c.ends_at) FROM conversations c WHERE c.status = 'active'
+
+-- name: drop_conversations
+DELETE FROM conversations
+WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)

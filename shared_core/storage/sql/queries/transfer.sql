@@ -1,0 +1,96 @@
+-- Everything of a user or of an application as lines of JSON, and back. {table}, {columns} and the
+-- keys are names of the catalogue, quoted.
+
+-- name: plain_values
+-- How values are written as text, whatever the server is set to: so two exports of the same are equal.
+SELECT set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO, YMD', true),
+       set_config('bytea_output', 'hex', true), set_config('extra_float_digits', '1', true)
+
+-- name: table_shapes
+-- The columns of tables and, in order, those of their primary keys.
+SELECT g.name, columns.names, keys.names
+FROM unnest(%(tables)s::text[]) AS g(name)
+CROSS JOIN LATERAL (
+    SELECT array_agg(a.attname::text ORDER BY a.attnum) AS names FROM pg_attribute a
+    WHERE a.attrelid = to_regclass(g.name) AND a.attnum > 0 AND NOT a.attisdropped) columns
+CROSS JOIN LATERAL (
+    SELECT array_agg(a.attname::text ORDER BY k.place) AS names
+    FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+    WHERE i.indrelid = to_regclass(g.name) AND i.indisprimary) keys
+
+-- name: export_rows
+-- The rows of a table in the order of its key. JSON that was given with line breaks between its parts
+-- is stored with them: within a text they are escaped.
+SELECT replace(row_to_json(m)::text, E'\n', ' ') FROM {table} m
+WHERE {tenant_range} ORDER BY {key}
+
+-- name: export_embedded
+-- What has vectors of the active model.
+SELECT json_build_object('tenant_id', m.tenant_id, 'memory_id', m.memory_id, 'field', m.field)::text
+FROM embeddings m JOIN embedding_models a ON a.model = m.model AND a.active
+WHERE {tenant_range} ORDER BY m.tenant_id, m.memory_id, m.field
+
+-- name: export_vectors
+SELECT json_build_object('tenant_id', m.tenant_id, 'memory_id', m.memory_id, 'field', m.field,
+                         'embedding', m.embedding)::text
+FROM embeddings m JOIN embedding_models a ON a.model = m.model AND a.active
+WHERE {tenant_range} ORDER BY m.tenant_id, m.memory_id, m.field
+
+-- fragment: given_rows
+(SELECT r.* FROM unnest(%(rows)b::text[]) AS line(text)
+ CROSS JOIN LATERAL json_populate_record(NULL::{table}, line.text::json -> 'row') r)
+
+-- name: restore_turns
+-- Takes back that turns were forgotten, because they are given.
+DELETE FROM tombstones t USING {given_rows} g
+WHERE t.tenant_id = g.tenant_id AND t.thread_id = g.thread_id AND t.event_id = g.event_id
+  AND g.memory_seq IS NOT NULL
+
+-- name: require_unforgotten
+SELECT require(NOT EXISTS (
+    SELECT FROM {given_rows} g
+    JOIN tombstones t ON t.tenant_id = g.tenant_id AND t.thread_id = g.thread_id
+                     AND t.event_id = g.event_id
+    WHERE g.memory_seq IS NOT NULL),
+    'this turn was forgotten here: import it with restore (--restore) to bring such turns back')
+
+-- name: import_rows
+-- Writes the rows that are not here, and counts them.
+WITH written AS (
+    INSERT INTO {table} ({columns}) SELECT {columns} FROM {given_rows} g
+    ON CONFLICT DO NOTHING RETURNING 1
+)
+SELECT count(*) FROM written
+
+-- name: require_rows
+-- What is not here by its key now was kept out by something else that is.
+SELECT require(bool_and(EXISTS (SELECT FROM {table} t WHERE ({here_key}) = ({given_key}))),
+    'something else has its place here: export and forget that first, or import into another schema')
+FROM {given_rows} g
+
+-- name: count_other_rows
+-- Rows that were here before with other values.
+SELECT count(*) FROM {given_rows} g JOIN {table} t ON ({here_key}) = ({given_key})
+WHERE row_to_json(t)::text <> row_to_json(g)::text
+
+-- name: import_vectors
+WITH written AS (
+    INSERT INTO embeddings (tenant_id, model, memory_id, field, embedding)
+    SELECT g.tenant_id, %(model)s, g.memory_id, g.field, g.embedding FROM {given_rows} g
+    ON CONFLICT DO NOTHING RETURNING 1
+)
+SELECT count(*) FROM written
+
+-- name: require_dimensions
+SELECT require(bool_and(vector_dims(g.embedding) = %(dimensions)s),
+               'a vector is not of the dimensions that the first line names')
+FROM {given_rows} g
+
+-- name: unembedded
+-- What of the given has no vector of a model yet, and what it says.
+SELECT m.tenant_id || substr(m.namespace, 2), m.key, g.field, m.text, m.value::text
+FROM {given_rows} g JOIN memories m USING (tenant_id, memory_id)
+WHERE NOT EXISTS (SELECT FROM embeddings e
+                  WHERE e.tenant_id = g.tenant_id AND e.model = %(model)s
+                    AND e.memory_id = g.memory_id AND e.field = g.field)

@@ -1,0 +1,205 @@
+"""The verbs of MemoryEngine that hand out everything of a user or an application, and take it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+
+from shared_core.domain import JsonValue, Scope
+from shared_core.embedding import Embedding
+from shared_core.errors import Conflict, InvalidInput, NotFound
+from shared_core.ingest import TEXT_FIELD
+from shared_core.text import has_words
+from shared_core.transfer_lines import End, Header, LineReader, row_line, whose_of
+from shared_core.transfer_ports import EMBEDDINGS, RowBatch, Unembedded, Written
+
+if TYPE_CHECKING:
+    from shared_core.access_log import AccessLog
+    from shared_core.ports import Storage
+
+TextOfField: TypeAlias = Callable[[Mapping[str, JsonValue], str], str | None]
+Progress: TypeAlias = Callable[[int], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class ImportedLines:
+    """What became of the rows of an export.
+
+    written: are here now. here: were here before. differ: of those, with other values, which stay.
+    embedded: vectors made anew. unembedded: fields whose text is not known here; words find them.
+    """
+
+    written: int = 0
+    here: int = 0
+    differ: int = 0
+    embedded: int = 0
+    unembedded: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows were read."""
+        return self.written + self.here + self.unembedded
+
+
+class TransferVerbs:
+    """Export as lines of JSON, and import."""
+
+    _storage: Storage
+    _embedding: Embedding
+    _accesses: AccessLog
+
+    async def open(self) -> None:
+        raise NotImplementedError
+
+    async def export(
+        self, scope: Scope | None = None, *, app: str | None = None, vectors: bool = False
+    ) -> AsyncGenerator[str, None]:
+        """Yield everything of a user, or of all users of an application, as lines of JSON.
+
+        All of one moment, without line ends: a header, the rows in a fixed order, an end that
+        counts them; so two exports of the same are equal. Memory use does not grow with them.
+        vectors: with the vectors; without them an import makes them anew. Close the iterator
+        (contextlib.aclosing) when you leave it early.
+        """
+        whose = whose_of(scope, app)
+        await self.open()
+        await self._accesses.flush()
+        async with self._storage.snapshot(whose, vectors=vectors) as snapshot:
+            yield Header(
+                whose=whose,
+                schema_version=snapshot.schema_version,
+                model=snapshot.model if vectors else None,
+                dimensions=snapshot.dimensions if vectors else None,
+            ).as_line()
+            count = 0
+            async for row in snapshot.rows:
+                count += 1
+                yield row_line(row)
+            yield End(rows=count).as_line()
+
+    async def import_lines(
+        self,
+        source: str | Path | Iterable[bytes | str],
+        *,
+        restore: bool = False,
+        text_of_field: TextOfField | None = None,
+        progress: Progress | None = None,
+    ) -> ImportedLines:
+        """Write what an export holds and is not here, for the user or application it names.
+
+        source: a file, which is checked to its end before anything is written; or lines, checked as
+        they come. Rows are written in batches, each a transaction; the same export may be imported
+        again, after an interruption too: what is here stays as it is. restore: turns that were
+        forgotten here come back; else they are refused. text_of_field: the text that was embedded
+        under a name of a value, for items with fields of their own. progress: told how many lines
+        were read. Raises InvalidInput or Conflict, naming the line, NotFound for no file.
+        """
+        await self.open()
+        known = (await self._storage.report()).schema_version
+        if not isinstance(source, str | Path):
+            run = _Import(self._storage, self._embedding, restore, text_of_field, progress)
+            return await run.all(LineReader("the export", known), source)
+        path = Path(source)
+        await asyncio.to_thread(check_export, path, known)
+        run = _Import(self._storage, self._embedding, restore, text_of_field, progress)
+        with opened(path) as lines:
+            return await run.all(LineReader(path.name, known), lines)
+
+
+def check_export(path: Path, known_schema: int) -> Header:
+    """Read a file to its end, and return its first line.
+
+    Raises InvalidInput, naming line and column, for what is no whole export, NotFound for no file.
+    """
+    reader = LineReader(path.name, known_schema)
+    with opened(path) as lines:
+        for _ in reader.batches(lines):
+            pass
+    assert reader.header is not None
+    return reader.header
+
+
+def opened(path: Path) -> BinaryIO:
+    """Return the lines of a file. Raises NotFound if it cannot be read."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise NotFound(f"the file {str(path)!r} cannot be read: {error.strerror}") from error
+
+
+class _Import:
+    def __init__(
+        self,
+        storage: Storage,
+        embedding: Embedding,
+        restore: bool,
+        text_of_field: TextOfField | None,
+        progress: Progress | None,
+    ) -> None:
+        self._storage = storage
+        self._embedding = embedding
+        self._restore = restore
+        self._text_of_field = text_of_field
+        self._progress = progress
+        self._report = ImportedLines()
+
+    async def all(self, reader: LineReader, lines: Iterable[bytes | str]) -> ImportedLines:
+        batches = reader.batches(lines)
+        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+            assert reader.header is not None
+            await self._put(reader, reader.header, batch)
+            if self._progress:
+                self._progress(batch.numbers[-1])
+        return self._report
+
+    async def _put(self, reader: LineReader, header: Header, batch: RowBatch) -> None:
+        """Write a batch; of one that is refused, the lines before the first bad one."""
+        try:
+            if batch.table == EMBEDDINGS:
+                done = await self._put_vectors(header, batch)
+            else:
+                done = await self._storage.import_rows(header.whose, batch, restore=self._restore)
+        except (InvalidInput, Conflict) as error:
+            if len(batch.lines) == 1:
+                raise type(error)(
+                    f"{reader.name}, line {batch.numbers[0]}, a row of {batch.table}: {error}. What"
+                    " stands before it is imported; mend it and import all again"
+                ) from error
+            for part in _halves(batch):
+                await self._put(reader, header, part)
+            return
+        self._report.written += done.written
+        self._report.here += len(batch.lines) - done.written - done.left
+        self._report.unembedded += done.left
+        self._report.differ += done.differ
+
+    async def _put_vectors(self, header: Header, batch: RowBatch) -> Written:
+        model = self._embedding.model
+        if header.model == model and header.dimensions and "embedding" in batch.columns:
+            await self._storage.use_model(model, header.dimensions)
+            return await self._storage.import_vectors(header.whose, batch, model, header.dimensions)
+        waiting = await self._storage.unembedded(header.whose, batch, model)
+        said = [(one.address, one.field, self._text(one)) for one in waiting]
+        texts = [(address, field, text) for address, field, text in said if has_words(text)]
+        vectors = await self._embedding.rows(texts)
+        if vectors is not None:
+            await self._storage.add_made_vectors(header.whose, vectors)
+            self._report.embedded += len(vectors.addresses)
+        return Written(written=len(texts), left=len(waiting) - len(texts))
+
+    def _text(self, one: Unembedded) -> str:
+        if one.field == TEXT_FIELD:
+            return one.text
+        return (self._text_of_field(one.value, one.field) if self._text_of_field else None) or ""
+
+
+def _halves(batch: RowBatch) -> tuple[RowBatch, RowBatch]:
+    middle = len(batch.lines) // 2
+    first, second = slice(None, middle), slice(middle, None)
+    return (
+        replace(batch, lines=batch.lines[first], numbers=batch.numbers[first]),
+        replace(batch, lines=batch.lines[second], numbers=batch.numbers[second]),
+    )

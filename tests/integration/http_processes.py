@@ -1,0 +1,57 @@
+"""The HTTP server as a process of its own, as a user starts it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+COMMAND = [sys.executable, "-m", "shared_core.cli"]
+
+
+class ServerProcess:
+    """A running server, its address and its log."""
+
+    def __init__(self, dsn: str, log: Path, *options: str) -> None:
+        self._log = log
+        with log.open("ab") as stderr:
+            begin = stderr.tell()
+            self.process = subprocess.Popen(
+                [*COMMAND, "serve", "--uri", dsn, "--port", "0", *options], stderr=stderr
+            )
+        self.port = self._listening(begin)
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def _listening(self, begin: int) -> int:
+        while self.process.poll() is None:
+            told = re.search(r"listening on http://[^\"]*:(\d+)", self.log()[begin:])
+            if told:
+                return int(told[1])
+            time.sleep(0.02)
+        raise AssertionError(self.log())
+
+    def log(self) -> str:
+        """Return all it has logged."""
+        return self._log.read_text("utf-8")
+
+    def lines(self) -> list[dict[str, object]]:
+        """Return its log, which is JSON line by line."""
+        return [json.loads(line) for line in self.log().splitlines()]
+
+
+@contextmanager
+def serving(dsn: str, log: Path, *options: str) -> Iterator[ServerProcess]:
+    """Yield a running server, killed at the end if it still runs."""
+    server = ServerProcess(dsn, log, *options)
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.process.wait()
+
+

@@ -1,0 +1,112 @@
+"""Bearer tokens: what they open, when they end, and that nobody can read one back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from shared_core import InvalidInput, MemoryEngine, NotFound, open_memory
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+async def test_a_token_opens_what_it_was_made_for(memory: MemoryEngine) -> None:
+    new = await memory.tokens.create("app", users=["ana", "bob", "ana"], label="phone")
+    found = await memory.tokens.verify(new.text)
+    assert found == new.token
+    assert ("app", ("ana", "bob"), "phone") == (found.app, found.users, found.label)
+    everybody = await memory.tokens.create("a/b%.c")
+    again = await memory.tokens.verify(everybody.text)
+    assert again is not None and ("a/b%.c", None) == (again.app, again.users)
+
+
+async def test_its_text_is_nowhere_in_the_database(memory: MemoryEngine, dsn: str) -> None:
+    new = await memory.tokens.create("app")
+    secret = new.text.rsplit("_", 1)[1] if new.text.count("_") == 2 else new.text[23:]
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute("SELECT t::text FROM hippocampus.api_tokens t").fetchall()
+    assert 1 == len(rows)
+    assert secret not in rows[0][0] and new.token.token_id in rows[0][0]
+    assert secret not in repr(await memory.tokens.list())
+
+
+def last_letter_changed(text: str) -> str:
+    return text[:-2] + ("AA" if not text.endswith("AA") else "BB")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        last_letter_changed,
+        lambda text: text + "A",
+        lambda text: text[:-1],
+        lambda text: "hippo_" + "0" * 16 + text[22:],
+        lambda text: text.upper(),
+        lambda text: f"{text}\n",
+        lambda text: "",
+        lambda text: "\x00" * 500,
+    ],
+)
+async def test_what_is_not_the_token_opens_nothing(
+    memory: MemoryEngine, spoil: Callable[[str], str]
+) -> None:
+    new = await memory.tokens.create("app")
+    assert await memory.tokens.verify(spoil(new.text)) is None
+    assert await memory.tokens.verify(new.text) is not None
+
+
+async def test_an_expired_and_a_revoked_token_open_nothing(dsn: str) -> None:
+    now = [NOW]
+    async with open_memory(dsn, clock=lambda: now[0]) as memory:
+        brief = await memory.tokens.create("app", expires_at=NOW + timedelta(hours=1))
+        lasting = await memory.tokens.create("app")
+        now[0] = NOW + timedelta(minutes=59)
+        assert await memory.tokens.verify(brief.text) == brief.token
+        await memory.tokens.revoke(lasting.token.token_id)
+        assert await memory.tokens.verify(lasting.text) is None
+        now[0] = NOW + timedelta(hours=1)
+        assert await memory.tokens.verify(brief.text) is None
+        await memory.tokens.revoke(lasting.token.token_id)
+        revoked = {one.token_id: one.revoked_at for one in await memory.tokens.list("app")}
+    assert {
+        brief.token.token_id: None,
+        lasting.token.token_id: NOW + timedelta(minutes=59),
+    } == revoked
+
+
+async def test_lists_keep_applications_apart(memory: MemoryEngine) -> None:
+    assert not await memory.tokens.any()
+    one = await memory.tokens.create("app")
+    other = await memory.tokens.create("app2")
+    assert [one.token] == list(await memory.tokens.list("app"))
+    assert [other.token, one.token] == list(await memory.tokens.list())
+    assert await memory.tokens.any()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"app": ""}, "app must not be empty"),
+        ({"app": "a\x00"}, "NUL"),
+        ({"app": "a", "users": []}, "1 to 10,000 users"),
+        ({"app": "a", "users": [""]}, "user must not be empty"),
+        ({"app": "a", "expires_at": datetime(2999, 1, 1)}, "time zone"),  # noqa: DTZ001
+        ({"app": "a", "expires_at": NOW - timedelta(days=999)}, "over already"),
+        ({"app": "a", "label": "x" * 201}, "at most 200"),
+    ],
+)
+async def test_a_token_for_nothing_is_refused(
+    memory: MemoryEngine, given: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(InvalidInput, match=expected):
+        await memory.tokens.create(**given)
+    assert [] == list(await memory.tokens.list())
+
+
+async def test_revoking_what_is_none_is_told(memory: MemoryEngine) -> None:
+    with pytest.raises(NotFound, match="token list"):
+        await memory.tokens.revoke("0" * 16)

@@ -1,0 +1,412 @@
+"""The HTTP application in process: what it answers, whom it lets in, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import httpx
+import pytest
+
+from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core.http import ServerOptions, create_app
+from shared_core.http.access import KNOWN_S, KnownTokens
+from shared_core.http.logs import JsonLines
+from shared_core.http.rates import TokenBuckets
+from shared_core.http.routes.export import MOST_AT_ONCE
+from tests.integration.http_clients import client_of
+
+TURN = {
+    "event_id": "1",
+    "role": "user",
+    "author": "ana",
+    "text": "I live in Lisbon.",
+    "occurred_at": "2026-03-01T12:00:00Z",
+}
+
+
+@pytest.fixture
+async def client(memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(memory) as found:
+        yield found
+
+
+def problem_of(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:
+    """Return the problem that an answer must be."""
+    told: dict[str, Any] = answer.json()
+    assert (status, f"urn:hippocampus:problem:{kind}") == (answer.status_code, told["type"]), told
+    assert "application/problem+json" == answer.headers["content-type"]
+    assert (status, answer.headers["x-request-id"]) == (told["status"], told["request_id"])
+    return told
+
+
+async def test_what_is_remembered_is_recalled_listed_and_forgotten(
+    client: httpx.AsyncClient, memory: MemoryEngine
+) -> None:
+    said = ["Ana drinks green tea.", {"text": "Ana has two cats.", "key": "cats", "importance": 8}]
+    answer = await client.post("/remember", json={"user_id": "ana", "memories": said})
+    tea, cats = answer.json()["keys"]
+    assert "cats" == cats
+    question = {"user_id": "ana", "query": "What does Ana drink?"}
+    found = (await client.post("/recall", json=question)).json()
+    assert (tea, False) == (found["hits"][0]["key"], found["degraded"])
+    assert tea == (await client.post("/search", json=question)).json()["hits"][0]["key"]
+    listed = (await client.get("/memories", params={"user_id": "ana"})).json()["memories"]
+    assert {tea, "cats"} == {one["key"] for one in listed}
+    gone = await client.post("/forget", json={"user_id": "ana", "keys": ["cats", "none"]})
+    assert {"forgotten": 1} == gone.json()
+    assert [tea] == [one.key for one in await memory.list_memories(Scope("default", "ana"))]
+    assert {"erased": 1} == (await client.post("/erase", json={"user_id": "ana"})).json()
+    assert [] == (await client.post("/recall", json=question)).json()["hits"]
+
+
+async def test_turns_become_facts_a_graph_and_a_context(
+    client: httpx.AsyncClient, memory: MemoryEngine
+) -> None:
+    body = {"user_id": "ana", "app": "a", "thread_id": "monday", "events": [TURN]}
+    assert {"new": ["1"]} == (await client.post("/events", json=body)).json()
+    assert {"new": []} == (await client.post("/events", json=body)).json()
+    assert await memory.flush(60)
+    graph = (await client.get("/graph/ana", params={"app": "a"})).json()
+    assert ("success", "ana") == (graph["status"], graph["user_id"])
+    assert "Lisbon" in {one["target"] for one in graph["relations"]}
+    asked = {"user_id": "ana", "app": "a", "thread_id": "monday", "query": "Where do I live?"}
+    window = (await client.post("/context", json={**asked, "max_tokens": 500})).json()
+    assert "Lisbon" in window["prompt"] and window["tokens"] <= 500
+    jobs = (await client.get("/jobs", params={"app": "a", "status": "completed"})).json()["jobs"]
+    assert [("ana", "monday")] == [(one["user_id"], one["thread_id"]) for one in jobs]
+    again = {"user_id": "ana", "app": "a", "thread_id": "monday", "job_type": "fast_replay"}
+    assert 202 == (await client.post("/jobs", json=again)).status_code
+    shown = await client.get(f"/jobs/{jobs[0]['job_id']}", params={"app": "a"})
+    assert jobs[0]["job_id"] == shown.json()["job_id"]
+    done = await client.post(f"/jobs/{jobs[0]['job_id']}/retry", params={"app": "a"})
+    assert {"changed": 0} == done.json()
+    problem_of(await client.get(f"/jobs/{jobs[0]['job_id']}"), 404, "not-found")
+
+
+async def test_a_conversation_as_document_003_tells_it(
+    client: httpx.AsyncClient, memory: MemoryEngine
+) -> None:
+    """Sections 5.2, 6 and 10: paths, names and order of the parts, and what they say."""
+    for said in ("我叫小朱", "我女儿叫灿灿", "她今年几岁了？"):
+        answer = await client.post("/process", json={"input": said, "user_id": "user_001"})
+        told = answer.json()
+        assert ["status", "resolved_query", "memories", "relations", "metadata"] == list(told)
+        assert ("success", []) == (told["status"], told["memories"])
+        assert {"retrieval_time_ms", "has_memory"} == set(told["metadata"])
+    assert "灿灿今年几岁了？" == told["resolved_query"]
+    status = (await client.get("/session-status/user_001")).json()
+    assert ("success", True) == (status["status"], status["has_active_session"])
+    assert 3 == status["session_info"]["event_count"]
+    ended = (await client.post("/end-session", json={"user_id": "user_001"})).json()
+    assert "Session ending, consolidation started" == ended["message"]
+    assert 3 == ended["session_info"]["event_count"]
+    again = (await client.post("/end-session", json={"user_id": "user_001"})).json()
+    assert {"status": "success", "message": "No active session", "session_info": None} == again
+    assert await memory.flush(60)
+    asked = {"input": "小朱的女儿叫什么？", "user_id": "user_001"}
+    told = (await client.post("/process", json=asked)).json()
+    assert told["metadata"]["has_memory"] and "灿灿" in json.dumps(told, ensure_ascii=False)
+    shown = (await client.post("/debug", json=asked)).json()
+    assert told["memories"] == shown["memories"] and shown["debug"]["hits"][0]["parts"]
+    assert 2 == shown["debug"]["session"]["event_count"]
+    graph = (await client.get("/graph/user_001")).json()
+    assert "灿灿" in {one["target"] for one in graph["relations"]}
+
+
+async def test_an_export_is_what_an_import_reads(
+    memory: MemoryEngine, empty_dsn: str, tmp_path: Path
+) -> None:
+    await memory.remember(Scope("one", "ana"), [f"Ana has note {n}. 灿灿" for n in range(900)])
+    await memory.remember(Scope("one", "bob"), "Bob sails.")
+    new = await memory.tokens.create("one", users=["ana"])
+    async with client_of(memory, token=new.text) as client:
+        answer = await client.get("/export", params={"user_id": "ana"})
+        problem_of(await client.get("/export"), 403, "forbidden")
+    assert "application/x-ndjson" == answer.headers["content-type"].partition(";")[0]
+    assert answer.text.endswith("\n") and "Bob" not in answer.text
+    expected = [line async for line in memory.export(Scope("one", "ana"))]
+    assert expected == answer.text.splitlines()
+    file = tmp_path / "ana.jsonl"
+    file.write_bytes(answer.content)
+    async with open_memory(empty_dsn, worker=False) as other:
+        await other.import_lines(file)
+        assert 900 == len(await other.list_memories(Scope("one", "ana"), limit=1000))
+    everybody = await memory.tokens.create("one")
+    async with client_of(memory, token=everybody.text) as client:
+        assert "Bob sails." in (await client.get("/export")).text
+
+
+async def test_exports_that_nobody_reads_do_not_take_all_connections(memory: MemoryEngine) -> None:
+    app = create_app(memory, ServerOptions(auth=False))
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
+    ):
+        for _ in range(2 * MOST_AT_ONCE):  # each gives its place back
+            assert 200 == (await client.get("/export?user_id=ana")).status_code
+        for _ in range(MOST_AT_ONCE):
+            await app.state.exports.acquire()
+        answer = await client.get("/export?user_id=ana")
+    problem_of(answer, 503, "busy")
+    assert "10" == answer.headers["retry-after"]
+
+
+async def test_chinese_goes_there_and_back(client: httpx.AsyncClient) -> None:
+    await client.post("/remember", json={"user_id": "小朱", "memories": ["灿灿喜欢画画"]})
+    found = await client.post("/recall", json={"user_id": "小朱", "query": "谁喜欢画画？"})
+    assert "灿灿喜欢画画" == found.json()["hits"][0]["text"]
+    assert "灿灿喜欢画画".encode() in found.content
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "status", "kind"),
+    [
+        ("GET", "/nowhere", {}, 404, "no-such-path"),
+        ("GET", "/recall", {}, 405, "method-not-allowed"),
+        ("POST", "/recall", {"json": {"user_id": "ana"}}, 422, "invalid-input"),
+        ("POST", "/recall", {"json": {"user_id": "a\x00", "query": ""}}, 422, "invalid-input"),
+        ("POST", "/recall", {"json": {"user_id": "a", "query": "", "x": 1}}, 422, "invalid-input"),
+        ("POST", "/recall", {"json": []}, 422, "invalid-input"),
+        ("POST", "/recall", {}, 422, "invalid-input"),
+        ("POST", "/remember", {"json": {"user_id": "a", "memories": [" "]}}, 422, "invalid-input"),
+        ("GET", "/memories", {"params": {"user_id": "a", "limit": "0"}}, 422, "invalid-input"),
+        ("GET", "/jobs/no-uuid", {}, 422, "invalid-input"),
+        ("GET", "/jobs", {"params": {"usr_id": "ana"}}, 422, "invalid-input"),
+        ("GET", "/health", {"params": {"x": "1"}}, 422, "invalid-input"),
+    ],
+)
+async def test_every_refusal_is_a_problem(
+    client: httpx.AsyncClient, method: str, path: str, sent: dict[str, Any], status: int, kind: str
+) -> None:
+    problem_of(await client.request(method, path, **sent), status, kind)
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status", "kind"),
+    [
+        (b'{"user_id": "ana", ', JSON, 400, "malformed-json"),
+        (b'{"user_id": "\xff\xfe", "query": "x"}', JSON, 400, "malformed-body"),
+        (b"[" * 100_000, JSON, 400, "malformed-body"),
+        (b'{"user_id": 1' + b"0" * 5000 + b"}", JSON, 400, "malformed-body"),
+        (b'{"user_id": "\\ud800", "query": "x"}', JSON, 422, "invalid-input"),
+        (b'{"user_id": "a", "query": "x", "min_relevance": NaN}', JSON, 422, "invalid-input"),
+        (b'{"user_id": "a", "query": "x"}', {"Content-Type": "text/plain"}, 415, "unsupported"),
+        (b'{"user_id": "a", "query": "x"}', {}, 415, "unsupported"),
+        (b'{"query": "' + b"x" * 2000 + b'"}', JSON, 413, "too-large"),
+    ],
+)
+async def test_bodies_that_cannot_be_read_are_named(
+    memory: MemoryEngine, content: bytes, headers: dict[str, str], status: int, kind: str
+) -> None:
+    most = 1000 if status == 413 else 200_000
+    async with client_of(memory, ServerOptions(auth=False, max_body=most)) as client:
+        answer = await client.post("/recall", content=content, headers=headers)
+        found = answer.json()
+    assert (status, kind) == (answer.status_code, found["type"].rsplit(":")[-1][: len(kind)])
+
+
+async def test_a_body_of_untold_length_is_bounded_as_well(memory: MemoryEngine) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(50):
+            yield b" " * 100
+
+    async with client_of(memory, ServerOptions(auth=False, max_body=1000)) as client:
+        answer = await client.post("/recall", content=chunks(), headers=JSON)
+    problem_of(answer, 413, "too-large")
+
+
+async def test_a_lone_surrogate_in_a_text_is_replaced(client: httpx.AsyncClient) -> None:
+    content = (
+        b'{"user_id": "ana", "memories": ["tea \\ud83d", {"text": "x", "metadata": {"n": NaN}}]}'
+    )
+    answer = await client.post("/remember", content=content, headers=JSON)
+    told = problem_of(answer, 422, "invalid-input")
+    assert "tea" not in json.dumps(told)
+
+
+async def test_a_request_keeps_its_id_and_a_bad_one_is_replaced(client: httpx.AsyncClient) -> None:
+    kept = await client.get("/health", headers={"X-Request-ID": "trace-1.2:3"})
+    assert "trace-1.2:3" == kept.headers["x-request-id"]
+    made = await client.get("/health", headers={"X-Request-ID": "a b\tc"})
+    assert 32 == len(made.headers["x-request-id"])
+
+
+async def test_a_token_opens_its_users_of_its_application_alone(memory: MemoryEngine) -> None:
+    await memory.remember(Scope("one", "bob"), "Bob sails.")
+    await memory.remember(Scope("two", "ana"), "Ana rows.")
+    new = await memory.tokens.create("one", users=["ana"])
+    async with client_of(memory, token=new.text) as client:
+        own = {"user_id": "ana", "query": "rows sails"}
+        assert [] == (await client.post("/recall", json=own)).json()["hits"]
+        for path, body in (
+            ("/recall", {"user_id": "bob", "query": "sails"}),
+            ("/search", {"user_id": "nobody", "query": "sails"}),
+            ("/recall", {**own, "app": "two"}),
+            ("/remember", {"user_id": "bob", "memories": ["x"]}),
+            ("/forget", {"user_id": "bob", "keys": ["x"]}),
+            ("/erase", {"user_id": "bob"}),
+            ("/context", {"user_id": "bob", "thread_id": "t", "query": "x"}),
+            ("/events", {"user_id": "bob", "thread_id": "t", "events": [TURN]}),
+            ("/jobs", {"user_id": "bob", "job_type": "reflection"}),
+            ("/process", {"user_id": "bob", "input": "x"}),
+            ("/debug", {"user_id": "bob", "input": "x"}),
+            ("/end-session", {"user_id": "bob"}),
+        ):
+            problem_of(await client.post(path, json=body), 403, "forbidden")
+        for path in ("/memories?user_id=bob", "/graph/bob", "/session-status/bob", "/jobs", "/jobs?user_id=bob"):
+            problem_of(await client.get(path), 403, "forbidden")
+        assert 200 == (await client.get("/jobs?user_id=ana")).status_code
+    assert 1 == len(await memory.list_memories(Scope("one", "bob")))
+
+
+async def test_jobs_of_others_are_none(memory: MemoryEngine) -> None:
+    await memory.jobs.request(Scope("one", "bob"), None, job_type="reflection", delay_s=3600)  # type: ignore[arg-type]
+    [job] = await memory.jobs.list(app="one")
+    new = await memory.tokens.create("one", users=["ana"])
+    other = await memory.tokens.create("two")
+    for text in (new.text, other.text):
+        async with client_of(memory, token=text) as client:
+            problem_of(await client.get(f"/jobs/{job.job_id}"), 404, "not-found")
+            problem_of(await client.post(f"/jobs/{job.job_id}/cancel"), 404, "not-found")
+    everybody = await memory.tokens.create("one")
+    async with client_of(memory, token=everybody.text) as client:
+        assert {"changed": 1} == (await client.post(f"/jobs/{job.job_id}/cancel")).json()
+
+
+@pytest.mark.parametrize(
+    "header", [None, "", "Bearer", "Bearer hippo_0_0", "Basic YTpi", "Bearer \xff", "token"]
+)
+async def test_without_a_valid_token_nothing_opens(
+    memory: MemoryEngine, header: str | None
+) -> None:
+    async with client_of(memory, ServerOptions(auth=True)) as client:
+        headers = {} if header is None else {"Authorization": header.encode("latin-1")}
+        for method, path in (("GET", "/memories?user_id=a"), ("POST", "/recall"), ("GET", "/x")):
+            answer = await client.request(method, path, headers=headers)
+            problem_of(answer, 401, "unauthorized")
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+        for path in ("/health", "/health/live", "/health/ready", "/openapi.json", "/docs"):
+            assert 200 == (await client.get(path)).status_code
+
+
+async def test_a_revoked_token_closes_within_seconds(memory: MemoryEngine) -> None:
+    now = [0.0]
+    new = await memory.tokens.create("app")
+    known = KnownTokens(memory.tokens, lambda: now[0])
+    assert new.token == await known.verify(new.text)
+    await memory.tokens.revoke(new.token.token_id)
+    now[0] = KNOWN_S - 0.1
+    assert new.token == await known.verify(new.text)
+    now[0] = KNOWN_S
+    assert await known.verify(new.text) is None
+
+
+async def test_the_first_token_closes_the_door_of_this_machine(memory: MemoryEngine) -> None:
+    async with client_of(memory, ServerOptions()) as client:
+        assert 200 == (await client.get("/memories?user_id=a")).status_code
+    new = await memory.tokens.create("app")
+    await memory.tokens.revoke(new.token.token_id)
+    async with client_of(memory, ServerOptions()) as client:
+        problem_of(await client.get("/memories?user_id=a"), 401, "unauthorized")
+
+
+@pytest.mark.parametrize(
+    ("host", "headers"),
+    [
+        ("evil.example", {}),
+        ("localhost", {"X-Forwarded-For": "10.0.0.1"}),
+        ("127.0.0.1.evil.example:8420", {}),
+    ],
+)
+async def test_without_tokens_no_web_page_and_no_proxy_is_served(
+    memory: MemoryEngine, host: str, headers: dict[str, str]
+) -> None:
+    async with client_of(memory, host=host) as client:
+        problem_of(await client.get("/memories?user_id=a", headers=headers), 403, "forbidden")
+    for name in ("localhost:8420", "127.0.0.1", "[::1]:8420"):
+        async with client_of(memory, host=name) as client:
+            assert 200 == (await client.get("/memories?user_id=a")).status_code
+
+
+async def test_who_asks_too_often_is_told_when_to_come_back(memory: MemoryEngine) -> None:
+    new = await memory.tokens.create("app")
+    other = await memory.tokens.create("app")
+    options = ServerOptions(auth=True, rate=0.001, burst=2)
+    async with client_of(memory, options, token=new.text) as client:
+        for _ in range(2):
+            assert 200 == (await client.get("/memories?user_id=a")).status_code
+        answer = await client.get("/memories?user_id=a")
+        problem_of(answer, 429, "too-many-requests")
+        assert 900 <= int(answer.headers["retry-after"]) <= 1000
+        headers = {"Authorization": f"Bearer {other.text}"}
+        assert 200 == (await client.get("/memories?user_id=a", headers=headers)).status_code
+
+
+def test_a_bucket_fills_again() -> None:
+    now = [0.0]
+    buckets = TokenBuckets(rate=2, burst=3, now_s=lambda: now[0])
+    assert [0, 0, 0, 1] == [buckets.take("a") for _ in range(4)]
+    assert 0 == buckets.take("b")
+    now[0] = 0.5
+    assert [0, 1] == [buckets.take("a"), buckets.take("a")]
+    now[0] = 100.0
+    assert [0, 0, 0, 1] == [buckets.take("a") for _ in range(4)]
+    assert [0] * 99 == [TokenBuckets(rate=0, burst=1).take("a") for _ in range(99)]
+
+
+async def test_faults_of_the_server_tell_nothing_and_are_logged(
+    memory: MemoryEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    question = {"user_id": "ana", "query": "my secret words"}
+    async with client_of(memory) as client:
+        with mock.patch.object(memory, "recall", side_effect=KeyError("my secret words")):
+            answer = await client.post("/recall", json=question)
+        problem_of(answer, 500, "internal")
+        away = StorageUnavailable("the database at 'postgresql://db.internal' is away")
+        with mock.patch.object(memory, "recall", side_effect=away):
+            answer = await client.post("/recall", json=question)
+    told = problem_of(answer, 503, "storage-unavailable")
+    assert "db.internal" not in json.dumps(told) and "2" == answer.headers["retry-after"]
+    assert "KeyError" in caplog.text and "db.internal" in caplog.text
+    assert "secret" not in caplog.text
+
+
+async def test_a_log_line_has_the_route_and_no_words(
+    memory: MemoryEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "hippocampus.http")
+    new = await memory.tokens.create("app")
+    async with client_of(memory, token=new.text) as client:
+        headers = {"X-Request-ID": "r1"}
+        await client.get("/graph/ana@example.com", params={"entity": "Lisbon"}, headers=headers)
+    [record] = [one for one in caplog.records if one.getMessage() == "request"]
+    line = json.loads(JsonLines().format(record))
+    assert ("GET", "/graph/{user_id}", 200) == (line["method"], line["route"], line["status"])
+    assert (new.token.token_id, "info") == (line["token_id"], line["level"])
+    assert datetime.fromisoformat(line["time"]).tzinfo == UTC
+    assert not {"ana@example.com", "Lisbon"} & set(json.dumps(line).split('"'))
+
+
+async def test_every_route_is_told_with_an_example(client: httpx.AsyncClient) -> None:
+    schema = (await client.get("/openapi.json")).json()
+    models = schema["components"]["schemas"]
+    for path, methods in schema["paths"].items():
+        for method, told in methods.items():
+            assert told["description"], path
+            assert {"401", "422", "500"} <= set(told["responses"]), path
+            if body := told.get("requestBody"):
+                sent = body["content"]["application/json"]["schema"]
+                for one in sent.get("oneOf", [sent]):
+                    [example] = models[one["$ref"].rsplit("/")[-1]]["examples"]
+                    answer = await client.request(method, path, json=example)
+                    assert answer.status_code in (200, 202), (path, answer.text)

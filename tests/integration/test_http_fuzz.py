@@ -1,0 +1,59 @@
+"""The HTTP server asked all that its own OpenAPI allows, and what it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis.generation import GenerationMode
+
+from shared_core import open_memory, run_sync
+from tests.integration.http_processes import serving
+
+EXAMPLES = 12
+UNTIMED = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+async def new_token(dsn: str) -> str:
+    async with open_memory(dsn, worker=False) as memory:
+        return (await memory.tokens.create("app")).text
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_no_request_breaks_the_server_or_what_it_tells_of_itself(
+    dsn: str, tmp_path: Path, mode: GenerationMode
+) -> None:
+    headers = {"Authorization": f"Bearer {run_sync(new_token(dsn))}"}
+    with serving(dsn, tmp_path / "log", "--rate", "0") as server:
+        schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+        seen = set()
+        for found in schema.get_all_operations():
+            operation = found.ok()
+            seen.add(operation.label)
+            if mode is GenerationMode.NEGATIVE and not any(
+                (operation.query, operation.path_parameters, operation.body)
+            ):
+                continue  # it takes nothing that could be wrong
+
+            @UNTIMED
+            @given(data=st.data())
+            def ask(data: st.DataObject) -> None:
+                case = data.draw(operation.as_strategy(generation_mode=mode))  # noqa: B023
+                case.call_and_validate(headers=headers)
+
+            ask()
+        assert {"POST /recall", "GET /graph/{user_id}", "GET /health/ready"} <= seen
+        assert 200 == httpx.get(f"{server.url}/health/ready").status_code
+        assert [] == [line for line in server.lines() if line.get("level") == "error"]

@@ -1,0 +1,174 @@
+"""The HTTP server as a process: real sockets, signals, kills, and clients that go away."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from shared_core import Scope, open_memory
+from tests.integration.http_processes import COMMAND, ServerProcess, serving
+
+ANA = Scope("default", "ana")
+JSON = "Content-Type: application/json"
+
+
+def remember(url: str, key: str, client: httpx.Client | None = None) -> int:
+    body = {"user_id": "ana", "memories": [{"text": f"Note number {key}.", "key": key}]}
+    answer = (client or httpx).post(f"{url}/remember", json=body, timeout=60)
+    assert [key] == answer.json()["keys"]
+    return answer.status_code
+
+
+async def keys_of(dsn: str) -> set[str]:
+    async with open_memory(dsn, worker=False) as memory:
+        return {one.key for one in await memory.list_memories(ANA, limit=1000)}
+
+
+async def test_what_was_acknowledged_survives_a_kill(dsn: str, tmp_path: Path) -> None:
+    """Killed while many requests are in work: each is there whole, or it was not answered."""
+    acknowledged: set[str] = set()
+
+    def write(server: ServerProcess, worker: int) -> None:
+        with httpx.Client() as client:
+            for number in range(1000):
+                key = f"{worker}-{number}"
+                try:
+                    remember(server.url, key, client)
+                except httpx.TransportError:
+                    return
+                acknowledged.add(key)
+
+    with serving(dsn, tmp_path / "log") as server, ThreadPoolExecutor(6) as pool:
+        writing = [pool.submit(write, server, worker) for worker in range(6)]
+        while len(acknowledged) < 30:
+            time.sleep(0.01)
+        server.process.kill()
+        for one in writing:
+            one.result()
+    with serving(dsn, tmp_path / "log") as again:
+        question = {"user_id": "ana", "query": "Note number 0-0", "limit": 5}
+        found = httpx.post(f"{again.url}/recall", json=question, timeout=60).json()
+        assert "0-0" in {hit["key"] for hit in found["hits"]}
+    kept = await keys_of(dsn)
+    assert acknowledged <= kept
+    assert len(kept - acknowledged) <= 6  # what was in work, at most one of each
+
+
+def test_it_stops_when_told_and_answers_what_it_began(dsn: str, tmp_path: Path) -> None:
+    with serving(dsn, tmp_path / "log") as server, ThreadPoolExecutor(8) as pool:
+        remember(server.url, "first")
+        begun = [pool.submit(remember, server.url, str(number)) for number in range(8)]
+        time.sleep(0.05)
+        server.process.send_signal(signal.SIGTERM)
+        answered = [one.exception() or one.result() for one in begun]
+        assert 0 == server.process.wait(60), server.log()
+    refused = [one for one in answered if one != 200]
+    assert all(isinstance(one, httpx.ConnectError | httpx.ReadError) for one in refused)
+    lines = server.lines()
+    assert "stopped" == lines[-1]["message"]
+    done = [line for line in lines if line["message"] == "request" and line["status"] == 200]
+    assert len(done) == 1 + len(answered) - len(refused)
+
+
+async def test_clients_that_go_away_leave_nothing_half_done(dsn: str, tmp_path: Path) -> None:
+    memories = [{"text": f"Half {number}.", "key": f"half-{number}"} for number in range(20)]
+    body = json.dumps({"user_id": "ana", "memories": memories}).encode()
+    head = f"POST /remember HTTP/1.1\r\nHost: localhost\r\n{JSON}\r\nContent-Length: {len(body)}\r\n\r\n"
+    with serving(dsn, tmp_path / "log") as server:
+        for sent in (body, body[: len(body) // 2], b""):
+            with socket.create_connection(("127.0.0.1", server.port)) as connection:
+                connection.sendall(head.encode() + sent)
+        for _ in range(600):
+            lines = [line for line in server.lines() if line["message"] == "request"]
+            if len(lines) == 3:
+                break
+            time.sleep(0.1)
+        assert 200 == remember(server.url, "after")
+        assert [] == [line for line in server.lines() if line["level"] == "error"]
+    kept = await keys_of(dsn)
+    assert "after" in kept
+    assert len(kept) in (1, 21)  # all of the whole request, or nothing
+
+
+def test_chunks_without_end_are_refused(dsn: str, tmp_path: Path) -> None:
+    head = f"POST /recall HTTP/1.1\r\nHost: localhost\r\n{JSON}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with (
+        serving(dsn, tmp_path / "log", "--max-body", "10000") as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection,
+    ):
+        connection.sendall(head.encode())
+        chunk = b"1000\r\n" + b" " * 4096 + b"\r\n"
+        for _ in range(3):
+            connection.sendall(chunk)
+        answer = connection.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 413"), answer
+        assert b"connection: close" in answer.lower()
+        assert 200 == httpx.get(f"{server.url}/health/ready").status_code
+
+
+def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: Path) -> None:
+    command = [*COMMAND, "serve", "--uri", dsn, "--host", "0.0.0.0", "--port", "0"]
+    refused = subprocess.run([*command, "--no-auth"], capture_output=True, text=True)
+    assert 1 == refused.returncode and "hippocampus token create" in refused.stderr
+    with serving(dsn, tmp_path / "log", "--host", "0.0.0.0") as server:
+        answer = httpx.get(f"{server.url}/memories", params={"user_id": "ana"})
+        assert 401 == answer.status_code
+        made = subprocess.run(
+            [*COMMAND, "token", "create", "--app", "a", "--user", "ana", "--expires", "1h"]
+            + ["--uri", dsn, "--json"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        token = json.loads(made.stdout)
+        headers = {"Authorization": f"Bearer {token['token']}"}
+        for user, status in (("ana", 200), ("bob", 403)):
+            answer = httpx.get(f"{server.url}/memories?user_id={user}", headers=headers)
+            assert status == answer.status_code
+    shown = subprocess.run(
+        [*COMMAND, "token", "list", "--uri", dsn, "--json"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    [listed] = json.loads(shown)
+    assert (["ana"], "a", token["token_id"]) == (listed["users"], listed["app"], listed["token_id"])
+    assert token["token"] not in shown and token["token"] not in server.log()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--port", "70000"], "port must be from 0 to 65535"),
+        (["--embedded", "--uri", "embedded"], "either --embedded or --uri"),
+        (["--host", "no.such.host.invalid"], "cannot listen on"),
+    ],
+)
+def test_what_it_cannot_do_it_says_in_a_line(options: list[str], expected: str) -> None:
+    done = subprocess.run([*COMMAND, "serve", *options], capture_output=True, text=True)
+    assert 1 == done.returncode and expected in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [*COMMAND, "serve", "--uri", f"embedded://{tmp_path}", "--port", port]
+        done = subprocess.run(command, capture_output=True, text=True)
+    assert 1 == done.returncode and f"cannot listen on 127.0.0.1:{port}" in done.stderr
+
+
+def test_without_its_packages_it_says_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError(name='uvicorn')")
+    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-m", "shared_core.cli", "serve"],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths},
+    )  # fmt: skip
+    assert 1 == done.returncode and "pip install 'pg-hippocampus[server]'" in done.stderr

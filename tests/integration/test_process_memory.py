@@ -1,0 +1,173 @@
+"""Document 003, the conversation layer: every example of sections 6 and 10, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from shared_core import MemoryEngine, Scope
+
+USER = "user_001"
+
+
+async def said(memory: MemoryEngine, *inputs: str) -> dict[str, Any]:
+    """Return the answer to the last of some inputs of the user."""
+    answer: dict[str, Any] = {}
+    for text in inputs:
+        answer = await memory.process_memory(text, user_id=USER)
+    return answer
+
+
+async def ended(memory: MemoryEngine) -> dict[str, Any]:
+    """End the session, and wait until it is consolidated."""
+    answer = await memory.end_session(user_id=USER)
+    assert await memory.flush(60)
+    return answer
+
+
+def unmeasured(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer without scores and times, which an example cannot foretell."""
+    return {
+        **answer,
+        "memories": [{**one, "score": None} for one in answer["memories"]],
+        "metadata": {**answer["metadata"], "retrieval_time_ms": None},
+    }
+
+
+def expected(
+    resolved: str,
+    memories: Sequence[str] = (),
+    relations: Sequence[tuple[str, str, str]] = (),
+) -> dict[str, Any]:
+    """Return an answer in the format of section 6, without scores and times."""
+    return {
+        "status": "success",
+        "resolved_query": resolved,
+        "memories": [{"content": content, "score": None} for content in memories],
+        "relations": [
+            {"source": source, "relation": relation, "target": target}
+            for source, relation, target in relations
+        ],
+        "metadata": {"retrieval_time_ms": None, "has_memory": bool(memories)},
+    }
+
+
+async def stored(memory: MemoryEngine, app: str = "default") -> list[str]:
+    """Return the statements that are remembered of the user, the oldest first."""
+    found = await memory.list_memories(Scope(app, USER))
+    kept = [one for one in found if "statement" in one.value.get("metadata", {})]  # type: ignore[operator]
+    return [one.text for one in reversed(kept)]
+
+
+async def test_example_10_1_a_typical_conversation(memory: MemoryEngine) -> None:
+    first = await memory.process_memory("我叫小朱", user_id=USER)
+    second = await memory.process_memory("我女儿叫灿灿", user_id=USER)
+    third = await memory.process_memory("她今年几岁了？", user_id=USER)
+    assert unmeasured(first) == expected("我叫小朱")
+    assert unmeasured(second) == expected("我女儿叫灿灿")
+    assert unmeasured(third) == expected("灿灿今年几岁了？")
+    summary: Any = await ended(memory)
+    assert (summary["status"], summary["message"]) == (
+        "success",
+        "Session ending, consolidation started",
+    )
+    assert summary["session_info"]["event_count"] == 3
+    assert await stored(memory) == ["小朱有一个女儿叫灿灿"]
+
+
+async def test_example_10_2_coreference(memory: MemoryEngine) -> None:
+    await said(memory, "我喜欢吃桔子")
+    await ended(memory)
+    answer = await said(memory, "桔子熟了", "很甜", "你喜欢吃这个吗？")
+    assert unmeasured(answer) == expected("你喜欢吃桔子吗？", ["我喜欢吃桔子"])
+
+
+async def test_example_10_3_consolidation_of_a_session(memory: MemoryEngine) -> None:
+    await said(memory, "我女儿叫灿灿", "她今年5岁", "她喜欢画画", "北京是中国的首都")
+    await ended(memory)
+    assert await stored(memory) == ["灿灿是我的女儿，今年5岁，喜欢画画"]
+    texts = [one.text for one in await memory.list_memories(Scope("default", USER))]
+    assert not [text for text in texts if "北京" in text]
+
+
+async def test_example_10_4_a_question_across_sessions(memory: MemoryEngine) -> None:
+    await said(memory, "我叫小朱", "我女儿叫灿灿", "她今年几岁了？")
+    await ended(memory)
+    await said(memory, "我女儿叫灿灿", "她今年5岁", "她喜欢画画", "北京是中国的首都")
+    await ended(memory)
+    answer = await memory.process_memory("小朱的女儿喜欢什么？", user_id=USER)
+    assert unmeasured(answer) == expected(
+        "小朱的女儿喜欢什么？",
+        ["灿灿是我的女儿，今年5岁，喜欢画画"],
+        [("灿灿", "喜欢", "画画"), ("小朱", "女儿", "灿灿")],
+    )
+
+
+async def test_section_6_1_the_return_format(memory: MemoryEngine) -> None:
+    await said(memory, "我叫小朱", "我喜欢吃桔子", "桔子是我最喜欢的水果")
+    await ended(memory)
+    answer = await said(memory, "桔子熟了", "你喜欢吃这个吗？")
+    assert unmeasured(answer) == expected(
+        "你喜欢吃桔子吗？",
+        ["我喜欢吃桔子", "桔子是我最喜欢的水果"],
+        [("小朱", "喜欢", "桔子")],
+    )
+    assert list(answer) == ["status", "resolved_query", "memories", "relations", "metadata"]
+    assert list(answer["metadata"]) == ["retrieval_time_ms", "has_memory"]
+    assert type(answer["metadata"]["retrieval_time_ms"]) is int
+    assert answer["metadata"]["has_memory"] is True
+    scores = [one["score"] for one in answer["memories"]]
+    assert all(0 < score <= 1 for score in scores)
+    assert scores == sorted(scores, reverse=True)
+
+
+async def test_section_6_4_nothing_is_remembered(memory: MemoryEngine) -> None:
+    answer = await said(memory, "桔子熟了", "你喜欢吃这个吗？")
+    assert unmeasured(answer) == expected("你喜欢吃桔子吗？")
+
+
+async def test_section_2_5_she_is_resolved_at_the_end(memory: MemoryEngine) -> None:
+    await said(memory, "我女儿叫灿灿", "她今年5岁", "她喜欢画画")
+    await ended(memory)
+    assert await stored(memory) == ["灿灿是我的女儿，今年5岁，喜欢画画"]
+
+
+async def test_what_nothing_resolves_is_not_stored(memory: MemoryEngine) -> None:
+    answer = await said(memory, "她喜欢画画")
+    assert answer["resolved_query"] == "她喜欢画画"
+    await ended(memory)
+    assert await stored(memory) == []
+
+
+@pytest.mark.parametrize("asked", ["Do you know what Mia likes?", "What does my daughter like?"])
+async def test_the_same_in_english(memory: MemoryEngine, asked: str) -> None:
+    await said(memory, "My name is Ana", "My daughter is called Mia")
+    third = await memory.process_memory("How old is she?", user_id=USER)
+    assert third["resolved_query"] == "How old is Mia?"
+    await ended(memory)
+    await said(
+        memory, "My daughter is called Mia", "She is 5", "She loves drawing",
+        "Paris is the capital of France",
+    )  # fmt: skip
+    await ended(memory)
+    assert await stored(memory) == [
+        "Ana has a daughter called Mia.",
+        "Mia is my daughter, is 5 and loves drawing.",
+    ]
+    answer = await memory.process_memory(asked, user_id=USER)
+    assert [one["content"] for one in answer["memories"]] == [
+        "Mia is my daughter, is 5 and loves drawing."
+    ]
+    assert {"source": "Mia", "relation": "likes", "target": "drawing"} in answer["relations"]
+
+
+async def test_an_application_and_a_user_have_their_own(memory: MemoryEngine) -> None:
+    await memory.process_memory("我叫小朱", "a", app="one")
+    await memory.end_session("a", app="one")
+    assert await memory.flush(60)
+    asked = "我叫什么名字？"
+    assert (await memory.process_memory(asked, "a", app="one"))["metadata"]["has_memory"] is True
+    assert (await memory.process_memory(asked, "a"))["metadata"]["has_memory"] is False
+    assert (await memory.process_memory(asked, "b", app="one"))["metadata"]["has_memory"] is False

@@ -1,0 +1,135 @@
+"""`hippocampus export` and `import FILE`, as commands and as processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import _database
+from typer.testing import CliRunner, Result
+
+from shared_core import Scope, open_memory
+from shared_core.cli import app
+
+WHO = ("app", "ana")
+TEXTS = [f"Ana was in town {number} of {number % 7}." for number in range(700)]
+
+
+@pytest.fixture
+def other_dsn(server: str, template: str) -> Iterator[str]:
+    yield from _database(server, f"TEMPLATE {template}")
+
+
+@pytest.fixture
+async def filled(dsn: str) -> str:
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(Scope(*WHO), TEXTS)
+    return dsn
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def test_a_file_goes_from_one_database_to_another(
+    filled: str, other_dsn: str, tmp_path: Path
+) -> None:
+    file, back = tmp_path / "ana.jsonl", tmp_path / "back.jsonl"
+    written = run("export", *WHO, "--out", file, "--uri", filled, "--json")
+    assert 0 == written.exit_code, written.output
+    rows = json.loads(written.stdout)["rows"]
+    assert rows == len(file.read_text("utf-8").splitlines()) - 2
+    looked = run("import", file, "--dry-run", "--json")
+    assert ("ana", rows) == (json.loads(looked.stdout)["user"], json.loads(looked.stdout)["rows"])
+    assert "application 'app'" in run("import", file, "--dry-run").stdout
+    first = run("import", file, "--uri", other_dsn, "--json")
+    assert {"written": rows, "here": 0, "differ": 0, "embedded": 700, "unembedded": 0} == (
+        json.loads(first.stdout)
+    )
+    again = run("import", file, "--uri", other_dsn)
+    assert 0 == again.exit_code
+    assert f"0 rows written, {rows:,} were here already." in again.stdout
+    assert 0 == run("export", *WHO, "--out", back, "--uri", other_dsn).exit_code
+    assert file.read_bytes() == back.read_bytes()
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_without_out_the_lines_are_printed(filled: str) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "shared_core.cli",
+            "export",
+            *WHO,
+            "--with-vectors",
+            "--uri",
+            filled,
+        ],
+        capture_output=True,
+    )
+    assert (0, b"") == (done.returncode, done.stderr)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert 512 == lines[0]["vectors"]["dimensions"]
+    assert len(lines) - 2 == lines[-1]["rows"]
+
+
+def test_an_import_that_was_killed_is_done_by_the_next(
+    filled: str, other_dsn: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "ana.jsonl"
+    assert 0 == run("export", *WHO, "--out", file, "--with-vectors", "--uri", filled).exit_code
+    killed = (
+        "import os, signal, sys\n"
+        "from shared_core.storage.postgres_transfer import PostgresTransfer as Transfer\n"
+        "done, write = [], Transfer.import_rows\n"
+        "async def dying(*arguments, **options):\n"
+        "    done.append(await write(*arguments, **options))\n"
+        "    if len(done) == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return done[-1]\n"
+        "Transfer.import_rows = dying\n"
+        "from shared_core.cli import app; app()"
+    )
+    command = [sys.executable, "-c", killed, "import", file, "--uri", other_dsn]
+    assert -9 == subprocess.run(command, capture_output=True).returncode
+    report = json.loads(run("import", file, "--uri", other_dsn, "--json").stdout)
+    assert 500 == report["here"] < report["written"]
+    back = tmp_path / "back.jsonl"
+    run("export", *WHO, "--out", back, "--with-vectors", "--uri", other_dsn)
+    assert file.read_bytes() == back.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["export", "app", "nobody"], "nothing of user 'nobody' in application 'app'"),
+        (["export", "no-app"], "nothing of application 'no-app'"),
+        (["import"], "name a FILE, or --from-postgres-store DSN, and not both"),
+        (["import", "FILE", "--from-postgres-store", "x"], "not both"),
+        (["import", "FILE", "--reembed"], "are for a PostgresStore"),
+        (["import", "FILE"], "line 2, column 2: it is no JSON"),
+        (["import", "FILE", "--dry-run"], "line 2, column 2: it is no JSON"),
+        (["import", "ABSENT"], "absent.jsonl' cannot be read: No such file"),
+        (["export", *WHO, "--out", "FOLDER"], "cannot be written"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    arguments: list[str], told: str, filled: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "bad.jsonl"
+    header = {"hippocampus_export": 1, "schema_version": 1, "of": {"app": "app", "user": None}}
+    file.write_text(json.dumps(header) + "\n{,\n")
+    names = {
+        "FILE": str(file),
+        "ABSENT": str(tmp_path / "absent.jsonl"),
+        "FOLDER": str(tmp_path / "absent" / "out.jsonl"),
+    }
+    ran = run(*(names.get(one, one) for one in arguments), "--uri", filled)
+    assert 1 == ran.exit_code, ran.output
+    [line] = ran.stderr.splitlines()
+    assert told in line
+    assert sorted(tmp_path.iterdir()) == [file, *sorted(tmp_path.glob("home"))]

@@ -1,0 +1,132 @@
+"""A user of whom every table holds something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+
+from shared_core import Event, MemoryEngine, NewMemory, RetentionPolicy, Scope
+from shared_core.item_ports import ItemStamp
+from shared_core.items import ReadItem, WriteItem
+from shared_core.log_ports import Seen, StateChange
+
+START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+PAYLOAD = '{"id":  "s1",\n "n": 12345678901234567890.10, "text": "nested\\nline \\u4e0a"}'
+
+
+class WholeClock:
+    """A clock that the caller moves; it never stands still, as no real one does."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(microseconds=7)
+        return self.now
+
+
+def said(number: int, text: str) -> Event:
+    return Event(
+        event_id=f"e{number}",
+        author="user",
+        role="user",
+        text=text,
+        occurred_at=START + timedelta(minutes=number),
+        metadata={"n": number, "quote": '"; DROP TABLE', "big": 10**30},
+    )
+
+
+async def populate(memory: MemoryEngine, scope: Scope, clock: WholeClock) -> None:
+    """Write it through the verbs; what no verb writes yet is written by the caller."""
+    await memory.append_events(
+        scope, "t1",
+        [said(1, "My name is Ana. I live in Leeds."), said(2, "I work at Acme."),
+         said(3, "我住在上海。\u2028 My sister Mia likes tea."), said(4, "My PIN is a story.")],
+    )  # fmt: skip
+    await memory.consolidate(scope, "t1")
+    clock.now += timedelta(days=2)
+    await memory.append_events(scope, "t1", [said(5, "I moved to Lisbon. I love fado.")])
+    await memory.consolidate(scope, "t1")
+    await memory.append_events(scope, "t2", [said(6, "I love fado."), said(7, "I love fado")])
+    await memory.consolidate(scope, "t2")
+    await memory.reflect(scope)
+    lisbon = next(fact for fact in await memory.facts(scope) if "Lisbon" in fact.value)
+    await memory.retract(scope, lisbon)
+    await memory.restore(scope, lisbon)
+    await memory.append_events(scope, "t1", [said(8, "I no longer like jazz.")])
+    await memory.consolidate(scope, "t1")
+    await memory.graph.merge_aliases(scope, "Mia", ["Mimi", "米娅"])
+    await memory.graph.unmerge_aliases(scope, "Mia", ["Mimi"])
+    await memory.remember(
+        scope, [NewMemory(text="Ana plays the cello.", key="cello", importance=9)]
+    )
+    for text in ("Be brief.", "Be brief and kind."):
+        await memory.instructions.write(scope, "tone", {"content": text})
+    await _items(memory, scope, clock)
+    log = await memory.sessions.create(
+        scope, "s", StateChange(app={"a": 1}, user={"u": None}, session={"s": [1.5]})
+    )
+    await memory.sessions.append(
+        scope, "s", said(20, "Logged only"), PAYLOAD, seen=Seen(version=log.version)
+    )
+    await _kept(memory, scope, clock)
+    await memory.process_memory("I like tea.", scope.user, app=scope.app)
+    await memory.append_events(scope, "t3", [said(30, "Embed me later.")], later=True, delay_s=9e6)
+
+
+async def _items(memory: MemoryEngine, scope: Scope, clock: Callable[[], datetime]) -> None:
+    place = (scope.app, scope.user, "notes", "100%/a")
+    await memory.run_item_ops(
+        [
+            WriteItem(address=(place, "k1"), value={"text": "buy milk", "n": 0.1}, ttl_s=9e6),
+            WriteItem(
+                address=(place, "k2"),
+                value={"title": "A title", "body": "of a book", "null": None},
+                texts={"title": "A title", "body": "of a book"},
+            ),
+            WriteItem(address=(place, "k3"), value={"silent": 1}, texts={}),
+        ]
+    )
+    now = clock()
+    stamp = ItemStamp(
+        address=(place, "k3"), created_at=now, updated_at=now, expires_at=None, ttl_s=None
+    )
+    await memory.imported.stamp([stamp])
+    await memory.run_item_ops([ReadItem(address=(place, "k1"))])
+
+
+async def _kept(memory: MemoryEngine, scope: Scope, clock: WholeClock) -> None:
+    policy = RetentionPolicy(
+        min_age_days=7, archive_threshold=1, archive_after_days=5, erase_threshold=None
+    )
+    await memory.set_retention_policy(policy, scope)
+    hits = await memory.recall(scope, "PIN", kinds=["episodic"])
+    await memory.forget(scope, next(h.memory.key for h in hits if "PIN" in h.memory.text))
+    await memory.pin(scope, ["cello"])
+    await memory.recall(scope, "Where does Ana live?")
+    await memory.flush()
+    clock.now += timedelta(days=400)
+    for _ in range(3):  # demoted, then archived
+        await memory.forget_faded(scope)
+        clock.now += timedelta(days=31)
+
+
+def write_the_rest(dsn: str, tenant: str) -> None:
+    """Fill the tables that no verb writes yet."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute("SET search_path TO hippocampus")
+        for statement in (
+            "INSERT INTO profiles SELECT %(t)s, 'user', 'ana', 1, 'Ana: «Lisbon»',"
+            " '[{\"a\": 1.10}]', '\\x00ff', NULL, '2026-01-01' ON CONFLICT DO NOTHING",
+            "INSERT INTO pipeline_log SELECT tenant_id, run_id, 1, 'update', '{}', NULL,"
+            " '2026-01-01 00:00:00.000001', 0.1 FROM runs WHERE tenant_id = %(t)s LIMIT 1"
+            " ON CONFLICT DO NOTHING",
+            "INSERT INTO erasures SELECT %(t)s, gen_random_uuid(), '{}', '{}', '\\x01',"
+            " '2026-01-01', '2026-01-02' ON CONFLICT DO NOTHING",
+            "INSERT INTO edge_sources SELECT tenant_id, edge_id, 0, 't1', 'e5' FROM edges"
+            " WHERE tenant_id = %(t)s",
+            "INSERT INTO extraction_counts VALUES (%(t)s, 3) ON CONFLICT DO NOTHING",
+        ):
+            connection.execute(statement, {"t": tenant})
