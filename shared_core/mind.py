@@ -89,7 +89,9 @@ def with_findings(before: Mind, found: Iterable[Finding]) -> Mind:
     for one in found:
         known = kept.pop(_same(one), None)
         better = known is not None and (known.confidence >= one.confidence or not one.basis)
-        kept[_same(one)] = known if known is not None and better else one
+        if known is not None:
+            one = known if better else replace(one, finding_id=known.finding_id)
+        kept[_same(one)] = one
     findings: list[Finding] = []
     for dimension in get_args(Dimension):
         some = [one for one in kept.values() if one.dimension == dimension]

@@ -52,7 +52,8 @@ class Memory:
     """The profile and the events of a user, as an agent knows them, or of an agent itself.
 
     agent_id: whose memory it is. subject: of whom it tells, "user" or "agent". version: how often
-    it was stored with other content; 0 for never. mind: what was concluded (theory of mind).
+    it was stored with other content; 0 for never. revision: how often that version was told again
+    by other turns since. mind: what was concluded (theory of mind).
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Memory:
         self.profile_memory = ProfileMemory(subject=subject)
         self.event_memory = EventMemory(max_events=max_events)
         self.mind = Mind()
-        self.version = 0
+        self.version = self.revision = 0
         self.created_at = self.updated_at = datetime.now(UTC)
         self.bound_to: Updates | None = None
         """The repository it was loaded from or stored in."""
@@ -132,6 +133,7 @@ class Memory:
             "agent_id": self.agent_id,
             "subject": self.subject,
             "version": self.version,
+            "revision": self.revision,
             "created_at": self.created_at.isoformat(),
             "updated_at": self.updated_at.isoformat(),
             "content_hash": self.content_hash(),
@@ -149,7 +151,7 @@ class Memory:
             memory.profile_memory = ProfileMemory.from_dict(given["profile_memory"])
             memory.event_memory = EventMemory.from_dict(given["event_memory"])
             memory.mind = Mind(findings=tuple(map(Finding.from_dict, given["tom_metadata"])))
-            memory.version = int(given["version"])
+            memory.version, memory.revision = int(given["version"]), int(given["revision"])
             memory.created_at = _moment(given["created_at"])
             memory.updated_at = _moment(given["updated_at"])
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -166,7 +168,7 @@ class Memory:
         other = Memory(self.agent_id, self.memory_id, subject=self.subject)
         other.profile_memory = self.profile_memory.copy()
         other.event_memory = self.event_memory.copy()
-        other.mind, other.version = self.mind, self.version
+        other.mind, other.version, other.revision = self.mind, self.version, self.revision
         other.created_at, other.updated_at = self.created_at, self.updated_at
         other.bound_to, other.stored_hash = self.bound_to, self.stored_hash
         return other

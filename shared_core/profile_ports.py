@@ -21,7 +21,10 @@ PARAGRAPH_KEY = "profile"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileVersion:
-    """One version of a profile. began_at: when its first was stored; created_at: this one."""
+    """One version of a profile. began_at: when its first was stored; created_at: this one.
+
+    revision: how often it was told again by other turns since.
+    """
 
     subject: SubjectKind
     agent_id: str
@@ -32,6 +35,7 @@ class ProfileVersion:
     run_id: UUID | None
     began_at: datetime
     created_at: datetime
+    revision: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,7 @@ class ProfileRun:
 class NewVersion:
     """A version to write after the one numbered expected (0: none), whole or not at all.
 
+    revises: it says the same as that one, and only rows of it are written anew. revision: of it.
     entries: memory and role, in order. rows: those to write, the paragraph among them, with their
     turns by basis in sources; rewritten: those of them that must still be there. required: turns
     that must be there. told: what the paragraph tells.
@@ -101,6 +106,8 @@ class NewVersion:
     subject: SubjectKind
     agent_id: str
     expected: int
+    revision: int
+    revises: bool
     event_limit: int
     content_hash: str
     began_at: datetime

@@ -54,7 +54,8 @@ class MemoryRepository(ConversationRecords):
         _check_memory(memory)
         await self._open()
         stored = await self._written(memory, self._run({"told": True}))
-        memory.version, memory.stored_hash = stored.version, stored.stored_hash
+        memory.version, memory.revision = stored.version, stored.revision
+        memory.stored_hash = stored.stored_hash
         memory.bound_to = self
         return stored
 
@@ -165,7 +166,8 @@ class MemoryRepository(ConversationRecords):
                 before.agent_id, memory_id, subject=before.subject,
                 max_events=before.event_memory.max_events,
             )  # fmt: skip
-            memory.version, memory.created_at = before.version, before.created_at
+            memory.version, memory.revision = before.version, before.revision
+            memory.created_at = before.created_at
             memory.updated_at = self._clock()
             run = replace(self._run({"rolled_back_to": version}), undoes=undoes)
             try:

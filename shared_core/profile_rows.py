@@ -28,9 +28,9 @@ EVENT_IMPORTANCE = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionDraft:
-    """A version to write, and what is to be embedded for it."""
+    """A version to write, and what is to be embedded for it; None where it is all there already."""
 
-    version: NewVersion
+    version: NewVersion | None
     texts: Sequence[tuple[ItemAddress, str, str]]
 
 
@@ -57,7 +57,7 @@ def memory_of(stored: StoredProfile) -> Memory:
     memory.mind = Mind(
         findings=tuple(one for one in by_role.get("mind", ()) if isinstance(one, Finding))
     )
-    memory.version = version.version
+    memory.version, memory.revision = version.version, version.revision
     memory.created_at, memory.updated_at = version.began_at, version.created_at
     memory.stored_hash = memory.content_hash()
     return memory
@@ -127,17 +127,26 @@ def _redacted(statement: Statement, intake: Intake) -> Statement:
 
 
 def version_draft(
-    scope: Scope, memory: Memory, known: Mapping[UUID, Part], run_id: UUID, required: Iterable[Turn]
+    scope: Scope,
+    memory: Memory,
+    known: Mapping[UUID, Part],
+    run_id: UUID,
+    required: Iterable[Turn],
+    *,
+    revises: bool = False,
 ) -> VersionDraft:
     """Return what is written for the version after memory.version.
 
-    known: the parts that are stored already, as they are stored; only the others are written.
-    required: turns that must be there, those of a conversation that is stored along with it.
+    revises: it says the same as that one. known: the parts that are stored already, as they are
+    stored; only the others are written. required: turns that must be there, those of a conversation
+    that is stored along with it.
     """
     named = [(part_id(part), role, part) for role, part in _roles(memory)]
     fresh = [(role, part) for one, role, part in named if known.get(one) != part]
+    if revises and not fresh:
+        return VersionDraft(version=None, texts=())
     rows = [_row(scope, memory, role, part, run_id) for role, part in fresh]
-    paragraph = _paragraph_row(scope, memory, run_id)
+    paragraph = [] if revises else [_paragraph_row(scope, memory, run_id)]
     shown: tuple[EntryRole, ...] = ("statement", "event")
     sources = [
         (str(part_id(part)), turn, basis)
@@ -151,11 +160,13 @@ def version_draft(
             subject=memory.subject,
             agent_id=memory.agent_id,
             expected=memory.version,
+            revision=memory.revision,
+            revises=revises,
             event_limit=memory.event_memory.max_events,
             content_hash=memory.content_hash(),
             began_at=memory.created_at,
             entries=[(one, role) for one, role, _ in named],
-            rows=[*rows, paragraph],
+            rows=[*rows, *paragraph],
             sources=sources,
             rewritten=[part_id(part) for _, part in fresh if part_id(part) in known],
             required=sorted({turn for _, turn, _ in sources if turn in needed}),

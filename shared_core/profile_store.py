@@ -64,31 +64,35 @@ class ProfileStore:
         self._check_version(memory, stored)
         gone = stored.forgotten if stored else frozenset()
         memory = redacted(without(memory, gone), self._intake)
-        texts, version = texts_of(self.scope, turns), None
-        if stored is None or stored.version.content_hash != memory.content_hash():
-            parts = {**(parts_of(known) if known else {}), **(parts_of(stored) if stored else {})}
-            required = [(run.thread_id, row.event.event_id) for row in turns if run.thread_id]
-            draft = version_draft(self.scope, memory, parts, run.run_id, required)
-            version, texts = draft.version, [*texts, *draft.texts]
-        vectors = await self._embedding.rows(texts)
+        same = stored is not None and stored.version.content_hash == memory.content_hash()
+        parts = {**(parts_of(known) if known else {}), **(parts_of(stored) if stored else {})}
+        required = [(run.thread_id, row.event.event_id) for row in turns if run.thread_id]
+        draft = version_draft(self.scope, memory, parts, run.run_id, required, revises=same)
+        version = draft.version
+        vectors = await self._embedding.rows([*texts_of(self.scope, turns), *draft.texts])
         if version is None and not turns and not run.stages and run.undoes is None:
             return self._bound_to(memory), set()
         new = await self._storage.save_profile(
             self.scope, memory.memory_id, run, version, vectors, turns
         )
         if version is not None:
-            memory.version += 1
+            memory.version += not same
+            memory.revision = memory.revision + 1 if same else 0
         memory.stored_hash = memory.content_hash()
         return self._bound_to(memory), new
 
     def _check_version(self, memory: Memory, stored: StoredProfile | None) -> None:
-        version = stored.version.version if stored else 0
-        if version != memory.version or (
-            stored is not None and stored.version.memory_id != memory.memory_id
-        ):
+        there = stored.version if stored else None
+        if there is None and memory.version == 0:
+            return
+        is_newest = there is not None and (there.memory_id, there.version, there.revision) == (
+            memory.memory_id, memory.version, memory.revision,
+        )  # fmt: skip
+        if not is_newest:
             raise Conflict(
-                f"the {memory.subject} profile of {memory.agent_id!r} is at version {version}, and"
-                f" this memory was loaded from version {memory.version}: load it again with"
+                f"the {memory.subject} profile of {memory.agent_id!r} is at version"
+                f" {there.version if there else 0}, and was changed since this memory was loaded"
+                f" from version {memory.version}: load it again with"
                 f" load_memory_by_agent({memory.agent_id!r}), and repeat the change"
             )
 

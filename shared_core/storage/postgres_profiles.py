@@ -35,7 +35,7 @@ from shared_core.storage.rows import utc
 from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Rows, Statement
 
-VERSION_COLUMNS = 9
+VERSION_COLUMNS = 10
 
 
 class PostgresProfiles(PostgresRuns):
@@ -162,7 +162,8 @@ class PostgresProfiles(PostgresRuns):
         entries: list[JsonValue] = [{"id": str(one), "role": role} for one, role in new.entries]
         values: dict[str, object] = {
             "tenant": tenant, "subject_kind": new.subject, "subject_id": new.agent_id,
-            "expected": new.expected, "memory_id": memory_id, "run_id": run.run_id,
+            "expected": new.expected, "revision": new.revision, "memory_id": memory_id,
+            "run_id": run.run_id,
             "content_hash": bytes.fromhex(new.content_hash), "entries": to_json(entries),
             "event_limit": new.event_limit, "began_at": new.began_at, "now": self._clock(),
             "namespace": rest_of(profile_namespace(scope, new.subject, new.agent_id)),
@@ -179,12 +180,13 @@ class PostgresProfiles(PostgresRuns):
             (statement("require_profile_version"), values),
             (statement("require_profile_rows"), values),
             (statement("require_turns"), values | required),
-            (statement("add_profile_version"), values),
+            (statement("revise_profile" if new.revises else "add_profile_version"), values),
             *self._put_steps(new.rows),
             (statement("add_profile_sources"), values | named),
         ]
         names = ("drop_profile_bases", "add_profile_bases", "show_profile")
-        return [*steps, *((statement(name), values) for name in names)]
+        shown = () if new.revises else names
+        return [*steps, *((statement(name), values) for name in shown)]
 
     async def drop_profile(
         self, scope: Scope, memory_id: UUID, subject: SubjectKind, agent_id: str
@@ -232,17 +234,18 @@ def _stage(row: Sequence[Any]) -> StageLog:
 
 
 def _version(row: Sequence[Any]) -> ProfileVersion:
-    subject, agent_id, version, memory_id, event_limit, content_hash, run_id, began, created = row
+    subject, agent_id, version, memory_id, limit, digest, run_id, began, created, revision = row
     return ProfileVersion(
         subject=subject,
         agent_id=agent_id,
         version=version,
         memory_id=memory_id,
-        event_limit=event_limit,
-        content_hash=bytes(content_hash).hex(),
+        event_limit=limit,
+        content_hash=bytes(digest).hex(),
         run_id=run_id,
         began_at=utc(began),
         created_at=utc(created),
+        revision=revision,
     )
 
 

@@ -133,6 +133,23 @@ async def test_the_same_conversation_again_makes_no_new_version(
     assert 12 == len(await repository.get_pipeline_history(first.memory_id))
 
 
+async def test_what_two_conversations_say_stays_when_one_is_forgotten(
+    memory: MemoryEngine, scope: Scope, repository: MemoryRepository
+) -> None:
+    known, result = Memory("bot"), None
+    for number in range(3):
+        said = {"role": "user", "content": "I live in Leeds.", "timestamp": MONDAY}
+        given = {"conversation_id": f"c{number}", "messages": [said]}
+        known, result = await repository.update_with_pipeline(known, given)
+    assert result is not None and (1, 2, False) == (known.version, known.revision, result.changed)
+    await memory.forget_thread(scope, "c0")
+    kept = await repository.load_memory(known.memory_id)
+    assert "User lives in Leeds." == kept.get_profile_content()
+    for number in (1, 2):
+        await memory.forget_thread(scope, f"c{number}")
+    assert "" == (await repository.load_memory(known.memory_id)).get_profile_content()
+
+
 async def test_what_is_loaded_is_what_was_stored(repository: MemoryRepository) -> None:
     stored, _ = await repository.update_with_pipeline(Memory("bot"), ENGLISH)
     loaded = await repository.load_memory(stored.memory_id)

@@ -342,6 +342,7 @@ CREATE TABLE instructions (
 -- Versions of what is known of a user or an agent. Each names the memories it is made of (entries: id
 -- and role), whose texts stand in memories alone: forgetting one, or its
 -- turns, takes it out of every version. subject_id: whose profile it is, or who knows the user.
+-- revision: how often a version was told again by other turns, which changes nothing of what it says.
 CREATE TABLE profiles (
     tenant_id     text COLLATE "C" NOT NULL,
     subject_kind  text NOT NULL CHECK (subject_kind IN ('user', 'agent')),
@@ -354,6 +355,7 @@ CREATE TABLE profiles (
     entries       jsonb NOT NULL DEFAULT '[]',
     event_limit   integer NOT NULL DEFAULT 50 CHECK (event_limit > 0),
     began_at      timestamptz NOT NULL DEFAULT now(),
+    revision      integer NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, subject_kind, subject_id, version)
 );
 CREATE UNIQUE INDEX profiles_of_memory ON profiles (tenant_id, memory_id, version);

@@ -7,7 +7,8 @@ ALTER TABLE profiles
     ADD COLUMN memory_id uuid NOT NULL,
     ADD COLUMN entries jsonb NOT NULL DEFAULT '[]',
     ADD COLUMN event_limit integer NOT NULL DEFAULT 50 CHECK (event_limit > 0),
-    ADD COLUMN began_at timestamptz NOT NULL DEFAULT now();
+    ADD COLUMN began_at timestamptz NOT NULL DEFAULT now(),
+    ADD COLUMN revision integer NOT NULL DEFAULT 0;
 CREATE UNIQUE INDEX profiles_of_memory ON profiles (tenant_id, memory_id, version);
 CREATE INDEX profiles_of_run ON profiles (tenant_id, run_id) WHERE run_id IS NOT NULL;
 

@@ -3,7 +3,7 @@
 
 -- fragment: version_columns
 p.subject_kind, p.subject_id, p.version, p.memory_id, p.event_limit, p.content_hash, p.run_id,
-p.began_at, p.created_at
+p.began_at, p.created_at, p.revision
 
 -- fragment: with_entries
 -- Versions (p) with the memories they are made of, in their order, each with its turns by basis; one
@@ -66,12 +66,20 @@ WHERE p.tenant_id = %(tenant)s AND p.run_id = %(run_id)s
 
 -- name: require_profile_version
 -- Undoes the transaction unless the newest version of a subject is the expected one, of this profile.
-SELECT require(coalesce(max(p.version), 0) = %(expected)s::int
-               AND coalesce(bool_and(p.memory_id = %(memory_id)s::uuid), true),
-               'the profile was changed meanwhile')
-FROM profiles p
-WHERE p.tenant_id = %(tenant)s AND p.subject_kind = %(subject_kind)s
-  AND p.subject_id = %(subject_id)s
+SELECT require(coalesce(
+    (SELECT (p.version, p.revision, p.memory_id)
+            = (%(expected)s::int, %(revision)s::int, %(memory_id)s::uuid)
+     FROM profiles p
+     WHERE p.tenant_id = %(tenant)s AND p.subject_kind = %(subject_kind)s
+       AND p.subject_id = %(subject_id)s
+     ORDER BY p.version DESC LIMIT 1),
+    %(expected)s::int = 0), 'the profile was changed meanwhile')
+
+-- name: revise_profile
+-- Notes that the newest version was told again.
+UPDATE profiles SET revision = revision + 1
+WHERE tenant_id = %(tenant)s AND subject_kind = %(subject_kind)s AND subject_id = %(subject_id)s
+  AND version = %(expected)s::int
 
 -- name: require_profile_rows
 -- Undoes the transaction if a memory it rewrites was forgotten meanwhile.
