@@ -60,7 +60,8 @@ class _Run:
     live: bool = True
     query: str = ""
     summary: Memory | None = None
-    is_summed_up: bool = False
+    profile: str | None = None
+    is_told: bool = False
     recalling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -82,8 +83,8 @@ class MemoryPlugin(BasePlugin):
     service: the memory; by default the runner's own if that is an OpenMemoryService, else an
     OpenMemoryService() of the plugin's own. ingest, recall: switch either half off. max_tokens: of
     what is recalled into a request, the frame around it included; it is packed as a context window
-    is: facts, memories, and the summary of the session where the request no longer shows all of it.
-    count: the tokenizer of the model, if it is not o200k.
+    is: the stored profile, facts, memories, and the summary of the session where the request no
+    longer shows all of it. count: the tokenizer of the model, if it is not o200k.
     """
 
     def __init__(
@@ -165,9 +166,9 @@ class MemoryPlugin(BasePlugin):
             return
         async with run.recalling:  # parallel agents wait for one search
             entries = await self._search(context, run.query)
-            if not run.is_summed_up:
-                run.is_summed_up = True
-                run.summary = await self._summary(context)
+            if not run.is_told:
+                run.is_told = True
+                run.summary, run.profile = await self._told(context)
         shown = shown_texts(llm_request)
         entries = not_drawn_from(shown, context.session.events, entries)
         summary = run.summary
@@ -177,19 +178,21 @@ class MemoryPlugin(BasePlugin):
             summary = None
         # In a thread: the first count loads a vocabulary.
         block = await asyncio.to_thread(
-            recall_block, entries, shown, self._max_tokens, summary=summary, count=self._count
-        )
+            recall_block, entries, shown, self._max_tokens, profile=run.profile, summary=summary,
+            count=self._count,
+        )  # fmt: skip
         if block:
             insert_before_turn(llm_request, block, context.user_content)
 
-    async def _summary(self, context: InvocationContext) -> Memory | None:
-        """Return the summary of the session; None if there is none, or the memory is away."""
+    async def _told(self, context: InvocationContext) -> tuple[Memory | None, str | None]:
+        """Return the summary of the session, and the stored profile; None for what is not there."""
         service, session = self._service(context), context.session
         if service.failed_searches > self._failed_before:  # it is away, and has been waited for
             self._failed_before = service.failed_searches
-            return None
-        scope = Scope(session.app_name, session.user_id)
-        return await in_time(service.engine.thread_summary(scope, session.id), REMEMBER_S)
+            return None, None
+        scope, engine = Scope(session.app_name, session.user_id), service.engine
+        summary = await in_time(engine.thread_summary(scope, session.id), REMEMBER_S)
+        return summary, await in_time(engine.profiles.shown(scope), REMEMBER_S)
 
     async def _search(self, context: InvocationContext, query: str) -> Sequence[MemoryEntry]:
         service = self._service(context)

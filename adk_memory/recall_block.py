@@ -25,14 +25,15 @@ def recall_block(
     shown: frozenset[str],
     max_tokens: int,
     *,
+    profile: str | None = None,
     summary: Memory | None = None,
     count: TokenCounter = count_tokens,
 ) -> str | None:
     """Return the memories as one text of at most max_tokens, or None if none is worth showing.
 
     shown: texts the request holds already. One memory per line, best first; what does not fit is
-    left out for what does, and the best is cut rather than left out. summary: of the session, when
-    the request shows only some of it.
+    left out for what does, and the best is cut rather than left out. profile: of the user, shown
+    first. summary: of the session, when the request shows only some of it.
     """
     texts = ((entry, text_of_content(entry.content)) for entry in entries)
     found = [
@@ -40,7 +41,7 @@ def recall_block(
         for entry, text in texts
         if text and text not in shown and (summary is None or text != summary.text)
     ]
-    return memory_block(found, max_tokens, summary=summary, count=count)
+    return memory_block(found, max_tokens, profile=profile, summary=summary, count=count)
 
 
 def shown_texts(llm_request: LlmRequest) -> frozenset[str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         put_instruction,
         rollback_instruction,
     )
-    from langgraph_store.labels import memories_namespace
+    from langgraph_store.labels import memories_namespace, profile_namespace
     from langgraph_store.middleware import HippocampusMiddleware
     from langgraph_store.reflection import create_reflection_node
     from langgraph_store.server import make_store
@@ -37,6 +37,7 @@ __all__ = [
     "make_store",
     "memories_namespace",
     "memory_tools",
+    "profile_namespace",
     "put_instruction",
     "rollback_instruction",
 ]
@@ -53,6 +54,7 @@ _HOMES = {
     "make_store": "langgraph_store.server",
     "memories_namespace": "langgraph_store.labels",
     "memory_tools": "langgraph_store.tools",
+    "profile_namespace": "langgraph_store.labels",
     "put_instruction": "langgraph_store.instructions",
     "rollback_instruction": "langgraph_store.instructions",
 }

@@ -13,8 +13,10 @@ from functools import lru_cache
 from langgraph.store.base import InvalidNamespaceError
 
 from shared_core.domain import Namespace, Scope
+from shared_core.namespaces import check_label, scope_path
 from shared_core.namespaces import memories_namespace as core_memories_namespace
-from shared_core.namespaces import scope_path
+from shared_core.namespaces import profile_namespace as core_profile_namespace
+from shared_core.profile_parts import Subject
 
 _ESCAPED_DOT = re.compile(r"%((?:25)*)2E")
 
@@ -55,6 +57,20 @@ def memories_namespace(app_name: str, user_id: str) -> tuple[str, ...]:
     scope = Scope(app_name, user_id)
     scope_path(scope)
     return to_labels(core_memories_namespace(scope))
+
+
+def profile_namespace(
+    app_name: str, user_id: str, agent_id: str, *, subject: Subject = "user"
+) -> tuple[str, ...]:
+    """Return the namespace that shows a stored profile: of the user, or of an agent itself.
+
+    Its key "profile" holds the paragraph and the events; every sentence and event is an item that
+    search finds. It is read by a store and written by engine.profiles alone; deleting an item takes
+    it out of the profile. Raises InvalidInput for ids that cannot be stored.
+    """
+    scope = Scope(app_name, user_id)
+    scope_path(scope)
+    return to_labels(core_profile_namespace(scope, subject, check_label(agent_id, "agent_id")))
 
 
 def said_helpfully(error: InvalidNamespaceError) -> InvalidNamespaceError:

@@ -36,8 +36,8 @@ MAX_AGE_S = 60.0
 """How long an answer counts: a run that was cancelled never says that it ended."""
 MAX_OPEN_QUESTIONS = 10_000
 
-_Answer: TypeAlias = tuple[Sequence[Hit], Memory | None]
-"""What is remembered about a question, and the summary of its thread."""
+_Answer: TypeAlias = tuple[Sequence[Hit], Memory | None, str | None]
+"""What is remembered about a question, the summary of its thread, and the stored profile."""
 _Key: TypeAlias = tuple[Scope, str]
 _Handler: TypeAlias = Callable[[ModelRequest[Any]], ModelResponse[Any]]
 _AsyncHandler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
@@ -53,13 +53,13 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     here fails a turn: what goes wrong is logged by "hippocampus" and counted in `failures`.
 
     app, user_id, thread_id: as in create_reflection_node. ingest, recall: switch either half off.
-    max_tokens: of what is recalled, the frame included; it is packed as a context window is: facts,
-    memories, and the summary of the thread where the request no longer shows all of it. count: the
-    tokenizer, if it is not o200k; "model" for get_num_tokens of the model that shall answer.
-    deadline_s: of a search; then the model answers without. place: a message before the user's,
-    which leaves the prompt before it to the provider's cache, or the end of the system message.
-    delay_s, strategy, tool_results: of what is remembered. with_tools: also give the agent
-    remember, recall and forget.
+    max_tokens: of what is recalled, the frame included; it is packed as a context window is: the
+    stored profile, facts, memories, and the summary of the thread where the request no longer
+    shows all of it. count: the tokenizer, if it is not o200k; "model" for get_num_tokens of the
+    model that shall answer. deadline_s: of a search; then the model answers without. place: a
+    message before the user's, which leaves the prompt before it to the provider's cache, or the end
+    of the system message. delay_s, strategy, tool_results: of what is remembered. with_tools: also
+    give the agent remember, recall and forget.
     """
 
     def __init__(
@@ -157,13 +157,16 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         try:
             async with asyncio.timeout(self._deadline_s):
                 hits = await self._engine.recall(scope, text, limit=LIMIT)
-                summary = await self._engine.thread_summary(scope, thread_id)
+                summary, profile = await asyncio.gather(
+                    self._engine.thread_summary(scope, thread_id),
+                    self._engine.profiles.shown(scope),
+                )
         except Exception:
             # Who had no answer once does not wait for it before every answer of the run.
-            self._keep(key, ((), None))
+            self._keep(key, ((), None, None))
             raise
-        self._keep(key, (hits, summary))
-        return hits, summary
+        self._keep(key, (hits, summary, profile))
+        return hits, summary, profile
 
     def _keep(self, key: _Key, answer: _Answer) -> None:
         with self._lock:
@@ -173,12 +176,13 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _shown(self, request: ModelRequest[Any], answer: _Answer) -> ModelRequest[Any]:
         """Return the request with the memories in it that are not in it yet."""
-        new, summary = _not_in(request.messages, self._thread(request), *answer)
+        hits, told, profile = answer
+        new, summary = _not_in(request.messages, self._thread(request), hits, told)
         found = [
             ShownMemory(_about(hit), hit.memory.text, hit.memory.kind == "semantic") for hit in new
         ]
         count = model_tokens(request.model) if self._count == "model" else self._count
-        block = memory_block(found, self._max_tokens, summary=summary, count=count)
+        block = memory_block(found, self._max_tokens, profile=profile, summary=summary, count=count)
         turn = _last_turn(request.messages)
         if block is None or turn is None:
             return request

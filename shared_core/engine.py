@@ -47,6 +47,7 @@ from shared_core.keeping import KeepingVerbs
 from shared_core.lifetime import Lifetime
 from shared_core.ports import Clock, Extractor, Storage, StorageReport
 from shared_core.privacy import PRESETS, PrivacyPolicy
+from shared_core.profiles import Profiles
 from shared_core.recall import Wanted
 from shared_core.recall_ports import Ranking, ThreeFactor
 from shared_core.recall_result import RecallResult
@@ -123,6 +124,9 @@ class MemoryEngine(ConversationVerbs, FactVerbs, KeepingVerbs, SliceVerbs, Trans
         self._lifetime.ends_with(self.jobs, self.indexes, self._accesses, self.forgetting_schedule,
                                  self.session_ends)  # fmt: skip
         self.sessions = SessionLog(storage, self._intake, self.open)
+        self.profiles = Profiles(
+            storage, embedding, self._intake, clock, extractor, self._recalling, self.open
+        )
         self.instructions = Instructions(storage, embedding, clock, self.open)
         self.imported = ImportedItems(storage, embedding, clock, self.open)
         self._stating = Stating(storage, embedding, self._intake, clock, relations)
@@ -232,7 +236,8 @@ class MemoryEngine(ConversationVerbs, FactVerbs, KeepingVerbs, SliceVerbs, Trans
         Raises NotFound for an unknown run, Conflict if later runs build on it, and names them.
         What was forgotten since stays forgotten.
         """
-        await self._formation.undo(scope, run_id)
+        if not await self.profiles.undo(scope, run_id):
+            await self._formation.undo(scope, run_id)
 
     async def remember(
         self, scope: Scope, memories: str | NewMemory | Sequence[str | NewMemory]
@@ -356,8 +361,9 @@ class MemoryEngine(ConversationVerbs, FactVerbs, KeepingVerbs, SliceVerbs, Trans
     ) -> ContextWindow:
         """Return facts, memories and recent history for a query, packed into a token budget.
 
-        assembler: with shares or a tokenizer of your own; then its max_tokens counts. instructions,
-        profile: yours, packed with the rest. as_of: what held at a moment, as it was known then.
+        assembler: with shares or a tokenizer of your own; then its max_tokens counts. instructions:
+        yours, packed with the rest. profile: yours, instead of what engine.profiles has; "" for
+        none. as_of: what held at a moment, as it was known then.
         """
         assembler = assembler or ContextAssembler(max_tokens)
         return await self._recalling.context_window(

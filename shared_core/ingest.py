@@ -24,7 +24,7 @@ from shared_core.errors import InvalidInput
 from shared_core.histories import known_beginning, may_be_known
 from shared_core.ids import uuid7
 from shared_core.intake import Intake, is_small_talk
-from shared_core.item_ports import MemoryRow
+from shared_core.item_ports import ItemAddress, MemoryRow
 from shared_core.job_ports import NewJob
 from shared_core.moments import check_moment
 from shared_core.namespaces import check_label, clean_text, memories_namespace, scope_path
@@ -101,6 +101,27 @@ async def append_events(
     return new
 
 
+def turn_rows(thread_id: ThreadId, events: Sequence[Event], *, intake: Intake) -> list[EventRow]:
+    """Return what appends turns, whether they are known or not: the storage passes over those."""
+    turns = [intake.event(_checked(event)) for event in events]
+    answers = _answers(turns)
+    fresh = {turn.event_id: turn for turn in reversed(turns)}
+    return [
+        _event_row(event, thread_id, logged=False, answers=event.event_id in answers)
+        for event in reversed(fresh.values())
+    ]
+
+
+def texts_of(scope: Scope, rows: Sequence[EventRow]) -> list[tuple[ItemAddress, str, str]]:
+    """Return what is to be embedded of turns: address, field and text of each."""
+    namespace = memories_namespace(scope)
+    return [
+        ((namespace, str(row.memory_id)), TEXT_FIELD, row.event.text)
+        for row in rows
+        if row.memory_id
+    ]
+
+
 async def _new_of_history(
     storage: Storage, scope: Scope, thread_id: ThreadId, turns: Sequence[Event]
 ) -> Sequence[Event]:
@@ -119,12 +140,7 @@ async def _append(
     rows: Sequence[EventRow],
     job: NewJob | None,
 ) -> set[str]:
-    namespace = memories_namespace(scope)
-    texts = [
-        ((namespace, str(row.memory_id)), TEXT_FIELD, row.event.text)
-        for row in rows
-        if row.memory_id and not job
-    ]
+    texts = [] if job else texts_of(scope, rows)
     return await storage.append_events(scope, thread_id, rows, await embedding.rows(texts), job)
 
 

@@ -14,7 +14,7 @@ from shared_core.ingest import TEXT_FIELD
 from shared_core.item_ops import WriteItem
 from shared_core.item_ports import ItemAddress, MemoryRow
 from shared_core.jsontext import to_json
-from shared_core.namespaces import check_label, clean_text, instructions_scope
+from shared_core.namespaces import check_label, clean_text, instructions_scope, shows_profile
 from shared_core.text import has_words, search_terms
 
 MAX_TTL_S = 100 * 366 * 86_400.0
@@ -51,6 +51,12 @@ def draft(op: WriteItem, now: datetime) -> Draft:
     """Return what a write with a value writes. Raises InvalidInput, naming the key."""
     namespace, key = op.address
     check_label(key, f"the key of an item in {namespace}")
+    if shows_profile(namespace):
+        raise InvalidInput(
+            f"{namespace} shows a profile, and {key!r} cannot be put there: update it with"
+            " engine.profiles.repository(scope), or put the item in another namespace; deleting one"
+            " takes it out of the profile"
+        )
     if not isinstance(op.value, Mapping):
         raise InvalidInput(f"the value of {key!r} must be a dict, not {type(op.value).__name__}")
     _check_ttl(op)

@@ -143,7 +143,7 @@ class ModelExtractor:
         prompt = load_prompt(EXTRACT)
         values = {"known": known or NONE, "turns": part.text, "language": part.language_note}
         schema = lists_schema("Extraction", EXTRACTION)
-        (answer, truncated), usage = await self._ask(
+        (answer, truncated), usage = await self.ask(
             prompt, values, schema, tuple(EXTRACTION), _answer
         )
         result = await asyncio.to_thread(drafted, answer, part, known, prompt.version)
@@ -191,7 +191,7 @@ class ModelExtractor:
         text = "\n".join(line for line, _ in shown.values())
         values = {"memories": text, "language": _language_note(text)}
         schema = lists_schema("Reflection", REFLECTION)
-        items, usage = await self._ask(
+        items, usage = await self.ask(
             load_prompt(REFLECT), values, schema, tuple(REFLECTION), _reflections
         )
         ids = {number: memory_id for number, (_, memory_id) in shown.items()}
@@ -218,7 +218,7 @@ class ModelExtractor:
             raise ModelOutputInvalid(f"language model {self._calls.name!r} answered nothing{why}")
         return reply, usage
 
-    async def _ask(
+    async def ask(
         self,
         prompt: Prompt,
         values: Mapping[str, str],

@@ -23,6 +23,9 @@ MEMORIES = "memories"
 INSTRUCTIONS = "instructions"
 """Third label of the namespace in which every put of a scope makes a version."""
 
+PROFILE = "profile"
+"""Third label of the namespaces that show profiles."""
+
 ROOT = "/"
 """The path of the empty namespace: everything."""
 
@@ -123,6 +126,16 @@ def instructions_scope(namespace: Sequence[str]) -> Scope | None:
     if len(namespace) == 3 and namespace[2] == INSTRUCTIONS:
         return Scope(namespace[0], namespace[1])
     return None
+
+
+def profile_namespace(scope: Scope, subject: str, agent_id: str) -> Namespace:
+    """Return the namespace that shows one profile: of a "user" or an "agent"."""
+    return (scope.app, scope.user, PROFILE, subject, agent_id)
+
+
+def shows_profile(namespace: Sequence[str]) -> bool:
+    """Tell whether a namespace is one of profile_namespace()."""
+    return len(namespace) == 5 and namespace[2] == PROFILE and namespace[3] in ("user", "agent")
 
 
 def common_prefix(namespaces: Iterable[Sequence[str]]) -> Namespace:

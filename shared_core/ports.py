@@ -32,6 +32,7 @@ from shared_core.instruction_ports import Instruction, InstructionStorage
 from shared_core.item_ports import ItemAddress, ItemStamp, ItemStorage, MemoryRow, VectorRows
 from shared_core.job_ports import JobStorage, NewJob
 from shared_core.log_ports import SessionStorage
+from shared_core.profile_ports import NewVersion, ProfileRun, ProfileStorage
 from shared_core.recall_ports import Recalled, SearchRequest
 from shared_core.retention_ports import RetentionStorage
 from shared_core.run_ports import RunStorage
@@ -175,6 +176,7 @@ class Storage(
     SessionStorage,
     JobStorage,
     InstructionStorage,
+    ProfileStorage,
     RunStorage,
     GraphStorage,
     FactStorage,
@@ -222,6 +224,22 @@ class Storage(
         job: NewJob | None = None,
     ) -> set[str]:
         """Append the turns that are new, remember them, and return their ids; enqueue the job."""
+        ...
+
+    async def save_profile(
+        self,
+        scope: Scope,
+        memory_id: UUID,
+        run: ProfileRun,
+        version: NewVersion | None,
+        vectors: VectorRows | None,
+        turns: Sequence[EventRow] = (),
+    ) -> set[str]:
+        """Append turns, write a version of a profile and the record of its run: one transaction.
+
+        version: None where nothing changed. vectors: of the rows of both. Returns the ids of turns
+        that were new. Conflict, and nothing is written, if the version is not the next one.
+        """
         ...
 
     async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:

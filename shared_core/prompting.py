@@ -13,6 +13,7 @@ from shared_core.domain import AsOf, Event, Hit, Scope, ThreadId
 from shared_core.embedding import Embedding
 from shared_core.intake import Intake
 from shared_core.ports import Storage
+from shared_core.profile_rows import shown_profile
 from shared_core.recall import Wanted, recall
 from shared_core.run_ports import Fact
 from shared_core.tokens import count_tokens
@@ -48,6 +49,7 @@ async def context_window(
 
     Facts: those that answer the query first, then the others that hold now. Memories: turns and
     summaries of other threads and of this one before its shown history. The query comes last.
+    profile: "" for none, None for the stored ones.
     intake: what a session log holds unredacted is shown redacted. as_of: all of it as of a moment.
     """
     wanted = Wanted(limit=MOST_MEMORIES, now=now, as_of=as_of)
@@ -59,11 +61,12 @@ async def context_window(
         said = await storage.thread_history(scope, thread_id, turns, as_of)
         return assembler.counted([intake.shown(one) for one in _within_reach(said, assembler)])
 
-    hits, said, summary, others = await asyncio.gather(
+    hits, said, summary, others, stored = await asyncio.gather(
         recall(storage, embedding, scope, query, wanted),
         history(),
         storage.thread_summary(scope, thread_id, as_of),
         storage.list_facts(scope, history=False, as_of=as_of),
+        _stored_profile(storage, scope, profile, as_of),
     )
     facts = [hit for hit in hits if hit.memory.kind == "semantic"]
     told = {hit.memory.memory_id for hit in facts}
@@ -71,7 +74,7 @@ async def context_window(
         system_prompt=system_prompt,
         query=query,
         instructions=instructions,
-        profile=profile,
+        profile=stored or None,
         facts=[
             *_with_ends(facts, others),
             *(fact for fact in others[:MOST_MEMORIES] if fact.memory_id not in told),
@@ -86,6 +89,13 @@ async def context_window(
         summarised=summary.source_event_ids if summary else (),
         history=said,
     )
+
+
+async def _stored_profile(
+    storage: Storage, scope: Scope, given: str | None, as_of: AsOf | None
+) -> str | None:
+    """Return the caller's profile, or the stored ones where none is given."""
+    return given if given is not None else await shown_profile(storage, scope, as_of)
 
 
 def _within_reach(history: Sequence[Event], assembler: ContextAssembler) -> Sequence[Event]:

@@ -22,6 +22,7 @@ from shared_core.storage.postgres_facts import PostgresFacts
 from shared_core.storage.postgres_graph import PostgresGraph, found_edge
 from shared_core.storage.postgres_indexes import PostgresIndexes
 from shared_core.storage.postgres_instructions import PostgresInstructions
+from shared_core.storage.postgres_profiles import PostgresProfiles
 from shared_core.storage.postgres_retention import PostgresRetention
 from shared_core.storage.postgres_sessions import PostgresSessions
 from shared_core.storage.postgres_slices import BETWEEN, PostgresSlices, bounds_of
@@ -44,6 +45,7 @@ class PostgresStorage(
     PostgresSessions,
     PostgresFacts,
     PostgresInstructions,
+    PostgresProfiles,
     PostgresGraph,
     PostgresIndexes,
     PostgresAccesses,

@@ -48,7 +48,21 @@ class PostgresEvents(PostgresItems):
         vectors: VectorRows | None,
         job: NewJob | None = None,
     ) -> set[str]:
-        tenant, now = scope_path(scope), self._clock()
+        steps = self._append_steps(scope, thread_id, rows, vectors)
+        if job:
+            now = self._clock()
+            steps.append(enqueue_step(scope, thread_id, job, now, changed_at=now))
+        new, *_ = await self._database.run(scope_path(scope), *steps)
+        return {row[0] for row in new}
+
+    def _append_steps(
+        self,
+        scope: Scope,
+        thread_id: ThreadId,
+        rows: Sequence[EventRow],
+        vectors: VectorRows | None,
+    ) -> list[Statement]:
+        """Return what appends turns; the first statement returns the ids that were new."""
         columns = by_column(
             [
                 (row.event.event_id, row.event.author, row.event.role,
@@ -62,17 +76,12 @@ class PostgresEvents(PostgresItems):
             len(_EVENT_COLUMNS),
         )  # fmt: skip
         values = dict(zip(_EVENT_COLUMNS, columns, strict=True)) | {
-            "tenant": tenant,
+            "tenant": scope_path(scope),
             "thread_id": thread_id,
             "namespace": rest_of(memories_namespace(scope)),
-            "now": now,
+            "now": self._clock(),
         }
-        steps: list[Statement] = [(statement("append_events"), values)]
-        steps += self._vector_steps(vectors)
-        if job:
-            steps.append(enqueue_step(scope, thread_id, job, now, changed_at=now))
-        new, *_ = await self._database.run(tenant, *steps)
-        return {row[0] for row in new}
+        return [(statement("append_events"), values), *self._vector_steps(vectors)]
 
     async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
         tenant = scope_path(scope)

@@ -48,8 +48,8 @@ FILL = {
     f" VALUES (%s, {ONE}, 'a', 'A', 'e', 'E', now())",
     "instructions": "(instruction_key, version, content, created_at)"
     " VALUES (%s, 'i', 1, '', now())",
-    "profiles": "(subject_kind, subject_id, version, paragraph, content_hash, created_at)"
-    " VALUES (%s, 'user', 'u', 1, '', '', now())",
+    "profiles": "(subject_kind, subject_id, version, content_hash, created_at, memory_id)"
+    f" VALUES (%s, 'user', 'u', 1, '', now(), {ONE})",
     "consolidation_jobs": "(job_id, thread_id, job_type, run_after, created_at)"
     f" VALUES (%s, {ONE}, 't', 'fast_replay', now(), now())",
     "extraction_counts": "(extractions) VALUES (%s, 1)",

@@ -340,19 +340,27 @@ CREATE TABLE instructions (
     PRIMARY KEY (tenant_id, instruction_key, version)
 );
 
--- One coherent paragraph about a user or an agent, and a bounded list of events in time order.
+-- Versions of what is known of a user or an agent. Each names the memories it is made of (entries: id
+-- and role), whose texts stand in memories alone: forgetting one, or its
+-- turns, takes it out of every version. subject_id: whose profile it is, or who knows the user.
+-- revision: how often a version was told again by other turns, which changes nothing of what it says.
 CREATE TABLE profiles (
     tenant_id     text COLLATE "C" NOT NULL,
     subject_kind  text NOT NULL CHECK (subject_kind IN ('user', 'agent')),
     subject_id    text COLLATE "C" NOT NULL,
     version       integer NOT NULL CHECK (version > 0),
-    paragraph     text NOT NULL,
-    events        jsonb NOT NULL DEFAULT '[]',
     content_hash  bytea NOT NULL,
     run_id        uuid,
     created_at    timestamptz NOT NULL,
+    memory_id     uuid NOT NULL,
+    entries       jsonb NOT NULL DEFAULT '[]',
+    event_limit   integer NOT NULL DEFAULT 50 CHECK (event_limit > 0),
+    began_at      timestamptz NOT NULL DEFAULT now(),
+    revision      integer NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, subject_kind, subject_id, version)
 );
+CREATE UNIQUE INDEX profiles_of_memory ON profiles (tenant_id, memory_id, version);
+CREATE INDEX profiles_of_run ON profiles (tenant_id, run_id) WHERE run_id IS NOT NULL;
 
 SELECT protect('instructions'), protect('profiles');
 
@@ -472,7 +480,8 @@ CREATE TABLE retractions (
 CREATE INDEX retractions_of_slot ON retractions (tenant_id, slot);
 CREATE INDEX retractions_of_thread ON retractions (tenant_id, thread_id);
 CREATE INDEX retractions_of_run ON retractions (tenant_id, run_id);
--- The stages of a run, in order, for whoever must explain it.
+-- The stages of a run, in order, for whoever must explain it: counts and ids, no text of a user.
+-- memory_id: of the profile it was about; thread_id: of the conversation.
 CREATE TABLE pipeline_log (
     tenant_id   text COLLATE "C" NOT NULL,
     run_id      uuid NOT NULL,
@@ -482,9 +491,16 @@ CREATE TABLE pipeline_log (
     error       text,
     started_at  timestamptz NOT NULL,
     duration_s  double precision NOT NULL,
+    status      text NOT NULL DEFAULT 'success'
+                CHECK (status IN ('success', 'warning', 'error')),
+    input       jsonb NOT NULL DEFAULT '{}',
+    memory_id   uuid,
+    thread_id   text COLLATE "C",
     PRIMARY KEY (tenant_id, run_id, step),
     FOREIGN KEY (tenant_id, run_id) REFERENCES runs (tenant_id, run_id) ON DELETE CASCADE
 );
+CREATE INDEX pipeline_log_of_memory ON pipeline_log (tenant_id, memory_id, started_at)
+    WHERE memory_id IS NOT NULL;
 
 -- Receipts: what an erasure removed, counted and hashed, without what it said.
 CREATE TABLE erasures (

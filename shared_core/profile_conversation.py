@@ -1,0 +1,119 @@
+"""A conversation as a pipeline takes it: turns, or messages as plain dicts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any, Final
+
+from shared_core.domain import Event, JsonValue, Role, ThreadId
+from shared_core.errors import InvalidInput
+from shared_core.ids import uuid7
+from shared_core.moments import check_moment
+from shared_core.namespaces import check_label, clean_text
+
+ROLES: Final[Mapping[str, Role]] = {
+    "user": "user", "assistant": "agent", "agent": "agent", "ai": "agent", "human": "user",
+    "system": "system", "tool": "tool",
+}  # fmt: skip
+IN_A_ROW: Final = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionConversation:
+    """The turns of one conversation, in order: a thread of memory."""
+
+    conversation_id: ThreadId
+    events: tuple[Event, ...]
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return it as messages in plain dicts."""
+        return {
+            "conversation_id": self.conversation_id,
+            "messages": [
+                {
+                    "message_id": event.event_id,
+                    "role": "assistant" if event.role == "agent" else event.role,
+                    "author": event.author,
+                    "content": event.text,
+                    "timestamp": event.occurred_at.isoformat(),
+                }
+                for event in self.events
+            ],
+        }
+
+
+def conversation_of(given: object, now: datetime) -> SessionConversation:
+    """Return the conversation that is given.
+
+    Either a SessionConversation, a dict with "messages" and perhaps "conversation_id", or the
+    messages alone: Events, or dicts with "role" ("user", "assistant", "system", "tool") and
+    "content", and perhaps "timestamp" (aware, or ISO 8601) and "message_id". A message without an
+    id is known by its place and words. Raises InvalidInput, naming the message.
+    """
+    if isinstance(given, SessionConversation):
+        return _spoken(given)
+    conversation_id: object = None
+    if isinstance(given, Mapping):
+        conversation_id = given.get("conversation_id") or given.get("session_id")
+        given = given.get("messages")
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidInput(
+            "a conversation is a list of messages, e.g. [{'role': 'user', 'content': '...'}], or"
+            f" {{'conversation_id': ..., 'messages': [...]}}, not {type(given).__name__}"
+        )
+    named = str(uuid7()) if conversation_id is None else conversation_id
+    return _spoken(
+        SessionConversation(
+            conversation_id=ThreadId(check_label(named, "conversation_id")),
+            events=tuple(event_of(one, place, now) for place, one in enumerate(given)),
+        )
+    )
+
+
+def event_of(given: object, place: int, now: datetime) -> Event:
+    """Return a message as a turn. place: its number in the conversation, from 0."""
+    if isinstance(given, Event):
+        check_label(given.event_id, f"the id of message {place}")
+        check_moment(given.occurred_at, f"occurred_at of message {place}")
+        return given
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"message {place} must be a dict or an Event, not {given!r:.80}")
+    role, content = given.get("role"), given.get("content")
+    if not isinstance(role, str) or role not in ROLES:
+        raise InvalidInput(f"message {place} has the role {role!r}: take one of {', '.join(ROLES)}")
+    if not isinstance(content, str):
+        raise InvalidInput(f"the content of message {place} must be a text, not {content!r:.80}")
+    text = clean_text(content)
+    digest = sha256(f"{role}\n{text}".encode()).hexdigest()[:16]
+    event_id: Any = given.get("message_id") or given.get("event_id") or f"{place}-{digest}"
+    author: Any = given.get("author") or role
+    return Event(
+        event_id=check_label(str(event_id), f"the id of message {place}"),
+        author=str(author),
+        role=ROLES[role],
+        text=text,
+        occurred_at=_moment(given.get("timestamp"), place, now),
+    )
+
+
+def _spoken(conversation: SessionConversation) -> SessionConversation:
+    if not any(event.text.strip() for event in conversation.events):
+        raise InvalidInput("the conversation is empty: give at least one message with words in it")
+    return conversation
+
+
+def _moment(given: object, place: int, now: datetime) -> datetime:
+    if given is None:
+        return now + place * IN_A_ROW
+    try:
+        moment = datetime.fromisoformat(given) if isinstance(given, str) else given
+    except ValueError as error:
+        raise InvalidInput(
+            f"the timestamp of message {place} must be ISO 8601 with a time zone, not {given!r}"
+        ) from error
+    check_moment(moment, f"the timestamp of message {place}")  # type: ignore[arg-type] # checked
+    assert isinstance(moment, datetime)
+    return moment

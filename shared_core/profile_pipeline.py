@@ -1,0 +1,390 @@
+"""The pipeline of a profile: modification, update of profile and events, theory of mind.
+
+It writes nothing. Models are asked in the first stage and the last; the stages between are pure, so
+that they can be repeated on what somebody else wrote first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from shared_core.derived import topics
+from shared_core.domain import (
+    NO_USAGE,
+    Event,
+    Extraction,
+    FactDraft,
+    JsonValue,
+    ModelUsage,
+    ThreadId,
+)
+from shared_core.drafts import checked
+from shared_core.errors import ModelOutputInvalid
+from shared_core.event_memory import EventMemory
+from shared_core.extraction import RuleExtractor
+from shared_core.facts import FactPlan
+from shared_core.ids import uuid7
+from shared_core.intake import Intake, is_small_talk
+from shared_core.mind import Asked, Observed, mind_by_rules, with_findings
+from shared_core.profile import Memory
+from shared_core.profile_conversation import SessionConversation
+from shared_core.profile_memory import ProfileMemory
+from shared_core.profile_parts import Basis, EventParagraph, Finding, Mind, Statement, Subject
+from shared_core.profile_ports import StageRecord
+from shared_core.profile_reading import as_said_by
+from shared_core.profile_stages import Stages
+from shared_core.text import has_words
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from shared_core.ports import Clock, Extractor
+
+log = logging.getLogger("hippocampus")
+
+LEAST_CONFIDENCE: Final = 0.5
+"""Of a fact that enters a profile."""
+EVENT_CHARACTERS: Final = 400
+"""So long is what one conversation leaves among the events."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Modification:
+    """A conversation as it can be stored and read: cleaned, redacted, and what is in it.
+
+    events: all of its turns that may be stored; read: those that speak of the subject, as if the
+    user said them. drafts: the facts in them. summary: the event it makes, "" for none. left_out:
+    turns without words, of small talk, and forgotten ones. fallback: why rules did a model's work.
+    """
+
+    thread_id: ThreadId
+    subject: Subject
+    events: tuple[Event, ...]
+    read: tuple[Event, ...]
+    extraction: Extraction
+    drafts: tuple[FactDraft, ...]
+    summary: str
+    quoted: bool
+    topics: tuple[str, ...]
+    left_out: int
+    rejected: int
+    at: datetime
+    extractor: str
+    usage: ModelUsage = NO_USAGE
+    fallback: str | None = None
+
+    def basis_of(self, draft: FactDraft) -> Basis:
+        """Return the turns that say a draft together."""
+        turns = dict.fromkeys((draft.event_id, *draft.other_event_ids))
+        return tuple((self.thread_id, event_id) for event_id in turns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileUpdate:
+    """A profile after a conversation. ended: what holds no more, and what took its place."""
+
+    modification: Modification
+    profile_memory: ProfileMemory
+    opened: int
+    said_again: int
+    ended: tuple[tuple[Statement, Statement | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventUpdate:
+    """The events after a conversation."""
+
+    modification: Modification
+    event_memory: EventMemory
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TheoryOfMind:
+    """What was concluded. found: of this conversation; mind: with what was known before."""
+
+    found: tuple[Finding, ...]
+    mind: Mind
+    extractor: str
+    usage: ModelUsage = NO_USAGE
+    fallback: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineResult:
+    """What a pipeline did. changed: whether there is a new version. tries: one without conflicts.
+
+    stages: each with what went in and came out, in counts, its status and its time; what they made
+    stands beside them. new_turns: how many turns of the conversation were not remembered before.
+    """
+
+    run_id: UUID
+    stages: tuple[StageRecord, ...]
+    modification: Modification
+    profile_update: ProfileUpdate
+    event_update: EventUpdate
+    theory_of_mind: TheoryOfMind
+    previous_version: int
+    version: int
+    changed: bool
+    new_turns: int = 0
+    tries: int = 1
+
+    @property
+    def usage(self) -> ModelUsage:
+        """What a model was asked for."""
+        return self.modification.usage + self.theory_of_mind.usage
+
+
+class ProfilePipeline:
+    """The stages, one by one. extractor: what reads turns; with a model it is asked for more."""
+
+    def __init__(self, extractor: Extractor, intake: Intake, clock: Clock) -> None:
+        self._extractor = extractor
+        self._rules = RuleExtractor()
+        self._intake = intake
+        self._clock = clock
+
+    @property
+    def name(self) -> str:
+        """What reads turns, as it is stored."""
+        return self._extractor.name
+
+    async def modification_stage(
+        self,
+        conversation: SessionConversation,
+        *,
+        subject: Subject = "user",
+        forgotten: Collection[str] = frozenset(),
+    ) -> Modification:
+        """Clean and redact a conversation, and read what it says.
+
+        forgotten: ids of turns that are not to be learned from again. A model whose answers are of
+        no use twice gives way to the rules, which is said in fallback; one that cannot be reached
+        raises ModelUnavailable.
+        """
+        kept = [self._intake.event(event) for event in conversation.events
+                if event.event_id not in forgotten]  # fmt: skip
+        spoken = [event for event in kept
+                  if event.role != "system" and has_words(event.text)
+                  and not is_small_talk(event.text)]  # fmt: skip
+        read = as_said_by(subject, spoken)
+        extraction, why = await self._extracted(read)
+        summary, usage, by_rules, why_not = await self._summed_up(spoken)
+        sound = checked(extraction, {event.event_id for event in read}, set(), set())
+        return Modification(
+            thread_id=conversation.conversation_id,
+            subject=subject,
+            events=tuple(kept),
+            read=tuple(read),
+            extraction=sound.extraction,
+            drafts=tuple(
+                draft for draft in sound.extraction.facts if draft.confidence >= LEAST_CONFIDENCE
+            ),
+            summary=summary,
+            quoted=by_rules,
+            topics=tuple(topics("\n".join(event.text for event in spoken))),
+            left_out=len(conversation.events) - len(spoken),
+            rejected=sound.rejected,
+            at=max((event.occurred_at for event in spoken), default=self._clock()),
+            extractor=self._rules.name if why else self._extractor.name,
+            usage=extraction.usage + usage,
+            fallback=why or why_not,
+        )
+
+    async def _extracted(self, turns: Sequence[Event]) -> tuple[Extraction, str | None]:
+        if not turns:
+            return Extraction(), None
+        try:
+            return await self._extractor.extract(turns, ()), None
+        except ModelOutputInvalid as error:
+            log.warning("a profile is read by rules in place of %s: %s", self.name, error)
+            return await self._rules.extract(turns, ()), type(error).__name__
+
+    async def _summed_up(self, turns: Sequence[Event]) -> tuple[str, ModelUsage, bool, str | None]:
+        """Return the event a conversation makes, and whether it is in the words of the user."""
+        told = [event for event in turns if event.role == "user"]
+        if not told:
+            return "", NO_USAGE, True, None
+        if isinstance(self._extractor, RuleExtractor):
+            summary, usage = await self._rules.summarise(told, "", EVENT_CHARACTERS)
+            return summary, usage, True, None
+        try:
+            summary, usage = await self._extractor.summarise(turns, "", EVENT_CHARACTERS)
+        except ModelOutputInvalid as error:
+            summary, usage = await self._rules.summarise(told, "", EVENT_CHARACTERS)
+            return summary, usage, True, type(error).__name__
+        return summary, usage, False, None
+
+    def update_profile_stage(
+        self, profile_memory: ProfileMemory, modification: Modification
+    ) -> ProfileUpdate:
+        """Merge what a conversation says into a profile: newer replaces older, which is kept."""
+        profile = profile_memory.copy()
+        said_at = {event.event_id: event.occurred_at for event in modification.read}
+        plan = profile.merge(modification.drafts, said_at, modification.basis_of)
+        return ProfileUpdate(
+            modification=modification,
+            profile_memory=profile,
+            opened=len(plan.opened),
+            said_again=len(plan.said_again),
+            ended=tuple(_replaced(plan, profile)),
+        )
+
+    def update_event_stage(
+        self, event_memory: EventMemory, modification: Modification
+    ) -> EventUpdate:
+        """Add the conversation to the events, in its place in time, merged with what is related."""
+        events, changed = event_memory.copy(), False
+        if modification.summary.strip():
+            spoken = [e for e in modification.events if e.role == "user" and has_words(e.text)]
+            basis = tuple((modification.thread_id, event.event_id) for event in spoken)
+            changed = events.add_event(
+                EventParagraph(
+                    event_id=uuid7(),
+                    text=" ".join(modification.summary.split()),
+                    occurred_at=modification.at,
+                    thread_id=modification.thread_id,
+                    bases=(basis,) if basis else (),
+                    quoted=modification.quoted,
+                )
+            )
+        return EventUpdate(modification=modification, event_memory=events, changed=changed)
+
+    async def theory_of_mind_stage(
+        self,
+        profile_update: ProfileUpdate,
+        event_update: EventUpdate,
+        before: Mind,
+        *,
+        concluded: TheoryOfMind | None = None,
+    ) -> TheoryOfMind:
+        """Conclude what may be concluded of a mind. concluded: by a model, of the same turns."""
+        observed = _observed(profile_update)
+        found = mind_by_rules(observed, before)
+        if not isinstance(self._extractor, Asked) or not observed.turns:
+            return TheoryOfMind(
+                found=tuple(found), mind=with_findings(before, found), extractor=self._rules.name
+            )
+        if concluded is None:
+            concluded = await self._asked(observed, profile_update.profile_memory, found)
+        return replace(concluded, mind=with_findings(before, concluded.found))
+
+    async def _asked(
+        self, observed: Observed, profile: ProfileMemory, by_rules: Sequence[Finding]
+    ) -> TheoryOfMind:
+        from shared_core.llm_mind import mind_by_model  # with pydantic, which takes a moment
+
+        assert isinstance(self._extractor, Asked)
+        try:
+            found, usage = await mind_by_model(self._extractor, observed, profile.get_content())
+        except ModelOutputInvalid as error:
+            log.warning("a mind is read by rules in place of %s: %s", self.name, error)
+            return TheoryOfMind(
+                found=tuple(by_rules), mind=Mind(), extractor=self._rules.name,
+                fallback=type(error).__name__,
+            )  # fmt: skip
+        changes = [one for one in by_rules if one.dimension == "trend"]
+        return TheoryOfMind(found=(*found, *changes), mind=Mind(), extractor=self.name, usage=usage)
+
+    def create_updated_memory(
+        self,
+        previous: Memory,
+        profile_update: ProfileUpdate,
+        event_update: EventUpdate,
+        theory_of_mind: TheoryOfMind,
+    ) -> Memory:
+        """Return the memory that these stages make of the previous one, not stored yet."""
+        memory = previous.copy()
+        memory.profile_memory = profile_update.profile_memory
+        memory.event_memory = event_update.event_memory
+        memory.mind = theory_of_mind.mind
+        return memory
+
+    async def updated(
+        self,
+        previous: Memory,
+        modification: Modification,
+        stages: Stages,
+        concluded: TheoryOfMind | None = None,
+    ) -> tuple[Memory, ProfileUpdate, EventUpdate, TheoryOfMind]:
+        """Return the memory after the stages that follow the first, each timed and recorded."""
+        given: JsonValue = len(modification.drafts)
+        with stages.timed("update_profile", {"version": previous.version, "drafts": given}) as out:
+            profile = await asyncio.to_thread(
+                self.update_profile_stage, previous.profile_memory, modification
+            )
+            out |= {"opened": profile.opened, "ended": len(profile.ended),
+                    "said_again": profile.said_again}  # fmt: skip
+        with stages.timed("update_events", {"events": len(previous.event_memory.events)}) as out:
+            events = self.update_event_stage(previous.event_memory, modification)
+            out |= {"events": len(events.event_memory.events), "changed": events.changed}
+        with stages.timed("theory_of_mind", {"turns": len(modification.read)}) as out:
+            mind = await self.theory_of_mind_stage(
+                profile, events, previous.mind, concluded=concluded
+            )
+            out |= _counted(mind)
+        return self.create_updated_memory(previous, profile, events, mind), profile, events, mind
+
+
+def counts_of(modification: Modification) -> dict[str, JsonValue]:
+    """Return what the record of the first stage says came out of it."""
+    counts: dict[str, JsonValue] = {
+        "turns": len(modification.read),
+        "left_out": modification.left_out,
+        "drafts": len(modification.drafts),
+        "rejected": modification.rejected,
+        "needs_model": len(modification.extraction.needs_model),
+        "topics": list(modification.topics),
+        "summary_characters": len(modification.summary),
+        "model_calls": modification.usage.calls,
+        "extractor": modification.extractor,
+    }
+    return counts | ({"warning": modification.fallback} if modification.fallback else {})
+
+
+def _counted(mind: TheoryOfMind) -> dict[str, JsonValue]:
+    counts: dict[str, JsonValue] = {
+        "found": len(mind.found),
+        "confidence": Mind(findings=mind.found).confidence,
+        "model_calls": mind.usage.calls,
+        "extractor": mind.extractor,
+    }
+    for finding in mind.found:
+        counts[finding.dimension] = int(str(counts.get(finding.dimension, 0))) + 1
+    return counts | ({"warning": mind.fallback} if mind.fallback else {})
+
+
+def _observed(update: ProfileUpdate) -> Observed:
+    modification = update.modification
+    return Observed(
+        turns=modification.read,
+        bases={event.event_id: ((modification.thread_id, event.event_id),)
+               for event in modification.read},
+        facts=[(draft, modification.basis_of(draft)) for draft in modification.drafts],
+        emotions=modification.extraction.emotions,
+        ended=update.ended,
+        at=modification.at,
+    )  # fmt: skip
+
+
+def _replaced(plan: FactPlan, profile: ProfileMemory) -> list[tuple[Statement, Statement | None]]:
+    """Return the statements that a plan ended, each with that which took its place, if any."""
+    by_fact = {
+        fact.fact_id: one for one in [*profile.history, *profile.statements] for fact in one.facts
+    }
+    pairs: list[tuple[Statement, Statement | None]] = []
+    for fact_id in plan.closed:
+        old = by_fact.get(fact_id)
+        if old is None:
+            continue
+        keys = {fact.key for fact in old.facts}
+        new = (by_fact.get(one.memory_id) for one in plan.opened if one.key in keys)
+        pairs.append((old, next(new, None)))
+    return pairs

@@ -1,0 +1,85 @@
+"""engine.profiles: what is known of users and agents, as one paragraph and a list of events."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from shared_core.domain import AsOf, Scope
+from shared_core.errors import Conflict, InvalidInput
+from shared_core.namespaces import scope_path
+from shared_core.profile_pipeline import ProfilePipeline
+from shared_core.profile_repository import MemoryRepository
+from shared_core.profile_rows import shown_profile
+from shared_core.profile_search import MemorySearcher
+
+if TYPE_CHECKING:
+    from shared_core.embedding import Embedding
+    from shared_core.intake import Intake
+    from shared_core.ports import Clock, Extractor, Storage
+    from shared_core.recalling import Recalling
+
+
+class Profiles:
+    """Profiles of one memory. extractor: what reads conversations."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        embedding: Embedding,
+        intake: Intake,
+        clock: Clock,
+        extractor: Extractor,
+        recalling: Recalling,
+        open_memory: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._storage = storage
+        self._embedding = embedding
+        self._intake = intake
+        self._clock = clock
+        self._pipeline = ProfilePipeline(extractor, intake, clock)
+        self._recalling = recalling
+        self._open = open_memory
+
+    def repository(self, scope: Scope) -> MemoryRepository:
+        """Return the profiles and conversations of a scope, with the pipeline that updates them."""
+        scope_path(scope)
+        return MemoryRepository(
+            scope, self._storage, self._embedding, self._intake, self._clock, self._pipeline,
+            self._open,
+        )  # fmt: skip
+
+    def searcher(self, scope: Scope) -> MemorySearcher:
+        """Return the search over the conversations and profiles of a scope."""
+        scope_path(scope)
+        return MemorySearcher(scope, self._recalling, self._clock)
+
+    async def shown(self, scope: Scope, as_of: AsOf | None = None) -> str | None:
+        """Return what a prompt shows of the stored profiles, the user's and the agent's.
+
+        Of several the one of the agent that is called as the application, else the one that was
+        changed last. None where nothing is known.
+        """
+        scope_path(scope)
+        await self._open()
+        return await shown_profile(self._storage, scope, as_of)
+
+    async def undo(self, scope: Scope, run_id: UUID | str) -> bool:
+        """Take back what a run wrote about a profile; False if it is no such run."""
+        try:
+            run = UUID(str(run_id))
+        except ValueError as error:
+            raise InvalidInput(f"run_id must be a UUID, not {run_id!r}") from error
+        await self._open()
+        found = await self._storage.profile_of_run(scope, run)
+        if found is None:
+            return False
+        memory_id, version, newest, newest_run = found
+        if version != newest:
+            raise Conflict(
+                f"version {newest} of profile {memory_id}, of run {newest_run}, builds on run"
+                f" {run}: undo that first, or take rollback_memory()"
+            )
+        await self.repository(scope).taken_back(memory_id, version - 1, run)
+        return True

@@ -1,0 +1,193 @@
+"""MemorySearcher: conversations and profiles, filtered, weighed, without repeats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from shared_core import Event, InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core.derived import derived, topics
+from shared_core.profile import Memory
+from shared_core.profile_search import Filters, MemorySearcher
+
+NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
+THREADS = {
+    "rust": (40, "I am learning to program in Rust at the university.", 5.0),
+    "trip": (3, "The hotel in Rome was wonderful, I was so happy there.", 5.0),
+    "boss": (2, "My boss made me angry at work today.", 9.0),
+    "兔子": (1, "我今天去医院看医生，很难过。", 5.0),
+}
+
+
+@pytest.fixture
+async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
+    async with open_memory(dsn, clock=lambda: NOW, worker=False) as engine:
+        yield engine
+
+
+@pytest.fixture
+async def searcher(memory: MemoryEngine, scope: Scope) -> MemorySearcher:
+    for thread_id, (days, text, importance) in THREADS.items():
+        event = Event(
+            event_id="1", author="user", role="user", text=text, importance=importance,
+            occurred_at=NOW - timedelta(days=days),
+        )  # fmt: skip
+        await memory.append_events(scope, thread_id, [event])
+    repository = memory.profiles.repository(scope)
+    kept = Memory("bot")
+    kept.update_profile("User studies computer science. User likes hiking.", at=NOW)
+    kept.update_events(["User visited the botanical garden."], at=NOW - timedelta(days=5))
+    await repository.save_memory(kept)
+    return memory.profiles.searcher(scope)
+
+
+async def threads(searcher: MemorySearcher, query: str, *args: Any, **options: Any) -> list[str]:
+    found = await searcher.search_conversations(query, *args, **options)
+    return [one.conversation_id for one in found]
+
+
+async def test_conversations_are_found_by_what_was_said(searcher: MemorySearcher) -> None:
+    assert "rust" == (await threads(searcher, "programming languages"))[0]
+    assert ["兔子"] == await threads(searcher, "看医生", 1)
+    [found] = await searcher.search_conversations("hotel in Rome", 1)
+    assert THREADS["trip"][1] == found.said[0].text
+
+
+async def test_filters_are_by_time_threshold_keywords_topics_and_feeling(
+    searcher: MemorySearcher,
+) -> None:
+    week = (NOW - timedelta(days=7), NOW)
+    assert {"trip", "boss", "兔子"} == {*await threads(searcher, "what happened", 10, week)}
+    assert ["rust"] == await threads(searcher, "what", 10, (None, NOW - timedelta(days=30)))
+    assert {"trip"} == {*await threads(searcher, "hotel in Rome", 10, None, 0.5)}
+    everything = "what did I say"
+    by: dict[str, Filters] = {
+        "keywords": Filters(keywords=["hotel"]),
+        "topics": Filters(topics=["旅行"]),
+        "feeling": Filters(sentiment=(0.3, 1)),
+    }
+    for filters in by.values():
+        assert ["trip"] == await threads(searcher, everything, filters=filters)
+    assert ["boss"] == await threads(searcher, everything, filters=Filters(topics=["work"]))
+    sad = Filters(sentiment=(-1, -0.1))
+    assert {"boss", "兔子"} == {*await threads(searcher, everything, filters=sad)}
+    assert ["兔子"] == await threads(searcher, everything, filters=Filters(topics=["health"]))
+
+
+async def test_memories_are_found_by_type(searcher: MemorySearcher) -> None:
+    found = await searcher.search_memories("plants and flowers", ["event"])
+    assert [("User visited the botanical garden.", "event")] == [
+        (one.text, one.memory_type) for one in found
+    ]
+    found = await searcher.search_memories("outdoors", ["profile"], 1)
+    assert [("User likes hiking.", "profile")] == [(one.text, one.memory_type) for one in found]
+    assert 3 == len(await searcher.search_memories("user"))
+
+
+@pytest.mark.parametrize(
+    ("weights", "best"),
+    [
+        ({"semantic": 1}, "trip"),
+        ({"keyword": 1}, "rust"),
+        ({"time": 1}, None),
+        ({"importance": 1}, "boss"),
+        ({"topic": 1}, "trip"),
+    ],
+)
+async def test_weights_decide_what_counts(
+    searcher: MemorySearcher, weights: Any, best: str | None
+) -> None:
+    query = "university" if "keyword" in weights else "a vacation flight"
+    [first, *_] = await searcher.hybrid_search(query, weights)
+    assert best == first.memory.thread_id
+    [name] = weights
+    assert math.isclose(first.score, first.parts[name])
+    assert {"semantic", "keyword", "time", "importance", "topic", "sentiment"} == {*first.parts}
+
+
+async def test_only_the_proportions_of_weights_count(searcher: MemorySearcher) -> None:
+    one = await searcher.hybrid_search("hotel", {"semantic": 1, "time": 2})
+    other = await searcher.hybrid_search("hotel", {"semantic": 10, "time": 20})
+    assert [(hit.text, round(hit.score, 9)) for hit in one] == [
+        (hit.text, round(hit.score, 9)) for hit in other
+    ]
+
+
+async def test_the_same_words_come_once(
+    memory: MemoryEngine, scope: Scope, searcher: MemorySearcher
+) -> None:
+    await memory.remember(scope, ["User likes hiking.", "user likes  hiking"])
+    found = await searcher.hybrid_search("hiking", limit=20)
+    assert 1 == sum("hiking" in one.text.lower() for one in found)
+
+
+async def test_diversity_brings_what_is_not_said_yet(
+    memory: MemoryEngine, scope: Scope, searcher: MemorySearcher
+) -> None:
+    await memory.remember(scope, [f"The hotel in Rome had {n} stars and a pool." for n in range(5)])
+    plain = await searcher.hybrid_search("hotel in Rome", limit=3, diversity=0)
+    mixed = await searcher.hybrid_search("hotel in Rome", limit=3, diversity=0.9)
+    stars = [sum("stars" in one.text for one in found) for found in (plain, mixed)]
+    assert stars[1] < stars[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: s.hybrid_search("x", {"semantic": -1}), "weight of 'semantic' must be a number"),
+        (lambda s: s.hybrid_search("x", {"semantic": math.nan}), "weight of 'semantic'"),
+        (lambda s: s.hybrid_search("x", {"semantic": 0, "time": 0}), "all weights are 0"),
+        (lambda s: s.hybrid_search("x", {}), "all weights are 0"),
+        (lambda s: s.hybrid_search("x", {"luck": 1}), "weight 'luck' is not known: take one of"),
+        (lambda s: s.hybrid_search("x", diversity=2), "diversity must be between 0 and 1"),
+        (lambda s: s.hybrid_search("x", limit=0), "limit must be from 1"),
+        (lambda s: s.hybrid_search(None), "query must be a text"),
+        (lambda s: s.search_conversations("x", 1, (NOW, NOW - timedelta(days=1))), "before it beg"),
+        (lambda s: s.search_conversations("x", 1, (datetime(2026, 1, 1), None)), "no time zone"),  # noqa: DTZ001
+        (lambda s: s.search_conversations("x", 1, 7), "time_range must be words"),
+        (lambda s: s.search_conversations("x", 1, None, 1.5), "similarity_threshold must be"),
+        (lambda s: s.search_memories("x", ["mood"]), "memory type 'mood' is not known"),
+        (lambda s: s.search_memories("x", "profile"), "memory_types must be a list"),
+        (lambda s: s.search_memories("x", None, 10**9), "limit must be from 1"),
+    ],
+)  # fmt: skip
+async def test_bad_searches_are_named(
+    memory: MemoryEngine, scope: Scope, call: Any, message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        await call(memory.profiles.searcher(scope))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"topics": ["astrology"]}, "topic 'astrology' is not known: take one of"),
+        ({"topics": "work"}, "topics must be a list"),
+        ({"keywords": "work"}, "keywords must be a list"),
+        ({"sentiment": (1, -1)}, "from -1 to 1"),
+        ({"sentiment": 1}, r"sentiment must be \(least, most\)"),
+    ],
+)
+def test_bad_filters_are_named(options: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Filters(**options)
+
+
+def test_what_a_text_is_about() -> None:
+    assert ["work", "family"] == topics("My daughter visits me at the office.")
+    assert ["study", "technology"] == topics("我在大学学习编程。")
+    about = derived("I hate my job, my job makes me sad.")
+    assert about.sentiment is not None and about.sentiment < 0
+    assert "job" == about.keywords[0]
+    assert None is derived("The train leaves at nine.").sentiment
+
+
+async def test_a_time_range_may_be_words(searcher: MemorySearcher) -> None:
+    assert {"trip", "boss", "兔子"} == {
+        *await threads(searcher, "what happened", 10, "last 7 days")
+    }
+    assert "rust" not in await threads(searcher, "Rust", 10, "last 7 days")
