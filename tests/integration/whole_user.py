@@ -118,9 +118,12 @@ def write_the_rest(dsn: str, tenant: str) -> None:
     with psycopg.connect(dsn) as connection:
         connection.execute("SET search_path TO hippocampus")
         for statement in (
-            "INSERT INTO profiles SELECT %(t)s, 'user', 'ana', 1, 'Ana: «Lisbon»',"
-            " '[{\"a\": 1.10}]', '\\x00ff', NULL, '2026-01-01' ON CONFLICT DO NOTHING",
-            "INSERT INTO pipeline_log SELECT tenant_id, run_id, 1, 'update', '{}', NULL,"
+            "INSERT INTO profiles (tenant_id, subject_kind, subject_id, version, content_hash,"
+            " created_at, memory_id, entries, began_at) SELECT %(t)s, 'agent', 'Ana: «Lisbon»', 1,"
+            " '\\x00ff', '2026-01-01', gen_random_uuid(), '[{\"a\": 1.10}]', '2026-01-01'"
+            " ON CONFLICT DO NOTHING",
+            "INSERT INTO pipeline_log (tenant_id, run_id, step, stage, output, started_at,"
+            " duration_s) SELECT tenant_id, run_id, 1, 'update', '{}',"
             " '2026-01-01 00:00:00.000001', 0.1 FROM runs WHERE tenant_id = %(t)s LIMIT 1"
             " ON CONFLICT DO NOTHING",
             "INSERT INTO erasures SELECT %(t)s, gen_random_uuid(), '{}', '{}', '\\x01',"
