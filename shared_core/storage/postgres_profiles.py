@@ -114,7 +114,7 @@ class PostgresProfiles(PostgresRuns):
         locked: Statement = (statement("lock_tenants"), {"tenants": [tenant]})
         appended: list[Statement] = []
         if turns and run.thread_id is not None:
-            appended = self._append_steps(scope, run.thread_id, turns, None)
+            appended = self._append_steps(scope, run.thread_id, turns, None, self._clock())
         steps = [
             *self._run_record(tenant, memory_id, run),
             *(self._version_steps(scope, memory_id, run, version) if version else []),
@@ -210,7 +210,7 @@ class PostgresProfiles(PostgresRuns):
                 turns=turns,
                 summary=summary or "",
             )
-            for thread_id, _, _, turns, first_at, last_at, summary in rows
+            for thread_id, turns, first_at, last_at, summary in rows
         ]
 
 
