@@ -13,7 +13,8 @@ SELECT {version_columns}, (x.entry ->> 'id')::uuid, x.entry ->> 'role', m.value:
                          ORDER BY s.basis, s.thread_id, s.event_id)
         FROM memory_sources s WHERE s.tenant_id = m.tenant_id AND s.memory_id = m.memory_id)
 FROM chosen p
-LEFT JOIN LATERAL jsonb_array_elements(p.entries) WITH ORDINALITY AS x(entry, place) ON true
+LEFT JOIN LATERAL jsonb_array_elements(p.entries) WITH ORDINALITY AS x(entry, place)
+    ON %(roles)s::text[] IS NULL OR x.entry ->> 'role' = ANY(%(roles)s)
 LEFT JOIN LATERAL (
     -- By its key: the planner cannot know how few they are.
     SELECT m.tenant_id, m.memory_id, m.value FROM memories m
