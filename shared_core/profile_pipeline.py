@@ -59,14 +59,16 @@ class Modification:
     """A conversation as it can be stored and read: cleaned, redacted, and what is in it.
 
     events: all of its turns that may be stored; read: those that speak of the subject, as if the
-    user said them. drafts: the facts in them. summary: the event it makes, "" for none. left_out:
-    turns without words, of small talk, and forgotten ones. fallback: why rules did a model's work.
+    user said them; told: what the user said, which summary tells of, "" for nothing. drafts: the
+    facts in read. left_out: turns without words, of small talk, that expire, and forgotten ones.
+    fallback: why rules did a model's work.
     """
 
     thread_id: ThreadId
     subject: Subject
     events: tuple[Event, ...]
     read: tuple[Event, ...]
+    told: tuple[Event, ...]
     extraction: Extraction
     drafts: tuple[FactDraft, ...]
     summary: str
@@ -171,9 +173,7 @@ class ProfilePipeline:
         """
         kept = [self._intake.event(event) for event in conversation.events
                 if event.event_id not in forgotten]  # fmt: skip
-        spoken = [event for event in kept
-                  if event.role != "system" and has_words(event.text)
-                  and not is_small_talk(event.text)]  # fmt: skip
+        spoken = [event for event in kept if _tells(event)]
         read = as_said_by(subject, spoken)
         extraction, why = await self._extracted(read)
         summary, usage, by_rules, why_not = await self._summed_up(spoken)
@@ -183,6 +183,7 @@ class ProfilePipeline:
             subject=subject,
             events=tuple(kept),
             read=tuple(read),
+            told=tuple(event for event in spoken if event.role == "user"),
             extraction=sound.extraction,
             drafts=tuple(
                 draft for draft in sound.extraction.facts if draft.confidence >= LEAST_CONFIDENCE
@@ -243,8 +244,7 @@ class ProfilePipeline:
         """Add the conversation to the events, in its place in time, merged with what is related."""
         events, changed = event_memory.copy(), False
         if modification.summary.strip():
-            spoken = [e for e in modification.events if e.role == "user" and has_words(e.text)]
-            basis = tuple((modification.thread_id, event.event_id) for event in spoken)
+            basis = tuple((modification.thread_id, event.event_id) for event in modification.told)
             changed = events.add_event(
                 EventParagraph(
                     event_id=uuid7(),
@@ -347,6 +347,12 @@ def counts_of(modification: Modification) -> dict[str, JsonValue]:
         "extractor": modification.extractor,
     }
     return counts | ({"warning": modification.fallback} if modification.fallback else {})
+
+
+def _tells(event: Event) -> bool:
+    """Tell whether something is to be learned from a turn; from one that shall expire: nothing."""
+    told = event.role != "system" and has_words(event.text) and not is_small_talk(event.text)
+    return told and event.expires_at is None
 
 
 def _counted(mind: TheoryOfMind) -> dict[str, JsonValue]:

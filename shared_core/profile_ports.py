@@ -146,9 +146,12 @@ class ProfileStorage(Protocol):
         ...
 
     async def profiles_to_show(
-        self, scope: Scope, known: datetime | None
+        self, scope: Scope, known: datetime | None, roles: Sequence[EntryRole]
     ) -> Sequence[StoredProfile]:
-        """Return the profiles a prompt shows, as they were known at a moment: user, then agent."""
+        """Return the profiles a prompt shows, as they were known at a moment: user, then agent.
+
+        roles: only these entries of them.
+        """
         ...
 
     async def profile_versions(

@@ -196,11 +196,11 @@ def bases_of(part: Part) -> tuple[Basis, ...]:
 
 async def shown_profile(storage: Storage, scope: Scope, as_of: AsOf | None) -> str | None:
     """Return the stored profiles as a prompt shows them; None where nothing is known."""
-    known = as_of.known if as_of else None
+    known, valid = (as_of.known, as_of.valid) if as_of else (None, None)
+    roles: tuple[EntryRole, ...] = ("statement",) if valid is None else ("statement", "ended")
     said: list[str] = []
-    for stored in await storage.profiles_to_show(scope, known):
+    for stored in await storage.profiles_to_show(scope, known, roles):
         profile = memory_of(stored).profile_memory
-        valid = as_of.valid if as_of else None
         text = profile.get_content() if valid is None else profile.content_as_of(valid)
         if text:
             said.append(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from shared_core.domain import AsOf, Event, Memory, Scope, ThreadId
 from shared_core.item_ports import ItemAddress, VectorRows
@@ -48,9 +49,9 @@ class PostgresEvents(PostgresItems):
         vectors: VectorRows | None,
         job: NewJob | None = None,
     ) -> set[str]:
-        steps = self._append_steps(scope, thread_id, rows, vectors)
+        now = self._clock()
+        steps = self._append_steps(scope, thread_id, rows, vectors, now)
         if job:
-            now = self._clock()
             steps.append(enqueue_step(scope, thread_id, job, now, changed_at=now))
         new, *_ = await self._database.run(scope_path(scope), *steps)
         return {row[0] for row in new}
@@ -61,6 +62,7 @@ class PostgresEvents(PostgresItems):
         thread_id: ThreadId,
         rows: Sequence[EventRow],
         vectors: VectorRows | None,
+        now: datetime,
     ) -> list[Statement]:
         """Return what appends turns; the first statement returns the ids that were new."""
         columns = by_column(
@@ -79,7 +81,7 @@ class PostgresEvents(PostgresItems):
             "tenant": scope_path(scope),
             "thread_id": thread_id,
             "namespace": rest_of(memories_namespace(scope)),
-            "now": self._clock(),
+            "now": now,
         }
         return [(statement("append_events"), values), *self._vector_steps(vectors)]
 

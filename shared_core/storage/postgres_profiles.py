@@ -19,6 +19,7 @@ from shared_core.namespaces import profile_namespace, rest_of, scope_path
 from shared_core.ports import EventRow
 from shared_core.profile_ports import (
     PARAGRAPH_KEY,
+    EntryRole,
     NewVersion,
     ProfileEntry,
     ProfileRun,
@@ -44,19 +45,20 @@ class PostgresProfiles(PostgresRuns):
     async def profile_by_id(
         self, scope: Scope, memory_id: UUID, version: int | None = None
     ) -> StoredProfile | None:
-        values = {"memory_id": memory_id, "version": version}
+        values = {"memory_id": memory_id, "version": version, "roles": None}
         return next(iter(await self._stored(scope, "profile_by_id", values)), None)
 
     async def profile_of(
         self, scope: Scope, subject: SubjectKind, agent_id: str
     ) -> StoredProfile | None:
-        values = {"subject_kind": subject, "subject_id": agent_id}
+        values = {"subject_kind": subject, "subject_id": agent_id, "roles": None}
         return next(iter(await self._stored(scope, "profile_of_subject", values)), None)
 
     async def profiles_to_show(
-        self, scope: Scope, known: datetime | None
+        self, scope: Scope, known: datetime | None, roles: Sequence[EntryRole]
     ) -> Sequence[StoredProfile]:
-        return await self._stored(scope, "profiles_to_show", {"app": scope.app, "known": known})
+        values = {"app": scope.app, "known": known, "roles": list(roles)}
+        return await self._stored(scope, "profiles_to_show", values)
 
     async def _stored(
         self, scope: Scope, name: str, values: Mapping[str, object]
@@ -114,7 +116,7 @@ class PostgresProfiles(PostgresRuns):
         locked: Statement = (statement("lock_tenants"), {"tenants": [tenant]})
         appended: list[Statement] = []
         if turns and run.thread_id is not None:
-            appended = self._append_steps(scope, run.thread_id, turns, None)
+            appended = self._append_steps(scope, run.thread_id, turns, None, self._clock())
         steps = [
             *self._run_record(tenant, memory_id, run),
             *(self._version_steps(scope, memory_id, run, version) if version else []),
@@ -210,7 +212,7 @@ class PostgresProfiles(PostgresRuns):
                 turns=turns,
                 summary=summary or "",
             )
-            for thread_id, _, _, turns, first_at, last_at, summary in rows
+            for thread_id, turns, first_at, last_at, summary in rows
         ]
 
 

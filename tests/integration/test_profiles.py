@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from shared_core import AsOf, Conflict, InvalidInput, MemoryEngine, NotFound, Scope
+from shared_core import AsOf, Conflict, Event, InvalidInput, MemoryEngine, NotFound, Scope
 from shared_core.errors import ModelUnavailable
 from shared_core.profile import Memory
 from shared_core.profile_repository import MemoryRepository
@@ -320,6 +320,34 @@ async def test_a_deleted_profile_takes_its_log_and_not_the_conversation(
     assert [] == list(await repository.get_pipeline_history(held.memory_id))
     assert 3 == len((await repository.load_conversation("monday")).events)
     assert await repository.save_memory(Memory("bot"))
+
+
+async def test_nothing_is_learned_from_a_turn_that_shall_expire(
+    repository: MemoryRepository,
+) -> None:
+    now = datetime.now(UTC)
+    said = [
+        Event(event_id=str(number), author="ann", role="user", text=text, occurred_at=now,
+              expires_at=until)
+        for number, (text, until) in enumerate(
+            [("I live in Leeds.", now + timedelta(days=1)), ("I like jazz.", None)])
+    ]  # fmt: skip
+    known, result = await repository.update_with_pipeline(Memory("bot"), said)
+    assert "User likes jazz." == known.get_profile_content()
+    assert "Leeds" not in str(known.to_dict())
+    assert (1, 2) == (result.modification.left_out, result.new_turns)
+
+
+@pytest.mark.parametrize("agent_id", ["we/ird.%2E'", "助手 🤖", "x" * 300, "a.b@c"])
+async def test_any_id_names_an_agent(
+    memory: MemoryEngine, scope: Scope, repository: MemoryRepository, agent_id: str
+) -> None:
+    stored, _ = await repository.update_with_pipeline(Memory(agent_id), ENGLISH)
+    loaded = await repository.load_memory_by_agent(agent_id)
+    assert loaded is not None and loaded.to_prompt() == stored.to_prompt()
+    assert await memory.profiles.searcher(scope).search_memories("Leeds")
+    assert 1 == await repository.delete_memory(stored.memory_id)
+    assert [] == await memory.profiles.searcher(scope).search_memories("Leeds")
 
 
 async def test_users_do_not_see_each_other(

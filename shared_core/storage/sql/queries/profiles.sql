@@ -13,8 +13,13 @@ SELECT {version_columns}, (x.entry ->> 'id')::uuid, x.entry ->> 'role', m.value:
                          ORDER BY s.basis, s.thread_id, s.event_id)
         FROM memory_sources s WHERE s.tenant_id = m.tenant_id AND s.memory_id = m.memory_id)
 FROM chosen p
-LEFT JOIN LATERAL jsonb_array_elements(p.entries) WITH ORDINALITY AS x(entry, place) ON true
-LEFT JOIN memories m ON m.tenant_id = p.tenant_id AND m.memory_id = (x.entry ->> 'id')::uuid
+LEFT JOIN LATERAL jsonb_array_elements(p.entries) WITH ORDINALITY AS x(entry, place)
+    ON %(roles)s::text[] IS NULL OR x.entry ->> 'role' = ANY(%(roles)s)
+LEFT JOIN LATERAL (
+    -- By its key: the planner cannot know how few they are.
+    SELECT m.tenant_id, m.memory_id, m.value FROM memories m
+    WHERE m.tenant_id = p.tenant_id AND m.memory_id = (x.entry ->> 'id')::uuid OFFSET 0
+) m ON true
 ORDER BY p.subject_kind DESC, p.version DESC, x.place
 
 -- name: profile_by_id
@@ -41,10 +46,15 @@ WITH chosen AS (
 -- is called as the application, else the one that changed last.
 WITH chosen AS (
     SELECT DISTINCT ON (n.subject_kind) n.*
-    FROM (SELECT DISTINCT ON (p.subject_kind, p.subject_id) p.* FROM profiles p
-          WHERE p.tenant_id = %(tenant)s
-            AND (%(known)s::timestamptz IS NULL OR p.created_at <= %(known)s)
-          ORDER BY p.subject_kind, p.subject_id, p.version DESC) n
+    FROM profiles s
+    CROSS JOIN LATERAL (
+        SELECT p.* FROM profiles p
+        WHERE p.tenant_id = s.tenant_id AND p.subject_kind = s.subject_kind
+          AND p.subject_id = s.subject_id
+          AND (%(known)s::timestamptz IS NULL OR p.created_at <= %(known)s)
+        ORDER BY p.version DESC LIMIT 1
+    ) n
+    WHERE s.tenant_id = %(tenant)s AND s.version = 1
     ORDER BY n.subject_kind, n.subject_id = %(app)s DESC, n.created_at DESC
 )
 {with_entries}
@@ -168,19 +178,23 @@ WITH gone AS (
 SELECT count(*) FROM gone
 
 -- name: recent_threads
--- The threads that were spoken in last, with the number of their turns.
-SELECT t.thread_id, t.created_at, t.updated_at, n.turns, n.first_at, n.last_at, m.text
-FROM threads t
+-- The threads that were spoken in last, with the number of their turns and their summaries.
+SELECT t.thread_id, n.turns, n.first_at, n.last_at,
+       (SELECT m.text FROM memories m
+        WHERE m.tenant_id = %(tenant)s AND m.thread_id = t.thread_id AND m.kind = 'summary'
+          AND m.superseded_at IS NULL LIMIT 1)
+FROM (
+    SELECT t.thread_id FROM threads t
+    WHERE t.tenant_id = %(tenant)s AND EXISTS (
+        SELECT FROM events e
+        WHERE e.tenant_id = t.tenant_id AND e.thread_id = t.thread_id AND e.memory_seq IS NOT NULL
+          AND (%(author)s::text IS NULL OR (e.role = 'agent' AND e.author = %(author)s)))
+    ORDER BY t.updated_at DESC, t.thread_id
+    LIMIT %(limit)s
+) t
 CROSS JOIN LATERAL (
     SELECT count(*) AS turns, min(e.occurred_at) AS first_at, max(e.occurred_at) AS last_at
     FROM events e
-    WHERE e.tenant_id = t.tenant_id AND e.thread_id = t.thread_id AND e.memory_seq IS NOT NULL
+    WHERE e.tenant_id = %(tenant)s AND e.thread_id = t.thread_id AND e.memory_seq IS NOT NULL
 ) n
-LEFT JOIN memories m ON m.tenant_id = t.tenant_id AND m.thread_id = t.thread_id
-                    AND m.kind = 'summary' AND m.superseded_at IS NULL
-WHERE t.tenant_id = %(tenant)s AND n.turns > 0
-  AND (%(author)s::text IS NULL OR EXISTS (
-      SELECT FROM events e WHERE e.tenant_id = t.tenant_id AND e.thread_id = t.thread_id
-                             AND e.role = 'agent' AND e.author = %(author)s))
 ORDER BY n.last_at DESC, t.thread_id
-LIMIT %(limit)s
