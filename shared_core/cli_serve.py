@@ -53,7 +53,8 @@ def serve(
         ),
     ] = None,
     app_name: Annotated[
-        str, typer.Option(
+        str,
+        typer.Option(
             "--app",
             envvar="HIPPOCAMPUS_APP",
             help="Application of requests that name none, without tokens.",
