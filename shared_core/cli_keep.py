@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from shared_core.cli_app import App, Embedder, Schema, Uri, User, app, console, open_memory
+from shared_core.cli_app import (
+    App,
+    AsJson,
+    Embedder,
+    Schema,
+    Uri,
+    User,
+    app,
+    console,
+    open_memory,
+    tell,
+)
 from shared_core.domain import MemoryKind, Scope
 from shared_core.errors import InvalidInput
 
@@ -21,7 +32,6 @@ if TYPE_CHECKING:
 
 AnApp = Annotated[str | None, typer.Option("--app", help="Only users of an application.")]
 AUser = Annotated[str | None, typer.Option(help="Only a user of --app.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Keys = Annotated[list[str], typer.Argument(help="Keys as recall shows them, or memory ids.")]
 
 
@@ -120,7 +130,8 @@ def curve(
         async with open_memory(uri, schema=schema, worker=False, track_access=False) as memory:
             found = await memory.retention_curve(Scope(app_name, user), key, days_ahead=days)
         if out is not None:
-            typer.echo(str(draw(found, out)))
+            drawn = str(draw(found, out))
+            tell(drawn, {"file": drawn}, as_json)
         elif as_json:
             typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
         else:
@@ -186,6 +197,7 @@ def _each(
     uri: str | None,
     schema: str | None,
     embedder: str | None,
+    as_json: bool,
     done: str,
     verb: Callable[[MemoryEngine], Awaitable[int]],
 ) -> None:
@@ -194,35 +206,42 @@ def _each(
             return await verb(memory)
 
     count = asyncio.run(run())
-    typer.echo(f"{count} {'memory' if count == 1 else 'memories'} {done}")
+    told = f"{count} {'memory' if count == 1 else 'memories'} {done}"
+    tell(told, {"memories": count, "done": done}, as_json)
     raise typer.Exit(0 if count else 1)
 
 
 @app.command()
 def pin(
     app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
-    embedder: Embedder = None,
+    embedder: Embedder = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Never forget some memories, whatever their score. Exit code 1 if none is there."""
     scope = Scope(app_name, user)
-    _each(uri, schema, embedder, "pinned", lambda memory: memory.pin(scope, keys))
+    _each(uri, schema, embedder, as_json, "pinned", lambda memory: memory.pin(scope, keys))
 
 
 @app.command()
-def unpin(app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None) -> None:
+def unpin(
+    app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
     """Let memories fade again. Exit code 1 if none was pinned."""
     scope = Scope(app_name, user)
-    _each(uri, schema, None, "no longer pinned", lambda memory: memory.unpin(scope, keys))
+    _each(uri, schema, None, as_json, "no longer pinned", lambda memory: memory.unpin(scope, keys))
 
 
 @app.command()
 def recover(
     app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
-    embedder: Embedder = None,
+    embedder: Embedder = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Bring demoted and archived memories back into recall. Exit code 1 if none came back."""
     scope = Scope(app_name, user)
-    _each(uri, schema, embedder, "restored", lambda memory: memory.restore_memory(scope, keys))
+    _each(
+        uri, schema, embedder, as_json, "restored",
+        lambda memory: memory.restore_memory(scope, keys),
+    )  # fmt: skip
 
 
 @app.command()

@@ -12,14 +12,15 @@ from shared_core.item_ports import ItemAddress, VectorRows
 
 TABLES = (
     "threads", "conversations", "events", "tombstones", "shared_state", "memories",
-    "memory_sources", "memory_bases", "memory_access", "memory_archive", "facts", "fact_closures", "edges",
-    "edge_sources", "entity_aliases", "instructions", "profiles", "runs", "run_changes",
-    "retractions", "pipeline_log", "extraction_counts", "erasures", "import_marks",
-    "retention_policies", "embeddings", "consolidation_jobs",
+    "memory_sources", "memory_bases", "memory_access", "memory_archive", "facts",
+    "fact_closures", "edges", "edge_sources", "entity_aliases", "instructions", "profiles",
+    "runs", "run_changes", "retractions", "pipeline_log", "extraction_counts", "erasures",
+    "import_marks", "retention_policies", "embeddings", "consolidation_jobs",
 )  # fmt: skip
 """Tables that are exported, each after those it refers to; work that waits comes last."""
 
 LEFT_OUT = {
+    "api_tokens": "keys to one server; whoever runs another one makes new ones",
     "embedding_models": "of the database; the first line of an export names the model",
     "api_tokens": "keys to one server, not what is remembered",
     "schedules": "of the workers of one database",

@@ -1,0 +1,208 @@
+"""The tools: verbs of the memory under the names and with the results that clients see."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Annotated, ParamSpec, TypeAlias, TypeVar
+
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import ToolAnnotations
+from pydantic import Field
+
+from shared_core.domain import NewMemory
+from shared_core.engine import MemoryEngine
+from shared_core.errors import MemoryCoreError
+from shared_core.mcp.results import (
+    Debugged,
+    Forgotten,
+    Found,
+    Part,
+    Processed,
+    Recalled,
+    Related,
+    Remembered,
+    SessionEnd,
+    SessionStatus,
+    UserGraph,
+)
+from shared_core.mcp.whom import Whom
+from shared_core.settings import redacted
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+MOST = 100
+
+UserId: TypeAlias = Annotated[
+    str | None,
+    Field(description="Whose memory. Leave it out where the server is for one user."),
+]
+Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=100_000)]
+
+READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
+DELETES = ToolAnnotations(
+    read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
+)
+
+
+def told(
+    verb: Callable[Parameters, Awaitable[Result]],
+) -> Callable[Parameters, Awaitable[Result]]:
+    """Return verb with the errors of the memory as errors that the model may read."""
+
+    @wraps(verb)
+    async def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        try:
+            return await verb(*args, **kwargs)
+        except MemoryCoreError as error:
+            raise ToolError(redacted(str(error))) from error
+
+    return call
+
+
+class MemoryTools:
+    """The tools on one memory. Each is a method of its name, with its docstring for the model."""
+
+    def __init__(self, memory: MemoryEngine, whom: Whom) -> None:
+        self._memory = memory
+        self._whom = whom
+
+    def listed(self) -> list[tuple[Callable[..., Awaitable[object]], ToolAnnotations]]:
+        """Return every tool and what it does to the memory."""
+        return [
+            (self.process_memory, ADDS),
+            (self.end_session, ADDS),
+            (self.get_session_status, READS),
+            (self.debug_process_memory, READS),
+            (self.remember, ADDS),
+            (self.recall, READS),
+            (self.forget, DELETES),
+            (self.get_user_graph, READS),
+        ]
+
+    @told
+    async def process_memory(
+        self,
+        input: Annotated[Text, Field(description="What the user says, word by word.")],
+        user_id: UserId = None,
+    ) -> Processed:
+        """Remember a message of the user, and return what is known from before that concerns it."""
+        scope = self._whom.scope(user_id)
+        answer = await self._memory.process_memory(input, scope.user, app=scope.app)
+        return Processed.model_validate(answer)
+
+    @told
+    async def end_session(self, user_id: UserId = None) -> SessionEnd:
+        """End the conversation with the user; what was said is worked on in the background."""
+        scope = self._whom.scope(user_id)
+        answer = await self._memory.end_session(user_id=scope.user, app=scope.app)
+        return SessionEnd.model_validate(answer)
+
+    @told
+    async def get_session_status(self, user_id: UserId = None) -> SessionStatus:
+        """Return whether a conversation with the user is open, and how it stands."""
+        scope = self._whom.scope(user_id)
+        answer = await self._memory.get_session_status(scope.user, app=scope.app)
+        return SessionStatus.model_validate(answer)
+
+    @told
+    async def debug_process_memory(
+        self,
+        input: Annotated[Text, Field(description="What the user might say.")],
+        user_id: UserId = None,
+        limit: Annotated[int, Field(ge=1, le=MOST)] = 10,
+    ) -> Debugged:
+        """Show what an input would find and why, without remembering it."""
+        scope = self._whom.scope(user_id)
+        hits = await self._memory.recall(scope, input, limit=limit)
+        return Debugged(
+            query=input,
+            session=await self.get_session_status(user_id),
+            candidates=[
+                Part(
+                    key=hit.memory.key,
+                    content=hit.memory.text,
+                    kind=hit.memory.kind,
+                    score=hit.score,
+                    parts=dict(hit.parts),
+                )
+                for hit in hits
+            ],
+        )
+
+    @told
+    async def remember(
+        self,
+        text: Annotated[Text, Field(description="One statement that stands alone.")],
+        user_id: UserId = None,
+        importance: Annotated[
+            float, Field(ge=1, le=10, description="1 (trivial) to 10 (vital).")
+        ] = 5.0,
+    ) -> Remembered:
+        """Remember a statement for later conversations, e.g. "Ana is allergic to nuts"."""
+        memory = NewMemory(text=text, importance=importance)
+        [key] = await self._memory.remember(self._whom.scope(user_id), memory)
+        return Remembered(key=key)
+
+    @told
+    async def recall(
+        self,
+        query: Annotated[Text, Field(description="A question, or words to look for.")],
+        user_id: UserId = None,
+        limit: Annotated[int, Field(ge=1, le=MOST)] = 10,
+    ) -> Recalled:
+        """Return what is remembered about a question, best first."""
+        scope = self._whom.scope(user_id)
+        hits = await self._memory.recall(scope, query, limit=limit)
+        return Recalled(
+            memories=[
+                Found(
+                    key=hit.memory.key,
+                    content=hit.memory.text,
+                    kind=hit.memory.kind,
+                    score=hit.score,
+                    occurred_at=hit.memory.occurred_at,
+                )
+                for hit in hits
+            ]
+        )
+
+    @told
+    async def forget(
+        self,
+        keys: Annotated[
+            list[str], Field(min_length=1, max_length=MOST, description="Keys as recall returns.")
+        ],
+        user_id: UserId = None,
+    ) -> Forgotten:
+        """Forget memories for good, with what was drawn from them alone."""
+        return Forgotten(forgotten=await self._memory.forget(self._whom.scope(user_id), keys))
+
+    @told
+    async def get_user_graph(
+        self,
+        user_id: UserId = None,
+        entity: Annotated[
+            str, Field(min_length=1, max_length=1000, description="A name, or the user.")
+        ] = "user",
+        depth: Annotated[int, Field(ge=1, le=3, description="So many relations away.")] = 2,
+        limit: Annotated[int, Field(ge=1, le=500)] = 50,
+    ) -> UserGraph:
+        """Return the knowledge graph around a name: who and what it has to do with."""
+        scope = self._whom.scope(user_id)
+        around = await self._memory.graph.neighbourhood(scope, entity, depth=depth, limit=limit)
+        return UserGraph(
+            entity=entity,
+            relations=[
+                Related(
+                    source=edge.subject,
+                    relation=edge.relation,
+                    target=edge.object,
+                    since=edge.valid_from,
+                )
+                for edge in around.edges
+            ],
+            more=around.more,
+        )

@@ -1,0 +1,33 @@
+"""What `hippocampus mcp` does: finds the SDK, and runs the server."""
+
+from __future__ import annotations
+
+import sys
+
+from shared_core.engine import MemoryEngine
+from shared_core.errors import InvalidInput
+
+
+async def serve(memory: MemoryEngine, app: str, user: str | None, http: str | None) -> None:
+    """Serve on standard input and output, or at HOST:PORT. Raises InvalidInput without the SDK."""
+    try:
+        from shared_core.mcp import server as mcp
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] not in {"mcp", "mcp_types", "uvicorn"}:
+            raise
+        raise InvalidInput(
+            "hippocampus mcp needs the SDK of the Model Context Protocol:"
+            " pip install 'pg-hippocampus[mcp]'"
+        ) from error
+    if http is None:
+        await mcp.serve_stdio(mcp.build(memory, app, user), memory)
+        return
+    host, port = mcp.address_of(http)
+    async with memory:
+        with_tokens = await memory.tokens.any()
+        with mcp.listen(host, port, with_tokens=with_tokens) as listening:
+            verify = memory.tokens.verify if with_tokens else None
+            server = mcp.build(memory, app, user, verify=verify)
+            guarded = "a token is needed" if with_tokens else "no token is needed"
+            print(f"Serving {mcp.url_of(listening)} ({guarded})", file=sys.stderr, flush=True)  # noqa: T201
+            await mcp.serve_http(server, memory, listening)

@@ -1,0 +1,407 @@
+"""`hippocampus mcp` as real processes, asked by the client of the SDK and by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import psycopg
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from shared_core import Scope, open_memory
+from shared_core.mcp import server as mcp_server
+
+ROOT = Path(__file__).parents[2]
+COMMAND = [sys.executable, "-m", "shared_core.cli", "mcp", "--app", "app"]
+TOOLS = {
+    "process_memory", "end_session", "get_session_status", "debug_process_memory",
+    "get_user_graph", "remember", "recall", "forget",
+}  # fmt: skip
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "process_memory": {"input": "Hello"},
+    "debug_process_memory": {"input": "Hello"},
+    "remember": {"text": "It is secret."},
+    "recall": {"query": "secret"},
+    "forget": {"keys": ["k"]},
+}
+
+
+def started(*options: str) -> StdioServerParameters:
+    command, *rest = COMMAND
+    environment = {"PYTHONPATH": str(ROOT), "HIPPOCAMPUS_HOME": os.environ["HIPPOCAMPUS_HOME"]}
+    return StdioServerParameters(command=command, args=[*rest, *options], env=environment)
+
+
+@asynccontextmanager
+async def asked(*options: str) -> AsyncIterator[Client]:
+    async with Client(started(*options)) as client:
+        yield client
+
+
+async def answer(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    assert result.structured_content is not None
+    return result.structured_content
+
+
+async def refusal(client: Client, tool: str, **arguments: Any) -> str:
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error, result
+    return str(result.content[0].text)  # type: ignore[union-attr]
+
+
+async def test_what_was_said_in_one_conversation_is_known_in_the_next(dsn: str) -> None:
+    async with asked("--user", "ana", "--uri", dsn) as client:
+        listed = (await client.list_tools()).tools
+        assert {tool.name for tool in listed} == TOOLS
+        assert all(tool.description and tool.output_schema for tool in listed)
+        first = await answer(client, "process_memory", input="My name is Ana. I live in Leeds.")
+        assert ["status", "resolved_query", "memories", "relations", "metadata"] == list(first)
+        assert (await answer(client, "get_session_status"))["has_active_session"]
+        ended = await answer(client, "end_session")
+        assert 1 == ended["session_info"]["event_count"]
+        assert not (await answer(client, "get_session_status"))["has_active_session"]
+        assert (await answer(client, "end_session"))["session_info"] is None
+    async with open_memory(dsn) as memory:
+        await memory.flush(60)
+    async with asked("--user", "ana", "--uri", dsn) as client:
+        found = await answer(client, "process_memory", input="Where do I live?")
+        assert any("Leeds" in one["content"] for one in found["memories"]), found
+        assert found["metadata"]["has_memory"]
+        edges = (await answer(client, "get_user_graph"))["relations"]
+        assert "Leeds" in {edge["target"] for edge in edges}
+        profile = await client.read_resource("memory://profile")
+        assert "Leeds" in profile.contents[0].text  # type: ignore[union-attr]
+
+
+async def test_remember_recall_and_forget_answer_with_types(dsn: str) -> None:
+    async with asked("--user", "ana", "--uri", dsn) as client:
+        key = (await answer(client, "remember", text="安娜喜欢茶。", importance=9))["key"]
+        [found] = (await answer(client, "recall", query="她喜欢什么？"))["memories"]
+        assert (key, "安娜喜欢茶。", "semantic") == (found["key"], found["content"], found["kind"])
+        shown = await answer(client, "debug_process_memory", input="茶")
+        assert shown["candidates"][0]["parts"]
+        assert not shown["session"]["has_active_session"]
+        recent = await client.read_resource("memory://recent")
+        assert key == json.loads(recent.contents[0].text)[0]["key"]  # type: ignore[union-attr]
+        assert {"forgotten": 1} == await answer(client, "forget", keys=[key])
+        assert {"forgotten": 0} == await answer(client, "forget", keys=[key])
+        assert {"memories": []} == await answer(client, "recall", query="茶")
+
+
+async def test_a_server_for_one_user_answers_for_nobody_else(dsn: str) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(Scope("app", "bo"), "Bo's PIN story is secret.")
+    async with asked("--user", "ana", "--uri", dsn) as client:
+        for tool in TOOLS:
+            told = await refusal(client, tool, user_id="bo", **ARGUMENTS.get(tool, {}))
+            assert "names somebody else" in told
+        for uri in ("memory://users/bo/recent", "memory://users/bo/profile"):
+            with pytest.raises(MCPError, match="names somebody else"):
+                await client.read_resource(uri)
+        assert {"memories": []} == await answer(client, "recall", query="secret", user_id="ana")
+    async with open_memory(dsn, worker=False) as memory:
+        assert 1 == len(await memory.list_memories(Scope("app", "bo")))
+
+
+async def test_a_server_for_all_users_keeps_them_apart(dsn: str) -> None:
+    async with asked("--uri", dsn) as client:
+        assert "user_id is missing" in await refusal(client, "recall", query="x")
+        await answer(client, "remember", text="Ana skis.", user_id="ana")
+        assert {"memories": []} == await answer(client, "recall", query="skis", user_id="bo")
+        found = await answer(client, "recall", query="skis", user_id="ana")
+        assert "Ana skis." == found["memories"][0]["content"]
+        recent = await client.read_resource("memory://users/ana/recent")
+        assert "Ana skis." in recent.contents[0].text  # type: ignore[union-attr]
+        assert "must not be empty" in await refusal(client, "recall", query="x", user_id="")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "told"),
+    [
+        ("no_such_tool", {}, "Unknown tool"),
+        ("recall", {}, "Field required"),
+        ("recall", {"query": ""}, "at least 1 character"),
+        ("recall", {"query": "x" * 100_001}, "at most 100000 characters"),
+        ("recall", {"query": "x", "limit": 0}, "greater than or equal to 1"),
+        ("recall", {"query": ["x"]}, "valid string"),
+        ("remember", {"text": "x", "importance": 11}, "less than or equal to 10"),
+        ("forget", {"keys": []}, "at least 1 item"),
+        ("get_user_graph", {"depth": 4}, "less than or equal to 3"),
+        ("process_memory", {"input": "  "}, "input"),
+    ],
+)
+async def test_bad_arguments_are_errors_that_name_them(
+    dsn: str, tool: str, arguments: dict[str, Any], told: str
+) -> None:
+    async with running(dsn) as client:
+        assert told in await refusal(client, tool, **arguments)
+        assert {"memories": []} == await answer(client, "recall", query="still there")
+
+
+@asynccontextmanager
+async def running(dsn: str) -> AsyncIterator[Client]:
+    """A server in this process, for what needs no other one."""
+    memory = open_memory(dsn, worker=False)
+    async with memory, Client(mcp_server.build(memory, "app", "ana")) as client:
+        yield client
+
+
+async def test_a_cancelled_call_leaves_the_server_as_it_was(dsn: str) -> None:
+    async with asked("--user", "ana", "--uri", dsn) as client:
+        await answer(client, "remember", text="Ana skis.")
+        with psycopg.connect(dsn) as connection:
+            connection.execute("LOCK hippocampus.memories")
+            with anyio.move_on_after(0.5) as cancelled:
+                await client.call_tool("remember", {"text": "Not this."})
+            assert cancelled.cancelled_caught
+            assert (await client.list_tools()).tools
+        found = await answer(client, "recall", query="skis")
+        assert "Ana skis." in [one["content"] for one in found["memories"]]
+
+
+async def test_a_database_that_is_away_is_told_and_its_password_is_not() -> None:
+    away = "postgresql://ana:hunter2-secret@127.0.0.1:1/memory?connect_timeout=2"
+    async with asked("--user", "ana", "--uri", away) as client:
+        told = await refusal(client, "recall", query="x")
+        assert "cannot be used" in told
+        assert "hunter2" not in told
+
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "by hand", "version": "1"},
+    },
+}
+READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+def call(number: int, tool: str, **arguments: Any) -> dict[str, Any]:
+    params = {"name": tool, "arguments": arguments}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+def test_standard_output_carries_the_protocol_alone_whatever_comes_in(dsn: str) -> None:
+    talk = [
+        json.dumps(HELLO).encode(),
+        json.dumps(READY).encode(),
+        b"this is no JSON",
+        b'{"jsonrpc": "2.0", "id": 2, "method": "no/such/method"}',
+        b'{"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": "none"}',
+        b"\xff\xfe\x00broken",
+        b"[" * 100_000,
+        json.dumps(call(4, "remember", text="lone \ud800 and NUL \0")).encode(),
+        json.dumps(call(5, "no_such_tool")).encode(),
+        json.dumps(call(6, "recall", query="lone")).encode(),
+    ]
+    command = [*COMMAND, "--user", "ana", "--uri", dsn]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
+    ) as server:
+        assert server.stdin is not None and server.stdout is not None
+        answers = {}
+        for line in talk:
+            server.stdin.write(line + b"\n")
+            server.stdin.flush()
+        while 6 not in answers:  # every line of standard output is a message of the protocol
+            message = json.loads(server.stdout.readline())
+            assert "2.0" == message["jsonrpc"]
+            answers[message.get("id")] = message
+        rest, _ = server.communicate()
+        assert all(json.loads(line)["jsonrpc"] for line in rest.splitlines())
+        assert 0 == server.returncode
+    assert "hippocampus" == answers[1]["result"]["serverInfo"]["name"]
+    assert "error" in answers[2]
+    assert answers[5]["result"]["isError"]
+    assert not answers[6]["result"].get("isError")
+
+
+@dataclass
+class Served:
+    """A process that serves HTTP."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+
+
+@contextmanager
+def served(*options: str) -> Iterator[Served]:
+    with subprocess.Popen(
+        [*COMMAND, "--http", "127.0.0.1:0", *options], stderr=subprocess.PIPE, cwd=ROOT
+    ) as process:
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline().decode()
+            assert line.startswith("Serving http://127.0.0.1:"), line
+            yield Served(process, line.split()[1])
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+async def test_the_same_over_http(dsn: str) -> None:
+    with served("--uri", dsn) as server:
+        async with Client(server.url) as ana, Client(server.url) as bo:
+            assert {tool.name for tool in (await ana.list_tools()).tools} == TOOLS
+            await answer(ana, "remember", text="Ana skis.", user_id="ana")
+            found, nothing = await asyncio.gather(
+                answer(ana, "recall", query="skis", user_id="ana"),
+                answer(bo, "recall", query="skis", user_id="bo"),
+            )
+            assert "Ana skis." == found["memories"][0]["content"]
+            assert {"memories": []} == nothing
+        async with httpx2.AsyncClient() as http:
+            page = await http.post(
+                server.url, json=HELLO, headers={"Host": "evil.example", "Accept": "*/*"}
+            )
+            assert page.status_code in (403, 421)
+            large = await http.post(server.url, content=b"x" * 5_000_000)
+            assert 413 == large.status_code
+    assert server.process.returncode in (0, -signal.SIGTERM)
+
+
+async def test_a_killed_server_loses_nothing_that_it_answered(dsn: str) -> None:
+    with served("--user", "ana", "--uri", dsn) as server:
+        async with Client(server.url) as client:
+            await answer(client, "remember", text="Ana skis.")
+        with psycopg.connect(dsn) as connection:
+            connection.execute("LOCK hippocampus.memories")
+            with pytest.raises((MCPError, ExceptionGroup, httpx2.HTTPError)):
+                async with Client(server.url) as client, anyio.create_task_group() as tasks:
+                    tasks.start_soon(client.call_tool, "remember", {"text": "Perhaps this."})
+                    await anyio.sleep(1)
+                    server.process.kill()
+    async with asked("--user", "ana", "--uri", dsn) as client:
+        found = await answer(client, "recall", query="Ana skis")
+        texts = [one["content"] for one in found["memories"]]
+        assert 1 == texts.count("Ana skis.")
+        assert {*texts} <= {"Ana skis.", "Perhaps this."}  # its statement had been sent
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("0.0.0.0:0", "there are no tokens"),
+        ("[::]:0", "there are no tokens"),
+        ("192.0.2.1:80", "there are no tokens"),
+        ("example.com:80", "there are no tokens"),
+        ("8080", "takes HOST:PORT"),
+        ("127.0.0.1:99999", "takes HOST:PORT"),
+        ("127.0.0.1:x", "takes HOST:PORT"),
+    ],
+)
+def test_no_other_machine_is_served_without_tokens(dsn: str, address: str, told: str) -> None:
+    command = [*COMMAND, "--uri", dsn, "--http", address]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert (1, "") == (done.returncode, done.stdout)
+    assert told in done.stderr
+    assert 1 == len(done.stderr.splitlines())
+
+
+@dataclass
+class Token:
+    """What a token opens."""
+
+    token_id: str
+    app: str
+    users: tuple[str, ...] | None
+
+
+TOKENS = {
+    "ana-only": Token("1", "app", ("ana",)),
+    "two": Token("2", "app", ("ana", "bo")),
+    "all": Token("3", "app", None),
+    "elsewhere": Token("4", "other", None),
+}
+
+
+async def verify(text: str) -> Token | None:
+    return TOKENS.get(text)
+
+
+@asynccontextmanager
+async def with_tokens(dsn: str, user: str | None = None) -> AsyncIterator[str]:
+    memory = open_memory(dsn, worker=False)
+    server = mcp_server.build(memory, "app", user, verify=verify)
+    with mcp_server.listen("127.0.0.1", 0, with_tokens=True) as listening:
+        task = asyncio.create_task(mcp_server.serve_http(server, memory, listening))
+        yield mcp_server.url_of(listening)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def bearing(url: str, token: str) -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {token}"}
+    async with (
+        httpx2.AsyncClient(headers=headers) as http,
+        Client(streamable_http_client(url, http_client=http)) as client,
+    ):
+        yield client
+
+
+async def test_a_token_opens_the_memory_of_its_users_alone(dsn: str) -> None:
+    async with with_tokens(dsn) as url:
+        async with bearing(url, "all") as client:
+            await answer(client, "remember", text="Bo skis.", user_id="bo")
+        async with bearing(url, "ana-only") as client:
+            assert {"memories": []} == await answer(client, "recall", query="skis")
+            for tool in TOOLS:
+                told = await refusal(client, tool, user_id="bo", **ARGUMENTS.get(tool, {}))
+                assert "names somebody else" in told
+            with pytest.raises(MCPError, match="names somebody else"):
+                await client.read_resource("memory://users/bo/recent")
+        async with bearing(url, "two") as client:
+            assert "user_id is missing" in await refusal(client, "recall", query="skis")
+            assert (await answer(client, "recall", query="skis", user_id="bo"))["memories"]
+            told = await refusal(client, "recall", query="skis", user_id="cy")
+            assert "names somebody else" in told
+        async with httpx2.AsyncClient() as http:
+            for headers in ({}, {"Authorization": "Bearer elsewhere"}, {"Authorization": "x"}):
+                assert 401 == (await http.post(url, json=HELLO, headers=headers)).status_code
+
+
+async def test_once_a_token_is_made_the_command_asks_for_one(dsn: str) -> None:
+    async with open_memory(dsn, worker=False) as memory:
+        token = (await memory.tokens.create("app", users=["ana"])).text
+        other = (await memory.tokens.create("other")).text
+    with served("--uri", dsn) as server:
+        async with bearing(server.url, token) as client:
+            await answer(client, "remember", text="Ana skis.")
+            told = await refusal(client, "recall", query="skis", user_id="bo")
+            assert "names somebody else" in told
+        async with httpx2.AsyncClient() as http:
+            for text in ("x", other, token[:-1]):
+                headers = {"Authorization": f"Bearer {text}"}
+                assert 401 == (await http.post(server.url, json=HELLO, headers=headers)).status_code
+
+
+async def test_a_token_opens_no_more_than_the_server_is_for(dsn: str) -> None:
+    async with with_tokens(dsn, user="cy") as url:
+        async with bearing(url, "ana-only") as client:
+            for user in ("ana", "cy"):
+                told = await refusal(client, "recall", query="x", user_id=user)
+                assert "names somebody else" in told
+        async with bearing(url, "all") as client:
+            assert {"memories": []} == await answer(client, "recall", query="x")
