@@ -22,7 +22,6 @@ TABLES = (
 LEFT_OUT = {
     "api_tokens": "keys to one server; whoever runs another one makes new ones",
     "embedding_models": "of the database; the first line of an export names the model",
-    "api_tokens": "keys to one server, not what is remembered",
     "schedules": "of the workers of one database",
     "schema_migrations": "of the database",
 }
