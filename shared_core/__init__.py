@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from shared_core.access_ports import Accesses
 from shared_core.consolidation_worker import MemoryConsolidationWorker
+from shared_core.conversation_ports import Session, SessionStatus
 from shared_core.conversation_settings import ConversationSettings
+from shared_core.coreference_resolver import CoreferenceResolver
 from shared_core.domain import AsOf, Event, Hit, Memory, NewMemory, Scope
 from shared_core.embedders import CallableEmbedder
 from shared_core.engine import MemoryEngine
@@ -42,6 +44,7 @@ from shared_core.rerank_ports import Reranker
 from shared_core.retention_manager import MemoryRetentionManager, MemoryStats
 from shared_core.retention_ports import RetentionPolicy
 from shared_core.run_ports import Fact
+from shared_core.session_manager import ConsolidationResult, SessionConsolidator, SessionManager
 from shared_core.slices import TimeBucket, TimeSlice
 from shared_core.strategy import ExtractionStrategy
 from shared_core.sync_bridge import run_sync
@@ -55,7 +58,9 @@ __all__ = [
     "CallableEmbedder",
     "CapabilityMissing",
     "Conflict",
+    "ConsolidationResult",
     "ConversationSettings",
+    "CoreferenceResolver",
     "Edge",
     "EmbeddingMismatch",
     "Entity",
@@ -88,6 +93,10 @@ __all__ = [
     "RetentionPolicy",
     "SchemaOutOfDate",
     "Scope",
+    "Session",
+    "SessionConsolidator",
+    "SessionManager",
+    "SessionStatus",
     "StorageReadOnly",
     "StorageUnavailable",
     "Subgraph",

@@ -36,6 +36,8 @@ async def work(memory: MemoryEngine, *, once: bool, poll_s: float) -> int:
     """
     stop = asyncio.Event()
     async with memory:
+        if once:
+            await memory.session_ends.run()
         working = asyncio.create_task(memory.jobs.serve(stop, once=once, poll_s=poll_s))
 
         def asked_to_stop() -> None:
@@ -55,6 +57,7 @@ async def work(memory: MemoryEngine, *, once: bool, poll_s: float) -> int:
             else [
                 asyncio.create_task(memory.indexes.keep(stop)),
                 asyncio.create_task(memory.forgetting_schedule.keep(stop)),
+                asyncio.create_task(memory.session_ends.keep(stop)),
             ]
         )
         try:
