@@ -25,6 +25,7 @@ from shared_core import (
 from shared_core.cli_app import (
     MARKS,
     App,
+    AsJson,
     DemoLanguage,
     Embedder,
     Schema,
@@ -33,7 +34,9 @@ from shared_core.cli_app import (
     app,
     console,
     open_memory,
+    tell,
 )
+from shared_core.cli_examples import show_examples
 from shared_core.domain import Scope
 from shared_core.moments import as_of_dates
 from shared_core.recall_ports import Ranking
@@ -65,6 +68,7 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Use your own memory, and stay there.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Learn two conversations through ADK and ask about them through LangGraph and ADK.
 
@@ -75,7 +79,9 @@ def demo(
 
     wanted = [one for one in LANGUAGES if language in (one, DemoLanguage.BOTH)]
     tour = Tour(languages=wanted, uri=uri, schema=schema, keep=keep)
-    asyncio.run(tour.run(console()))
+    results = asyncio.run(tour.run(console(stderr=as_json)))
+    if as_json:
+        typer.echo(json.dumps([result.to_dict() for result in results], ensure_ascii=False))
 
 
 @app.command()
@@ -111,12 +117,15 @@ def doctor(
 
 
 @app.command()
-def migrate(uri: Uri = None, schema: Schema = None) -> None:
+def migrate(uri: Uri = None, schema: Schema = None, as_json: AsJson = False) -> None:
     """Bring the database to the schema of this version. Every first use does it too."""
 
     async def run() -> None:
         async with open_memory(uri, schema=schema) as memory:
             report = await memory.report()
+            if as_json:
+                typer.echo(json.dumps(dataclasses.asdict(report)))
+                return
             console().print(
                 Text(
                     f"Schema {report.schema!r} is at version {report.schema_version}:"
@@ -137,13 +146,14 @@ def remember(
     uri: Uri = None,
     schema: Schema = None,
     embedder: Embedder = None,
+    as_json: AsJson = False,
 ) -> None:
     """Remember a text of a user, and print its key."""
 
     async def run() -> None:
         async with open_memory(uri, schema=schema, embedder=embedder) as memory:
             [key] = await memory.remember(Scope(app_name, user), text)
-            typer.echo(key)
+            tell(key, {"key": key}, as_json)
 
     asyncio.run(run())
 
@@ -204,5 +214,6 @@ def recall(
     asyncio.run(run())
 
 
+show_examples(app)
 if __name__ == "__main__":
     app()

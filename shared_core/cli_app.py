@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,6 +68,9 @@ App = Annotated[str, typer.Argument(help="The application, ADK's app_name.")]
 User = Annotated[str, typer.Argument(help="The user of the application, ADK's user_id.")]
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
 class DemoLanguage(StrEnum):
     """Which conversations the demo plays."""
 
@@ -90,6 +94,11 @@ def open_memory(
     return opening.open_memory(
         uri, schema=schema, embedder=embedder, llm=llm, worker=worker, track_access=track_access
     )
+
+
+def tell(told: str, facts: Mapping[str, object], as_json: bool) -> None:
+    """Print what was done: in words, or as one line of JSON."""
+    typer.echo(json.dumps(facts, ensure_ascii=False) if as_json else told)
 
 
 def console(*, stderr: bool = False) -> Console:

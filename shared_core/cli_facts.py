@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from shared_core.cli_app import App, Embedder, Schema, Uri, User, app, console, open_memory
+from shared_core.cli_app import App, AsJson, Embedder, Schema, Uri, User, app, console, open_memory
 from shared_core.domain import Scope
 from shared_core.moments import as_of_dates, moment_of
 
@@ -72,6 +72,7 @@ def state(
     uri: Uri = None,
     schema: Schema = None,
     embedder: Embedder = None,
+    as_json: AsJson = False,
 ) -> None:
     """State a fact as key and value; it takes the place of another value."""
     begins = moment_of(since, "--since") if since is not None else None
@@ -79,7 +80,7 @@ def state(
     async def change(memory: MemoryEngine, scope: Scope) -> Fact:
         return await memory.state_fact(scope, slot, value, subject=subject, valid_from=begins)
 
-    _change(uri, schema, embedder, Scope(app_name, user), change)
+    _change(uri, schema, embedder, Scope(app_name, user), change, as_json)
 
 
 @app.command()
@@ -92,6 +93,7 @@ def retract(
     ] = None,
     uri: Uri = None,
     schema: Schema = None,
+    as_json: AsJson = False,
 ) -> None:
     """End a fact; it stays as history."""
     from shared_core.fact_commands import named_fact
@@ -101,18 +103,21 @@ def retract(
     async def change(memory: MemoryEngine, scope: Scope) -> Fact:
         return await memory.retract(scope, await named_fact(memory, scope, key), at=until)
 
-    _change(uri, schema, None, Scope(app_name, user), change)
+    _change(uri, schema, None, Scope(app_name, user), change, as_json)
 
 
 @app.command()
-def restore(app_name: App, user: User, key: Key, uri: Uri = None, schema: Schema = None) -> None:
+def restore(
+    app_name: App, user: User, key: Key, uri: Uri = None, schema: Schema = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
     """Let a fact that ended hold again."""
     from shared_core.fact_commands import named_fact
 
     async def change(memory: MemoryEngine, scope: Scope) -> Fact:
         return await memory.restore(scope, await named_fact(memory, scope, key))
 
-    _change(uri, schema, None, Scope(app_name, user), change)
+    _change(uri, schema, None, Scope(app_name, user), change, as_json)
 
 
 def _change(
@@ -121,12 +126,16 @@ def _change(
     embedder: str | None,
     scope: Scope,
     change: Callable[[MemoryEngine, Scope], Awaitable[Fact]],
+    as_json: bool,
 ) -> None:
-    from shared_core.fact_commands import told
+    from shared_core.fact_commands import facts_json, told
 
     async def run() -> None:
         async with open_memory(uri, schema=schema, embedder=embedder, worker=False) as memory:
             fact = await change(memory, scope)
+        if as_json:
+            typer.echo(json.dumps(facts_json([fact])[0], ensure_ascii=False))
+            return
         screen = console()
         screen.print(Text(told(fact)), soft_wrap=not screen.is_terminal)
 

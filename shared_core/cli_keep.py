@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 from rich.text import Text
 
-from shared_core.cli_app import App, Embedder, Schema, Uri, User, app, console, open_memory
+from shared_core.cli_app import (
+    App,
+    AsJson,
+    Embedder,
+    Schema,
+    Uri,
+    User,
+    app,
+    console,
+    open_memory,
+    tell,
+)
 from shared_core.domain import MemoryKind, Scope
 from shared_core.errors import InvalidInput
 
@@ -24,7 +35,6 @@ AnApp = Annotated[
     str | None, typer.Option("--app", help="Only users of an application. [default: of all]")
 ]
 AUser = Annotated[str | None, typer.Option(help="Only a user of --app.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Keys = Annotated[list[str], typer.Argument(help="Keys as recall shows them, or memory ids.")]
 
 
@@ -126,7 +136,8 @@ def curve(
         async with open_memory(uri, schema=schema, worker=False, track_access=False) as memory:
             found = await memory.retention_curve(Scope(app_name, user), key, days_ahead=days)
         if out is not None:
-            typer.echo(str(draw(found, out)))
+            drawn = str(draw(found, out))
+            tell(drawn, {"file": drawn}, as_json)
         elif as_json:
             typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
         else:
@@ -194,6 +205,7 @@ def each_key(
     keys: Sequence[str],
     done: str,
     verb: Callable[[Scope, Sequence[str]], Awaitable[int]],
+    as_json: bool,
 ) -> None:
     """Do what a verb does with memories, say how many, and name unknown keys: exit code 1."""
 
@@ -203,7 +215,8 @@ def each_key(
             return await verb(scope, keys), unknown
 
     count, unknown = asyncio.run(run())
-    typer.echo(f"{count} {'memory' if count == 1 else 'memories'} {done}")
+    told = f"{count} {'memory' if count == 1 else 'memories'} {done}"
+    tell(told, {"memories": count, "done": done, "unknown": list(unknown)}, as_json)
     for key in unknown:
         typer.echo(
             f"Error: {scope.app} / {scope.user} has no memory {key!r}; `hippocampus timeline"
@@ -215,40 +228,44 @@ def each_key(
 @app.command()
 def pin(
     app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
-    embedder: Embedder = None,
+    embedder: Embedder = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Never forget some memories, whatever their score. Exit code 1 if a key is unknown."""
     memory = open_memory(uri, schema=schema, embedder=embedder, worker=False)
-    each_key(memory, Scope(app_name, user), keys, "pinned", memory.pin)
+    each_key(memory, Scope(app_name, user), keys, "pinned", memory.pin, as_json)
 
 
 @app.command()
-def unpin(app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None) -> None:
+def unpin(
+    app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
+    as_json: AsJson = False,
+) -> None:  # fmt: skip
     """Let memories fade again. Exit code 1 if a key is unknown, or none was pinned."""
     memory = open_memory(uri, schema=schema, worker=False)
-    each_key(memory, Scope(app_name, user), keys, "no longer pinned", memory.unpin)
+    each_key(memory, Scope(app_name, user), keys, "no longer pinned", memory.unpin, as_json)
 
 
 @app.command()
 def recover(
     app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
-    embedder: Embedder = None,
+    embedder: Embedder = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Bring demoted and archived memories back into recall.
 
     Exit code 1 if a key is unknown, or none came back.
     """
     memory = open_memory(uri, schema=schema, embedder=embedder, worker=False)
-    each_key(memory, Scope(app_name, user), keys, "restored", memory.restore_memory)
+    each_key(memory, Scope(app_name, user), keys, "restored", memory.restore_memory, as_json)
 
 
 @app.command()
 def forget(
-    app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None
+    app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
+    as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Forget memories and what was drawn from them alone. Exit code 1 if a key is unknown."""
     memory = open_memory(uri, schema=schema)
-    each_key(memory, Scope(app_name, user), keys, "forgotten", memory.forget)
+    each_key(memory, Scope(app_name, user), keys, "forgotten", memory.forget, as_json)
 
 
 @app.command()

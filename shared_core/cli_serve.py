@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from shared_core import InvalidInput
 from shared_core.cli_app import (
     Commands,
     Embedder,
@@ -20,8 +19,10 @@ from shared_core.cli_app import (
     app,
     console,
     open_memory,
+    tell,
     word_table,
 )
+from shared_core.errors import InvalidInput
 from shared_core.moments import moment_of
 from shared_core.token_ports import ApiToken
 
@@ -53,7 +54,8 @@ def serve(
         ),
     ] = None,
     app_name: Annotated[
-        str, typer.Option(
+        str,
+        typer.Option(
             "--app",
             envvar="HIPPOCAMPUS_APP",
             help="Application of requests that name none, without tokens.",
@@ -172,6 +174,7 @@ def revoke(
     token_id: Annotated[str, typer.Argument(help="Its id, as list shows it.")],
     uri: Uri = None,
     schema: Schema = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Revoke a token. Servers that have seen it just now forget it within five seconds.
 
@@ -181,7 +184,7 @@ def revoke(
     async def run() -> None:
         async with open_memory(uri, schema=schema, worker=False) as memory:
             await memory.tokens.revoke(token_id)
-        typer.echo(f"Token {token_id} is revoked.")
+        tell(f"Token {token_id} is revoked.", {"revoked": token_id}, as_json)
 
     asyncio.run(run())
 

@@ -10,7 +10,19 @@ from typing import Annotated
 
 import typer
 
-from shared_core.cli_app import App, Embedder, Llm, Schema, Uri, User, app, console, open_memory
+from shared_core.cli_app import (
+    App,
+    AsJson,
+    Embedder,
+    Llm,
+    Schema,
+    Uri,
+    User,
+    app,
+    console,
+    open_memory,
+    tell,
+)
 from shared_core.domain import Scope
 from shared_core.errors import InvalidInput
 from shared_core.job_ports import JobStatus
@@ -24,6 +36,9 @@ def worker(
     llm: Llm = None,
     once: Annotated[bool, typer.Option("--once", help="Do what is due, and end.")] = False,
     poll: Annotated[float, typer.Option(min=0.01, help="Seconds between two looks.")] = 1.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON at the end: what was done.")
+    ] = False,
 ) -> None:
     """Do what was left for later, for all processes, until SIGTERM or Ctrl-C.
 
@@ -36,7 +51,11 @@ def worker(
     logging.getLogger("hippocampus").setLevel(logging.INFO)
     model = None if llm is None else ready_language_model(llm)
     memory = open_memory(uri, schema=schema, embedder=embedder, llm=model)
-    raise typer.Exit(asyncio.run(work(memory, once=once, poll_s=poll)))
+    done: dict[str, int] = {}
+    code = asyncio.run(work(memory, once=once, poll_s=poll, done=done))
+    if as_json:
+        typer.echo(json.dumps(done))
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -71,7 +90,8 @@ def jobs(
     async def run() -> None:
         async with open_memory(uri, schema=schema, worker=False) as memory:
             if retry is not None or cancel is not None:
-                typer.echo(await queue.change(memory, retry, cancel, scope, app_name, limit))
+                told = await queue.change(memory, retry, cancel, scope, app_name, limit)
+                tell(told, {"done": told}, as_json)
                 return
             found = await memory.jobs.list(
                 scope, app=app_name, statuses=None if status is None else [status], limit=limit
@@ -117,7 +137,7 @@ def runs(
             if undo is not None:
                 run_id = await named_run(memory, scope, undo)
                 await memory.undo_run(scope, run_id)
-                typer.echo(f"Run {run_id} is undone.")
+                tell(f"Run {run_id} is undone.", {"undone": str(run_id)}, as_json)
                 return
             found = await memory.runs(scope, thread_id=thread, limit=limit)
         if as_json:
@@ -181,6 +201,7 @@ def index(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List large tenants, and build nothing.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Build the approximate indexes that large tenants have earned; drop those of small ones.
 
@@ -188,13 +209,14 @@ def index(
     once an hour. HIPPOCAMPUS_ANN_THRESHOLD says how many vectors are many. Exit code 1 if another
     process is at it.
     """
-    from shared_core.index_commands import build_indexes, show_plan
+    from shared_core.index_commands import build_indexes, show_plan, steps_json
 
     memory = open_memory(uri, schema=schema, worker=False)
-    if dry_run:
-        asyncio.run(show_plan(memory, console()))
-        return
-    raise typer.Exit(asyncio.run(build_indexes(memory, console())))
+    do = show_plan if dry_run else build_indexes
+    steps = asyncio.run(do(memory, console(stderr=as_json)))
+    if as_json:
+        typer.echo(json.dumps(steps_json(steps), ensure_ascii=False))
+    raise typer.Exit(0 if steps is not None else 1)
 
 
 @app.command()

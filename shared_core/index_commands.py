@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from shared_core.domain import JsonValue
 from shared_core.engine import MemoryEngine
 from shared_core.indexes import IndexStep
 from shared_core.namespaces import from_path
@@ -23,18 +24,19 @@ WORDS = {
 }
 
 
-async def show_plan(memory: MemoryEngine, console: Console) -> None:
-    """List the largest tenants and what would be done. Writes nothing."""
+async def show_plan(memory: MemoryEngine, console: Console) -> Sequence[IndexStep]:
+    """List and return the largest tenants and what would be done. Writes nothing."""
     async with memory:
         steps = await memory.indexes.plan()
     if not steps:
         console.print("No tenant is large enough for an index, and none has one.")
-        return
-    console.print(_table(steps))
+    else:
+        console.print(_table(steps))
+    return steps
 
 
-async def build_indexes(memory: MemoryEngine, console: Console) -> int:
-    """Do what the plan says, and tell each step; return the exit code: 1 if another is at it."""
+async def build_indexes(memory: MemoryEngine, console: Console) -> Sequence[IndexStep] | None:
+    """Do what the plan says, tell each step and return them; None if another process is at it."""
     started = time.monotonic()
 
     def begins(step: IndexStep) -> None:
@@ -50,10 +52,23 @@ async def build_indexes(memory: MemoryEngine, console: Console) -> int:
         steps = await memory.indexes.refresh(begins=begins, done=done)
     if steps is None:
         console.print("Another process is building indexes: nothing was done here.")
-        return 1
-    if not steps:
+    elif not steps:
         console.print("Nothing to do: every tenant has what it has earned.")
-    return 0
+    return steps
+
+
+def steps_json(steps: Sequence[IndexStep] | None) -> JsonValue:
+    """Return steps as JSON values; null for none because another process is at it."""
+    if steps is None:
+        return None
+    return [
+        {
+            "of": list(_who(step)),
+            "action": step.action,
+            "vectors": step.tenant.vectors if step.tenant else 0,
+        }
+        for step in steps
+    ]
 
 
 def _table(steps: Sequence[IndexStep]) -> Table:

@@ -101,6 +101,8 @@ def _joined(waiting: deque[Batch]) -> list[Batch]:
             one = waiting.popleft()
         except IndexError:
             break
+        if one.vectors.cancelled():
+            continue
         texts += len(one.texts)
         characters += one.characters
         if taken and not (

@@ -28,14 +28,19 @@ SHOWN_OF_ID = 6
 MOST_JOBS = 100_000
 
 
-async def work(memory: MemoryEngine, *, once: bool, poll_s: float) -> int:
+async def work(
+    memory: MemoryEngine, *, once: bool, poll_s: float, done: dict[str, int] | None = None
+) -> int:
     """Do jobs of all processes until SIGTERM or SIGINT; once: until nothing is due.
 
     The first signal lets the job in work be finished, the second gives it back to the queue.
-    Returns the exit code: 1 if once and a job failed.
+    Returns the exit code: 1 if once and a job failed. done: is told how many jobs were done, and
+    how many tries failed.
     """
     stop = asyncio.Event()
     async with memory:
+        if once:
+            await memory.session_ends.run()
         working = asyncio.create_task(memory.jobs.serve(stop, once=once, poll_s=poll_s))
 
         def asked_to_stop() -> None:
@@ -55,11 +60,14 @@ async def work(memory: MemoryEngine, *, once: bool, poll_s: float) -> int:
             else [
                 asyncio.create_task(memory.indexes.keep(stop)),
                 asyncio.create_task(memory.forgetting_schedule.keep(stop)),
+                asyncio.create_task(memory.session_ends.keep(stop)),
             ]
         )
         try:
             with suppress(asyncio.CancelledError):
                 tally = await working
+                if done is not None:
+                    done |= {"done": tally.done, "failed": tally.failed}
                 if once:
                     await memory.forgetting_schedule.run_if_due()
                 log.info("worker ends: %d jobs done, %d tries failed", tally.done, tally.failed)

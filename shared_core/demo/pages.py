@@ -43,6 +43,18 @@ class Result:
         """Return whether one of the first hits holds the expected words."""
         return any(self.question.is_answered_by(hit.memory.text) for hit in hits[:FIRST_HITS])
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the question, its first answers, and whether they are right, as JSON values."""
+        return {
+            "question": self.question.ask,
+            "adk": self._told(self.adk),
+            "langgraph": self._told(self.langgraph),
+        }
+
+    def _told(self, hits: Sequence[Hit]) -> dict[str, object]:
+        found = [hit.memory.text for hit in hits[:FIRST_HITS]]
+        return {"answered": self.is_answered(hits), "found": found}
+
 
 def show_opening(console: Console, settings: Settings, *, kept: bool) -> None:
     """Say what will happen and where."""

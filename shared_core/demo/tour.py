@@ -44,8 +44,11 @@ class Tour:
     schema: str | None = None
     keep: bool = False
 
-    async def run(self, console: Console) -> None:
-        """Run the demo and print it. Raises CapabilityMissing without both frameworks."""
+    async def run(self, console: Console) -> list[Result]:
+        """Run the demo, print it, and return what was found.
+
+        Raises CapabilityMissing without both frameworks.
+        """
         require_frameworks()
         scripts = {language: load_script(language) for language in self.languages}
         with self._place() as settings:
@@ -53,11 +56,12 @@ class Tour:
             engine = open_memory(settings.uri, schema=settings.db_schema)
             try:
                 await _open(engine)
-                await _show(console, settings, engine, scripts)
+                found = await _show(console, settings, engine, scripts)
             finally:
                 await engine.close()
             location = settings.uri if self.uri else None
         pages.show_closing(console, APP, scripts.values(), location, kept=self._is_kept)
+        return found
 
     @property
     def _is_kept(self) -> bool:
@@ -98,13 +102,16 @@ async def _open(engine: MemoryEngine) -> None:
 
 async def _show(
     console: Console, settings: Settings, engine: MemoryEngine, scripts: dict[Language, Script]
-) -> None:
+) -> list[Result]:
     with console.status("learning the conversations ..."):
         by_adk, (by_graph, pid) = await _learn_and_ask(settings, engine, scripts)
+    found = []
     for language, script in scripts.items():
         pages.show_learned(console, script, await _learned(engine, script))
         results = await _results(engine, script, by_adk[language], by_graph[language])
         pages.show_results(console, results, pid)
+        found += results
+    return found
 
 
 async def _learn_and_ask(

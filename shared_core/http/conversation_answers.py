@@ -105,14 +105,10 @@ class StatusAnswer(BaseModel):
     session_info: ActiveSession | None
 
 
-class DebugDetails(BaseModel):
-    """The session, and the hits that the memories were chosen from, with every part of a score."""
+class DebugAnswer(BaseModel):
+    """The session as it stands, and what the input would find, with every part of each score."""
 
-    session: ActiveSession | None
+    status: Literal["success"]
+    query: str
+    session_info: ActiveSession | None
     hits: list[HitAnswer]
-
-
-class DebugAnswer(ProcessAnswer):
-    """The answer of /process, and what it was made from."""
-
-    debug: DebugDetails

@@ -8,6 +8,7 @@ import time
 import traceback
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shared_core.http.problems import TOLD, problem
@@ -17,6 +18,8 @@ from shared_core.ids import uuid7
 log = logging.getLogger("hippocampus.http")
 
 HEADER = "x-request-id"
+GONE = 499
+"""What the log says of a client that went away before it had its answer."""
 _FORM = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -44,6 +47,8 @@ class RequestLog:
 
         try:
             await self.app(scope, receive, answer)
+        except ClientDisconnect:
+            status = GONE
         except Exception as error:  # noqa: BLE001 # the outermost frame: logged, and answered
             status = await self._failed(error, status, scope, receive, answer)
         finally:

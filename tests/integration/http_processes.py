@@ -53,5 +53,3 @@ def serving(dsn: str, log: Path, *options: str) -> Iterator[ServerProcess]:
     finally:
         server.process.kill()
         server.process.wait()
-
-

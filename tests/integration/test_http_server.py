@@ -19,7 +19,7 @@ from shared_core import Scope, open_memory
 from tests.integration.http_processes import COMMAND, ServerProcess, serving
 
 ANA = Scope("default", "ana")
-JSON = "Content-Type: application/json"
+LOCAL_JSON = "Host: localhost\r\nContent-Type: application/json"
 
 
 def remember(url: str, key: str, client: httpx.Client | None = None) -> int:
@@ -57,7 +57,8 @@ async def test_what_was_acknowledged_survives_a_kill(dsn: str, tmp_path: Path) -
             one.result()
     with serving(dsn, tmp_path / "log") as again:
         question = {"user_id": "ana", "query": "Note number 0-0", "limit": 5}
-        found = httpx.post(f"{again.url}/recall", json=question, timeout=60).json()
+        async with httpx.AsyncClient(timeout=60) as client:
+            found = (await client.post(f"{again.url}/recall", json=question)).json()
         assert "0-0" in {hit["key"] for hit in found["hits"]}
     kept = await keys_of(dsn)
     assert acknowledged <= kept
@@ -83,7 +84,7 @@ def test_it_stops_when_told_and_answers_what_it_began(dsn: str, tmp_path: Path) 
 async def test_clients_that_go_away_leave_nothing_half_done(dsn: str, tmp_path: Path) -> None:
     memories = [{"text": f"Half {number}.", "key": f"half-{number}"} for number in range(20)]
     body = json.dumps({"user_id": "ana", "memories": memories}).encode()
-    head = f"POST /remember HTTP/1.1\r\nHost: localhost\r\n{JSON}\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST /remember HTTP/1.1\r\n{LOCAL_JSON}\r\nContent-Length: {len(body)}\r\n\r\n"
     with serving(dsn, tmp_path / "log") as server:
         for sent in (body, body[: len(body) // 2], b""):
             with socket.create_connection(("127.0.0.1", server.port)) as connection:
@@ -101,7 +102,7 @@ async def test_clients_that_go_away_leave_nothing_half_done(dsn: str, tmp_path: 
 
 
 def test_chunks_without_end_are_refused(dsn: str, tmp_path: Path) -> None:
-    head = f"POST /recall HTTP/1.1\r\nHost: localhost\r\n{JSON}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = f"POST /recall HTTP/1.1\r\n{LOCAL_JSON}\r\nTransfer-Encoding: chunked\r\n\r\n"
     with (
         serving(dsn, tmp_path / "log", "--max-body", "10000") as server,
         socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection,
@@ -124,8 +125,10 @@ def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: P
         answer = httpx.get(f"{server.url}/memories", params={"user_id": "ana"})
         assert 401 == answer.status_code
         made = subprocess.run(
-            [*COMMAND, "token", "create", "--app", "a", "--user", "ana", "--expires", "1h"]
-            + ["--uri", dsn, "--json"],
+            [
+                *COMMAND, "token", "create", "--app", "a", "--user", "ana", "--expires", "1h",
+                "--uri", dsn, "--json",
+            ],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         token = json.loads(made.stdout)

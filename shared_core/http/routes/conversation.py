@@ -19,7 +19,7 @@ router = APIRouter(tags=["conversation"])
 Engine = Annotated[MemoryEngine, Depends(memory_of)]
 Who = Annotated[Caller, Depends(caller_of)]
 
-MOST_HITS = 30
+MOST_HITS = 10
 
 
 @router.post("/process", responses=told(answers.ProcessAnswer))
@@ -31,13 +31,18 @@ async def process(body: bodies.ProcessBody, memory: Engine, who: Who) -> Json:
 
 @router.post("/debug", responses=told(answers.DebugAnswer))
 async def debug(body: bodies.ProcessBody, memory: Engine, who: Who) -> Json:
-    """Do as /process does, the input included, and show what the answer was made from."""
+    """Show what an input would find and why, and the session, without taking it in."""
     scope = who.scope(body.user_id, body.app)
-    answer = await memory.process_memory(body.input, scope.user, app=scope.app)
     status = await memory.get_session_status(scope.user, app=scope.app)
-    hits = await memory.recall(scope, str(answer["resolved_query"]), limit=MOST_HITS)
-    details = {"session": status["session_info"], "hits": [hit.to_dict() for hit in hits]}
-    return Json({**answer, "debug": details})
+    hits = await memory.recall(scope, body.input, limit=MOST_HITS)
+    return Json(
+        {
+            "status": "success",
+            "query": body.input,
+            "session_info": status["session_info"],
+            "hits": [hit.to_dict() for hit in hits],
+        }
+    )
 
 
 @router.post("/end-session", responses=told(answers.EndAnswer))

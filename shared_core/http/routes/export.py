@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from shared_core.engine import MemoryEngine
 from shared_core.http import bodies
@@ -29,7 +30,12 @@ ANSWER = {
 }
 
 
-@router.get("/export", responses={200: ANSWER, **PROBLEMS}, response_class=StreamingResponse)
+@router.get(
+    "/export",
+    responses={200: ANSWER, **PROBLEMS},
+    response_class=StreamingResponse,
+    response_model=None,
+)
 async def export(
     request: Request,
     memory: Annotated[MemoryEngine, Depends(memory_of)],
@@ -37,7 +43,7 @@ async def export(
     user_id: Annotated[bodies.Name | None, Query(description="All of the app's if none.")] = None,
     app: bodies.App = None,
     vectors: Annotated[bool, Query(description="Else an import embeds the texts anew.")] = False,
-) -> StreamingResponse:
+) -> _Lines:
     """Hand out everything of a user, or of an application, for `hippocampus import`.
 
     All of one moment. Without the last line ("end") it was cut, and an import refuses it.
@@ -58,21 +64,35 @@ async def export(
     except BaseException:
         at_work.release()
         raise
-    return StreamingResponse(_chunks(first, lines, at_work), media_type=LINES)
+    return _Lines(first, lines, at_work)
 
 
-async def _chunks(
-    first: str, lines: AsyncGenerator[str, None], at_work: asyncio.Semaphore
-) -> AsyncIterator[str]:
+class _Lines(StreamingResponse):
+    """Sends lines in larger pieces, and gives its place back however it ends."""
+
+    media_type = LINES
+
+    def __init__(
+        self, first: str, lines: AsyncGenerator[str, None], at_work: asyncio.Semaphore
+    ) -> None:
+        super().__init__(_chunks(first, lines))
+        self._lines = lines
+        self._at_work = at_work
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._at_work.release()
+            await self._lines.aclose()
+
+
+async def _chunks(first: str, lines: AsyncGenerator[str, None]) -> AsyncIterator[str]:
     waiting, length = [first], len(first)
-    try:
-        async with aclosing(lines):
-            async for line in lines:
-                waiting.append(line)
-                length += len(line)
-                if length >= CHUNK_CHARACTERS:
-                    yield "\n".join([*waiting, ""])
-                    waiting, length = [], 0
-        yield "\n".join([*waiting, ""])
-    finally:
-        at_work.release()
+    async for line in lines:
+        waiting.append(line)
+        length += len(line)
+        if length >= CHUNK_CHARACTERS:
+            yield "\n".join([*waiting, ""])
+            waiting, length = [], 0
+    yield "\n".join([*waiting, ""])

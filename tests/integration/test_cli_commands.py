@@ -1,0 +1,151 @@
+"""What all commands of `hippocampus` have in common: JSON, exit codes, examples, completion."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from shared_core.cli import app
+from shared_core.cli_examples import EXAMPLES
+
+WHO = ("app", "ana")
+SERVERS = {
+    "mcp": "its standard output is the protocol",
+    "serve": "all that it prints are logs, each a line of JSON",
+}
+
+
+def commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every command of a group and of the groups below it, by what one types."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{above}{name} ")
+        else:
+            yield above + name, command
+
+
+ALL = dict(commands(typer.main.get_command(app)))
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def options_of(command: Any) -> set[str]:
+    return {option for parameter in command.params for option in parameter.opts}
+
+
+def test_every_command_has_json() -> None:
+    silent = {name for name, command in ALL.items() if "--json" not in options_of(command)}
+    assert silent == set(SERVERS)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_help_shows_an_example_that_can_be_typed(name: str) -> None:
+    shown = run(*name.split(), "--help")
+    assert 0 == shown.exit_code
+    assert f"Example: hippocampus {name}" in " ".join(shown.stdout.split())
+    told = shlex.split(EXAMPLES[name].partition("<")[0])
+    assert ["hippocampus", *name.split()] == told[: 1 + len(name.split())]
+    ALL[name].make_context(name, told[1 + len(name.split()) :])  # refuses what it does not know
+
+
+def test_no_example_is_of_a_command_that_is_gone() -> None:
+    assert set(ALL) == set(EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["--version"], 0),
+        (["no-such-command"], 2),
+        (["recall"], 2),
+        (["recall", *WHO, "x", "--no-such-option"], 2),
+        (["recall", *WHO, "x", "--limit", "0"], 2),
+        (["recall", *WHO, "x", "--uri", "nonsense://x"], 1),
+        (["recall", "", "ana", "x"], 1),
+        (["graph", *WHO, "x", "--depth", "9"], 1),
+        (["forget", *WHO, "absent"], 1),
+        (["pin", *WHO, "absent"], 1),
+        (["retract", *WHO, "0198f2c4"], 1),
+        (["token", "revoke", "absent"], 1),
+        (["facts", *WHO], 0),
+    ],
+)
+def test_exit_codes_are_zero_one_and_two(arguments: list[str], code: int, dsn: str) -> None:
+    opens = arguments[0] in ALL or arguments[0] == "token"
+    at = ["--uri", dsn] if opens and "--uri" not in arguments and len(arguments) > 1 else []
+    assert code == run(*arguments, *at).exit_code
+
+
+def test_what_is_changed_is_told_as_json(dsn: str, tmp_path: Path) -> None:
+    def told(*arguments: object, code: int = 0) -> Any:
+        ran = run(*arguments, "--json", "--uri", dsn)
+        assert code == ran.exit_code, ran.output
+        return json.loads(ran.stdout)
+
+    assert told("migrate")["schema"] == "hippocampus"
+    key = told("remember", *WHO, "安娜拉大提琴。")["key"]
+    assert {"memories": 1, "done": "pinned"} == told("pin", *WHO, key)
+    assert {"memories": 1, "done": "no longer pinned"} == told("unpin", *WHO, key)
+    assert 0 == told("recover", *WHO, key, code=1)["memories"]
+    assert {"forgotten": 1} == told("forget", *WHO, key)
+    assert {"forgotten": 0} == told("forget", *WHO, key, code=1)
+    fact = told("state", *WHO, "employer", "Zenith")
+    assert ("employer", "Zenith", None) == (fact["slot"], fact["value"], fact["valid_until"])
+    assert told("retract", *WHO, fact["key"])["valid_until"]
+    assert told("restore", *WHO, fact["key"])["valid_until"] is None
+    run_id = told("runs", *WHO)[0]["run_id"]
+    assert {"undone": run_id} == told("runs", *WHO, "--undo", run_id)
+    assert {"done": 0, "failed": 0} == told("worker", "--once")
+    assert [] == told("index", "--dry-run") == told("index")
+    assert {"done"} == set(told("jobs", "--retry", "all"))
+    token = told("token", "create", "--app", "app")["token_id"]
+    assert {"revoked": token} == told("token", "revoke", token)
+
+
+@pytest.mark.timeout(300)
+def test_the_demo_tells_its_answers_as_json() -> None:
+    pytest.importorskip("google.adk")
+    ran = run("demo", "--language", "en", "--json")
+    assert 0 == ran.exit_code, ran.output
+    answers = json.loads(ran.stdout)
+    assert 8 == len(answers)
+    assert 6 <= sum(one["adk"]["answered"] for one in answers)
+    assert all(one["langgraph"]["found"] for one in answers)
+    assert "One memory, two frameworks" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("shell", "words", "expected"),
+    [
+        ("bash", {"COMP_WORDS": "hippocampus re", "COMP_CWORD": "1"}, "recall"),
+        ("zsh", {"_TYPER_COMPLETE_ARGS": "hippocampus tok"}, "token"),
+        ("fish", {"_TYPER_COMPLETE_ARGS": "hippocampus token cr",
+                  "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "create"),
+    ],
+)  # fmt: skip
+def test_the_shell_completes_commands(shell: str, words: dict[str, str], expected: str) -> None:
+    command = Path(sys.executable).with_name("hippocampus")
+    asked = os.environ | words | {"_HIPPOCAMPUS_COMPLETE": f"complete_{shell}"}
+    done = subprocess.run([command], env=asked, capture_output=True, text=True)
+    assert expected in done.stdout, done.stderr
+
+
+def test_the_completion_can_be_shown() -> None:
+    environment = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    command = [sys.executable, "-m", "shared_core.cli", "--show-completion", "bash"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert 0 == done.returncode, done.stderr
+    assert "COMPLETE" in done.stdout
