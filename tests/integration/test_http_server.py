@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -115,6 +116,18 @@ def test_chunks_without_end_are_refused(dsn: str, tmp_path: Path) -> None:
         assert answer.startswith(b"HTTP/1.1 413"), answer
         assert b"connection: close" in answer.lower()
         assert 200 == httpx.get(f"{server.url}/health/ready").status_code
+
+
+def test_a_head_without_end_is_refused(dsn: str, tmp_path: Path) -> None:
+    with (
+        serving(dsn, tmp_path / "log") as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection,
+    ):
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Long: ")
+        with suppress(ConnectionError):  # it may hang up before all is sent
+            connection.sendall(b"x" * 200_000)
+            assert connection.recv(65536)[:12] in (b"HTTP/1.1 400", b"")
+        assert 200 == httpx.get(f"{server.url}/health").status_code
 
 
 def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: Path) -> None:
