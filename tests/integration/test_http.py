@@ -416,6 +416,15 @@ async def test_faults_of_the_server_tell_nothing_and_are_logged(
     assert "secret" not in caplog.text
 
 
+async def test_it_is_ready_while_the_database_answers(memory: MemoryEngine) -> None:
+    async with client_of(memory) as client:
+        away = StorageUnavailable("away")
+        with mock.patch.object(memory.tokens, "any", side_effect=away):
+            problem_of(await client.get("/health/ready"), 503, "storage-unavailable")
+            assert 200 == (await client.get("/health/live")).status_code
+        assert 200 == (await client.get("/health/ready")).status_code
+
+
 async def test_a_log_line_has_the_route_and_no_words(
     memory: MemoryEngine, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -53,7 +53,7 @@ def test_no_request_breaks_the_server_or_what_it_tells_of_itself(
             @given(data=st.data())
             def ask(data: st.DataObject) -> None:
                 case = data.draw(operation.as_strategy(generation_mode=mode))  # noqa: B023
-                case.call_and_validate(headers=headers)
+                case.call_and_validate(headers=headers, timeout=120)
 
             ask()
         assert {"POST /recall", "GET /graph/{user_id}", "GET /health/ready"} <= seen

@@ -164,12 +164,13 @@ def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: P
         (["--port", "70000"], "port must be from 0 to 65535"),
         (["--embedded", "--uri", "embedded"], "either --embedded or --uri"),
         (["--host", "no.such.host.invalid"], "cannot listen on"),
+        (["--uri", "postgresql://a:secret@127.0.0.1:1/x", "--port", "0"], "cannot be used"),
     ],
 )
 def test_what_it_cannot_do_it_says_in_a_line(options: list[str], expected: str) -> None:
     done = subprocess.run([*COMMAND, "serve", *options], capture_output=True, text=True)
     assert 1 == done.returncode and expected in done.stderr, done.stderr
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr and "secret" not in done.stderr
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
@@ -178,6 +179,19 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         command = [*COMMAND, "serve", "--uri", f"embedded://{tmp_path}", "--port", port]
         done = subprocess.run(command, capture_output=True, text=True)
     assert 1 == done.returncode and f"cannot listen on 127.0.0.1:{port}" in done.stderr
+
+
+def test_many_clients_are_answered_without_an_error() -> None:
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "benchmarks.http", "--clients", "8", "--seconds", "2",
+            "--memories", "5", "--json",
+        ],
+        capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert (8, 0) == (figures["clients"], figures["errors"])
+    assert {"requests_per_s", "p50_ms", "p99_ms"} <= figures.keys()
 
 
 def test_without_its_packages_it_says_what_to_install(tmp_path: Path) -> None:
