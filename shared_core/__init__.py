@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from shared_core.access_ports import Accesses
     from shared_core.consolidation_worker import MemoryConsolidationWorker
+    from shared_core.conversation_ports import Session, SessionStatus
     from shared_core.conversation_settings import ConversationSettings
+    from shared_core.coreference_resolver import CoreferenceResolver
     from shared_core.domain import AsOf, Event, Hit, Memory, NewMemory, Scope
     from shared_core.embedders import CallableEmbedder
     from shared_core.engine import MemoryEngine
@@ -46,6 +48,11 @@ if TYPE_CHECKING:
     from shared_core.retention_manager import MemoryRetentionManager, MemoryStats
     from shared_core.retention_ports import RetentionPolicy
     from shared_core.run_ports import Fact
+    from shared_core.session_manager import (
+        ConsolidationResult,
+        SessionConsolidator,
+        SessionManager,
+    )
     from shared_core.slices import TimeBucket, TimeSlice
     from shared_core.strategy import ExtractionStrategy
     from shared_core.sync_bridge import run_sync
@@ -59,7 +66,9 @@ __all__ = [
     "CallableEmbedder",
     "CapabilityMissing",
     "Conflict",
+    "ConsolidationResult",
     "ConversationSettings",
+    "CoreferenceResolver",
     "Edge",
     "EmbeddingMismatch",
     "Entity",
@@ -92,6 +101,10 @@ __all__ = [
     "RetentionPolicy",
     "SchemaOutOfDate",
     "Scope",
+    "Session",
+    "SessionConsolidator",
+    "SessionManager",
+    "SessionStatus",
     "StorageReadOnly",
     "StorageUnavailable",
     "Subgraph",
@@ -105,7 +118,9 @@ __all__ = [
 _ROOMS = {
     "access_ports": ("Accesses",),
     "consolidation_worker": ("MemoryConsolidationWorker",),
+    "conversation_ports": ("Session", "SessionStatus"),
     "conversation_settings": ("ConversationSettings",),
+    "coreference_resolver": ("CoreferenceResolver",),
     "domain": ("AsOf", "Event", "Hit", "Memory", "NewMemory", "Scope"),
     "embedders": ("CallableEmbedder",),
     "engine": ("MemoryEngine",),
@@ -135,6 +150,7 @@ _ROOMS = {
     "retention_manager": ("MemoryRetentionManager", "MemoryStats"),
     "retention_ports": ("RetentionPolicy",),
     "run_ports": ("Fact",),
+    "session_manager": ("ConsolidationResult", "SessionConsolidator", "SessionManager"),
     "slices": ("TimeBucket", "TimeSlice"),
     "strategy": ("ExtractionStrategy",),
     "sync_bridge": ("run_sync",),

@@ -27,6 +27,7 @@ EXAMPLES: Final = {
     "policy": "hippocampus policy sensitive --app my_app --user ana",
     "recall": "hippocampus recall my_app ana 'Where do I live?' --explain",
     "recover": "hippocampus recover my_app ana cello",
+    "reembed": "hippocampus reembed --embedder e5",
     "remember": "hippocampus remember my_app ana 'Ana plays the cello.'",
     "restore": "hippocampus restore my_app ana 0198f2c4",
     "retract": "hippocampus retract my_app ana 0198f2c4 --at 2026-05-01",

@@ -1,4 +1,4 @@
-"""Commands that carry memories from one database to another: export, import."""
+"""Commands that carry memories elsewhere: export and import, and reembed to another model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from shared_core.cli_app import App, Embedder, Schema, Uri, app, console, open_memory
+from shared_core.cli_app import App, AsJson, Embedder, Schema, Uri, app, console, open_memory
 from shared_core.errors import InvalidInput
 
 
@@ -151,3 +151,31 @@ def _import_file(
         typer.echo(json.dumps(dataclasses.asdict(report)))
     else:
         console().print(Text(transfer.told(report)), soft_wrap=True)
+
+
+@app.command()
+def reembed(
+    embedder: Annotated[str, typer.Option(help="The new one: use, e5 or google:MODEL.")],
+    drop_old: Annotated[
+        bool, typer.Option("--drop-old", help="Delete the vectors of other models at the end.")
+    ] = False,
+    uri: Uri = None,
+    schema: Schema = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the embedding model: make its vectors for all that has some, then let it be used.
+
+    Everybody works on with the old model meanwhile; afterwards open the memory with --embedder, or
+    embedder=. Start it again after an interruption, and it does the rest. Run `hippocampus index`
+    afterwards if there are large users.
+    """
+    from shared_core import transfer_commands as transfer
+
+    memory = open_memory(uri, schema=schema, worker=False)
+    report = asyncio.run(
+        transfer.reembed(memory, embedder, drop_old=drop_old, screen=console(stderr=True))
+    )
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(report)))
+    else:
+        console().print(Text(transfer.reembedded(report)), soft_wrap=True)

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, overload
 
 from shared_core.domain import Scope
 from shared_core.errors import InvalidInput
-from shared_core.session_answers import ended_answer, status_answer
+from shared_core.session_answers import (
+    EndedSession,
+    ProcessedInput,
+    StatusOfSession,
+    ended_answer,
+    status_answer,
+)
 
 if TYPE_CHECKING:
     from shared_core.conversations import Conversations
@@ -27,7 +33,7 @@ class ConversationVerbs:
 
     async def process_memory(
         self, input: str, user_id: str, *, app: str | None = None
-    ) -> dict[str, object]:
+    ) -> ProcessedInput:
         """Take in what a user says, and return what is known from before that has to do with it.
 
         The input joins the user's active session, which is opened if there is none; the session
@@ -42,9 +48,9 @@ class ConversationVerbs:
         return answer
 
     @overload
-    async def end_session(self, scope: str, *, app: str | None = None) -> dict[str, object]: ...
+    async def end_session(self, scope: str, *, app: str | None = None) -> EndedSession: ...
     @overload
-    async def end_session(self, *, user_id: str, app: str | None = None) -> dict[str, object]: ...
+    async def end_session(self, *, user_id: str, app: str | None = None) -> EndedSession: ...
     @overload
     async def end_session(
         self, scope: Scope, thread_id: str, *, strategy: ExtractionStrategy | None = None
@@ -57,7 +63,7 @@ class ConversationVerbs:
         strategy: ExtractionStrategy | None = None,
         user_id: str | None = None,
         app: str | None = None,
-    ) -> bool | dict[str, object]:
+    ) -> bool | EndedSession:
         """End the active session of a user id, given alone, and have it consolidated later.
 
         Returns at once: "status", "message", "session_info" (None if there was no session).
@@ -76,9 +82,7 @@ class ConversationVerbs:
         ended = await self.conversations.end(self.conversations.scope(user, app))
         return ended_answer(ended)
 
-    async def get_session_status(
-        self, user_id: str, *, app: str | None = None
-    ) -> dict[str, object]:
+    async def get_session_status(self, user_id: str, *, app: str | None = None) -> StatusOfSession:
         """Return whether a user has an active session, and how it stands; for debugging."""
         scope = self.conversations.scope(user_id, app)
         return status_answer(await self.conversations.active(scope), self._clock())

@@ -17,13 +17,15 @@ from shared_core.coreference import resolve_query
 from shared_core.domain import Event, Scope, ThreadId
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.ids import uuid7
+from shared_core.ingest import checked_event
+from shared_core.item_search import page_bounds
 from shared_core.job_ports import JobPriority, JobType, NewJob
 from shared_core.memory_strategies import MemoryStrategy, resolve_strategies
 from shared_core.mentions import mentioned
 from shared_core.namespaces import check_label, clean_text, scope_path
 from shared_core.recall import Wanted
 from shared_core.relation_words import asked_kin, relations_told
-from shared_core.session_answers import CANDIDATES, memories_told
+from shared_core.session_answers import CANDIDATES, FoundRelation, ProcessedInput, memories_told
 from shared_core.session_ends import SessionEnds
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ class Conversations:
         scope_path(scope)
         return scope
 
-    async def process(self, input: str, scope: Scope) -> dict[str, object]:
+    async def process(self, input: str, scope: Scope) -> ProcessedInput:
         """Take an input into the session of a user, and return what is known of it."""
         text = checked_input(input)
         assert self.strategies is not None  # a name that is not known is told now, not at the end
@@ -95,13 +97,15 @@ class Conversations:
         asked = resolved[-MAX_ASKED_CHARACTERS:]
         named = [*mentioned(asked), *heard.kin]
         wanted = Wanted(
-            now=self._clock(), limit=CANDIDATES, distinct=True, about=heard.kin,
+            now=self._clock(), limit=CANDIDATES, about=heard.kin, least_candidates=0,
         )  # fmt: skip
         found = await self._recalling.recall(scope, asked, wanted, None)
         memories = memories_told(found.merged, asked)
-        relations = relations_told(
-            found.graph_results, asked, heard.user_name, named, MOST_RELATIONS
-        )
+        told = relations_told(found.graph_results, asked, heard.user_name, named, MOST_RELATIONS)
+        relations: list[FoundRelation] = [
+            {"source": source, "relation": relation, "target": target}
+            for source, relation, target in told
+        ]
         return {
             "status": "success",
             "resolved_query": resolved,
@@ -124,6 +128,29 @@ class Conversations:
                 return heard
             await self.end(scope, if_over=True)
         raise Conflict(f"the session of {scope.user!r} ended {TRIES} times while an input came")
+
+    async def open(self, scope: Scope) -> Session:
+        """Return the active session of a user; a new one if there is none, or it is over."""
+        await self._open()
+        await self.end(scope, if_over=True)
+        return await self._storage.open_conversation(scope, self.new_id(), self.settings.rules)
+
+    async def add(self, scope: Scope, event: Event | str) -> Session:
+        """Append an event, or a text of the user, to the active session; return the session."""
+        if isinstance(event, Event):
+            turn = self._intake.event(checked_event(event))
+        else:
+            turn = self._turn(checked_input(event))
+        await self._open()
+        return (await self.hear(scope, turn)).session
+
+    async def events(self, scope: Scope, limit: int) -> Sequence[Event]:
+        """Return the last events of the active session of a user, oldest first."""
+        limit, _ = page_bounds(limit, 0)
+        session = await self.active(scope)
+        if session is None:
+            return []
+        return await self._storage.thread_events(scope, session.session_id, limit)
 
     async def end(self, scope: Scope, *, if_over: bool = False) -> Session | None:
         """End the session of a user and have it consolidated; None if there is none to end."""

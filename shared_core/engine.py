@@ -51,6 +51,7 @@ from shared_core.recall import Wanted
 from shared_core.recall_ports import Ranking, ThreeFactor
 from shared_core.recall_result import RecallResult
 from shared_core.recalling import Recalling
+from shared_core.reembed_verbs import ReembedVerbs
 from shared_core.reflect import ReflectionReport
 from shared_core.relations import DECLARED, Relations
 from shared_core.remembering import Remembering
@@ -63,7 +64,9 @@ from shared_core.transfer_verbs import TransferVerbs
 from shared_core.worker import DRAIN_S, Worker
 
 
-class MemoryEngine(ConversationVerbs, FactVerbs, KeepingVerbs, SliceVerbs, TransferVerbs):
+class MemoryEngine(
+    ConversationVerbs, FactVerbs, KeepingVerbs, ReembedVerbs, SliceVerbs, TransferVerbs
+):
     """Remembers, recalls and forgets. Async; from sync code: run_sync(engine.recall(...)).
 
     Usable from any thread and any event loop, several at once. It connects at first use; closing

@@ -84,6 +84,7 @@ class Formation:
         reader = await self._session_reader(scope, thread_id, extractor)
         if reader:
             extractor, job_type = reader, JobType.DEEP_REFLECTION
+        drawn = reader is None or reader.with_graph
         report = await consolidate(
             self._storage,
             self._embedding,
@@ -91,7 +92,7 @@ class Formation:
             self._clock,
             scope,
             thread_id,
-            self._relations,
+            self._relations if drawn else None,
             job_type=job_type,
             instead_of=instead_of,
             reflection=self._reflection_due(job_type),

@@ -68,7 +68,7 @@ async def append_events(
     """
     scope_path(scope)
     check_label(thread_id, "thread_id")
-    turns: Sequence[Event] = [intake.event(_checked(event)) for event in events]
+    turns: Sequence[Event] = [intake.event(checked_event(event)) for event in events]
     answers = _answers(turns)
     if history and may_be_known(turns):
         turns = await _new_of_history(storage, scope, thread_id, turns)
@@ -195,7 +195,8 @@ def memory_value(
     return shown
 
 
-def _checked(event: Event) -> Event:
+def checked_event(event: Event) -> Event:
+    """Return an event. Raises InvalidInput for one that cannot be stored, and says why."""
     check_label(event.event_id, "event_id")
     check_moment(event.occurred_at, f"occurred_at of event {event.event_id!r}")
     if event.expires_at:

@@ -60,6 +60,8 @@ class RefiningStrategy(MemoryStrategy):
 
     private_only = False
     """Whether what turns out to be public is not stored."""
+    with_graph = False
+    """Whether edges of the knowledge graph are drawn."""
 
     @abstractmethod
     def refine(self, kept: Extraction, read: Extraction) -> Extraction:
@@ -96,6 +98,8 @@ class PrivacyFilterStrategy(RefiningStrategy):
 
 class GraphExtractionStrategy(RefiningStrategy):
     """Draws the edges of the knowledge graph."""
+
+    with_graph = True
 
     @property
     def name(self) -> str:

@@ -33,6 +33,7 @@ from shared_core.item_ports import ItemAddress, ItemStamp, ItemStorage, MemoryRo
 from shared_core.job_ports import JobStorage, NewJob
 from shared_core.log_ports import SessionStorage
 from shared_core.recall_ports import Recalled, SearchRequest
+from shared_core.reembed_ports import ReembedStorage
 from shared_core.retention_ports import RetentionStorage
 from shared_core.run_ports import RunStorage
 from shared_core.slice_ports import SliceStorage
@@ -185,6 +186,7 @@ class Storage(
     TokenStorage,
     TransferStorage,
     ConversationStorage,
+    ReembedStorage,
     Protocol,
 ):
     """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.

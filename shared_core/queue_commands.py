@@ -39,6 +39,8 @@ async def work(
     """
     stop = asyncio.Event()
     async with memory:
+        if once:
+            await memory.session_ends.run()
         working = asyncio.create_task(memory.jobs.serve(stop, once=once, poll_s=poll_s))
 
         def asked_to_stop() -> None:
@@ -58,6 +60,7 @@ async def work(
             else [
                 asyncio.create_task(memory.indexes.keep(stop)),
                 asyncio.create_task(memory.forgetting_schedule.keep(stop)),
+                asyncio.create_task(memory.session_ends.keep(stop)),
             ]
         )
         try:

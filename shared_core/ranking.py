@@ -63,6 +63,7 @@ def ranked(
         scores = scores + changed["raised"]
         shown |= changed | {"time": shown.get("time", 0.0) + changed["raised"]}
     words = query_words(asked.text, asked.terms)
+    columns = [(name, values.tolist()) for name, values in shown.items()]
     for at in _in_order(scores, candidates):
         holds = matches.holds[candidates[at].number]
         held = {term for term, is_held in zip(asked.terms, holds, strict=False) if is_held}
@@ -70,9 +71,9 @@ def ranked(
             memory=candidates[at].memory(),
             score=float(scores[at]),
             parts={
-                name: float(values[at])
-                for name, values in shown.items()
-                if not math.isnan(values[at])
+                name: values[at]
+                for name, values in columns
+                if values[at] == values[at]  # no NaN
             },
             matched=words_held(words, held),
         )

@@ -40,7 +40,8 @@ class Wanted:
 
     now: when it is asked, for "last week". with_graph: whether edges of the graph come along.
     begin, end: aware; only what occurred from one to before the other. about: keys of entities
-    whose edges come along besides those of the ones that the query names.
+    whose edges come along besides those of the ones that the query names. least_candidates: so many
+    at least are looked at in each way of finding.
     """
 
     now: datetime
@@ -57,6 +58,7 @@ class Wanted:
     begin: datetime | None = None
     end: datetime | None = None
     about: Sequence[str] = ()
+    least_candidates: int = LEAST_CANDIDATES
 
     def __post_init__(self) -> None:
         known = get_args(Ranking)
@@ -94,7 +96,7 @@ async def recall(
         model=embedding.model,
         vector=vector,
         kinds=wanted.kinds,
-        candidates=max(LEAST_CANDIDATES, 3 * _pool(wanted)),
+        candidates=max(wanted.least_candidates, 3 * _pool(wanted)),
         mentions=[*mentioned(query), *wanted.about] if wanted.with_graph else (),
         as_of=wanted.as_of,
         begin=wanted.begin,

@@ -37,8 +37,10 @@ def asked_kin(question: str) -> list[str]:
 
 def relations_told(
     edges: Iterable[Edge], question: str, user_name: str, named: Sequence[str], limit: int
-) -> list[dict[str, str]]:
-    """Return the edges that a question asks for, newest first, in the question's language.
+) -> list[tuple[str, str, str]]:
+    """Return (source, relation, target) of the edges that a question asks for, newest first.
+
+    In the question's language.
 
     user_name: as the user is called; "" if that is not known: then there is no name to tell a
     relation of theirs under, and none is told. named: keys of the entities that the question
@@ -55,20 +57,20 @@ def relations_told(
     else:
         names -= {USER, normalised(user_name)}
     wanted = [edge for edge in wanted if names & {*_keys(edge.subject), *_keys(edge.object)}]
-    told: dict[tuple[str, str, str], dict[str, str]] = {}
+    told: dict[tuple[str, str, str], tuple[str, str, str]] = {}
     newest_first = sorted(wanted, key=lambda one: (one.valid_from, one.edge_id.int), reverse=True)
     for edge in newest_first:
         one = _told(edge, spoken, user_name)
-        told.setdefault((one["source"], one["relation"], normalised(one["target"])), one)
+        told.setdefault((one[0], one[1], normalised(one[2])), one)
     return list(told.values())[:limit]
 
 
-def _told(edge: Edge, spoken: Language, user_name: str) -> dict[str, str]:
+def _told(edge: Edge, spoken: Language, user_name: str) -> tuple[str, str, str]:
     source = user_name if edge.subject == USER else edge.subject_entity
     target = user_name if edge.object == USER and user_name else edge.object_entity
     if edge.relation in LIKES:
         target = _without_lead(target)
-    return {"source": source, "relation": relation_label(edge.relation, spoken), "target": target}
+    return source, relation_label(edge.relation, spoken), target
 
 
 def relation_label(relation: str, spoken: Language) -> str:

@@ -6,15 +6,81 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import Final
+from typing import Final, Literal, TypedDict
 
 from shared_core.conversation_ports import Session
 from shared_core.domain import Hit
-from shared_core.ranking import relevance
 from shared_core.session_statements import says_less
 
+
+class FoundMemory(TypedDict):
+    """A memory of an answer. score: 0 to 1."""
+
+    content: str
+    score: float
+
+
+class FoundRelation(TypedDict):
+    """An edge of the knowledge graph of an answer, in words."""
+
+    source: str
+    relation: str
+    target: str
+
+
+class AnswerMetadata(TypedDict):
+    """How an answer came about. has_memory: whether anything was found."""
+
+    retrieval_time_ms: int
+    has_memory: bool
+
+
+class ProcessedInput(TypedDict):
+    """What process_memory returns."""
+
+    status: Literal["success"]
+    resolved_query: str
+    memories: list[FoundMemory]
+    relations: list[FoundRelation]
+    metadata: AnswerMetadata
+
+
+class EndedInfo(TypedDict):
+    """A session that was ended. Moments in UTC, as "2026-01-22T10:00:00Z"."""
+
+    event_count: int
+    duration_seconds: int
+    created_at: str
+    ended_at: str
+
+
+class EndedSession(TypedDict):
+    """What end_session of a user returns. session_info: None if there was no session."""
+
+    status: Literal["success"]
+    message: str
+    session_info: EndedInfo | None
+
+
+class ActiveInfo(TypedDict):
+    """A session that is active. Moments in UTC, as "2026-01-22T10:00:00Z"."""
+
+    event_count: int
+    created_at: str
+    last_active_at: str
+    time_until_timeout_seconds: int
+
+
+class StatusOfSession(TypedDict):
+    """What get_session_status returns. session_info: None if there is no session."""
+
+    status: Literal["success"]
+    has_active_session: bool
+    session_info: ActiveInfo | None
+
+
 MOST_MEMORIES: Final = 10
-CANDIDATES: Final = 30
+CANDIDATES: Final = 20
 """So many hits are looked at, for what says no more than another is left out."""
 LEAST_RELEVANCE: Final = 0.14
 """What has less to do with an input is not returned; as OpenMemoryService does."""
@@ -28,12 +94,15 @@ ASKS_FOR_NAME: Final = re.compile(
 
 def memories_told(
     hits: Sequence[Hit], question: str, most: int = MOST_MEMORIES
-) -> list[dict[str, object]]:
+) -> list[FoundMemory]:
     """Return memories, best first, each with a score from 0 to 1 that never rises.
 
     Left out is what has too little to do with the question, what a statement of the same turns
     says in the user's words, and who only names somebody of whom another memory tells more.
     """
+    from shared_core.ranking import collapsed  # with numpy: not for who only imports us
+
+    hits = collapsed(hits, len(hits))
     least = max([LEAST_RELEVANCE, *(LEAST_SHARE * _score(hit) for hit in hits)])
     near = [hit for hit in hits if _score(hit) >= least]
     statements = [hit for hit in hits if _about(hit).get("statement")]
@@ -54,7 +123,7 @@ def memories_told(
     ]
 
 
-def ended_answer(session: Session | None) -> dict[str, object]:
+def ended_answer(session: Session | None) -> EndedSession:
     """Return what end_session tells of the session that it ended."""
     if session is None or session.ended_at is None:
         return {"status": "success", "message": "No active session", "session_info": None}
@@ -71,7 +140,7 @@ def ended_answer(session: Session | None) -> dict[str, object]:
     }
 
 
-def status_answer(session: Session | None, now: datetime) -> dict[str, object]:
+def status_answer(session: Session | None, now: datetime) -> StatusOfSession:
     """Return what get_session_status tells of the active session."""
     if session is None:
         return {"status": "success", "has_active_session": False, "session_info": None}
@@ -93,6 +162,8 @@ def moment(at: datetime) -> str:
 
 
 def _score(hit: Hit) -> float:
+    from shared_core.ranking import relevance  # with numpy: not for who only imports us
+
     return round(min(max(relevance(hit), 0.0), 1.0), 4)
 
 

@@ -61,6 +61,11 @@ class SessionReader:
             isinstance(one, RefiningStrategy) and one.private_only for one in self._strategies
         )
 
+    @property
+    def with_graph(self) -> bool:
+        """Whether edges of the knowledge graph are drawn."""
+        return any(isinstance(one, RefiningStrategy) and one.with_graph for one in self._strategies)
+
     def knowing(self, people: Sequence[KnownPerson]) -> SessionReader:
         """Return a reader that knows whom the user named before the session."""
         inner = self._extractor

@@ -1,4 +1,4 @@
-"""What `hippocampus export` and `hippocampus import FILE` do."""
+"""What `hippocampus export`, `hippocampus import FILE` and `hippocampus reembed` do."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from shared_core.embedders import resolve_embedder
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.opening import open_memory
+from shared_core.reembed_verbs import ReembedReport
 from shared_core.storage.sql_files import migrations
 from shared_core.transfer_lines import LineReader
 from shared_core.transfer_verbs import ImportedLines, TextOfField, opened
@@ -82,6 +83,31 @@ async def import_file(
                 text_of_field=_langgraph_fields(),
                 progress=lambda line: progress.update(bar, completed=line),
             )
+
+
+async def reembed(
+    memory: MemoryEngine, embedder: str, *, drop_old: bool, screen: Console
+) -> ReembedReport:
+    """Change the model of a memory, and show how far it is."""
+    async with memory:
+        with _progress(screen) as progress:
+            bar = progress.add_task("Embedding", total=None)
+            return await memory.reembed(
+                resolve_embedder(embedder),
+                drop_old=drop_old,
+                text_of_field=_langgraph_fields(),
+                progress=lambda count: progress.update(bar, completed=count),
+            )
+
+
+def reembedded(report: ReembedReport) -> str:
+    """Return in one line what changing the model did."""
+    parts = [f"{report.embedded:,} vectors made"]
+    if report.left:
+        parts.append(f"{report.left:,} fields left without one")
+    if report.dropped:
+        parts.append(f"{report.dropped:,} old vectors dropped")
+    return f"{', '.join(parts)}. The model in use is {report.model!r} now."
 
 
 def look_at(file: Path) -> dict[str, JsonValue]:

@@ -22,6 +22,7 @@ from shared_core.storage.postgres_facts import PostgresFacts
 from shared_core.storage.postgres_graph import PostgresGraph, found_edge
 from shared_core.storage.postgres_indexes import PostgresIndexes
 from shared_core.storage.postgres_instructions import PostgresInstructions
+from shared_core.storage.postgres_reembed import PostgresReembed
 from shared_core.storage.postgres_retention import PostgresRetention
 from shared_core.storage.postgres_sessions import PostgresSessions
 from shared_core.storage.postgres_slices import BETWEEN, PostgresSlices, bounds_of
@@ -51,6 +52,7 @@ class PostgresStorage(
     PostgresRetention,
     PostgresTokens,
     PostgresTransfer,
+    PostgresReembed,
     PostgresConversations,
 ):
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
@@ -111,7 +113,8 @@ class PostgresStorage(
             raise EmbeddingMismatch(
                 f"the stored vectors were made by {stored!r} ({stored_dimensions} dimensions), the"
                 f" embedder in use is {model!r} ({dimensions}): open the memory with the embedder"
-                f" that made them, or give another schema, e.g. open_memory(schema='other')"
+                f" that made them, change the model with 'hippocampus reembed', or give another"
+                f" schema, e.g. open_memory(schema='other')"
             )
 
     async def recall(self, request: SearchRequest) -> Recalled:

@@ -43,6 +43,8 @@ class PostgresConversations:
             "text": turn.text,
             "metadata": to_json(turn.metadata, "event metadata"),
             "occurred_at": turn.occurred_at,
+            "importance": float(turn.importance),
+            "expires_at": turn.expires_at,
             "context": context,
         }
         whom = values | {"user": USER, "called": NAME, "relations": [NAME, *kin]}

@@ -130,3 +130,15 @@ def test_the_readme_names_the_two_commands_exactly() -> None:
     )
     assert "pip install -e '.[all,dev]' && pytest" in lines
     assert len(lines) <= 150
+
+
+def test_a_name_that_is_told_once_is_known_to_every_face(dsn: str) -> None:
+    output = run("plug_in_brain", dsn)
+    monday, tuesday = output.split("--- Session ending, consolidation started")
+    assert "resolved:  How old is Mia?" in monday
+    assert "knows" not in monday
+    assert 'knows "User\'s name is Ana."' in tuesday
+    assert "knows Ana -[daughter]-> Mia" in tuesday
+    adk, langgraph = tuesday.split("--- Google ADK knows it")[1].split("--- LangGraph knows it")
+    assert "Ana" in answers(adk)["What is my name?"]
+    assert "Ana" in answers(langgraph)["What is my name?"]

@@ -41,9 +41,10 @@ WITH active AS (
     RETURNING tenant_id, thread_id, last_seq, last_memory_seq
 ), said AS (
     INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text, metadata,
-                        occurred_at, recorded_at, memory_seq)
+                        occurred_at, recorded_at, memory_seq, importance, expires_at)
     SELECT tenant_id, thread_id, last_seq, %(event_id)s, %(author)s, %(role)s, %(text)s,
-           %(metadata)s::jsonb, %(occurred_at)s, %(now)s, last_memory_seq
+           %(metadata)s::jsonb, %(occurred_at)s, %(now)s, last_memory_seq, %(importance)s::real,
+           %(expires_at)s::timestamptz
     FROM thread
 ), shown AS (
     SELECT true AS stored, c.* FROM gone_on c

@@ -1,0 +1,61 @@
+"""What tests of sessions share: a clock that is moved by hand, and looks into the tables."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+
+from shared_core import ConversationSettings, MemoryEngine, Scope, open_memory
+
+ANN = "ann"
+SCOPE = Scope("default", ANN)
+MORNING = datetime(2026, 1, 22, 10, tzinfo=UTC)
+
+
+class Watch:
+    """A clock that moves when it is told to."""
+
+    def __init__(self, now: datetime = MORNING) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, **delta: float) -> None:
+        self.now += timedelta(**delta)
+
+
+def opened(dsn: str, watch: Watch | None = None, **settings: Any) -> MemoryEngine:
+    return open_memory(
+        dsn,
+        clock=watch,
+        worker=watch is None,
+        conversation=ConversationSettings(**settings) if settings else None,
+    )
+
+
+def rows(dsn: str, columns: str = "status, event_count") -> list[tuple[Any, ...]]:
+    """Return columns of all sessions, in the order in which they were opened."""
+    with psycopg.connect(dsn) as superuser:
+        query = f"SELECT {columns} FROM hippocampus.conversations ORDER BY thread_id"
+        return superuser.execute(query).fetchall()
+
+
+def jobs(dsn: str) -> list[str]:
+    with psycopg.connect(dsn) as superuser:
+        found = superuser.execute("SELECT status FROM hippocampus.consolidation_jobs").fetchall()
+        return [row[0] for row in found]
+
+
+async def statements(memory: MemoryEngine, scope: Scope = SCOPE) -> list[str]:
+    found = await memory.list_memories(scope)
+    return [one.text for one in found if dict(one.value["metadata"]).get("statement")]  # type: ignore[call-overload, arg-type]
+
+
+async def info(memory: MemoryEngine) -> dict[str, Any]:
+    status: Any = await memory.get_session_status(ANN)
+    assert status["status"] == "success"
+    assert status["has_active_session"] is (status["session_info"] is not None)
+    return status["session_info"] or {}

@@ -1,0 +1,294 @@
+"""The rules of document 003, section 4.2: when sessions open and end, whoever asks and dies."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from shared_core import (
+    Conflict,
+    ConversationSettings,
+    Event,
+    SessionConsolidator,
+    SessionManager,
+    SessionStatus,
+    open_memory,
+)
+from tests.integration.talking import (
+    ANN,
+    MORNING,
+    SCOPE,
+    Watch,
+    info,
+    jobs,
+    opened,
+    rows,
+    statements,
+)
+
+
+async def test_the_status_and_the_end_are_told_as_documented(dsn: str) -> None:
+    watch = Watch()
+    async with opened(dsn, watch) as memory:
+        await memory.process_memory("I live in Lisbon", ANN)
+        watch.advance(minutes=20)
+        await memory.process_memory("I like tea", ANN)
+        watch.advance(minutes=25)
+        status = await memory.get_session_status(ANN)
+        assert status == {
+            "status": "success",
+            "has_active_session": True,
+            "session_info": {
+                "event_count": 2,
+                "created_at": "2026-01-22T10:00:00Z",
+                "last_active_at": "2026-01-22T10:20:00Z",
+                "time_until_timeout_seconds": 300,
+            },
+        }
+        assert list(status) == ["status", "has_active_session", "session_info"]
+        ended = await memory.end_session(ANN)
+        assert ended == {
+            "status": "success",
+            "message": "Session ending, consolidation started",
+            "session_info": {
+                "event_count": 2,
+                "duration_seconds": 2700,
+                "created_at": "2026-01-22T10:00:00Z",
+                "ended_at": "2026-01-22T10:45:00Z",
+            },
+        }
+        none = {"status": "success", "message": "No active session", "session_info": None}
+        assert await memory.end_session(ANN) == none
+        assert await memory.end_session(user_id="nobody") == none
+        assert await memory.get_session_status(ANN) == {
+            "status": "success", "has_active_session": False, "session_info": None
+        }  # fmt: skip
+        assert [("ending", 2)] == rows(dsn)
+
+
+async def test_a_session_is_over_after_30_idle_minutes(dsn: str) -> None:
+    watch = Watch()
+    async with opened(dsn, watch) as memory:
+        await memory.process_memory("I live in Lisbon", ANN)
+        watch.advance(minutes=29, seconds=59)
+        await memory.process_memory("I like tea", ANN)
+        watch.advance(minutes=30)
+        assert await info(memory) == {}
+        await memory.process_memory("I have a cat", ANN)
+        assert [("ending", 2), ("active", 1)] == rows(dsn)
+        assert ["pending"] == jobs(dsn)
+
+
+async def test_a_session_is_over_after_24_hours_however_active(dsn: str) -> None:
+    watch = Watch()
+    async with opened(dsn, watch, max_events=1000) as memory:
+        for _ in range(96):
+            await memory.process_memory("I like tea", ANN)
+            watch.advance(minutes=15)
+        await memory.process_memory("I like coffee", ANN)
+        assert [("ending", 96), ("active", 1)] == rows(dsn)
+
+
+async def test_a_session_holds_100_inputs(dsn: str) -> None:
+    async with opened(dsn, Watch()) as memory:
+        sessions = SessionManager(memory)
+        for _ in range(100):
+            await sessions.add_event(ANN, "I like tea")
+        assert (await info(memory)) == {}
+        await sessions.add_event(ANN, "I like tea")
+        assert [("ending", 100), ("active", 1)] == rows(dsn)
+
+
+async def test_an_empty_session_goes_without_consolidation(dsn: str) -> None:
+    watch = Watch()
+    async with opened(dsn, watch) as memory:
+        sessions = SessionManager(memory)
+        first = await sessions.get_or_create_session(ANN)
+        assert first == await sessions.get_or_create_session(ANN)
+        assert (first.status, first.event_count, first.user_id) == (SessionStatus.ACTIVE, 0, ANN)
+        watch.advance(minutes=31)
+        assert 1 == await sessions.check_timeouts()
+        assert ([], []) == (rows(dsn), jobs(dsn))
+        skipped = await SessionConsolidator(memory).consolidate(first)
+        assert (skipped.skipped, skipped.reason) == (True, "empty_session")
+
+
+async def test_idle_sessions_of_all_users_are_ended_by_whoever_looks(dsn: str) -> None:
+    watch = Watch()
+    async with opened(dsn, watch) as memory, opened(dsn, watch) as other:
+        for user in ("a", "b", "c"):
+            await memory.process_memory("I live in Lisbon", user, app="one")
+        watch.advance(minutes=29)
+        await memory.process_memory("I like tea", "c", app="one")
+        watch.advance(minutes=2)
+        took = await asyncio.gather(memory.session_ends.run(), other.session_ends.run())
+        assert 2 == sum(took)
+        assert ["active", "ending", "ending"] == sorted(row[0] for row in rows(dsn))
+
+
+async def test_the_worker_process_ends_and_consolidates(dsn: str) -> None:
+    watch = Watch(datetime.now(UTC) - timedelta(hours=1))
+    async with opened(dsn, watch) as memory:
+        await memory.process_memory("My name is Ana", ANN)
+    command = [sys.executable, "-m", "shared_core.cli", "worker", "--uri", dsn, "--once"]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+    assert 0 == done.returncode, done.stderr
+    assert [("ended", 1)] == rows(dsn)
+    async with opened(dsn, Watch()) as memory:
+        assert ["My name is Ana."] == await statements(memory)
+
+
+async def test_this_process_ends_an_idle_session_by_itself(dsn: str) -> None:
+    settings = ConversationSettings(timeout_s=0.2, check_interval_s=0.05)
+    async with open_memory(dsn, conversation=settings) as memory:
+        await memory.process_memory("My name is Ana", ANN)
+        async with asyncio.timeout(60):
+            while [("ended", 1)] != rows(dsn):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert ["My name is Ana."] == await statements(memory)
+
+
+async def test_a_session_goes_on_after_a_restart(dsn: str) -> None:
+    async with opened(dsn) as memory:
+        await memory.process_memory("我女儿叫灿灿", ANN)
+    async with opened(dsn) as memory:
+        answer = await memory.process_memory("她今年几岁了？", ANN)
+        assert answer["resolved_query"] == "灿灿今年几岁了？"
+        assert [("active", 2)] == rows(dsn)
+
+
+async def test_an_input_during_consolidation_opens_a_new_session(dsn: str) -> None:
+    async with opened(dsn, Watch()) as memory:  # nobody consolidates yet
+        await memory.process_memory("我女儿叫灿灿", ANN)
+        await memory.end_session(ANN)
+        answer = await memory.process_memory("她今年几岁了？", ANN)
+        assert answer["resolved_query"] == "她今年几岁了？"
+        assert [("ending", 1), ("active", 1)] == rows(dsn)
+
+
+async def test_a_killed_process_loses_nothing_between_end_and_consolidation(dsn: str) -> None:
+    code = (
+        "import asyncio, os, signal, sys\n"
+        "from shared_core import open_memory\n"
+        "async def main():\n"
+        "    memory = open_memory(sys.argv[1])\n"
+        "    async def dies(*given, **named): os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    memory._storage.apply_run = dies\n"
+        "    await memory.process_memory('My name is Ana', 'ann')\n"
+        "    await memory.process_memory('I live in Lisbon', 'ann')\n"
+        "    await memory.end_session('ann')\n"
+        "    await memory.flush(60)\n"
+        "asyncio.run(main())\n"
+    )
+    command = [sys.executable, "-c", code, dsn]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+    assert -signal.SIGKILL == done.returncode, done.stderr
+    assert [("ending", 2)] == rows(dsn)
+    later = Watch(datetime.now(UTC) + timedelta(minutes=10))  # the lease of the dead has ended
+    async with open_memory(dsn, clock=later) as memory:
+        await memory.process_memory("Hello there, how are you?", "bob")
+        async with asyncio.timeout(60):
+            while "ending" in {row[0] for row in rows(dsn)}:
+                await memory.flush(10)
+        assert ["I live in Lisbon.", "My name is Ana."] == sorted(await statements(memory))
+
+
+SPEAKER = (
+    "import asyncio, sys\n"
+    "from shared_core import open_memory\n"
+    "async def main():\n"
+    "    async with open_memory(sys.argv[1], worker=False) as memory:\n"
+    "        async def say(place):\n"
+    "            await memory.process_memory(f'I like thing {sys.argv[2]} {place}', 'ann')\n"
+    "        await asyncio.gather(*(say(place) for place in range(16)))\n"
+    "asyncio.run(main())\n"
+)
+
+
+async def test_32_inputs_at_once_from_two_processes_are_one_session(dsn: str) -> None:
+    started = [
+        subprocess.Popen([sys.executable, "-c", SPEAKER, dsn, name], stderr=subprocess.PIPE)
+        for name in ("a", "b")
+    ]
+    for process in started:
+        _, log = await asyncio.to_thread(process.communicate)
+        assert 0 == process.returncode, log
+    assert [("active", 32)] == rows(dsn)
+    with psycopg.connect(dsn) as superuser:
+        said = superuser.execute("SELECT seq, text FROM hippocampus.events").fetchall()
+    assert set(range(1, 33)) == {seq for seq, _ in said}
+    assert {f"I like thing {name} {place}" for name in "ab" for place in range(16)} == {
+        text for _, text in said
+    }
+
+
+async def test_inputs_at_once_never_overfill_a_session(dsn: str) -> None:
+    async with opened(dsn, Watch(), max_events=5) as memory:
+        await asyncio.gather(*(memory.process_memory(f"I like {n}", ANN) for n in range(23)))
+        counts = [count for _, count in rows(dsn)]
+        assert (23, 5) == (sum(counts), max(counts))
+        assert 1 == [status for status, _ in rows(dsn)].count("active")
+
+
+async def test_ends_at_once_end_once(dsn: str) -> None:
+    async with opened(dsn, Watch()) as memory:
+        await memory.process_memory("I like tea", ANN)
+        ends: Sequence[Any] = await asyncio.gather(*(memory.end_session(ANN) for _ in range(8)))
+        assert 1 == sum(end["session_info"] is not None for end in ends)
+        assert ["pending"] == jobs(dsn)
+
+
+async def test_an_event_that_comes_again_is_stored_once(dsn: str) -> None:
+    async with opened(dsn, Watch()) as memory:
+        sessions = SessionManager(memory)
+        event = Event(
+            event_id="e1", author="user", role="user", text="I like tea", occurred_at=MORNING
+        )
+        await sessions.add_event(ANN, event)
+        await sessions.add_event(ANN, event)
+        assert ["I like tea"] == [one.text for one in await sessions.get_session_events(ANN)]
+        assert [] == list(await sessions.get_session_events("nobody"))
+
+
+async def test_a_session_is_consolidated_by_hand_once(dsn: str) -> None:
+    async with opened(dsn, Watch()) as memory:
+        sessions, consolidator = SessionManager(memory), SessionConsolidator(memory)
+        active = await sessions.add_event(ANN, "My name is Ana")
+        with pytest.raises(Conflict, match="is active: end it first"):
+            await consolidator.consolidate(active)
+        ended = await sessions.end_session(ANN)
+        assert ended is not None
+        result = await consolidator.consolidate(ended)
+        assert (1, 1, False) == (result.stored_count, result.total_events, result.skipped)
+        assert [("ended", 1)] == rows(dsn)
+        assert "consolidated_already" == (await consolidator.consolidate(ended)).reason
+
+
+async def test_what_is_forgotten_takes_its_sessions_along(dsn: str) -> None:
+    async with opened(dsn) as memory:
+        await memory.process_memory("My name is Ana", ANN)
+        await memory.end_session(ANN)
+        assert await memory.flush(60)
+        await memory.process_memory("I like tea", ANN)
+        await memory.forget_scope(SCOPE)
+        assert [] == rows(dsn)
+        answer: Any = await memory.process_memory("What is my name?", ANN)
+        assert ([], []) == (answer["memories"], answer["relations"])
+
+
+async def test_a_run_over_a_session_can_be_undone(dsn: str) -> None:
+    async with opened(dsn) as memory:
+        await memory.process_memory("My name is Ana", ANN)
+        await memory.end_session(ANN)
+        assert await memory.flush(60)
+        [run] = await memory.runs(SCOPE)
+        await memory.undo_run(SCOPE, run.run_id)
+        assert [] == await statements(memory)
