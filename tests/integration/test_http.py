@@ -209,6 +209,7 @@ async def test_chinese_goes_there_and_back(client: httpx.AsyncClient) -> None:
         ("GET", "/jobs/no-uuid", {}, 422, "invalid-input"),
         ("GET", "/jobs", {"params": {"usr_id": "ana"}}, 422, "invalid-input"),
         ("GET", "/health", {"params": {"x": "1"}}, 422, "invalid-input"),
+        ("GET", "/memories?user_id=a&user_id=b", {}, 422, "invalid-input"),
     ],
 )
 async def test_every_refusal_is_a_problem(
