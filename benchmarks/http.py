@@ -46,13 +46,26 @@ class Tally:
     )
     errors: Counter[str] = field(default_factory=Counter)
     counting: bool = False
+    cold: int = 0
+    warm: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, path: str, status: int, seconds: float) -> None:
         """Count one answer, if it is time to."""
+        self._warmer()
         if self.counting and status == 200:
             self.seconds[path].append(seconds)
         elif status != 200:
             self.errors[str(status)] += 1
+
+    def lost(self) -> None:
+        """Count a connection that was lost."""
+        self._warmer()
+        self.errors["connection"] += 1
+
+    def _warmer(self) -> None:
+        self.cold -= 1
+        if self.cold <= 0:
+            self.warm.set()
 
 
 class Client:
@@ -75,7 +88,7 @@ class Client:
                 writer.write(self._request(path, body))
                 status = await _answer(reader)
             except (ConnectionError, asyncio.IncompleteReadError):
-                tally.errors["connection"] += 1
+                tally.lost()
                 break
             tally.add(path, status, time.perf_counter() - begun)
         writer.close()
@@ -144,11 +157,15 @@ def _port(log: Path, process: subprocess.Popen[bytes]) -> int:
 
 
 async def load(tokens: list[str], port: int, seconds: float, recalls: float) -> Tally:
-    """Let all clients ask for some seconds, after a warm-up that does not count."""
-    tally, stop = Tally(), asyncio.Event()
+    """Let all clients ask for some seconds, after a warm-up that does not count.
+
+    It lasts until there were as many answers as clients: the server has loaded its model then.
+    """
+    tally, stop = Tally(cold=len(tokens)), asyncio.Event()
     clients = [Client(number, token, port, recalls) for number, token in enumerate(tokens)]
     asking = [asyncio.create_task(client.run(stop, tally)) for client in clients]
     await asyncio.sleep(WARM_UP_S)
+    await tally.warm.wait()
     tally.counting = True
     await asyncio.sleep(seconds)
     tally.counting = False

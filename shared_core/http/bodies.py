@@ -11,7 +11,7 @@ from shared_core.recall_ports import Ranking
 
 NO_NUL = r"^[^\x00]+$"
 SOME_TEXT = r"[^\s\x00]"
-MAX_NAME = 512
+MAX_NAME = 256
 MAX_TEXT = 100_000
 MAX_QUERY = 10_000
 

@@ -20,6 +20,8 @@ from shared_core.http.options import ServerOptions
 log = logging.getLogger("hippocampus.http")
 
 BACKLOG = 2048
+MAX_HEAD = 65_536
+"""Bytes of the first line and the headers of a request."""
 
 
 def serve(memory: MemoryEngine, options: ServerOptions) -> int:
@@ -32,6 +34,8 @@ def serve(memory: MemoryEngine, options: ServerOptions) -> int:
     listening = _listen(options)
     config = uvicorn.Config(
         create_app(memory, options),
+        http="h11",  # it bounds the head of a request, httptools does not
+        h11_max_incomplete_event_size=MAX_HEAD,
         log_config=None,
         access_log=False,
         server_header=False,

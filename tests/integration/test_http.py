@@ -209,6 +209,7 @@ async def test_chinese_goes_there_and_back(client: httpx.AsyncClient) -> None:
         ("GET", "/jobs/no-uuid", {}, 422, "invalid-input"),
         ("GET", "/jobs", {"params": {"usr_id": "ana"}}, 422, "invalid-input"),
         ("GET", "/health", {"params": {"x": "1"}}, 422, "invalid-input"),
+        ("GET", "/memories?user_id=a&user_id=b", {}, 422, "invalid-input"),
     ],
 )
 async def test_every_refusal_is_a_problem(
@@ -414,6 +415,15 @@ async def test_faults_of_the_server_tell_nothing_and_are_logged(
     assert "db.internal" not in json.dumps(told) and "2" == answer.headers["retry-after"]
     assert "KeyError" in caplog.text and "db.internal" in caplog.text
     assert "secret" not in caplog.text
+
+
+async def test_it_is_ready_while_the_database_answers(memory: MemoryEngine) -> None:
+    async with client_of(memory) as client:
+        away = StorageUnavailable("away")
+        with mock.patch.object(memory.tokens, "any", side_effect=away):
+            problem_of(await client.get("/health/ready"), 503, "storage-unavailable")
+            assert 200 == (await client.get("/health/live")).status_code
+        assert 200 == (await client.get("/health/ready")).status_code
 
 
 async def test_a_log_line_has_the_route_and_no_words(

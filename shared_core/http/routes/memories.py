@@ -100,7 +100,7 @@ async def list_memories(
     app: bodies.App = None,
     kind: Annotated[MemoryKind | None, Query(description="Only this kind.")] = None,
     limit: bodies.Limit = 50,
-    offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+    offset: Annotated[int, Query(ge=0, le=100_000)] = 0,
 ) -> Json:
     """List what is remembered of a user, newest first, a page at a time."""
     found = await memory.list_memories(
