@@ -108,7 +108,7 @@ class Conversations:
         named = [*mentioned(asked), *heard.kin]
         wanted = Wanted(
             now=self._clock(), limit=CANDIDATES, about=heard.kin, least_candidates=0,
-            embedded=embedded if resolved == text else None,
+            embedded=embedded if resolved == text else None, merged_only=True,
         )  # fmt: skip
         found = await self._recalling.recall(scope, asked, wanted, None, counted=False)
         kept = worth_telling(found.merged, asked)

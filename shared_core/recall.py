@@ -45,7 +45,7 @@ class Wanted:
     begin, end: aware; only what occurred from one to before the other. about: keys of entities
     whose edges come along besides those of the ones that the query names. least_candidates: so many
     at least are looked at in each way of finding. embedded: what Embedding.query_or_words returned
-    for the query, where that is known.
+    for the query, where that is known. merged_only: what meaning alone found is not asked for.
     """
 
     now: datetime
@@ -64,6 +64,7 @@ class Wanted:
     about: Sequence[str] = ()
     least_candidates: int = LEAST_CANDIDATES
     embedded: tuple[Vectors | None, bool] | None = None
+    merged_only: bool = False
 
     def __post_init__(self) -> None:
         known = get_args(Ranking)
@@ -120,9 +121,10 @@ async def recall(
             break
         # Repeats took the places: texts that many said.
         request = replace(request, candidates=MORE * request.candidates)
+    by_meaning = [] if wanted.merged_only else nearest(found, wanted.limit)
     return RecallResult(
         merged=tuple(merged),
-        vector_results=tuple(_relevant(nearest(found, wanted.limit), wanted.min_relevance)),
+        vector_results=tuple(_relevant(by_meaning, wanted.min_relevance)),
         graph_results=tuple(best_edges(found.edges, request.terms, wanted.limit)),
         degraded=degraded,
         reranked=is_reranked,
