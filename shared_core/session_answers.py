@@ -80,7 +80,7 @@ class StatusOfSession(TypedDict):
 
 
 MOST_MEMORIES: Final = 10
-CANDIDATES: Final = 20
+CANDIDATES: Final = 16
 """So many hits are looked at, for what says no more than another is left out."""
 LEAST_RELEVANCE: Final = 0.14
 """What has less to do with an input is not returned; as OpenMemoryService does."""
