@@ -14,6 +14,7 @@ from shared_core.errors import InvalidInput
 from shared_core.namespaces import check_label
 
 DEFAULT_APP: Final = "default"
+CHECK_INTERVAL_S: Final = 60.0
 MOST_SECONDS: Final = 366 * 86_400
 MOST_EVENTS: Final = 100_000
 MOST_CONTEXT: Final = 20
@@ -46,7 +47,7 @@ class ConversationSettings:
     timeout_s: float = 30 * 60
     max_duration_s: float = 24 * 60 * 60
     max_events: int = 100
-    check_interval_s: float = 60
+    check_interval_s: float = CHECK_INTERVAL_S
     context_size: int = 5
     strategies: Sequence[object] = ("privacy_filter", "graph_extraction")
 

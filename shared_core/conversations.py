@@ -6,14 +6,19 @@ said in the session itself tells what pronouns mean, and is never returned.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from shared_core.conversation_ports import CONVERSATION, Heard, Session
-from shared_core.conversation_settings import ConversationSettings, load_conversation_settings
-from shared_core.coreference import resolve_query
+from shared_core.conversation_settings import (
+    CHECK_INTERVAL_S,
+    ConversationSettings,
+    load_conversation_settings,
+)
+from shared_core.coreference import refers, resolve_query
 from shared_core.domain import Event, Scope, ThreadId
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.ids import uuid7
@@ -25,12 +30,18 @@ from shared_core.mentions import mentioned
 from shared_core.namespaces import check_label, clean_text, scope_path
 from shared_core.recall import Wanted
 from shared_core.relation_words import asked_kin, relations_told
-from shared_core.session_answers import CANDIDATES, FoundRelation, ProcessedInput, memories_told
+from shared_core.session_answers import (
+    CANDIDATES,
+    FoundRelation,
+    ProcessedInput,
+    memories_told,
+    worth_telling,
+)
 from shared_core.session_ends import SessionEnds
 
 if TYPE_CHECKING:
     from shared_core.intake import Intake
-    from shared_core.ports import Clock, Storage
+    from shared_core.ports import Clock, Storage, Vectors
     from shared_core.recalling import Recalling
     from shared_core.worker import Worker
 
@@ -91,16 +102,18 @@ class Conversations:
         assert self.strategies is not None  # a name that is not known is told now, not at the end
         await self._open()
         began = time.perf_counter()
-        kin = asked_kin(text)
-        heard = await self.hear(scope, self._turn(text), kin)
+        heard, embedded = await self._heard_and_embedded(text, scope)
         resolved = resolve_query(text, heard.session.events)
         asked = resolved[-MAX_ASKED_CHARACTERS:]
         named = [*mentioned(asked), *heard.kin]
         wanted = Wanted(
             now=self._clock(), limit=CANDIDATES, about=heard.kin, least_candidates=0,
+            embedded=embedded if resolved == text else None, merged_only=True,
         )  # fmt: skip
-        found = await self._recalling.recall(scope, asked, wanted, None)
-        memories = memories_told(found.merged, asked)
+        found = await self._recalling.recall(scope, asked, wanted, None, counted=False)
+        kept = worth_telling(found.merged, asked)
+        self._recalling.count(scope, kept)
+        memories = memories_told(kept)
         told = relations_told(found.graph_results, asked, heard.user_name, named, MOST_RELATIONS)
         relations: list[FoundRelation] = [
             {"source": source, "relation": relation, "target": target}
@@ -116,6 +129,16 @@ class Conversations:
                 "has_memory": bool(memories or relations),
             },
         }
+
+    async def _heard_and_embedded(
+        self, text: str, scope: Scope
+    ) -> tuple[Heard, tuple[Vectors | None, bool] | None]:
+        """Take an input in, and embed it meanwhile unless what was said before may change it."""
+        hearing = self.hear(scope, self._turn(text), asked_kin(text))
+        if refers(text):
+            return await hearing, None
+        embedding = self._recalling.embedded(text[-MAX_ASKED_CHARACTERS:])
+        return await asyncio.gather(hearing, embedding)
 
     async def hear(self, scope: Scope, turn: Event, kin: Sequence[str] = ()) -> Heard:
         """Append a turn to the active session, or to a new one where that is over."""
@@ -181,9 +204,15 @@ class Conversations:
         async def end(scope: Scope) -> bool:
             return await self.end(scope, if_over=True) is not None
 
+        def every_s() -> float:
+            try:
+                return self.settings.check_interval_s
+            except InvalidInput:  # told by every look, and by whoever has an input
+                return CHECK_INTERVAL_S
+
         return SessionEnds(
             self._storage, self._clock, self._open, end,
-            lambda: self.settings.check_interval_s, in_background=in_background,
+            every_s, in_background=in_background,
         )  # fmt: skip
 
     def new_id(self) -> ThreadId:

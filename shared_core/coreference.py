@@ -65,15 +65,21 @@ def resolve_query(text: str, context: Sequence[Event]) -> str:
     """
     if len(text) > MAX_QUERY_CHARACTERS:
         return text
-    spoken = language(text)
-    pronoun = CHINESE_PRONOUN if spoken == "zh" else ENGLISH_PRONOUN
-    thing = CHINESE_THING if spoken == "zh" else ENGLISH_THING
-    if not pronoun.search(text) and not thing.search(text):
+    if not refers(text):
         return text
+    spoken = language(text)
     register = Register()
     follow(register, context[-MAX_CONTEXT:])
     register.begin_sentence()
     return resolve_things(resolve_persons(text, spoken, register).text, spoken, register)
+
+
+def refers(text: str) -> bool:
+    """Tell whether a text holds a pronoun that what was said before may resolve."""
+    chinese = language(text) == "zh"
+    pronoun = CHINESE_PRONOUN if chinese else ENGLISH_PRONOUN
+    thing = CHINESE_THING if chinese else ENGLISH_THING
+    return bool(pronoun.search(text) or thing.search(text))
 
 
 def follow(register: Register, events: Sequence[Event]) -> None:

@@ -103,7 +103,7 @@ async def append_events(
 
 def turn_rows(thread_id: ThreadId, events: Sequence[Event], *, intake: Intake) -> list[EventRow]:
     """Return what appends turns, whether they are known or not: the storage passes over those."""
-    turns = [intake.event(_checked(event)) for event in events]
+    turns = [intake.event(checked_event(event)) for event in events]
     answers = _answers(turns)
     fresh = {turn.event_id: turn for turn in reversed(turns)}
     return [

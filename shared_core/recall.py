@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain, islice
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from shared_core.diversity import diversified
 from shared_core.domain import AsOf, Hit, MemoryKind, Namespace, Scope
@@ -21,6 +21,9 @@ from shared_core.recall_result import RecallResult
 from shared_core.rerank_ports import Reranker
 from shared_core.reranking import reranked
 from shared_core.text import has_words, search_terms
+
+if TYPE_CHECKING:
+    from shared_core.ports import Vectors
 
 MAX_QUERY_TERMS = 128
 """Of a longer query the last words count: what was said last."""
@@ -41,7 +44,8 @@ class Wanted:
     now: when it is asked, for "last week". with_graph: whether edges of the graph come along.
     begin, end: aware; only what occurred from one to before the other. about: keys of entities
     whose edges come along besides those of the ones that the query names. least_candidates: so many
-    at least are looked at in each way of finding.
+    at least are looked at in each way of finding. embedded: what Embedding.query_or_words returned
+    for the query, where that is known. merged_only: what meaning alone found is not asked for.
     """
 
     now: datetime
@@ -59,6 +63,8 @@ class Wanted:
     end: datetime | None = None
     about: Sequence[str] = ()
     least_candidates: int = LEAST_CANDIDATES
+    embedded: tuple[Vectors | None, bool] | None = None
+    merged_only: bool = False
 
     def __post_init__(self) -> None:
         known = get_args(Ranking)
@@ -88,7 +94,7 @@ async def recall(
     query = checked_query(scope, query)
     if wanted.limit == 0 or not has_words(query):
         return RecallResult()
-    vector, degraded = await embedding.query_or_words(query)
+    vector, degraded = wanted.embedded or await embedding.query_or_words(query)
     request = SearchRequest(
         scope=scope,
         namespace=wanted.namespace or memories_namespace(scope),
@@ -115,9 +121,10 @@ async def recall(
             break
         # Repeats took the places: texts that many said.
         request = replace(request, candidates=MORE * request.candidates)
+    by_meaning = [] if wanted.merged_only else nearest(found, wanted.limit)
     return RecallResult(
         merged=tuple(merged),
-        vector_results=tuple(_relevant(nearest(found, wanted.limit), wanted.min_relevance)),
+        vector_results=tuple(_relevant(by_meaning, wanted.min_relevance)),
         graph_results=tuple(best_edges(found.edges, request.terms, wanted.limit)),
         degraded=degraded,
         reranked=is_reranked,

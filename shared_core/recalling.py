@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -16,6 +16,7 @@ from shared_core.namespaces import check_label, scope_path
 from shared_core.recall import Wanted
 from shared_core.recall_result import RecallResult
 from shared_core.reranking import resolve_reranker
+from shared_core.text import has_words
 
 if TYPE_CHECKING:
     from shared_core.access_log import AccessLog
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from shared_core.context_window import ContextWindow
     from shared_core.embedding import Embedding
     from shared_core.intake import Intake
-    from shared_core.ports import Clock, Storage
+    from shared_core.ports import Clock, Storage, Vectors
 
 
 class Recalling:
@@ -53,17 +54,29 @@ class Recalling:
         self._with_graph = with_graph
 
     async def recall(
-        self, scope: Scope, query: str, wanted: Wanted, reranker: object
+        self, scope: Scope, query: str, wanted: Wanted, reranker: object, *, counted: bool = True
     ) -> RecallResult:
-        """Return what answers query. reranker: False for none, None for the memory's own."""
+        """Return what answers query. reranker: False for none, None for the memory's own.
+
+        counted: False leaves it to the caller to count what is returned in the end.
+        """
         if reranker is not False:
             chosen = self._reranker if reranker is None else resolve_reranker(reranker)
             wanted = replace(wanted, reranker=chosen)
         wanted = replace(wanted, with_graph=self._with_graph)
         await self._open()
         found = await recalls.recall(self._storage, self._embedding, scope, query, wanted)
-        self._accesses.record(scope, (hit.memory.memory_id for hit in found))
+        if counted:
+            self.count(scope, found)
         return found
+
+    def count(self, scope: Scope, returned: Iterable[Hit]) -> None:
+        """Count memories as returned."""
+        self._accesses.record(scope, (hit.memory.memory_id for hit in returned))
+
+    async def embedded(self, query: str) -> tuple[Vectors | None, bool] | None:
+        """Return the vector of a query and whether the embedder is down; None for no words."""
+        return await self._embedding.query_or_words(query) if has_words(query) else None
 
     async def search(
         self,
@@ -79,7 +92,7 @@ class Recalling:
         found = await recalls.search(
             self._storage, self._embedding, scope, query, limit=limit, kinds=kinds, as_of=as_of
         )
-        self._accesses.record(scope, (hit.memory.memory_id for hit in found))
+        self.count(scope, found)
         return found
 
     async def accesses(

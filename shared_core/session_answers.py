@@ -80,7 +80,7 @@ class StatusOfSession(TypedDict):
 
 
 MOST_MEMORIES: Final = 10
-CANDIDATES: Final = 20
+CANDIDATES: Final = 16
 """So many hits are looked at, for what says no more than another is left out."""
 LEAST_RELEVANCE: Final = 0.14
 """What has less to do with an input is not returned; as OpenMemoryService does."""
@@ -92,10 +92,8 @@ ASKS_FOR_NAME: Final = re.compile(
 )
 
 
-def memories_told(
-    hits: Sequence[Hit], question: str, most: int = MOST_MEMORIES
-) -> list[FoundMemory]:
-    """Return memories, best first, each with a score from 0 to 1 that never rises.
+def worth_telling(hits: Sequence[Hit], question: str, most: int = MOST_MEMORIES) -> list[Hit]:
+    """Return the hits that are told, best first.
 
     Left out is what has too little to do with the question, what a statement of the same turns
     says in the user's words, and who only names somebody of whom another memory tells more.
@@ -115,7 +113,11 @@ def memories_told(
     ]
     texts = [hit.memory.text for hit in kept]
     kept = [hit for hit in kept if not any(says_less(hit.memory.text, one) for one in texts)]
-    kept = kept[:most]
+    return kept[:most]
+
+
+def memories_told(kept: Sequence[Hit]) -> list[FoundMemory]:
+    """Return hits, best first, each with a score from 0 to 1 that never rises."""
     scores = list(accumulate((_score(hit) for hit in reversed(kept)), max))
     return [
         {"content": hit.memory.text, "score": score}

@@ -195,3 +195,14 @@ def test_retrieval_is_measured_with_weights_that_have_not_seen_it(tmp_path: Path
     features.write_bytes(b"")
     done = run_module("retrieval", "--left-out", str(features))
     assert 2 == done.returncode and "features.npz" in done.stderr.splitlines()[-1]
+
+
+def test_the_benchmark_of_conversations_times_the_call_and_its_parts() -> None:
+    command = [sys.executable, "-m", "benchmarks.process_memory", "--items", "20", "--per-user",
+               "10", "--calls", "4"]  # fmt: skip
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, cwd=ROOT)
+    assert 0 == done.returncode, done.stderr
+    found = json.loads(done.stdout)
+    assert (20, 2, 4) == (found["items"], found["users"], found["calls"])
+    for part in ("process_memory", "hear", "embed", "recall"):
+        assert 0 < found[part]["p50_ms"] <= found[part]["p95_ms"]

@@ -11,7 +11,9 @@ from shared_core import (
     InvalidInput,
     MemoryRecord,
     MemoryStrategy,
+    open_memory,
 )
+from shared_core.domain import Extraction, ModelUsage, StatementDraft
 from tests.integration.talking import ANN, SCOPE, opened, rows, statements
 
 
@@ -86,3 +88,45 @@ async def test_a_strategy_that_is_not_known_is_named_at_the_first_input(dsn: str
         with pytest.raises(InvalidInput, match="'telepathy' is not known: take one of privacy_f"):
             await memory.process_memory("I like tea", ANN)
         assert [] == rows(dsn)
+
+
+class Model:
+    """An extractor that is no rules: it says what it was told to say of the first turn."""
+
+    name, window_tokens, reread_turns = "model", 10_000, 0
+
+    async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
+        told = ["The user keeps bees.", "Paris is the capital of France."]
+        ids = (events[0].event_id,)
+        return Extraction(
+            statements=[
+                StatementDraft(text=text, event_ids=ids, privacy=privacy)
+                for text, privacy in zip(told, ("private", "public"), strict=True)
+            ]
+        )
+
+    async def summarise(
+        self, events: Sequence[Event], previous: str, max_characters: int
+    ) -> tuple[str, ModelUsage]:
+        raise AssertionError("of a session no summary is written")
+
+
+async def test_a_model_makes_its_own_statements_and_the_filter_holds(dsn: str) -> None:
+    async with open_memory(dsn, extractor=Model()) as memory:
+        await memory.process_memory("Something about bees", ANN)
+        await memory.end_session(ANN)
+        assert await memory.flush(60)
+        assert ["The user keeps bees."] == await statements(memory)
+
+
+async def test_only_what_is_returned_counts_as_read(dsn: str) -> None:
+    async with opened(dsn) as memory:
+        for text in ("I live in Lisbon", "I like tea", "I have a cat called Tom"):
+            await memory.process_memory(text, ANN)
+        await memory.end_session(ANN)
+        assert await memory.flush(60)
+        answer = await memory.process_memory("Where do I live?", ANN)
+        assert ["I live in Lisbon."] == [one["content"] for one in answer["memories"]]
+        known = await memory.list_memories(SCOPE)
+        read = await memory.accesses(SCOPE, [one.memory_id for one in known])
+        assert ["I live in Lisbon."] == [one.text for one in known if one.memory_id in read]

@@ -1,0 +1,143 @@
+"""What a session tells, as statements that stand alone; and which relations a question asks for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from shared_core.domain import Event
+from shared_core.graph_ports import Edge
+from shared_core.mentions import mentioned
+from shared_core.relation_words import asked_kin, relation_label, relations_told
+from shared_core.session_statements import says_less, session_statements
+
+NOON = datetime(2026, 1, 22, 12, tzinfo=UTC)
+
+
+def told(*texts: str) -> list[str]:
+    events = [
+        Event(event_id=f"e{place}", author="user", role="user", text=text, occurred_at=NOON)
+        for place, text in enumerate(texts)
+    ]
+    return [one.text for one in session_statements(events)]
+
+
+def edge(number: int, subject: str, relation: str, object_: str) -> Edge:
+    return Edge(
+        edge_id=UUID(int=number), subject=subject, relation=relation, object=object_,
+        subject_entity=subject, object_entity=object_, functional=False, confidence=1.0,
+        valid_from=NOON + timedelta(minutes=number), valid_until=None, recorded_at=NOON,
+        superseded_at=None, current=True, source_event_ids=(),
+    )  # fmt: skip
+
+
+EDGES = [
+    edge(1, "user", "is_called", "小朱"),
+    edge(2, "user", "daughter", "灿灿"),
+    edge(3, "灿灿", "has_age", "5岁"),
+    edge(4, "灿灿", "likes", "画画"),
+    edge(5, "user", "likes", "吃桔子"),
+    edge(6, "user", "favourite_fruit", "桔子"),
+    edge(7, "user", "lives_in", "上海"),
+]
+
+
+@pytest.mark.parametrize(
+    ("said", "statements"),
+    [
+        (["我叫小朱", "我女儿叫灿灿", "她今年几岁了？"], ["小朱有一个女儿叫灿灿"]),
+        (
+            ["我女儿叫灿灿", "她今年5岁", "她喜欢画画"],
+            ["灿灿是我的女儿，今年5岁，喜欢画画"],
+        ),
+        (["My name is Ana", "I have an aunt called Eve"], ["Ana has an aunt called Eve."]),
+        (["我叫小朱", "我住在上海"], ["我叫小朱", "我住在上海"]),
+        (["我喜欢吃桔子", "桔子是我最喜欢的水果"], ["我喜欢吃桔子", "桔子是我最喜欢的水果"]),
+        (["She loves art", "他喜欢踢球", "它三岁了"], []),
+        (["很甜", "Do you like tea?", "你好", "ok, thanks!"], []),
+        (["帮我写一首诗", "Tell me a joke about my cat", "Please help me", "我想问一下"], []),
+        (["I hate flying.", "I hate flying!"], ["I hate flying."]),
+        (["我女儿叫灿灿", "她昨天打碎了花瓶"], ["我女儿叫灿灿", "灿灿昨天打碎了花瓶"]),
+    ],
+)
+def test_a_session_becomes_statements(said: list[str], statements: list[str]) -> None:
+    assert statements == told(*said)
+
+
+def test_a_statement_names_the_turns_it_rests_on() -> None:
+    events = [
+        Event(event_id=name, author="user", role="user", text=text, occurred_at=NOON)
+        for name, text in [("a", "我女儿叫灿灿"), ("b", "今天下雨"), ("c", "她喜欢画画")]
+    ]
+    [daughter] = [one for one in session_statements(events) if "灿灿" in one.text]
+    assert {"a", "c"} == set(daughter.event_ids)
+    assert "private" == daughter.privacy
+
+
+def test_general_knowledge_is_public_and_what_is_unclear_is_left_open() -> None:
+    events = [
+        Event(event_id=str(place), author="user", role="user", text=text, occurred_at=NOON)
+        for place, text in enumerate(["北京是中国的首都", "桔子熟了"])
+    ]
+    assert ["public", None] == [one.privacy for one in session_statements(events)]
+
+
+@pytest.mark.parametrize(
+    ("text", "other", "less"),
+    [
+        ("小朱有一个女儿叫灿灿", "灿灿是我的女儿，今年5岁", True),
+        ("Ana has a daughter called Mia.", "Mia is my daughter and is 5.", True),
+        ("小朱有一个女儿叫灿灿", "小朱有一个女儿叫灿灿", False),
+        ("小朱有一个女儿叫灿灿", "灿灿喜欢画画", False),
+        ("我喜欢吃桔子", "桔子是我最喜欢的水果", False),
+    ],
+)
+def test_who_is_only_named_says_less(text: str, other: str, less: bool) -> None:
+    assert less is says_less(text, other)
+
+
+@pytest.mark.parametrize(
+    ("question", "relations"),
+    [
+        ("小朱的女儿喜欢什么？", [("小朱", "喜欢", "桔子"), ("灿灿", "喜欢", "画画"),
+                        ("小朱", "女儿", "灿灿")]),
+        ("灿灿几岁了？", [("灿灿", "年龄", "5岁")]),
+        ("你喜欢吃桔子吗？", [("小朱", "喜欢", "桔子")]),
+        ("我住在哪里？", [("小朱", "住在", "上海")]),
+        ("How old is 灿灿?", [("灿灿", "年龄", "5岁")]),
+        ("给我讲个笑话", []),
+        ("灿灿", [("灿灿", "喜欢", "画画"), ("灿灿", "年龄", "5岁"), ("小朱", "女儿", "灿灿")]),
+    ],
+)  # fmt: skip
+def test_a_question_gets_the_relations_it_asks_for(
+    question: str, relations: list[tuple[str, str, str]]
+) -> None:
+    kin = ["灿灿"] if asked_kin(question) else []
+    named = [*mentioned(question), *kin]
+    assert relations == relations_told(EDGES, question, "小朱", named, 10)
+
+
+def test_a_user_without_a_name_has_no_relations_told() -> None:
+    assert [] == relations_told(EDGES, "我喜欢什么？", "", mentioned("我喜欢什么？"), 10)
+    assert [("灿灿", "喜欢", "画画")] == relations_told(EDGES, "灿灿喜欢什么？", "", ["灿灿"], 10)
+
+
+def test_relations_are_told_in_words() -> None:
+    assert ["喜欢", "女儿", "妈妈", "姐妹"] == [
+        relation_label(name, "zh") for name in ("likes", "daughter", "mother", "sister")
+    ]
+    assert ["likes", "lives in", "sister in law", "plays with"] == [
+        relation_label(name, "en")
+        for name in ("favourite_food", "lives_in", "sister_in_law", "plays_with")
+    ]
+    assert "plays with" == relation_label("plays_with", "zh")
+
+
+@pytest.mark.parametrize(
+    ("question", "kin"),
+    [("我女儿喜欢什么？", ["daughter"]), ("My mom's birthday?", ["mother"]), ("今天好热", [])],
+)
+def test_a_question_names_kin(question: str, kin: list[str]) -> None:
+    assert kin == asked_kin(question)
