@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import psycopg
 
-from shared_core.errors import InvalidInput
+from shared_core.errors import Conflict, InvalidInput
 from shared_core.item_ports import VectorRows
 from shared_core.namespaces import from_path, path_end
 from shared_core.storage.database import Database
@@ -121,6 +121,8 @@ class PostgresTransfer:
     async def _run(self, whose: Whose, steps: Sequence[Statement]) -> list[Rows]:
         try:
             return await self._database.run(whose.path, *steps, keep_plans=False)
+        except Conflict as error:
+            raise Conflict(str(error).partition("\n")[0]) from error
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError) as error:
             raise InvalidInput(f"it does not fit its table: {_told(error)}") from error
 
