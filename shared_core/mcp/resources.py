@@ -21,8 +21,10 @@ Reader: TypeAlias = Callable[[MemoryEngine, Scope], Awaitable[str]]
 
 
 async def profile(memory: MemoryEngine, scope: Scope) -> str:
-    """Return what holds of a user now, one statement a line."""
-    return "\n".join(fact.statement for fact in await memory.facts(scope))
+    """Return the stored profile of a user, then what holds of them now, one statement a line."""
+    stored = await memory.profiles.shown(scope)
+    facts = "\n".join(fact.statement for fact in await memory.facts(scope))
+    return "\n\n".join(part for part in (stored, facts) if part)
 
 
 async def recent(memory: MemoryEngine, scope: Scope) -> str:
@@ -56,7 +58,7 @@ def add_resources(server: MCPServer, memory: MemoryEngine, whom: Whom) -> None:
         return
 
     async def own_profile() -> str:
-        """Return what is known of the user, one statement a line."""
+        """Return the profile of the user, then what is known of them, one statement a line."""
         return await _read(memory, whom, None, profile)
 
     async def own_recent() -> str:

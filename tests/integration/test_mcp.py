@@ -88,6 +88,14 @@ async def test_what_was_said_in_one_conversation_is_known_in_the_next(dsn: str) 
         assert "Leeds" in {edge["target"] for edge in edges}
         profile = await client.read_resource("memory://profile")
         assert "Leeds" in profile.contents[0].text  # type: ignore[union-attr]
+        async with open_memory(dsn, worker=False) as memory:
+            stored = memory.profiles.repository(Scope("default", "ana"))
+            known = await stored.load_or_create("default")
+            known.update_profile("User plays the cello.")
+            await stored.save_memory(known)
+        profile = await client.read_resource("memory://profile")
+        told = profile.contents[0].text  # type: ignore[union-attr]
+        assert told.startswith("User plays the cello.") and "Leeds" in told
 
 
 async def test_remember_recall_and_forget_answer_with_types(dsn: str) -> None:
