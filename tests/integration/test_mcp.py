@@ -89,8 +89,8 @@ async def test_what_was_said_in_one_conversation_is_known_in_the_next(dsn: str) 
         profile = await client.read_resource("memory://profile")
         assert "Leeds" in profile.contents[0].text  # type: ignore[union-attr]
         async with open_memory(dsn, worker=False) as memory:
-            stored = memory.profiles.repository(Scope("default", "ana"))
-            known = await stored.load_or_create("default")
+            stored = memory.profiles.repository(Scope("app", "ana"))
+            known = await stored.load_or_create("app")
             known.update_profile("User plays the cello.")
             await stored.save_memory(known)
         profile = await client.read_resource("memory://profile")
