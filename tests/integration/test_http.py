@@ -21,6 +21,7 @@ from shared_core.http.rates import TokenBuckets
 from shared_core.http.routes.export import MOST_AT_ONCE
 from tests.integration.http_clients import client_of
 
+ASK = {"user_id": "ana", "query": "tea"}
 TURN = {
     "event_id": "1",
     "role": "user",
@@ -203,6 +204,9 @@ async def test_chinese_goes_there_and_back(client: httpx.AsyncClient) -> None:
         ("POST", "/recall", {"json": {"user_id": "a\x00", "query": ""}}, 422, "invalid-input"),
         ("POST", "/recall", {"json": {"user_id": "a", "query": "", "x": 1}}, 422, "invalid-input"),
         ("POST", "/recall", {"json": []}, 422, "invalid-input"),
+        ("POST", "/recall", {"json": {**ASK, "limit": "5"}}, 422, "invalid-input"),
+        ("POST", "/recall", {"json": {**ASK, "asked_at": 0}}, 422, "invalid-input"),
+        ("POST", "/recall", {"json": {**ASK, "asked_at": "2024-05-01"}}, 422, "invalid-input"),
         ("POST", "/recall", {}, 422, "invalid-input"),
         ("POST", "/remember", {"json": {"user_id": "a", "memories": [" "]}}, 422, "invalid-input"),
         ("GET", "/memories", {"params": {"user_id": "a", "limit": "0"}}, 422, "invalid-input"),
