@@ -53,7 +53,7 @@ async def test_what_is_remembered_is_recalled_listed_and_forgotten(
     answer = await client.post("/remember", json={"user_id": "ana", "memories": said})
     tea, cats = answer.json()["keys"]
     assert "cats" == cats
-    question = {"user_id": "ana", "query": "What does Ana drink?"}
+    question = {"user_id": "ana", "query": "What does Ana drink?", "limit": 5.0}
     found = (await client.post("/recall", json=question)).json()
     assert (tea, False) == (found["hits"][0]["key"], found["degraded"])
     assert tea == (await client.post("/search", json=question)).json()["hits"][0]["key"]
