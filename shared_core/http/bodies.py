@@ -32,7 +32,6 @@ def whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Whole = Annotated[int, BeforeValidator(whole)]
 Moment = Annotated[AwareDatetime, BeforeValidator(rfc_3339)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=NO_NUL)]
 UserId = Annotated[Name, Field(description="The user of the application.", examples=["ana"])]
@@ -46,7 +45,7 @@ App = Annotated[
 ThreadName = Annotated[Name, Field(description="The conversation.", examples=["monday"])]
 Query = Annotated[str, Field(max_length=MAX_QUERY, description="A question, or words to look for.")]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT, pattern=SOME_TEXT)]
-Limit = Annotated[Whole, Field(ge=1, le=100, description="So many at most.")]
+Limit = Annotated[int, Field(ge=1, le=100, description="So many at most."), BeforeValidator(whole)]
 Importance = Annotated[float, Field(ge=1, le=10, description="1 (trivial) to 10 (vital).")]
 Kinds = Annotated[
     list[MemoryKind] | None, Field(min_length=1, max_length=5, description="Only these kinds.")
@@ -237,7 +236,7 @@ class ContextBody(BaseModel):
     thread_id: ThreadName
     query: Query
     system_prompt: Annotated[str, Field(max_length=MAX_TEXT)] = ""
-    max_tokens: Annotated[Whole, Field(ge=64, le=200_000)] = 8000
+    max_tokens: Annotated[int, Field(ge=64, le=200_000), BeforeValidator(whole)] = 8000
     instructions: Annotated[
         list[Annotated[str, Field(max_length=MAX_TEXT)]], Field(max_length=100)
     ] = Field(default_factory=list)
