@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
 from shared_core.domain import AsOf, Event, MemoryKind, NewMemory, Role
 from shared_core.recall_ports import Ranking
@@ -15,6 +17,22 @@ MAX_NAME = 256
 MAX_TEXT = 100_000
 MAX_QUERY = 10_000
 
+_RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def rfc_3339(value: object) -> datetime:
+    """Return the moment that a text names. Raises ValueError for anything else, numbers too."""
+    if not isinstance(value, str) or not _RFC_3339.fullmatch(value):
+        raise ValueError("take a moment as 2024-05-01T09:30:00+02:00")
+    return datetime.fromisoformat(value.upper())
+
+
+def whole(value: object) -> object:
+    """Return 58 for 58.0, which is a whole number in JSON; anything else as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(rfc_3339)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=NO_NUL)]
 UserId = Annotated[Name, Field(description="The user of the application.", examples=["ana"])]
 App = Annotated[
@@ -27,7 +45,7 @@ App = Annotated[
 ThreadName = Annotated[Name, Field(description="The conversation.", examples=["monday"])]
 Query = Annotated[str, Field(max_length=MAX_QUERY, description="A question, or words to look for.")]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT, pattern=SOME_TEXT)]
-Limit = Annotated[int, Field(ge=1, le=100, description="So many at most.")]
+Limit = Annotated[int, Field(ge=1, le=100, description="So many at most."), BeforeValidator(whole)]
 Importance = Annotated[float, Field(ge=1, le=10, description="1 (trivial) to 10 (vital).")]
 Kinds = Annotated[
     list[MemoryKind] | None, Field(min_length=1, max_length=5, description="Only these kinds.")
@@ -37,7 +55,9 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 def example(**values: JsonValue) -> ConfigDict:
     """Return the settings of a body: nothing unknown, and an example."""
-    return ConfigDict(extra="forbid", allow_inf_nan=False, json_schema_extra={"examples": [values]})
+    return ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False, json_schema_extra={"examples": [values]}
+    )
 
 
 class ProcessBody(BaseModel):
@@ -69,8 +89,8 @@ class RememberedMemory(BaseModel):
     key: Name | None = None
     author: Name | None = None
     importance: Importance = 5.0
-    occurred_at: AwareDatetime | None = None
-    expires_at: AwareDatetime | None = None
+    occurred_at: Moment | None = None
+    expires_at: Moment | None = None
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
     def to_memory(self) -> NewMemory:
@@ -112,9 +132,9 @@ class TurnBody(BaseModel):
     role: Role
     author: Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[^\x00]*$")] = ""
     text: Annotated[str, Field(max_length=MAX_TEXT)]
-    occurred_at: AwareDatetime
+    occurred_at: Moment
     importance: Importance = 5.0
-    expires_at: AwareDatetime | None = None
+    expires_at: Moment | None = None
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
     def to_event(self) -> Event:
@@ -160,8 +180,8 @@ class AsOfBody(BaseModel):
 
     model_config = example(valid="2024-05-01T00:00:00Z")
 
-    valid: AwareDatetime | None = None
-    known: AwareDatetime | None = None
+    valid: Moment | None = None
+    known: Moment | None = None
 
     def to_as_of(self) -> AsOf:
         """Return it as the core knows it."""
@@ -197,7 +217,7 @@ class RecallBody(BaseModel):
     limit: Limit = 10
     kinds: Kinds = None
     ranking: Ranking = "linear"
-    asked_at: AwareDatetime | None = None
+    asked_at: Moment | None = None
     as_of: AsOfBody | None = None
     min_relevance: Share = 0.0
     distinct: bool = False
@@ -216,7 +236,7 @@ class ContextBody(BaseModel):
     thread_id: ThreadName
     query: Query
     system_prompt: Annotated[str, Field(max_length=MAX_TEXT)] = ""
-    max_tokens: Annotated[int, Field(ge=64, le=200_000)] = 8000
+    max_tokens: Annotated[int, Field(ge=64, le=200_000), BeforeValidator(whole)] = 8000
     instructions: Annotated[
         list[Annotated[str, Field(max_length=MAX_TEXT)]], Field(max_length=100)
     ] = Field(default_factory=list)

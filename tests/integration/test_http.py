@@ -21,6 +21,7 @@ from shared_core.http.rates import TokenBuckets
 from shared_core.http.routes.export import MOST_AT_ONCE
 from tests.integration.http_clients import client_of
 
+ASK = {"user_id": "ana", "query": "tea"}
 TURN = {
     "event_id": "1",
     "role": "user",
@@ -52,7 +53,7 @@ async def test_what_is_remembered_is_recalled_listed_and_forgotten(
     answer = await client.post("/remember", json={"user_id": "ana", "memories": said})
     tea, cats = answer.json()["keys"]
     assert "cats" == cats
-    question = {"user_id": "ana", "query": "What does Ana drink?"}
+    question = {"user_id": "ana", "query": "What does Ana drink?", "limit": 5.0}
     found = (await client.post("/recall", json=question)).json()
     assert (tea, False) == (found["hits"][0]["key"], found["degraded"])
     assert tea == (await client.post("/search", json=question)).json()["hits"][0]["key"]
@@ -203,6 +204,9 @@ async def test_chinese_goes_there_and_back(client: httpx.AsyncClient) -> None:
         ("POST", "/recall", {"json": {"user_id": "a\x00", "query": ""}}, 422, "invalid-input"),
         ("POST", "/recall", {"json": {"user_id": "a", "query": "", "x": 1}}, 422, "invalid-input"),
         ("POST", "/recall", {"json": []}, 422, "invalid-input"),
+        ("POST", "/recall", {"json": {**ASK, "limit": "5"}}, 422, "invalid-input"),
+        ("POST", "/recall", {"json": {**ASK, "asked_at": 0}}, 422, "invalid-input"),
+        ("POST", "/recall", {"json": {**ASK, "asked_at": "2024-05-01"}}, 422, "invalid-input"),
         ("POST", "/recall", {}, 422, "invalid-input"),
         ("POST", "/remember", {"json": {"user_id": "a", "memories": [" "]}}, 422, "invalid-input"),
         ("GET", "/memories", {"params": {"user_id": "a", "limit": "0"}}, 422, "invalid-input"),
