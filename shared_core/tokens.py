@@ -7,11 +7,14 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias
 
+from shared_core.remembered import Remembered
+
 TokenCounter: TypeAlias = Callable[[str], int]
 """Returns how many tokens a text is for one model; the same text always gives the same number."""
 
 MAX_REMEMBERED_CHARACTERS: Final = 64
-"""Words come again and again, so their counts are remembered; longer pieces are noise."""
+"""Words come again and again, so what they are merged to is remembered; longer pieces are noise."""
+MERGES: Final = 1 << 15
 
 _MERGED: Final = -1
 
@@ -22,12 +25,16 @@ def count_tokens(text: str) -> int:
     Never raises for any str: a lone surrogate counts as its three bytes. The time is n log n in
     the longest run without a break. The vocabulary is loaded by the first call (about 0.3 s).
     """
+    ranks = _ranks()
     total = 0
     for piece in _pieces()(text):
-        if len(piece) <= MAX_REMEMBERED_CHARACTERS:
-            total += _remembered_tokens(piece)
+        encoded = piece.encode("utf-8", "surrogatepass")
+        if encoded in ranks:
+            total += 1
+        elif len(piece) <= MAX_REMEMBERED_CHARACTERS:
+            total += _remembered_merges(piece)
         else:
-            total += _tokens(piece)
+            total += _merged_tokens(encoded, ranks)
     return total
 
 
@@ -47,15 +54,6 @@ def _ranks() -> Mapping[bytes, int]:
 
     ranks: Mapping[bytes, int] = load_ranks("o200k_base")
     return ranks
-
-
-def _tokens(piece: str) -> int:
-    encoded = piece.encode("utf-8", "surrogatepass")
-    ranks = _ranks()
-    return 1 if encoded in ranks else _merged_tokens(encoded, ranks)
-
-
-_remembered_tokens = lru_cache(maxsize=1 << 16)(_tokens)
 
 
 def _merged_tokens(piece: bytes, ranks: Mapping[bytes, int]) -> int:
@@ -89,3 +87,9 @@ def _merged_tokens(piece: bytes, ranks: Mapping[bytes, int]) -> int:
             if rank != _MERGED:
                 heappush(pending, rank * size + start)
     return parts
+
+
+_remembered_merges: Final = Remembered(
+    lambda piece: _merged_tokens(piece.encode("utf-8", "surrogatepass"), _ranks()), MERGES
+)
+"""By digest: a name or a number of a text that was erased is not kept here."""
