@@ -13,8 +13,8 @@ from shared_core.cleanup import CleanupReport, Progress, RetentionReport
 from shared_core.domain import MemoryId, MemoryKind, Scope
 from shared_core.embedding import Embedding
 from shared_core.errors import InvalidInput, NotFound
-from shared_core.ingest import TEXT_FIELD
 from shared_core.namespaces import check_label, scope_path
+from shared_core.restoring import restored
 from shared_core.retention_ports import (
     POLICIES,
     Kept,
@@ -24,7 +24,6 @@ from shared_core.retention_ports import (
     default_rules,
 )
 from shared_core.retention_stats import HORIZONS, RetentionCurve, RetentionStats, curve_of, stats_of
-from shared_core.text import search_terms
 
 if TYPE_CHECKING:
     from shared_core.ports import Clock, Storage
@@ -255,17 +254,7 @@ class KeepingVerbs:
         return await self._storage.named_ids(scope, names)
 
     async def _restore(self, scope: Scope, ids: Sequence[UUID]) -> Sequence[MemoryId]:
-        away = await self._storage.out_of_recall(scope, ids) if ids else []
-        if not away:
-            return []
-        texts = [(one, one.text) for one in away if one.text is not None]
-        vectors = await self._embedding.rows(
-            [((one.namespace, one.key), TEXT_FIELD, text) for one, text in texts]
-        )
-        terms = {
-            one.memory_id: None if one.text is None else search_terms(one.text) for one in away
-        }
-        return await self._storage.restore_memories(scope, terms, vectors)
+        return await restored(self._storage, self._embedding, scope, ids)
 
 
 def _named(policy: str) -> RetentionPolicy:
