@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
@@ -67,8 +67,8 @@ class Tags:
         """
         found: list[str] = []
         named = False
-        for character in _characters(text, start):
-            seen = read_as(character)
+        for place in range(start, len(text)):
+            seen = read_as(text[place])
             if not seen or (seen == " " and found[-1:] == [" "]):
                 continue
             if not named and seen[0].isalnum():
@@ -79,10 +79,6 @@ class Tags:
             if len(found) == self._characters:
                 break
         return "".join(found)
-
-
-def _characters(text: str, start: int) -> Iterator[str]:
-    return (text[place] for place in range(start, len(text)))
 
 
 @lru_cache(maxsize=4096)

@@ -25,16 +25,14 @@ def count_tokens(text: str) -> int:
     Never raises for any str: a lone surrogate counts as its three bytes. The time is n log n in
     the longest run without a break. The vocabulary is loaded by the first call (about 0.3 s).
     """
-    ranks = _ranks()
     total = 0
     for piece in _pieces()(text):
-        encoded = piece.encode("utf-8", "surrogatepass")
-        if encoded in ranks:
+        if piece in _words:
             total += 1
         elif len(piece) <= MAX_REMEMBERED_CHARACTERS:
-            total += _remembered_merges(piece)
+            total += _remembered_tokens(piece)
         else:
-            total += _merged_tokens(encoded, ranks)
+            total += _tokens(piece)
     return total
 
 
@@ -54,6 +52,14 @@ def _ranks() -> Mapping[bytes, int]:
 
     ranks: Mapping[bytes, int] = load_ranks("o200k_base")
     return ranks
+
+
+def _tokens(piece: str) -> int:
+    encoded, ranks = piece.encode("utf-8", "surrogatepass"), _ranks()
+    if encoded not in ranks:
+        return _merged_tokens(encoded, ranks)
+    _words.add(piece)
+    return 1
 
 
 def _merged_tokens(piece: bytes, ranks: Mapping[bytes, int]) -> int:
@@ -89,7 +95,7 @@ def _merged_tokens(piece: bytes, ranks: Mapping[bytes, int]) -> int:
     return parts
 
 
-_remembered_merges: Final = Remembered(
-    lambda piece: _merged_tokens(piece.encode("utf-8", "surrogatepass"), _ranks()), MERGES
-)
-"""By digest: a name or a number of a text that was erased is not kept here."""
+_words: Final[set[str]] = set()
+"""Pieces that are tokens: words of a public vocabulary, never more of a text than that."""
+_remembered_tokens: Final = Remembered(_tokens, MERGES)
+"""Of other pieces, by digest: no name or number of a text that was erased is kept here."""
