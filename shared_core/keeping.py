@@ -106,8 +106,10 @@ class KeepingVerbs:
         """Erase at once turns and summaries that have faded below a threshold of yours.
 
         policy: or the name of one of POLICIES.
-        dry_run: only say which. Forgotten turns do not come back; facts do not fade. The days and
-        thresholds of later stages do not count: forget_faded() goes by them.
+        dry_run: only say which. Adding forgotten turns again brings no memory of them back; what
+        was said stays in the history of the thread, and the next summary may tell of it: only
+        forget_faded(), forget_turns() and forget_thread() take it along. Facts do not fade. The
+        days and thresholds of later stages do not count: forget_faded() goes by them.
         """
         scope_path(scope)
         rule = _named(policy) if isinstance(policy, str) else policy
