@@ -58,17 +58,19 @@ class Tags:
 
     def _is_tag(self, text: str, start: int) -> bool:
         tag = self._tag if text[start] in BRACKETS else self._whole_tag
-        return tag.match(self._read(text, start + 1)) is not None
+        read = self._read(text, start + 1, "")
+        return bool(read) and bool(tag.match(read) or tag.match(self._read(text, start + 1, " ")))
 
-    def _read(self, text: str, start: int) -> str:
+    def _read(self, text: str, start: int, unseen: str) -> str:
         """Return what is read from a place on, as far as a tag can reach; "" if none begins there.
 
+        unseen: what stands for characters that show nothing; a space parts words, as some do.
         A bracket is seen itself, so that what shows nothing is passed over by the nearest few only.
         """
         found: list[str] = []
         named = False
         for place in range(start, len(text)):
-            seen = read_as(text[place])
+            seen = read_as(text[place]) or unseen
             if not seen or (seen == " " and found[-1:] == [" "]):
                 continue
             if not named and seen[0].isalnum():

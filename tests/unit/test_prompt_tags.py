@@ -32,6 +32,8 @@ TAGS = Tags(READING_ORDER)
         "\u2329/history\u232a",
         "《/history",
         "<history class='x'>",
+        "</history\u200bthe rest",
+        "</history\u3164the rest",
     ],
 )
 def test_a_tag_is_escaped_however_it_is_spelt(tag: str) -> None:
