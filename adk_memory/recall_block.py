@@ -59,7 +59,7 @@ def not_drawn_from(
 ) -> list[MemoryEntry]:
     """Return entries without those whose every source is one of the events a request shows.
 
-    shown: texts of the request; ADK shows what another agent said within a longer one.
+    shown: texts of the request; ADK shows what another agent said as lines of a longer one.
     """
     ids = shown_ids(shown, events)
     return [
@@ -76,8 +76,23 @@ def shown_ids(shown: frozenset[str], events: Sequence[Event]) -> frozenset[str]:
     return frozenset(
         event.id
         for event in events
-        if all(part in shown or part in everything for part in _said(event))
+        if all(part in shown or _has_lines(everything, part) for part in _said(event))
     )
+
+
+def _has_lines(text: str, part: str) -> bool:
+    """Return whether whole lines of a text are part, also behind who said it: "[helper] said: "."""
+    place = text.find(part)
+    while place >= 0:
+        before = text[text.rfind("\n", 0, place) + 1 : place].rstrip()
+        after = place + len(part)
+        end = text.find("\n", after)
+        if (not before or before.endswith("] said:")) and not text[
+            after : end if end >= 0 else None
+        ].strip():
+            return True
+        place = text.find(part, place + 1)
+    return False
 
 
 def _said(event: Event) -> list[str]:

@@ -33,7 +33,8 @@ _log = logging.getLogger("hippocampus")
 
 LIMIT = 10
 MAX_AGE_S = 60.0
-"""How long an answer counts: a run that was cancelled never says that it ended."""
+"""How long an answer counts; with the next question it goes. A run that was cancelled never says
+that it ended."""
 MAX_OPEN_QUESTIONS = 10_000
 
 _Answer: TypeAlias = tuple[Sequence[Hit], Memory | None, str | None]
@@ -151,9 +152,8 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return scope, (scope, request.messages[turn].id or text), text
 
     async def _search(self, scope: Scope, key: _Key, text: str, thread_id: str) -> _Answer:
-        found = self._answers.get(key)
-        if found is not None and time.monotonic() - found[0] < MAX_AGE_S:
-            return found[1]
+        if (known := self._known(key)) is not None:
+            return known
         try:
             async with asyncio.timeout(self._deadline_s):
                 hits = await self._engine.recall(scope, text, limit=LIMIT)
@@ -168,8 +168,17 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._keep(key, (hits, summary, profile))
         return hits, summary, profile
 
+    def _known(self, key: _Key) -> _Answer | None:
+        """Return the answer to an open question, and let go of all that no longer count."""
+        with self._lock:
+            while self._answers and _is_over(next(iter(self._answers.values()))[0]):
+                self._answers.popitem(last=False)
+            found = self._answers.get(key)
+        return found[1] if found else None
+
     def _keep(self, key: _Key, answer: _Answer) -> None:
         with self._lock:
+            self._answers.pop(key, None)  # the oldest stand first
             self._answers[key] = (time.monotonic(), answer)
             while len(self._answers) > MAX_OPEN_QUESTIONS:
                 self._answers.popitem(last=False)
@@ -215,6 +224,10 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         except Exception:  # noqa: BLE001
             self._failures += 1
             _log.warning("middleware: %s failed", doing, exc_info=True)
+
+
+def _is_over(asked_at: float) -> bool:
+    return time.monotonic() - asked_at >= MAX_AGE_S
 
 
 def _last_turn(messages: Sequence[BaseMessage]) -> int | None:

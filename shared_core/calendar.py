@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 Unit = Literal["hour", "day", "week", "month", "year"]
@@ -34,7 +34,17 @@ class Span:
 
 def midnight(moment: datetime) -> datetime:
     """Return when the day of a moment began."""
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+
+
+def instant(moment: datetime) -> datetime:
+    """Return a moment in UTC: two of one zone are compared by their clocks, which may repeat."""
+    return moment.astimezone(UTC) if moment.tzinfo else moment
+
+
+def later(moment: datetime, by: timedelta) -> datetime:
+    """Return the moment when so much time has passed, in its zone, whatever its clocks do."""
+    return (instant(moment) + by).astimezone(moment.tzinfo) if moment.tzinfo else moment + by
 
 
 def day(moment: datetime, offset: int = 0) -> Span:
@@ -76,8 +86,8 @@ def ago(moment: datetime, count: int, unit: Unit) -> Span:
     Negative counts lie ahead.
     """
     if unit == "hour":
-        end = moment - timedelta(hours=count)
-        return Span(begin=end, end=end + timedelta(hours=1))
+        begin = later(moment, -timedelta(hours=count))
+        return Span(begin=begin, end=later(begin, timedelta(hours=1)))
     return {"day": day, "week": week, "month": month, "year": year}[unit](moment, -count)
 
 

@@ -36,6 +36,7 @@ from shared_core.namespaces import summary_key
 from shared_core.ports import Acquainted, Clock, Extractor, Storage
 from shared_core.privacy_rows import add_privacy
 from shared_core.relations import Relations
+from shared_core.restoring import restore_said_again
 from shared_core.run_ports import Passage, Reading, ReadRequest, RunPlan
 from shared_core.run_rows import RunRows
 from shared_core.slots import name_slots
@@ -206,6 +207,7 @@ class _Planner:
             drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions,
             started_at,
         )  # fmt: skip
+        await restore_said_again(self.storage, self.embedding, self.scope, known.facts, facts)
         graph = plan_edges(triples, known.edges, facts.opened, said_at, uuid7, facts.told_again)
         rows = self._rows(reading, formed, facts, graph)
         vectors = await _without_likes(

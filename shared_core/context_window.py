@@ -1,8 +1,9 @@
 """What a model gets to read: packed items, what was left out, and the prompt they make. Pure.
 
 Remembered text is data. In the prompt it stands between tags it cannot close, and where a section
-lists items, each begins a line with its label and every further line of it is indented: no text can
-pass for another item, or for the end of its section.
+lists items, each begins a line with its label. Every further line of what is remembered is
+indented, and so is a first line that begins as an item does: no text can pass for another item, or
+for the end of its section.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from itertools import groupby
 from typing import Final, Literal, get_args
 
 from shared_core.domain import JsonValue, Role
+from shared_core.prompt_tags import FILLERS, Tags
 
 Section = Literal[
     "system", "instructions", "profile", "facts", "memories", "summary", "history", "query"
@@ -36,10 +38,8 @@ NOTICE: Final = (
 )
 
 MAX_AUTHOR_CHARACTERS: Final = 64
-# No "<" may stand before the name of a section, nor with signs or invisible characters between.
-OUR_TAG: Final = re.compile(
-    rf"[<\uff1c\ufe64](?=[\W_]{{0,8}}(?:{'|'.join(READING_ORDER)})\b)", re.IGNORECASE
-)
+OUR_TAGS: Final = Tags(READING_ORDER)
+_LIKE_AN_ITEM: Final = re.compile(rf"[\W_{FILLERS}]*\[|[\s{FILLERS}]*[-*+\u2022\u2013\u2014]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,11 +237,13 @@ def rendered_item(item: ContextItem) -> str:
     """
     if item.section == "system":
         return f"{item.text}\n\n"
-    text = OUR_TAG.sub("&lt;", item.text)
-    if item.section not in LISTS:
+    text = OUR_TAGS.escaped(item.text)
+    if item.section == "query":
         return f"{text}\n"
     lines = text if text.isprintable() else "\n  ".join(text.splitlines())
-    return f"- [{', '.join(_label(item))}] {lines}\n"
+    if item.section in LISTS:
+        return f"- [{', '.join(_label(item))}] {lines}\n"
+    return f"  {lines}\n" if _LIKE_AN_ITEM.match(lines) else f"{lines}\n"
 
 
 def frame(section: Section) -> str:
@@ -280,7 +282,7 @@ def _one_line(author: str) -> str:
     """Return an author that cannot end its label, cut to a length that names anyone."""
     if author.isalnum() and len(author) <= MAX_AUTHOR_CHARACTERS:
         return author
-    words = " ".join(OUR_TAG.sub("&lt;", author).replace("[", "(").replace("]", ")").split())
+    words = " ".join(OUR_TAGS.escaped(author).replace("[", "(").replace("]", ")").split())
     if len(words) <= MAX_AUTHOR_CHARACTERS:
         return words
     return words[: MAX_AUTHOR_CHARACTERS - 1] + "…"

@@ -15,6 +15,7 @@ from shared_core.context_window import NOTICE, READING_ORDER
 from shared_core.domain import Event, Role
 from shared_core.memory_marks import without_memories
 from shared_core.namespaces import clean_text
+from shared_core.prompt_tags import Tags
 from shared_core.text import language
 from shared_core.tokens import count_tokens
 
@@ -26,8 +27,7 @@ MAX_TOOL_CHARACTERS: Final = 500
 CUT: Final = " […]"
 BYTES_PER_TOKEN: Final = 4
 """A rough measure of what is not shown."""
-TAGS: Final = "known|turns|previous|memories|answer"
-OUR_TAG: Final = re.compile(rf"[<\uff1c\ufe64](?=[\W_]{{0,8}}(?:{TAGS})\b)", re.IGNORECASE)
+OUR_TAG: Final = Tags(("known", "turns", "previous", "memories", "answer"))
 OUR_NOTICE: Final = NOTICE.strip()
 OUR_SECTIONS: Final = "|".join(name for name in READING_ORDER if name != "query")
 OUR_SECTION: Final = re.compile(rf"<({OUR_SECTIONS})>\n.*?(?:</\1>|\Z)|</?query>", re.DOTALL)
@@ -152,7 +152,7 @@ def line_of(number: int | None, event: Event, text: str) -> str:
 
 def escaped(text: str) -> str:
     """Return a text that opens and closes none of our tags, its further lines indented."""
-    return "\n    ".join(OUR_TAG.sub("&lt;", text).splitlines())
+    return "\n    ".join(OUR_TAG.escaped(text).splitlines())
 
 
 def _bytes(text: str) -> int:

@@ -173,6 +173,8 @@ class Graph:
         async def planned(known: KnownSpells) -> tuple[GraphChange, RunPlan | None]:
             found = plan_addition(known.spells, known.value, begins, functional=functional)
             if found.operation is Operation.NOOP:
+                facts = [one.fact_id for one in known.spells if one.edge_id == found.edge_id]
+                await self._stating.bring_back(scope, [one for one in facts if one])
                 return GraphChange(
                     operation=Operation.NOOP, edge_id=found.edge_id, closed=(), run_id=None
                 ), None

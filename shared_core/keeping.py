@@ -13,8 +13,8 @@ from shared_core.cleanup import CleanupReport, Progress, RetentionReport
 from shared_core.domain import MemoryId, MemoryKind, Scope
 from shared_core.embedding import Embedding
 from shared_core.errors import InvalidInput, NotFound
-from shared_core.ingest import TEXT_FIELD
 from shared_core.namespaces import check_label, scope_path
+from shared_core.restoring import restored
 from shared_core.retention_ports import (
     POLICIES,
     Kept,
@@ -24,7 +24,6 @@ from shared_core.retention_ports import (
     default_rules,
 )
 from shared_core.retention_stats import HORIZONS, RetentionCurve, RetentionStats, curve_of, stats_of
-from shared_core.text import search_terms
 
 if TYPE_CHECKING:
     from shared_core.ports import Clock, Storage
@@ -107,8 +106,10 @@ class KeepingVerbs:
         """Erase at once turns and summaries that have faded below a threshold of yours.
 
         policy: or the name of one of POLICIES.
-        dry_run: only say which. Forgotten turns do not come back; facts do not fade. The days and
-        thresholds of later stages do not count: forget_faded() goes by them.
+        dry_run: only say which. Adding forgotten turns again brings no memory of them back; what
+        was said stays in the history of the thread, and the next summary may tell of it: only
+        forget_faded(), forget_turns() and forget_thread() take it along. Facts do not fade. The
+        days and thresholds of later stages do not count: forget_faded() goes by them.
         """
         scope_path(scope)
         rule = _named(policy) if isinstance(policy, str) else policy
@@ -255,17 +256,7 @@ class KeepingVerbs:
         return await self._storage.named_ids(scope, names)
 
     async def _restore(self, scope: Scope, ids: Sequence[UUID]) -> Sequence[MemoryId]:
-        away = await self._storage.out_of_recall(scope, ids) if ids else []
-        if not away:
-            return []
-        texts = [(one, one.text) for one in away if one.text is not None]
-        vectors = await self._embedding.rows(
-            [((one.namespace, one.key), TEXT_FIELD, text) for one, text in texts]
-        )
-        terms = {
-            one.memory_id: None if one.text is None else search_terms(one.text) for one in away
-        }
-        return await self._storage.restore_memories(scope, terms, vectors)
+        return await restored(self._storage, self._embedding, scope, ids)
 
 
 def _named(policy: str) -> RetentionPolicy:

@@ -114,7 +114,8 @@ def _back(number: int, unit: str, now: datetime) -> Span | None:
             year=first.begin.year, month=first.begin.month, day=min(now.day, last_day)
         )
     else:
-        begin = now - timedelta(**{f"{unit}s": number})
+        span = timedelta(**{f"{unit}s": number})
+        begin = now - span if unit in ("day", "week") else calendar.later(now, -span)
     return Span(begin=begin, end=now)
 
 
@@ -151,7 +152,7 @@ def _weekend(words: str, now: datetime) -> Span | None:
 
 
 def _until_now(begin: datetime, now: datetime) -> Span | None:
-    return Span(begin=begin, end=now) if begin < now else None
+    return Span(begin=begin, end=now) if calendar.instant(begin) < calendar.instant(now) else None
 
 
 def _edge(words: str, now: datetime) -> Span | None:

@@ -65,7 +65,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFact:
-    """A fact that is believed now, or was. said: when its turns were said; () for valid_from."""
+    """A fact that is believed now, or was. said: when its turns were said; () for valid_from.
+
+    has_faded: out of recall, though it is known.
+    """
 
     memory_id: MemoryId
     fact_type: FactType
@@ -74,6 +77,7 @@ class KnownFact:
     valid_from: datetime
     valid_until: datetime | None = None
     said: Sequence[datetime] = ()
+    has_faded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

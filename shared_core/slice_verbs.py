@@ -8,6 +8,7 @@ from typing import get_args
 
 from shared_core import recall as recalls
 from shared_core.arguments import zone_of
+from shared_core.calendar import instant
 from shared_core.domain import AsOf, Hit, Memory, MemoryKind, Scope, ThreadId
 from shared_core.errors import InvalidInput
 from shared_core.moments import check_moment
@@ -123,6 +124,6 @@ class SliceVerbs:
         counts = await self._storage.slice_counts(asked, bounds)
         ends = [*bounds[1:], end.astimezone(zone)]
         return [
-            TimeBucket(begin=max(start, begin).astimezone(zone), end=stop, count=count)
+            TimeBucket(begin=max(start, begin, key=instant).astimezone(zone), end=stop, count=count)
             for start, stop, count in zip(bounds, ends, counts, strict=True)
         ]

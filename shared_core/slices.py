@@ -109,7 +109,7 @@ def stretch(
         return named(when, now, "when")
     since = _moment(begin, now, "begin", 0)
     until = _moment(end, now, "end", 1)
-    if since is not None and until is not None and until <= since:
+    if since and until and calendar.instant(until) <= calendar.instant(since):
         raise InvalidInput(
             f"end must be after begin: from {since.isoformat()} to {until.isoformat()} is nothing"
         )
@@ -130,7 +130,7 @@ def named(text: str, now: datetime, what: str) -> tuple[datetime, datetime]:
             if isinstance(first, tuple) and isinstance(last, tuple):
                 if last[1] <= first[0] and is_weekday(match[1].strip()):
                     first = (first[0] - timedelta(days=7), first[1])  # of the week before
-                if last[1] <= first[0]:
+                if calendar.instant(last[1]) <= calendar.instant(first[0]):
                     raise InvalidInput(f"{what} {text!r} ends before it begins")
                 return first[0], last[1]
     raise InvalidInput(f"{what} {text!r} {whole}: say one as {EXAMPLES}, or give begin and end")
@@ -147,16 +147,16 @@ def starts(begin: datetime, end: datetime, unit: BucketUnit, zone: tzinfo) -> li
     if unit == "hour":
         # On the line of moments: an hour that a zone repeats is two.
         first = begin.astimezone(zone).replace(minute=0, second=0, microsecond=0).astimezone(UTC)
-        count = _count((end - first) / timedelta(hours=1), unit)
+        count = _count((calendar.instant(end) - first) / timedelta(hours=1), unit)
         hours = [first + timedelta(hours=number) for number in range(count)]
-        return [hour.astimezone(zone) for hour in hours if hour < end]
+        return [hour.astimezone(zone) for hour in hours if hour < calendar.instant(end)]
     span = getattr(calendar, unit)
     local = begin.astimezone(zone)
     days = (end - begin) / timedelta(days={"day": 1, "week": 7, "month": 28, "year": 365}[unit])
     found: list[datetime] = []
     for offset in range(_count(days, unit) + 2):
         moment = span(local, offset).begin
-        if moment >= end:
+        if calendar.instant(moment) >= calendar.instant(end):
             break
         found.append(moment)
     return found

@@ -30,6 +30,7 @@ from shared_core.namespaces import check_label, scope_path
 from shared_core.ports import Clock, Storage
 from shared_core.privacy_rows import add_privacy
 from shared_core.relations import Relations
+from shared_core.restoring import restore_said_again, restored
 from shared_core.run_ports import Fact, Known, KnownFact, PlannedEdge, RunPlan
 from shared_core.run_rows import RunRows
 from shared_core.slots import Slot
@@ -121,6 +122,10 @@ class Stating:
             ),
         )
 
+    async def bring_back(self, scope: Scope, facts: Sequence[MemoryId]) -> None:
+        """Bring those of some facts that have faded, and are said again, back into recall."""
+        await restored(self.storage, self.embedding, scope, facts)
+
     async def _draft(
         self, scope: Scope, slot: Slot, value: str, subject: str, begins: datetime | None
     ) -> FactDraft:
@@ -177,6 +182,7 @@ class Stating:
         facts = plan_facts(
             [draft], known.facts, at, lambda: MemoryId(uuid7()), known.retractions, now
         )
+        await restore_said_again(self.storage, self.embedding, scope, known.facts, facts)
         triples = self._triples(draft)
         graph = plan_edges(triples, known.edges, facts.opened, at, uuid7, facts.told_again)
         return known, facts, graph

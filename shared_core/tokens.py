@@ -7,11 +7,14 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias
 
+from shared_core.remembered import Remembered
+
 TokenCounter: TypeAlias = Callable[[str], int]
 """Returns how many tokens a text is for one model; the same text always gives the same number."""
 
 MAX_REMEMBERED_CHARACTERS: Final = 64
-"""Words come again and again, so their counts are remembered; longer pieces are noise."""
+"""Words come again and again, so what they are merged to is remembered; longer pieces are noise."""
+MERGES: Final = 1 << 15
 
 _MERGED: Final = -1
 
@@ -24,7 +27,9 @@ def count_tokens(text: str) -> int:
     """
     total = 0
     for piece in _pieces()(text):
-        if len(piece) <= MAX_REMEMBERED_CHARACTERS:
+        if piece in _words:
+            total += 1
+        elif len(piece) <= MAX_REMEMBERED_CHARACTERS:
             total += _remembered_tokens(piece)
         else:
             total += _tokens(piece)
@@ -50,12 +55,11 @@ def _ranks() -> Mapping[bytes, int]:
 
 
 def _tokens(piece: str) -> int:
-    encoded = piece.encode("utf-8", "surrogatepass")
-    ranks = _ranks()
-    return 1 if encoded in ranks else _merged_tokens(encoded, ranks)
-
-
-_remembered_tokens = lru_cache(maxsize=1 << 16)(_tokens)
+    encoded, ranks = piece.encode("utf-8", "surrogatepass"), _ranks()
+    if encoded not in ranks:
+        return _merged_tokens(encoded, ranks)
+    _words.add(piece)
+    return 1
 
 
 def _merged_tokens(piece: bytes, ranks: Mapping[bytes, int]) -> int:
@@ -89,3 +93,9 @@ def _merged_tokens(piece: bytes, ranks: Mapping[bytes, int]) -> int:
             if rank != _MERGED:
                 heappush(pending, rank * size + start)
     return parts
+
+
+_words: Final[set[str]] = set()
+"""Pieces that are tokens: words of a public vocabulary, never more of a text than that."""
+_remembered_tokens: Final = Remembered(_tokens, MERGES)
+"""Of other pieces, by digest: no name or number of a text that was erased is kept here."""

@@ -98,13 +98,16 @@ class Database:
         if self._embedded and not exiting():  # then it is left by itself, and no thread can start
             await asyncio.to_thread(self._embedded.release)
 
-    async def run(self, scope: str, *steps: Statement, keep_plans: bool = True) -> list[Rows]:
+    async def run(
+        self, scope: str, *steps: Statement, keep_plans: bool = True, repeats: bool = True
+    ) -> list[Rows]:
         """Run statements as one transaction inside a scope; return the rows of each.
 
         All travel together and are answered together.
         keep_plans: False for statements that hold literals: prepared, they would crowd out others.
-        After a lost connection or a deadlock all of it is sent again; every statement is safe to
-        repeat. Raises Conflict when require() refused, StorageUnavailable when nothing helped.
+        After a deadlock all of it is sent again, and after a lost connection, which leaves open
+        whether it was committed. repeats: False for what counts twice if it is done twice.
+        Raises Conflict when require() refused, StorageUnavailable when nothing helped.
         """
         self._rows_sent += _rows(steps)
         for last_try in [False] * (TRIES - 1) + [True]:
@@ -136,7 +139,7 @@ class Database:
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 if error.sqlstate == CONFLICT:
                     raise Conflict(str(error)) from error
-                lost = connection is not None and connection.broken
+                lost = repeats and connection is not None and connection.broken
                 if last_try or not (lost or error.sqlstate in ROLLED_BACK):
                     raise self._unavailable(error) from error
         raise AssertionError("unreachable")

@@ -30,6 +30,7 @@ def known_fact(row: Sequence[Any]) -> KnownFact:
         valid_from=utc(row[4]),
         valid_until=row[5] and utc(row[5]),
         said=[utc(at) for at in row[6] or ()],
+        has_faded=row[7],
     )
 
 

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
@@ -15,12 +16,13 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from adk_memory import OpenMemoryService
-from shared_core import InvalidInput, MemoryEngine, Scope, open_memory, run_sync
+from shared_core import InvalidInput, MemoryEngine, NewMemory, Scope, open_memory, run_sync
 from shared_core import access_log as logs
 from shared_core.access_log import AccessLog
 from shared_core.access_ports import Accesses, NewAccesses
 from shared_core.domain import MemoryId
 from shared_core.errors import StorageUnavailable
+from shared_core.storage.wire import Connection, Statement
 
 ANN, BOB = Scope("app", "ann"), Scope("other app", "bob")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -161,6 +163,29 @@ async def test_nothing_is_counted_where_it_is_not_wanted(dsn: str) -> None:
         await memory.flush()
         assert {} == await memory.accesses(ANN, [hit.memory.memory_id])
     assert 0 == all_rows(dsn)
+
+
+async def test_reads_are_not_counted_again_when_the_connection_is_lost_behind_them(
+    dsn: str, memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await memory.remember(ANN, NewMemory(text="I sail."))
+    [sailing] = await memory.list_memories(ANN)
+    exchange, lost = Connection.exchange, []
+
+    async def then_lost(self: Connection, steps: Sequence[Statement], **options: bool) -> Any:
+        answers = await exchange(self, steps, **options)
+        if not lost and any(b"INSERT INTO memory_access" in text for text, _ in steps):
+            lost.append(self)
+            self.pgconn.finish()
+            raise psycopg.OperationalError("the server closed the connection")
+        return answers
+
+    monkeypatch.setattr(Connection, "exchange", then_lost)
+    with pytest.raises(StorageUnavailable, match="closed the connection"):
+        await memory.record_access(ANN, [sailing.memory_id])
+    assert {"I sail.": 1} == counted(dsn)
+    await memory.record_access(ANN, [sailing.memory_id])
+    assert {"I sail.": 2} == counted(dsn)
 
 
 async def test_counters_go_with_their_memories(dsn: str, memory: MemoryEngine) -> None:

@@ -72,6 +72,18 @@ def test_cleanup_says_why_and_then_does_it(old: str) -> None:
     ).stderr  # fmt: skip
 
 
+def test_a_terminal_sees_how_far_a_cleanup_is_and_a_file_does_not(old: str) -> None:
+    terminal = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}
+
+    def shown(environment: dict[str, str]) -> str:
+        done = CliRunner().invoke(app, ["cleanup", "--uri", old, "--json"], env=environment)
+        assert 0 == done.exit_code and "Forgetting" not in done.stdout
+        return done.stderr
+
+    assert "1/1" in (drawn := shown(terminal)) and "Forgetting" in drawn and "━" in drawn
+    assert "" == shown({})
+
+
 def test_what_has_faded_is_listed_restored_and_pinned(old: str) -> None:
     assert "Nothing has faded." in run("faded", "app", "ann", dsn=old)
     run("cleanup", dsn=old)

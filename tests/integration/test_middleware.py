@@ -233,6 +233,25 @@ async def test_a_run_that_was_cancelled_while_it_searched_recalls_when_it_is_ret
     assert 1 == len(blocks(model.asked[-1]))
 
 
+async def test_what_a_cancelled_run_was_shown_is_let_go_with_the_next_question(
+    store: PgHippocampusStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = HippocampusMiddleware(store, app="app")
+    searched = count_searches(store)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("away")  # as a cancelled run, it never says that it ended
+
+    for text in ("Which food am I allergic to?", "Which nuts am I allergic to?"):
+        with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+            patch.setattr(ScriptedChatModel, "_generate", fail)
+            ask(agent_with(ScriptedChatModel(), memory), text)
+    assert 2 == len(memory._answers) == len(searched)
+    monkeypatch.setattr("langgraph_store.middleware.MAX_AGE_S", 0.0)
+    ask(agent_with(ScriptedChatModel(), memory), "What do I eat?")
+    assert 0 == len(memory._answers)
+
+
 def test_a_summary_of_the_conversation_is_no_turn_and_no_question(
     store: PgHippocampusStore, dsn: str
 ) -> None:

@@ -224,6 +224,53 @@ async def test_a_summary_leaves_its_facts_and_an_erased_turn_too(world: World) -
     assert [] == await world.memory.facts(ANN)
 
 
+async def test_an_erased_turn_leaves_the_summary_that_quotes_it_until_that_is_written_anew(
+    world: World,
+) -> None:
+    await world.memory.set_retention_policy({"episodic": ALL, "summary": None})
+    await world.say(ANN, "I keep bees on the roof.")
+    await world.memory.consolidate(ANN, "t")
+    for _ in range(3):
+        world.go(40)
+        await world.run()
+    summary = await world.memory.thread_summary(ANN, "t")
+    assert summary and "bees" in summary.text
+    await world.memory.forget(ANN, summary.key)
+    await world.say(ANN, "I moved to Ghent.")
+    assert "Ghent" in (anew := (await world.memory.consolidate(ANN, "t")).summary)
+    assert "bees" not in anew
+
+
+async def test_statistics_count_kinds_stages_and_scores_of_whom_they_are_asked_for(
+    world: World,
+) -> None:
+    await world.say(ANN, "I sail.")
+    world.go(20)
+    await world.run()
+    await world.say(ANN, "I row.", thread="now")
+    await world.memory.remember(ANN, NewMemory(text="Ann is tall.", key="f", importance=10))
+    await world.memory.pin(ANN, "f")
+    await world.say(BOB, "I ski.")
+    await world.say(EVE, "I swim.")
+    of_ann = await world.memory.retention_stats(ANN, days=[30, 5])
+    assert {"episodic", "semantic"} == set(of_ann.kinds)
+    turns, facts = of_ann.kinds["episodic"], of_ann.kinds["semantic"]
+    assert (2, 2, 0) == (turns.count, turns.fades, turns.pinned)
+    assert (1, 0, 1) == (facts.count, facts.fades, facts.pinned)
+    assert {"kept": 1, "demoted": 1, "archived": 0} == dict(turns.stages)
+    assert {0: 1, 7: 1} == {n: count for n, count in enumerate(turns.buckets) if count}
+    assert [0] * 9 + [1] == list(facts.buckets)
+    assert (world.now, [30, 5]) == (of_ann.as_of, list(of_ann.ahead))
+    assert 1 == of_ann.ahead[30]["demoted"] and 0 == of_ann.ahead[5]["demoted"]
+    assert [3, 4, 5] == [
+        (await world.memory.retention_stats(scope, app=app)).total.count
+        for scope, app in ((ANN, None), (None, "app"), (None, None))
+    ]
+    assert 3 == of_ann.to_dict()["count"]
+    nobody = await world.memory.retention_stats(Scope("app", "nobody"))
+    assert (0, None) == (nobody.total.count, nobody.total.average_score)
+
+
 @pytest.mark.parametrize("with_history", [True, False])
 async def test_facts_fade_if_they_are_told_to_and_take_their_history(
     world: World, with_history: bool

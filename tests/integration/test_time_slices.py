@@ -99,6 +99,22 @@ async def test_parts_are_counted_whichever_page_is_asked_for(memory: MemoryEngin
     assert (22, 1) == (day.begin.day, day.count)
 
 
+async def test_the_hour_that_comes_twice_is_two_parts(memory: MemoryEngine) -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    begin = datetime(2026, 10, 25, 2, 45, tzinfo=berlin)  # summer time
+    end = begin.replace(minute=15, fold=1)  # half an hour later
+    moments = [begin, begin.replace(minute=0, fold=1), end]
+    notes = [
+        NewMemory(text=f"note {number}", occurred_at=moment)
+        for number, moment in enumerate(moments)
+    ]
+    await memory.remember(ANN, notes)
+    found = await memory.slice(ANN, begin=begin, end=end, bucket="hour", zone=berlin)
+    assert ["note 1", "note 0"] == [one.text for one in found.memories]
+    assert [(0, 1), (1, 1)] == [(one.begin.fold, one.count) for one in found.buckets]
+    assert [900, 900] == [one.end.timestamp() - one.begin.timestamp() for one in found.buckets]
+
+
 async def test_a_slice_shows_what_is_current_and_of_its_user(memory: MemoryEngine) -> None:
     stranger = Scope("app", "ann ")
     await memory.remember(stranger, NewMemory(text="Not Ann's.", occurred_at=NOON))

@@ -8,6 +8,7 @@ import pytest
 from google.adk.events import Event, EventActions
 from google.genai import types
 
+from adk_memory.recall_block import shown_ids
 from adk_memory.turns import events_to_remember, is_answered, is_settled, spoken_text
 
 Part = types.Part
@@ -117,3 +118,17 @@ def test_a_message_is_its_text() -> None:
     assert "what is this?" == spoken_text(message)
     for nothing in (None, types.Content(), types.Content(parts=[image, Part(text=" ")])):
         assert "" == spoken_text(nothing)
+
+
+def test_a_turn_is_shown_where_whole_lines_of_the_request_are_what_it_said() -> None:
+    room, long = event("user", "42", id="room"), event("bot", "Yes.\nIn Ghent.", id="long")
+    turns = [room, long, event("bot", "Yes.", "No.", id="both")]
+
+    def ids(*shown: str) -> set[str]:
+        return set(shown_ids(frozenset(shown), turns))
+
+    assert set() == ids("In 1420 what happened?", "Room 42", "42 is it", "Yes. In Ghent.")
+    assert {"room"} == ids("42") == ids("Tell me.\n 42 \nPlease.") == ids("1420\n[bot] said: 42")
+    assert {"long"} == ids("[bot] said:\n<<<BEGIN>>>\nYes.\nIn Ghent.\n<<<END>>>")
+    assert {"long"} == ids("Oh Yes.\nIn Ghent.\nYes.\nIn Ghent.")
+    assert {"both"} == ids("Yes.", "[bot] said: No.")

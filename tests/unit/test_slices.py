@@ -195,6 +195,43 @@ def test_days_are_those_of_the_zone_also_when_its_clocks_change() -> None:
     assert 47 == len(hours)
 
 
+BERLIN = ZoneInfo("Europe/Berlin")
+TWICE = datetime(2026, 10, 25, 2, 30, tzinfo=BERLIN)  # summer time; again an hour later
+
+
+@pytest.mark.parametrize(
+    ("now", "words", "hours"),
+    [
+        (datetime(2026, 3, 29, 3, 30, tzinfo=BERLIN), "last 1 hour", (-1, 0)),
+        (datetime(2026, 3, 29, 3, 30, tzinfo=BERLIN), "最近半小时", (-0.5, 0)),
+        (datetime(2026, 3, 29, 5, 30, tzinfo=BERLIN), "3 hours ago", (-3, -2)),
+        (TWICE.replace(fold=1), "last 2 hours", (-2, 0)),
+        (TWICE.replace(fold=1), "in the last hour", (-1, 0)),
+        (TWICE.replace(fold=1), "earlier today", (-3.5, 0)),
+        (TWICE.replace(hour=4), "过去3小时", (-3, 0)),
+        (TWICE.replace(hour=3, minute=0), "from 2 hours ago to 2 hours ago", (-2, -1)),
+    ],
+)
+def test_hours_are_those_that_passed_also_when_the_clocks_change(
+    now: datetime, words: str, hours: tuple[float, float]
+) -> None:
+    begin, end = stretch(words, None, None, now)
+    assert begin and end
+    assert hours == tuple((one.timestamp() - now.timestamp()) / 3600 for one in (begin, end))
+    assert BERLIN == begin.tzinfo == end.tzinfo
+
+
+def test_a_stretch_within_the_hour_that_comes_twice_has_an_end() -> None:
+    begin, end = TWICE.replace(minute=45), TWICE.replace(minute=15, fold=1)
+    assert (begin, end) == stretch(None, begin, end, TWICE)
+    with pytest.raises(InvalidInput, match="end must be after begin"):
+        stretch(None, end, begin, TWICE)
+    hours = starts(begin, end, "hour", BERLIN)
+    assert [0, 3600] == [one.timestamp() - hours[0].timestamp() for one in hours]
+    assert begin.replace(minute=0) == hours[0]
+    assert [TWICE.replace(hour=0, minute=0)] == starts(begin, end, "day", BERLIN)
+
+
 def test_weeks_begin_on_monday_and_the_first_holds_the_beginning() -> None:
     weeks = starts(at(2026, 11, 4, 7), at(2026, 11, 17), "week", BEIJING)
     assert [at(2026, 11, 2), at(2026, 11, 9), at(2026, 11, 16)] == weeks

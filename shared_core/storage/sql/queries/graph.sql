@@ -32,8 +32,11 @@ AND (%(valid)s::timestamptz IS NULL AND %(known)s::timestamptz IS NULL OR NOT e.
                AND {edge_known} AND {edge_covers} AND {edge_living}) later))
 
 -- fragment: edge_living
--- What rests on a fact or on turns lives as long as one basis of it has not expired.
-CASE WHEN e.memory_id IS NOT NULL
+-- What says a fact again fades with it. What rests on a fact or on turns lives as long as one basis of
+-- it has not expired.
+NOT EXISTS (SELECT FROM memories m WHERE m.tenant_id = e.tenant_id
+            AND m.memory_id = coalesce(e.fact_id, e.memory_id) AND m.demoted_at IS NOT NULL)
+AND CASE WHEN e.memory_id IS NOT NULL
           AND NOT EXISTS (SELECT FROM memories m WHERE m.tenant_id = e.tenant_id
                           AND m.memory_id = e.memory_id AND m.expires_at <= %(now)s)
      THEN true

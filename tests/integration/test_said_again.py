@@ -1,0 +1,102 @@
+"""A fact that has faded is known still: said again it is back, and until then no graph shows it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shared_core import Event, MemoryEngine, RetentionPolicy, Scope, open_memory
+
+ANN = Scope("app", "ann")
+START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+QUICK = RetentionPolicy(
+    min_age_days=1, threshold=1, archive_threshold=1, archive_after_days=1
+)  # demoted after a day, archived a day later
+
+
+@dataclass
+class World:
+    """An open memory whose facts fade, and its clock."""
+
+    memory: MemoryEngine
+    now: datetime = START
+
+    async def fade(self, times: int) -> None:
+        """Let as many runs go by as make facts demoted (1) or archived (2)."""
+        for _ in range(times):
+            self.now += timedelta(days=2)
+            assert 1 == (await self.memory.forget_faded()).total
+
+    async def say(self, text: str, thread: str) -> None:
+        event = Event(
+            event_id=f"{thread} {text}", author="ann", role="user", text=text, occurred_at=self.now
+        )
+        await self.memory.append_events(ANN, thread, [event])
+        await self.memory.consolidate(ANN, thread)
+
+    async def known(self) -> list[str]:
+        """Return what recall and the list of facts tell alike."""
+        facts = [one.statement for one in await self.memory.facts(ANN)]
+        kinds = ("semantic",)
+        hits = await self.memory.recall(ANN, "Where does the user work? Acme", kinds=kinds)
+        assert facts == [hit.memory.text for hit in hits]
+        return facts
+
+    async def in_graph(self) -> set[str]:
+        """Return the objects of edges that hold, by every way of reading the graph alike."""
+        walked = await self.memory.graph.neighbourhood(ANN, "user")
+        found = {edge.object for edge in walked.edges}
+        entities = {one.name for one in await self.memory.graph.entities(ANN)} - {"user"}
+        hits = await self.memory.recall(ANN, "What do you know of Acme?")
+        recalled = {edge.object for edge in hits.graph_results}
+        assert found == entities == recalled
+        return found
+
+
+@pytest.fixture
+async def world(dsn: str) -> AsyncIterator[World]:
+    async with open_memory(dsn, clock=lambda: found.now, worker=False) as memory:
+        found = World(memory)
+        await memory.set_retention_policy({"semantic": QUICK, "episodic": None, "summary": None})
+        yield found
+
+
+async def state(world: World) -> None:
+    fact = await world.memory.state_fact(ANN, "employer", "Acme")
+    assert ("Acme", True) == (fact.value, bool(fact.statement))
+
+
+async def tell(world: World) -> None:
+    await world.say("I work at Acme.", f"told on {world.now:%d}")
+
+
+async def draw(world: World) -> None:
+    await world.memory.graph.add(ANN, "user", "works_at", "Acme")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("say", [state, tell, draw])
+async def test_what_is_said_again_is_known_again(
+    world: World, say: Callable[[World], Awaitable[None]], times: int
+) -> None:
+    await state(world)
+    said = await world.known()
+    assert 1 == len(said) and {"Acme"} == await world.in_graph()
+    await world.fade(times)
+    assert [] == await world.known() and set() == await world.in_graph()
+    await say(world)
+    assert said == await world.known()
+    assert {"Acme"} == await world.in_graph()
+    assert () == tuple(await world.memory.list_faded(ANN))
+
+
+async def test_another_value_ends_what_has_faded(world: World) -> None:
+    await state(world)
+    await world.fade(2)
+    await world.memory.state_fact(ANN, "employer", "Apex")
+    assert ["Apex"] == [one.value for one in await world.memory.facts(ANN)]
+    around = await world.memory.graph.neighbourhood(ANN, "user")
+    assert {"Apex"} == {edge.object for edge in around.edges}
