@@ -52,7 +52,7 @@ async def context_window(
     profile: "" for none, None for the stored ones.
     intake: what a session log holds unredacted is shown redacted. as_of: all of it as of a moment.
     """
-    wanted = Wanted(limit=MOST_MEMORIES, now=now, as_of=as_of)
+    wanted = Wanted(limit=MOST_MEMORIES, now=now, as_of=as_of, merged_only=True)
     least = LABEL_TOKENS if assembler.count is count_tokens else LEAST_TURN_TOKENS
     turns = min(assembler.max_tokens // least + 1, MOST_TURNS)
 
