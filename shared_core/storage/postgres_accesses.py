@@ -31,7 +31,8 @@ class PostgresAccesses:
         within = tenant_of(common_prefix((one.scope.app, one.scope.user) for one in batch))
         soon: Statement = (statement("commit_without_waiting"), {})
         try:
-            await self._database.run(within, soon, (statement("add_accesses"), values))
+            held: Statement = (statement("hold_policies"), values)
+            await self._database.run(within, soon, held, (statement("add_accesses"), values))
         except psycopg.errors.InsufficientPrivilege as error:
             raise StorageReadOnly(
                 f"reads cannot be counted: {error.diag.message_primary}"

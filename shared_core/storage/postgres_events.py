@@ -67,11 +67,12 @@ class PostgresEvents(PostgresItems):
             "namespace": rest_of(memories_namespace(scope)),
             "now": now,
         }
-        steps: list[Statement] = [(statement("append_events"), values)]
+        held: Statement = (statement("hold_policies"), {"tenants": [tenant]})
+        steps: list[Statement] = [held, (statement("append_events"), values)]
         steps += self._vector_steps(vectors)
         if job:
             steps.append(enqueue_step(scope, thread_id, job, now, changed_at=now))
-        new, *_ = await self._database.run(tenant, *steps)
+        _, new, *_ = await self._database.run(tenant, *steps)
         return {row[0] for row in new}
 
     async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
