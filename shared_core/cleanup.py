@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
-from shared_core.domain import MemoryId, MemoryKind, Scope
+from shared_core.domain import MemoryKind, Scope
+from shared_core.errors import Conflict
+from shared_core.moments import CLOCKS_APART, system_clock
 from shared_core.ports import Clock, Storage
 from shared_core.retention import RetentionPolicy, days_between, retention_score
 from shared_core.retention_ports import FATES, Counts, Fate, Kept, Weak
@@ -18,9 +20,11 @@ from shared_core.retention_ports import FATES, Counts, Fate, Kept, Weak
 BATCH = 1000
 """So many memories go in one short transaction."""
 LISTED = 100
+RETIMED_AT_ONCE = 2000
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Is told how many memories are done, and how many were due when it began."""
+GoesOn: TypeAlias = Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +56,13 @@ class RetentionReport:
 
     counts: how many memories of each kind met which fate. listed: of a dry run, those that have
     waited longest, as many as its limit; not_listed: how many more would go.
-    retimed: a policy had changed meanwhile, and it was too early for them. batches:
-    transactions it took.
+    along: what was erased along with them, such as the ended facts of a fact. retimed: a policy had
+    changed meanwhile, and it was too early for them. batches: transactions it took.
     """
 
     counts: Counts
     listed: Sequence[Fading] = ()
+    along: Mapping[MemoryKind, int] = field(default_factory=dict)
     retimed: int = 0
     batches: int = 0
     duration_s: float = 0.0
@@ -83,6 +88,7 @@ class _Sum:
     counts: dict[Fate, Counter[MemoryKind]] = field(
         default_factory=lambda: {fate: Counter() for fate in FATES}
     )
+    along: Counter[MemoryKind] = field(default_factory=Counter)
     retimed: int = 0
     batches: int = 0
 
@@ -92,23 +98,62 @@ async def cleanup(
 ) -> CleanupReport:
     """Erase at once what has faded below a caller's own threshold, whatever stage it is in.
 
-    What has expired is deleted first. Facts drawn from the faded stay, and adding its session again
-    does not bring it back. What is pinned stays, and so do kinds that never fade.
+    What has expired is deleted first, except in a dry run. Facts drawn from the faded stay, and
+    adding its session again does not bring it back. What is pinned stays, and what never
+    fades.
     """
-    await storage.sweep_expired((scope.app, scope.user), BATCH)
+    if not dry_run:
+        await _require_clock(storage, clock)
+        await storage.sweep_expired((scope.app, scope.user), BATCH)
     weak = Weak(
         threshold=policy.threshold,
         min_age_days=policy.min_age_days,
         decay_rate=policy.decay_rate,
     )
     memories, average = await storage.average_score(scope, weak)
-    faded = await storage.kept(scope, await storage.weak(scope, weak))
-    if not dry_run:
-        gone: set[MemoryId] = set()
-        while batch := await storage.forget_weak(scope, weak, BATCH):
-            gone.update(batch)
-        faded = [one for one in faded if one.memory_id in gone]
+    ids = await storage.weak(scope, weak)
+    if dry_run:
+        return CleanupReport(memories, await storage.kept(scope, ids), average)
+    faded: list[Kept] = []
+    for begin in range(0, len(ids), BATCH):
+        page = await storage.kept(scope, ids[begin : begin + BATCH])
+        gone = set(await storage.forget_weak(scope, weak, [one.memory_id for one in page]))
+        faded += [one for one in page if one.memory_id in gone]
     return CleanupReport(memories, faded, average)
+
+
+async def _require_clock(storage: Storage, clock: Clock) -> None:
+    """Raise Conflict if this machine's clock is far ahead; a caller's own clock is meant so."""
+    if clock is not system_clock:
+        return
+    now = clock()
+    ahead = await storage.ahead_of_server(now)
+    if ahead > CLOCKS_APART:
+        raise Conflict(
+            f"the clock of this machine, {now.isoformat()}, is {ahead} ahead of the database"
+            " server's: by it too much would be forgotten. Set it right, or pass a clock to"
+            " open_memory(clock=...)"
+        )
+
+
+async def retime(
+    storage: Storage,
+    path: str,
+    progress: Callable[[int], None] | None = None,
+    goes_on: GoesOn | None = None,
+) -> int:
+    """Tell memories of a path whose policies changed when they leave their stage; return how many.
+
+    progress: told how many were looked at. goes_on: asked after each transaction; False ends it.
+    """
+    changed = looked_at = 0
+    while (page := await storage.retime(path, RETIMED_AT_ONCE)).looked_at:
+        changed, looked_at = changed + page.changed, looked_at + page.looked_at
+        if progress:
+            progress(looked_at)
+        if goes_on and not await goes_on():
+            break
+    return changed
 
 
 async def forget_faded(
@@ -118,17 +163,21 @@ async def forget_faded(
     app: str | None,
     *,
     progress: Progress | None = None,
-    goes_on: Callable[[], Awaitable[bool]] | None = None,
+    goes_on: GoesOn | None = None,
     batch: int = BATCH,
 ) -> RetentionReport:
     """Move every memory that is due on by one stage, in short transactions, and tell how many.
 
-    goes_on: asked after each transaction; False ends it.
+    First it finishes telling memories of policies that changed. goes_on: asked after each
+    transaction; False ends it. Raises Conflict for a clock that is far ahead.
     """
+    await _require_clock(storage, clock)
+    for path in await storage.retimings(scope, app):
+        await retime(storage, path, goes_on=goes_on)
     began, now, done = time.monotonic(), clock(), _Sum()
     total = 0
     if progress:
-        counts, _ = await storage.due(scope, app, now, 0)
+        counts, _, _ = await storage.due(scope, app, now, 0)
         total = sum(sum(kinds.values()) for kinds in counts.values())
         progress(0, total)
     while True:
@@ -137,6 +186,7 @@ async def forget_faded(
             break
         for fate, kinds in moved.counts.items():
             done.counts[fate].update(kinds)
+        done.along.update(moved.along)
         done.retimed += moved.retimed
         done.batches += 1
         if progress:
@@ -146,6 +196,7 @@ async def forget_faded(
         await asyncio.sleep(0)  # others come to their turn
     return RetentionReport(
         counts=done.counts,
+        along=done.along,
         retimed=done.retimed,
         batches=done.batches,
         duration_s=time.monotonic() - began,
@@ -157,9 +208,10 @@ async def what_is_due(
 ) -> RetentionReport:
     """Return what forget_faded() would do now; writes nothing."""
     began, now = time.monotonic(), clock()
-    counts, listed = await storage.due(scope, app, now, limit)
+    counts, along, listed = await storage.due(scope, app, now, limit)
     return RetentionReport(
         counts=counts,
+        along=along,
         listed=[_fading(kept, fate, now) for kept, fate in listed],
         duration_s=time.monotonic() - began,
         dry_run=True,
@@ -192,6 +244,6 @@ def _fading(kept: Kept, fate: Fate, now: datetime) -> Fading:
         f"score {score:.3g} is below {threshold:g}: last {used} {days:.1f} days ago, {reads},"
         f" importance {kept.importance:g}"
     )
-    if kept.staged_at is not None:
+    if kept.stage != "kept" and kept.staged_at is not None:
         why += f"; {kept.stage} {days_between(kept.staged_at, now):.1f} days ago"
     return Fading(kept=kept, fate=fate, score=score, why=why)

@@ -38,6 +38,7 @@ def report_json(report: RetentionReport, of: str) -> dict[str, JsonValue]:
             fate: {kind: count for kind, count in report.counts.get(fate, {}).items()}
             for fate in FATES
         },
+        "along": {kind: count for kind, count in report.along.items()},
         "retimed": report.retimed,
         "batches": report.batches,
         "duration_s": round(report.duration_s, 4),
@@ -75,6 +76,8 @@ def report_lines(report: RetentionReport) -> str:
             each = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
             counted.append(f"{sum(kinds.values()):,} {fate} ({each})")
     what = ", ".join(counted) or "nothing has faded"
+    if along := sum(report.along.values()):
+        what += f", and along with them {along:,} that had ended"
     if report.dry_run and report.listed and report.not_listed:
         what += f"; {report.not_listed:,} are not listed (--limit lists more)"
     if report.dry_run:

@@ -16,19 +16,18 @@ from shared_core.errors import InvalidInput, NotFound
 from shared_core.namespaces import check_label, scope_path
 from shared_core.restoring import restored
 from shared_core.retention_ports import (
+    FADING,
     POLICIES,
     Kept,
     RetentionPolicy,
     Rules,
     Stage,
-    default_rules,
 )
 from shared_core.retention_stats import HORIZONS, RetentionCurve, RetentionStats, curve_of, stats_of
 
 if TYPE_CHECKING:
     from shared_core.ports import Clock, Storage
 
-RETIMED_AT_ONCE = 2000
 MOST = 1_000_000
 MOST_DAYS = 36_500
 
@@ -66,35 +65,23 @@ class KeepingVerbs:
         """Set how memories fade from now on; return for how many the next stage comes otherwise.
 
         policy: a name of POLICIES ("default", "high-interaction", "low-interaction", "sensitive",
-        "knowledge") or a RetentionPolicy, for turns, summaries and reflections; or one for each of
-        some kinds, facts and items included, and None for a kind that never fades; or None: what
-        holds above (of the application, of all) holds here, too. never: kinds that never fade.
-        The nearest policy counts: of the user, of the application, of all. progress: told how many
-        memories were looked at.
+        "knowledge") or a RetentionPolicy, for turns, summaries and reflections, in place of what
+        was set here; or one for each of some kinds, facts and items included, and None for a kind
+        that never fades: what was set here of other kinds stays; or None: what holds above (of the
+        application, of all) holds here, too. never: kinds that never fade. The nearest policy of a
+        kind counts: of the user, of the application, of all. progress: told how many memories were
+        looked at. If it is cut short there, the next run of forgetting finishes it.
         """
         _check_whose(scope, app)
         await self.open()
         rules = None
         if policy is not None:
-            known = await self._storage.retention_rules(scope, app)
-            rules = _rules(policy, known) | dict.fromkeys(_kinds(never))
+            rules = _rules(policy) | dict.fromkeys(_kinds(never))
         elif never:
             raise InvalidInput("never names kinds of a policy: give a policy, too")
-        await self._storage.set_retention_rules(scope, app, rules)
-        return await self._retime(scope, app, progress)
-
-    async def _retime(
-        self, scope: Scope | None, app: str | None, progress: Callable[[int], None] | None
-    ) -> int:
-        changed = pages = 0
-        after: tuple[str, UUID] | None = None
-        while True:
-            page = await self._storage.retime(scope, app, after, RETIMED_AT_ONCE)
-            if page.last is None:
-                return changed
-            changed, pages, after = changed + page.changed, pages + 1, page.last
-            if progress:
-                progress(pages * RETIMED_AT_ONCE)
+        of = list(rules) if rules and isinstance(policy, Mapping) else None
+        path = await self._storage.set_retention_rules(scope, app, rules, of)
+        return await cleanups.retime(self._storage, path, progress)
 
     async def cleanup(
         self,
@@ -106,10 +93,10 @@ class KeepingVerbs:
         """Erase at once turns and summaries that have faded below a threshold of yours.
 
         policy: or the name of one of POLICIES.
-        dry_run: only say which. Adding forgotten turns again brings no memory of them back; what
-        was said stays in the history of the thread, and the next summary may tell of it: only
-        forget_faded(), forget_turns() and forget_thread() take it along. Facts do not fade. The
-        days and thresholds of later stages do not count: forget_faded() goes by them.
+        dry_run: only say which, and write nothing. Adding forgotten turns again brings no memory of
+        them back; what was said stays in the history of the thread, and the next summary may tell
+        of it: only forget_faded(), forget_turns() and forget_thread() take it along. Facts do not
+        fade. The days and thresholds of later stages do not count: forget_faded() goes by them.
         """
         scope_path(scope)
         rule = _named(policy) if isinstance(policy, str) else policy
@@ -134,7 +121,8 @@ class KeepingVerbs:
         By the stored policies: demoted memories are out of recall, archived ones compacted, erased
         ones gone for good. dry_run: only say what would go and why; the report lists limit of them,
         and its not_listed says how many more there are. It reads and writes what is due and nothing
-        else, in short transactions; several may run at once.
+        else, in short transactions; several may run at once. Raises Conflict when the clock of this
+        machine is more than an hour ahead of the database's: it would forget too much.
         """
         _check_whose(scope, app)
         whole_number(limit, "limit", 0, MOST)
@@ -174,8 +162,9 @@ class KeepingVerbs:
         Unknown keys are passed over. What was demoted or archived comes back into recall first.
         """
         ids = await self._named(scope, keys)
+        pinned = await self._storage.set_pinned(scope, ids, True)  # first: nothing moves it on then
         await self._restore(scope, ids)
-        return len(await self._storage.set_pinned(scope, ids, True))
+        return len(pinned)
 
     async def unpin(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
         """Let memories fade again as their policy says; return how many were pinned.
@@ -269,12 +258,12 @@ def _named(policy: str) -> RetentionPolicy:
 
 
 def _rules(
-    policy: str | RetentionPolicy | Mapping[MemoryKind, RetentionPolicy | None], known: Rules
+    policy: str | RetentionPolicy | Mapping[MemoryKind, RetentionPolicy | None],
 ) -> dict[MemoryKind, RetentionPolicy | None]:
     if isinstance(policy, str):
-        return default_rules(_named(policy))
+        policy = _named(policy)
     if isinstance(policy, RetentionPolicy):
-        return default_rules(policy)
+        return dict.fromkeys(FADING, policy)
     if not isinstance(policy, Mapping):
         raise InvalidInput(
             "policy must be a name, a RetentionPolicy, or one for each of some kinds, not"
@@ -283,7 +272,7 @@ def _rules(
     for kind, rule in policy.items():
         if rule is not None and not isinstance(rule, RetentionPolicy):
             raise InvalidInput(f"the policy of {kind!r} must be a RetentionPolicy or None")
-    return {**known, **{kind: policy[kind] for kind in _kinds(list(policy))}}
+    return {kind: policy[kind] for kind in _kinds(list(policy))}
 
 
 def _kinds(kinds: Sequence[MemoryKind]) -> Sequence[MemoryKind]:

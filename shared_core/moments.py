@@ -11,6 +11,11 @@ CLOCKS_APART = timedelta(hours=1)
 """By so much the clock of whoever says things may be ahead of ours; {soon} in the statements."""
 
 
+def system_clock() -> datetime:
+    """Return the time of day, as this machine has it."""
+    return datetime.now(UTC)
+
+
 def check_moment(moment: datetime, what: str) -> None:
     """Raise InvalidInput, naming what, for a moment without a time zone or out of range in UTC."""
     if not isinstance(moment, datetime):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 from shared_core.arguments import checked_clock
@@ -13,6 +12,7 @@ from shared_core.embedding import Embedding
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
 from shared_core.extractors import resolve_extractor
+from shared_core.moments import system_clock
 from shared_core.ports import Clock, Extractor
 from shared_core.privacy import PrivacyPolicy, privacy_policy
 from shared_core.relations import Objects, Relations
@@ -67,7 +67,7 @@ def open_memory(
     form.
     """
     settings = load_settings(uri, schema=schema, pool_size=pool_size)
-    clock = _now if clock is None else checked_clock(clock)
+    clock = system_clock if clock is None else checked_clock(clock)
     if strength is not None and not callable(strength):
         raise InvalidInput(f"strength must be a function of Traits, not {strength!r:.80}")
     storage = open_storage(settings, clock, strength)
@@ -90,7 +90,3 @@ def open_memory(
 
 def _graph_is_on(given: bool | None, settings: Settings) -> bool:
     return settings.graph if given is None else given
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

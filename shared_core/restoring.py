@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from shared_core.domain import MemoryId, Scope
+from shared_core.errors import Conflict
 from shared_core.ingest import TEXT_FIELD
 from shared_core.text import search_terms
 
 if TYPE_CHECKING:
     from shared_core.embedding import Embedding
     from shared_core.facts import FactPlan
-    from shared_core.ports import Storage
+    from shared_core.ports import Storage, Vectors
     from shared_core.run_ports import KnownFact
+
+TRIES = 5
 
 
 async def restored(
@@ -24,15 +27,22 @@ async def restored(
 
     What was archived is embedded anew. Raises ModelUnavailable while the embedder is down.
     """
-    away = await storage.out_of_recall(scope, ids) if ids else []
-    if not away:
-        return []
-    texts = [(one, one.text) for one in away if one.text is not None]
-    vectors = await embedding.rows(
-        [((one.namespace, one.key), TEXT_FIELD, text) for one, text in texts]
-    )
-    terms = {one.memory_id: None if one.text is None else search_terms(one.text) for one in away}
-    return await storage.restore_memories(scope, terms, vectors)
+    embedded: dict[str, Vectors] = {}
+    for last_try in [False] * (TRIES - 1) + [True]:
+        away = await storage.out_of_recall(scope, ids) if ids else []
+        if not away:
+            return []
+        texts = [(one, one.text) for one in away if one.is_wordless and one.text is not None]
+        vectors = await embedding.rows(
+            [((one.namespace, one.key), TEXT_FIELD, text) for one, text in texts], embedded
+        )
+        terms = {one.memory_id: search_terms(text) for one, text in texts}
+        try:
+            return await storage.restore_memories(scope, away, terms, vectors)
+        except Conflict:  # somebody moved, restored or wrote one of them: as it is now, then
+            if last_try:
+                raise
+    raise AssertionError("unreachable")
 
 
 async def restore_said_again(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias
 from uuid import UUID
@@ -125,18 +125,22 @@ so that the database reckons with the same."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retimed:
-    """A page of memories that were told anew when they leave their stage. last: None at the end."""
+    """A page of memories, told anew when they leave their stage. looked_at: 0 at the end."""
 
+    looked_at: int
     changed: int
-    last: tuple[str, UUID] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one short transaction did. retimed: it was too early for them, by a newer policy."""
+    """What one short transaction did. retimed: it was too early for them, by a newer policy.
+
+    along: what was erased along with others, such as the ended facts of a fact.
+    """
 
     counts: Counts
     retimed: int
+    along: Mapping[MemoryKind, int]
 
     @property
     def size(self) -> int:
@@ -155,12 +159,17 @@ class Weak:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """A memory that is out of recall. text: None unless it was archived."""
+    """A memory that is out of recall. text, archived_at: None unless it was archived.
+
+    is_wordless: its vector and its words have to be made anew.
+    """
 
     memory_id: UUID
     namespace: Namespace
     key: str
     text: str | None
+    archived_at: datetime | None
+    is_wordless: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +177,7 @@ class Kept:
     """How one memory is kept: what its score and its next stage are made of.
 
     strength: its initial score. used_at: when it was last read, or written if it never was.
+    staged_at: since when it is in its stage; of one that is kept, when it was restored, if it was.
     forget_at: when it leaves its stage, None for never. rule: None if its kind never fades.
     """
 
@@ -220,15 +230,30 @@ class RetentionStorage(Protocol):
         ...
 
     async def set_retention_rules(
-        self, scope: Scope | None, app: str | None, rules: Rules | None
-    ) -> None:
-        """Store what holds for a user, an application or all from now on; None: what is above."""
+        self,
+        scope: Scope | None,
+        app: str | None,
+        rules: Rules | None,
+        of: Sequence[MemoryKind] | None = None,
+    ) -> str:
+        """Store what holds for a user, an application or all from now on; None: what is above.
+
+        of: kinds whose own rules are replaced; None: of all. It waits for those who write by the
+        rules that held, and notes in the same transaction that memories have to be told: returns
+        the path for retime().
+        """
         ...
 
-    async def retime(
-        self, scope: Scope | None, app: str | None, after: tuple[str, UUID] | None, limit: int
-    ) -> Retimed:
-        """Tell a page of memories anew when they leave their stage, in the order of their ids."""
+    async def retimings(self, scope: Scope | None, app: str | None) -> Sequence[str]:
+        """Return the paths, below one, whose memories were not all told that a policy changed."""
+        ...
+
+    async def retime(self, path: str, limit: int) -> Retimed:
+        """Tell a page of memories of a path anew when they leave their stage, where it stopped."""
+        ...
+
+    async def ahead_of_server(self, now: datetime) -> timedelta:
+        """Return by how much a moment is ahead of the clock of the database server."""
         ...
 
     async def kept(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Kept]:
@@ -283,8 +308,8 @@ class RetentionStorage(Protocol):
 
     async def due(
         self, scope: Scope | None, app: str | None, now: datetime, limit: int
-    ) -> tuple[Counts, Sequence[tuple[Kept, Fate]]]:
-        """Return what forget_faded() would do: how many in all, and which first."""
+    ) -> tuple[Counts, Mapping[MemoryKind, int], Sequence[tuple[Kept, Fate]]]:
+        """Return what forget_faded() would do: how many in all and along, and which first."""
         ...
 
     async def average_score(self, scope: Scope, weak: Weak) -> tuple[int, float]:
@@ -295,8 +320,13 @@ class RetentionStorage(Protocol):
         """Return what forget_weak() would erase."""
         ...
 
-    async def forget_weak(self, scope: Scope, weak: Weak, limit: int) -> Sequence[MemoryId]:
-        """Erase memories at once; what was drawn from them stays, and so do their turns."""
+    async def forget_weak(
+        self, scope: Scope, weak: Weak, memory_ids: Sequence[UUID]
+    ) -> Sequence[MemoryId]:
+        """Erase at once those of some memories that are still weak; return which.
+
+        What was drawn from them stays, and so do their turns.
+        """
         ...
 
     async def set_pinned(
@@ -323,11 +353,13 @@ class RetentionStorage(Protocol):
     async def restore_memories(
         self,
         scope: Scope,
-        terms: Mapping[UUID, Sequence[str] | None],
+        away: Sequence[Archived],
+        terms: Mapping[UUID, Sequence[str]],
         vectors: VectorRows | None,
     ) -> Sequence[MemoryId]:
         """Bring memories back into recall, as if they were read now; return which.
 
-        terms: the words of what was archived; None for what was only demoted.
+        away: as out_of_recall() told. terms: the words of those that are wordless. Raises Conflict,
+        with nothing done, if any was moved on, restored or written since.
         """
         ...

@@ -48,7 +48,8 @@ class KindStats:
 class RetentionStats:
     """How memories are kept as of a moment, in all stages; what has expired or ended is left out.
 
-    ahead: within so many days, if nothing is read meanwhile, how many meet which fate next.
+    ahead: within so many days, if nothing is read meanwhile, how many meet which fate; what is
+    demoted and then erased counts for both. What never fades scores as if it were new.
     """
 
     as_of: datetime
@@ -219,7 +220,7 @@ def scorer(kept: Kept, now: datetime) -> Callable[[datetime], float]:
     A use that is still to come, by a clock that is ahead of now, counts as one just now.
     """
     used_from = _used_from(kept, now)
-    decay_rate = (kept.rule or RetentionPolicy()).decay_rate
+    decay_rate = kept.rule.decay_rate if kept.rule else 0.0
 
     def score(at: datetime) -> float:
         used = at >= used_from

@@ -22,6 +22,7 @@ TABLES = (
 LEFT_OUT = {
     "api_tokens": "keys to one server; whoever runs another one makes new ones",
     "embedding_models": "of the database; the first line of an export names the model",
+    "retimings": "work under way in one database",
     "schedules": "of the workers of one database",
     "schema_migrations": "of the database",
 }

@@ -31,8 +31,9 @@ class PostgresAccesses:
         within = tenant_of(common_prefix((one.scope.app, one.scope.user) for one in batch))
         soon: Statement = (statement("commit_without_waiting"), {})
         try:
+            held: Statement = (statement("hold_policies"), values)
             counting: Statement = (statement("add_accesses"), values)
-            await self._database.run(within, soon, counting, repeats=False)
+            await self._database.run(within, soon, held, counting, repeats=False)
         except psycopg.errors.InsufficientPrivilege as error:
             raise StorageReadOnly(
                 f"reads cannot be counted: {error.diag.message_primary}"

@@ -50,10 +50,11 @@ class PostgresEvents(PostgresItems):
         job: NewJob | None = None,
     ) -> set[str]:
         now = self._clock()
-        steps = self._append_steps(scope, thread_id, rows, vectors, now)
+        held: Statement = (statement("hold_policies"), {"tenants": [scope_path(scope)]})
+        steps = [held, *self._append_steps(scope, thread_id, rows, vectors, now)]
         if job:
             steps.append(enqueue_step(scope, thread_id, job, now, changed_at=now))
-        new, *_ = await self._database.run(scope_path(scope), *steps)
+        _, new, *_ = await self._database.run(scope_path(scope), *steps)
         return {row[0] for row in new}
 
     def _append_steps(

@@ -107,8 +107,8 @@ class PostgresFacts(PostgresRuns):
             "now": now,
             **moments(None),
         }
-        names = ("lock_tenants", "add_run", "require_free_edges", "reopen_fact", "reopen_told",
-                 "reopen_edges")  # fmt: skip
+        names = ("hold_policies", "lock_tenants", "add_run", "require_free_edges", "reopen_fact",
+                 "reopen_told", "reopen_edges", "retime_run")  # fmt: skip
         try:
             await self._database.run(tenant, *[(statement(name), values) for name in names])
         except (Conflict, psycopg.errors.UniqueViolation) as error:

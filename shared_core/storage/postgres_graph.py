@@ -115,7 +115,8 @@ class PostgresGraph(PostgresItems):
             "closed_at": edge.superseded_at,
             **_record(run_id, now, {"restored": 1}),
         }
-        names = ("lock_tenants", "add_run", "reopen_edge", "require_no_opposite", "reopen_told")
+        names = ("hold_policies", "lock_tenants", "add_run", "reopen_edge", "require_no_opposite",
+                 "reopen_told", "retime_run")  # fmt: skip
         try:
             await self._database.run(tenant, *[(statement(name), values) for name in names])
         except psycopg.errors.UniqueViolation as error:

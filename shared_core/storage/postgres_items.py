@@ -188,6 +188,7 @@ class PostgresItems:
         values = dict(zip(_ROW_COLUMNS, columns, strict=True)) | {"now": self._clock()}
         values |= self._strong_columns(in_order)
         steps: list[Statement] = [
+            (statement("hold_policies"), values),
             (statement("put_memories"), values),
             (statement("clear_derived"), values),
         ]

@@ -113,6 +113,7 @@ class PostgresProfiles(PostgresRuns):
         turns: Sequence[EventRow] = (),
     ) -> set[str]:
         tenant = scope_path(scope)
+        held: Statement = (statement("hold_policies"), {"tenants": [tenant]})
         locked: Statement = (statement("lock_tenants"), {"tenants": [tenant]})
         appended: list[Statement] = []
         if turns and run.thread_id is not None:
@@ -123,13 +124,13 @@ class PostgresProfiles(PostgresRuns):
             *self._vector_steps(vectors),
         ]
         try:
-            answers = await self._database.run(tenant, locked, *appended, *steps)
+            answers = await self._database.run(tenant, held, locked, *appended, *steps)
         except (Conflict, psycopg.errors.UniqueViolation) as error:
             raise Conflict(
                 f"profile {memory_id} was changed by somebody else, or a turn it draws from was"
                 " forgotten, since it was loaded: load it again and repeat"
             ) from error
-        return {row[0] for row in answers[1]} if appended else set()
+        return {row[0] for row in answers[2]} if appended else set()
 
     def _run_record(self, tenant: str, memory_id: UUID, run: ProfileRun) -> list[Statement]:
         now = self._clock()

@@ -39,12 +39,16 @@ from shared_core.retention_ports import (
     Weak,
 )
 from shared_core.storage.database import Database
-from shared_core.storage.retention_columns import counts_of, kept_of, policy_columns, policy_of
+from shared_core.storage.retention_columns import (
+    along_of,
+    counts_of,
+    kept_of,
+    policy_columns,
+    policy_of,
+)
 from shared_core.storage.rows import to_tsvector, utc
 from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Statement
-
-FIRST = UUID(int=0)
 
 
 class PostgresRetention:
@@ -63,32 +67,40 @@ class PostgresRetention:
         return {row[0]: policy_of(row[1:]) for row in rows}
 
     async def set_retention_rules(
-        self, scope: Scope | None, app: str | None, rules: Rules | None
-    ) -> None:
+        self,
+        scope: Scope | None,
+        app: str | None,
+        rules: Rules | None,
+        of: Sequence[MemoryKind] | None = None,
+    ) -> str:
         path = path_of(scope, app)
-        values = {"path": path, "now": self._clock()}
-        steps: list[Statement] = [(statement("drop_policies"), values)]
+        values: dict[str, object] = {"path": path, "now": self._clock()}
+        steps: list[Statement] = [(statement("lock_policies"), values)]
+        if of is None:
+            steps.append((statement("drop_policies"), values))
+        else:
+            steps.append((statement("drop_policies_of"), values | {"kinds": list(of)}))
         if rules is not None:
             steps.append((statement("add_policies"), values | policy_columns(rules)))
-        await self._database.run(path, *steps)
+        await self._database.run(path, *steps, (statement("begin_retiming"), values))
+        return path
 
-    async def retime(
-        self, scope: Scope | None, app: str | None, after: tuple[str, UUID] | None, limit: int
-    ) -> Retimed:
+    async def retime(self, path: str, limit: int) -> Retimed:
+        values = {"path": path, "limit": limit}
+        _, [[looked_at, changed]] = await self._database.run(
+            path, (statement("hold_all_policies"), {}), (statement("retime"), values)
+        )
+        return Retimed(looked_at=looked_at, changed=changed)
+
+    async def retimings(self, scope: Scope | None, app: str | None) -> Sequence[str]:
         path = path_of(scope, app)
-        after_tenant, after_id = after or ("", FIRST)
-        values = {
-            "tenant": path,
-            "tenant_end": path_end(path),
-            "after_tenant": after_tenant,
-            "after_id": after_id,
-            "limit": limit,
-        }
-        [rows] = await self._database.run(path, (statement("retime_memories"), values))
-        if not rows:
-            return Retimed(changed=0, last=None)
-        tenant, memory_id, changed = rows[0]
-        return Retimed(changed=changed, last=(tenant, memory_id))
+        values = {"tenant": path, "tenant_end": path_end(path)}
+        [rows] = await self._database.run(path, (statement("retimings"), values))
+        return [row[0] for row in rows]
+
+    async def ahead_of_server(self, now: datetime) -> timedelta:
+        [[[ahead]]] = await self._database.run(ROOT, (statement("ahead_of_server"), {"now": now}))
+        return timedelta(seconds=round(ahead))
 
     async def kept(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Kept]:
         tenant = scope_path(scope)
@@ -123,21 +135,25 @@ class PostgresRetention:
     ) -> Batch:
         path = path_of(scope, app)
         values = {"tenant": path, "now": now, "limit": limit}
-        [rows] = await self._database.run(path, (statement("forget_faded"), values))
+        _, rows = await self._database.run(
+            path, (statement("hold_all_policies"), {}), (statement("forget_faded"), values)
+        )
         return Batch(
             counts=counts_of(rows),
             retimed=sum(count for _, fate, count in rows if fate == "retimed"),
+            along=along_of(rows),
         )
 
     async def due(
         self, scope: Scope | None, app: str | None, now: datetime, limit: int
-    ) -> tuple[Counts, Sequence[tuple[Kept, Fate]]]:
+    ) -> tuple[Counts, Mapping[MemoryKind, int], Sequence[tuple[Kept, Fate]]]:
         path = path_of(scope, app)
         values = {"tenant": path, "tenant_end": path_end(path), "now": now, "limit": limit}
         counted, listed = await self._database.run(
             path, (statement("count_due"), values), (statement("what_is_due"), values)
         )
-        return counts_of(counted), [(kept_of(row[:-1]), row[-1]) for row in listed]
+        due = [(kept_of(row[:-1]), row[-1]) for row in listed]
+        return counts_of(counted), along_of(counted), due
 
     async def average_score(self, scope: Scope, weak: Weak) -> tuple[int, float]:
         [[(count, average)]] = await self._database.run(
@@ -146,16 +162,30 @@ class PostgresRetention:
         return count, average
 
     async def weak(self, scope: Scope, weak: Weak) -> Sequence[MemoryId]:
-        return await self._ids(scope, "what_is_below", self._weak(scope, weak))
+        return await self._ids(scope, "weak", self._weak(scope, weak))
 
-    async def forget_weak(self, scope: Scope, weak: Weak, limit: int) -> Sequence[MemoryId]:
-        return await self._ids(scope, "forget_below", self._weak(scope, weak) | {"limit": limit})
+    async def forget_weak(
+        self, scope: Scope, weak: Weak, memory_ids: Sequence[UUID]
+    ) -> Sequence[MemoryId]:
+        values = self._weak(scope, weak) | {"memory_ids": list(memory_ids)}
+        return await self._ids(scope, "forget_weak", values)
 
     async def set_pinned(
         self, scope: Scope, memory_ids: Sequence[UUID], pinned: bool
     ) -> Sequence[MemoryId]:
-        values = {"memory_ids": list(memory_ids), "now": self._clock()}
-        return await self._ids(scope, "pin" if pinned else "unpin", values)
+        tenant = scope_path(scope)
+        values = {
+            "tenant": tenant,
+            "tenants": [tenant],
+            "memory_ids": list(memory_ids),
+            "now": self._clock(),
+        }
+        _, rows = await self._database.run(
+            tenant,
+            (statement("hold_policies"), values),
+            (statement("pin" if pinned else "unpin"), values),
+        )
+        return [MemoryId(row[0]) for row in rows]
 
     async def staged(
         self,
@@ -178,24 +208,32 @@ class PostgresRetention:
     async def out_of_recall(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Archived]:
         values = {"tenant": scope_path(scope), "memory_ids": list(memory_ids)}
         [rows] = await self._database.run(scope_path(scope), (statement("out_of_recall"), values))
-        return [Archived(row[0], from_path(row[1]), row[2], row[3]) for row in rows]
+        return [
+            Archived(row[0], from_path(row[1]), row[2], row[3], row[4], bool(row[5]))
+            for row in rows
+        ]
 
     async def restore_memories(
         self,
         scope: Scope,
-        terms: Mapping[UUID, Sequence[str] | None],
+        away: Sequence[Archived],
+        terms: Mapping[UUID, Sequence[str]],
         vectors: VectorRows | None,
     ) -> Sequence[MemoryId]:
         tenant = scope_path(scope)
+        ids = [one.memory_id for one in away]
         values = {
             "tenant": tenant,
-            "memory_ids": list(terms),
-            "terms": [None if words is None else to_tsvector(words) for words in terms.values()],
-            "term_counts": [len(words or ()) for words in terms.values()],
+            "tenants": [tenant],
+            "memory_ids": ids,
+            "archived_at": [one.archived_at for one in away],
+            "terms": [to_tsvector(terms[one]) if one in terms else None for one in ids],
+            "term_counts": [len(terms.get(one, ())) for one in ids],
             "now": self._clock(),
         }
-        steps = [(statement("restore_memories"), values), *self._vector_steps(vectors)]
-        rows, *_ = await self._database.run(tenant, *steps)
+        names = ("hold_policies", "lock_memories", "require_faded", "restore_memories")
+        steps = [(statement(name), values) for name in names]
+        _, _, _, rows, *_ = await self._database.run(tenant, *steps, *self._vector_steps(vectors))
         return [MemoryId(row[0]) for row in rows]
 
     async def retention_stats(
@@ -209,12 +247,17 @@ class PostgresRetention:
         )
         leaving: dict[float, dict[Fate, int]] = {one: dict.fromkeys(FATES, 0) for one in days}
         counted = []
-        for kind, fades, stage, bucket, later_than, fate, count, score_sum, pinned in rows:
+        for kind, fades, stage, bucket, first, fate, count, score_sum, pinned, *later in rows:
             counted.append(
                 RetentionRow(kind, fades, STAGES[stage], bucket, count, score_sum, pinned)
             )
-            for within in () if later_than is None else horizons[later_than:]:
-                leaving[within][fate] += count
+            second, second_fate, third = later
+            met: list[tuple[int | None, Fate]] = [
+                (first, fate), (second, second_fate), (third, "erased")
+            ]  # fmt: skip
+            for later_than, one in met:
+                for within in () if later_than is None else horizons[later_than:]:
+                    leaving[within][one] += count
         return counted, leaving
 
     async def take_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:

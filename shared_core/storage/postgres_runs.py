@@ -277,10 +277,10 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
                 f"{len(later)} later runs build on run {run_id}: undo them first, in this order:"
                 f" {named}{', ...' if len(later) > 5 else ''}"
             )
-        names = ("lock_tenants", "require_last", "begin_undo", "restore_summary",
+        names = ("hold_policies", "lock_tenants", "require_last", "begin_undo", "restore_summary",
                  "restore_summary_vectors", "unwrite", "drop_baseless", "reopen",
                  "move_back", "retire_drawn", "move_marks_back", "part_aliases", "rejoin_aliases",
-                 "require_entities")  # fmt: skip
+                 "require_entities", "retime_run")  # fmt: skip
         try:
             await self._database.run(tenant, *[(statement(name), values) for name in names])
         except psycopg.errors.UniqueViolation as error:

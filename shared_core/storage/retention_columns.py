@@ -107,6 +107,11 @@ def counts_of(rows: Sequence[Sequence[Any]]) -> Counts:
     return counts
 
 
+def along_of(rows: Sequence[Sequence[Any]]) -> dict[MemoryKind, int]:
+    """Return how many of each kind were erased along with others, from the same columns."""
+    return {kind: count for kind, fate, count in sorted(rows, key=tuple) if fate == "along"}
+
+
 def kept_of(row: Sequence[Any]) -> Kept:
     """Return how a memory is kept, from the columns of the statement kept."""
     return Kept(

@@ -30,15 +30,12 @@ SET kind = CASE WHEN m.kind = 'episodic' THEN m.kind ELSE excluded.kind END,
     updated_at = greatest(excluded.updated_at, m.updated_at + interval '1 microsecond')
 RETURNING m.tenant_id, m.namespace, m.key, m.memory_id, m.kind, m.importance, m.created_at,
           m.updated_at, m.superseded_at, memory_arousal(m.value) AS arousal
-), unarchived AS (
-    DELETE FROM memory_archive x USING written w
-    WHERE x.tenant_id = w.tenant_id AND x.memory_id = w.memory_id
 )
 {timed_written}
 
 -- name: clear_derived
--- After memories were replaced by key, which put their writers in line: the vectors, structure and
--- sources of what stood there before go.
+-- After memories were replaced by key, which put their writers in line: the vectors, structure,
+-- sources, archived text and stage of what stood there before go.
 WITH named AS (
     SELECT m.tenant_id, m.memory_id, m.kind
     FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
@@ -50,6 +47,12 @@ WITH named AS (
 ), structure AS (
     DELETE FROM facts f USING named n
     WHERE f.tenant_id = n.tenant_id AND f.memory_id = n.memory_id
+), unarchived AS (
+    DELETE FROM memory_archive x USING named n
+    WHERE x.tenant_id = n.tenant_id AND x.memory_id = n.memory_id
+), unstaged AS (
+    UPDATE memory_access a SET stage = 0, staged_at = NULL FROM named n
+    WHERE a.tenant_id = n.tenant_id AND a.memory_id = n.memory_id AND a.stage > 0
 )
 DELETE FROM memory_sources s USING named n
 WHERE s.tenant_id = n.tenant_id AND s.memory_id = n.memory_id

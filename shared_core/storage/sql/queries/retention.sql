@@ -36,28 +36,52 @@ WHERE s.tenant_id = %(tenant)s AND s.thread_id = %(thread_id)s
   AND s.event_id = ANY(%(event_ids)b::text[]) AND m.kind = 'episodic'
   AND a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
 
--- name: retime_memories
--- After a policy changed: when memories of its tenants leave their stage, a page at a time in the
--- order of their ids; the last row of the page tells where the next begins.
-WITH page AS MATERIALIZED (
-    SELECT m.tenant_id, m.memory_id, m.kind FROM memories m
-    WHERE {tenant_range} AND (m.tenant_id, m.memory_id) > (%(after_tenant)s, %(after_id)s::uuid)
-    ORDER BY m.tenant_id, m.memory_id LIMIT %(limit)s
-    FOR KEY SHARE OF m
-), timed AS (
-    INSERT INTO memory_access AS x (tenant_id, memory_id, forget_at)
-    SELECT m.tenant_id, m.memory_id, {due_at}
-    FROM page p
-    JOIN memories m USING (tenant_id, memory_id)
-    CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
-    LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
-    WHERE r.fades OR a.forget_at IS NOT NULL
-    ON CONFLICT (tenant_id, memory_id) DO UPDATE SET forget_at = excluded.forget_at
-    WHERE x.forget_at IS DISTINCT FROM excluded.forget_at
-    RETURNING 1
-)
-SELECT tenant_id, memory_id, (SELECT count(*) FROM timed) FROM page
-ORDER BY tenant_id DESC, memory_id DESC LIMIT 1
+-- name: retime_run
+-- After a run ended, or was undone: when what it changed leaves its stage.
+INSERT INTO memory_access AS x (tenant_id, memory_id, forget_at)
+SELECT m.tenant_id, m.memory_id, {due_at}
+FROM (SELECT DISTINCT target FROM run_changes
+      WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s) c
+JOIN memories m ON m.tenant_id = %(tenant)s AND m.memory_id = c.target
+CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
+LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
+WHERE r.fades OR a.forget_at IS NOT NULL
+ON CONFLICT (tenant_id, memory_id) DO UPDATE SET forget_at = excluded.forget_at
+
+-- name: hold_policies
+-- Until the transaction ends, the policies of some tenants stay as they are: whoever sets one waits.
+SELECT pg_advisory_xact_lock_shared(hashtextextended(path, 1))
+FROM (SELECT '/' AS path
+      UNION
+      SELECT unnest(ARRAY[tenant, substring(tenant FROM '^/[^/]+/')])
+      FROM unnest(%(tenants)b::text[]) AS tenant) held
+
+-- name: hold_all_policies
+SELECT pg_advisory_xact_lock_shared(hashtextextended('', 1))
+
+-- name: lock_policies
+-- Waits for those who go by the policies of a path; whoever comes then sees what is set here.
+SELECT pg_advisory_xact_lock(hashtextextended('', 1)),
+       pg_advisory_xact_lock(hashtextextended(%(path)s, 1))
+
+-- name: begin_retiming
+INSERT INTO retimings (tenant_id, after_tenant, after_id)
+VALUES (%(path)s, '', '00000000-0000-0000-0000-000000000000')
+ON CONFLICT (tenant_id) DO UPDATE
+SET after_tenant = excluded.after_tenant, after_id = excluded.after_id
+
+-- name: retime
+SELECT looked_at, changed FROM retime_memories(%(path)s, %(limit)s)
+
+-- name: ahead_of_server
+-- By how many seconds a clock is ahead of the server's.
+SELECT extract(epoch FROM %(now)s::timestamptz - clock_timestamp())::float8
+
+-- name: retimings
+-- Paths below one of which not all memories were told that a policy changed.
+SELECT tenant_id FROM retimings
+WHERE tenant_id >= %(tenant)s AND tenant_id < %(tenant_end)s
+ORDER BY tenant_id
 
 -- fragment: policy_columns
 r.fades, r.decay_rate, r.threshold, r.min_age_days, r.archive_threshold, r.archive_after_days,
@@ -70,7 +94,14 @@ FROM unnest(%(kinds)s::text[]) AS k(kind)
 CROSS JOIN LATERAL retention_rule(%(path)s, k.kind) r
 
 -- name: drop_policies
+WITH untold AS (
+    DELETE FROM retimings WHERE tenant_id = %(path)s
+)
 DELETE FROM retention_policies WHERE tenant_id = %(path)s
+
+-- name: drop_policies_of
+-- Those of some kinds of memory.
+DELETE FROM retention_policies WHERE tenant_id = %(path)s AND kind = ANY(%(kinds)s::text[])
 
 -- name: add_policies
 INSERT INTO retention_policies (tenant_id, kind, fades, decay_rate, threshold, min_age_days,
@@ -129,9 +160,18 @@ FROM {ripe} AND {due_at} <= %(now)s
 ORDER BY a.forget_at, a.memory_id LIMIT %(limit)s
 
 -- name: count_due
-SELECT m.kind, {fate}, count(*)
-FROM {ripe} AND {due_at} <= %(now)s
-GROUP BY 1, 2
+-- How many of each kind would meet which fate, and how many would be erased along with them.
+WITH due AS MATERIALIZED (
+    SELECT m.tenant_id, m.memory_id, m.kind, m.thread_id, r.with_history, {fate} AS fate
+    FROM {ripe} AND {due_at} <= %(now)s
+)
+SELECT kind, fate, count(*) FROM due GROUP BY 1, 2
+UNION ALL
+SELECT g.kind, 'along', count(DISTINCT g.memory_id)
+FROM due d
+CROSS JOIN LATERAL erased_along(d.tenant_id, d.memory_id, d.kind, d.thread_id, d.with_history) g
+WHERE d.fate = 'erased'
+GROUP BY 1
 
 -- fragment: score
 calculate_retention_score(
@@ -150,15 +190,20 @@ WHERE {one_tenant} AND m.superseded_at IS NULL AND r.fades
 -- name: average_score
 SELECT count(*), coalesce(avg({score}), 0) FROM {that_fade}
 
--- name: forget_below
-SELECT memory_id FROM forget_below(%(tenant)s, %(threshold)s, %(min_age_days)s, %(decay_rate)s,
-                                   %(now)s, %(limit)s)
+-- name: forget_weak
+-- Erases those of some memories that are still weak.
+SELECT memory_id
+FROM forget_weak(array_fill(%(tenant)s::text, ARRAY[cardinality(%(memory_ids)b::uuid[])]),
+                 %(memory_ids)b::uuid[], %(threshold)s, %(min_age_days)s, %(decay_rate)s, %(now)s)
 
--- name: what_is_below
--- What forget_below would erase.
-SELECT m.memory_id FROM {that_fade} AND a.pinned_at IS NULL
-  AND extract(epoch FROM %(now)s - m.created_at) >= %(min_age_days)s::float8 * 86400
-  AND {score} < %(threshold)s
+-- name: weak
+-- What forget_weak would erase.
+SELECT m.memory_id
+FROM memories m
+LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
+CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
+WHERE {one_tenant}
+  AND is_weak(m, a, r, %(threshold)s, %(min_age_days)s, %(decay_rate)s, %(now)s)
 ORDER BY m.memory_id
 
 -- name: named_ids
@@ -193,8 +238,10 @@ WHERE x.tenant_id = %(tenant)s AND x.memory_id = ANY(%(memory_ids)b::uuid[])
 RETURNING x.memory_id
 
 -- name: out_of_recall
--- Those of some memories that are demoted or archived, with the text of the latter.
-SELECT m.memory_id, m.tenant_id || substr(m.namespace, 2), m.key, x.text
+-- Those of some memories that are demoted or archived, with the text of the latter, since when it is
+-- archived, and whether its words have to be made anew.
+SELECT m.memory_id, m.tenant_id || substr(m.namespace, 2), m.key, x.text, x.archived_at,
+       NOT x.keeps_words
 FROM memories m
 LEFT JOIN memory_archive x ON x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id
 WHERE {one_tenant} AND m.memory_id = ANY(%(memory_ids)b::uuid[]) AND m.demoted_at IS NOT NULL
@@ -209,12 +256,27 @@ WHERE {one_tenant} AND a.stage = ANY(%(stages)s::int[]) AND m.demoted_at IS NOT 
   AND (%(kinds)s::text[] IS NULL OR m.kind = ANY(%(kinds)s))
 ORDER BY a.staged_at DESC, a.memory_id LIMIT %(limit)s OFFSET %(offset)s
 
+-- name: lock_memories
+-- Who moves them on, or writes them anew, is waited for; what they did is seen by the next statement.
+SELECT m.memory_id FROM memories m
+WHERE {one_tenant} AND m.memory_id = ANY(%(memory_ids)b::uuid[])
+ORDER BY m.memory_id FOR NO KEY UPDATE
+
+-- name: require_faded
+-- Undoes the transaction if any of some memories was moved on, restored or written since it was read.
+SELECT require(count(*) = cardinality(%(memory_ids)b::uuid[]), 'a memory was moved on meanwhile')
+FROM unnest(%(memory_ids)b::uuid[], %(archived_at)b::timestamptz[]) AS g(memory_id, archived_at)
+JOIN memories m ON {one_tenant} AND m.memory_id = g.memory_id
+LEFT JOIN memory_archive x ON x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id
+WHERE m.demoted_at IS NOT NULL AND x.archived_at IS NOT DISTINCT FROM g.archived_at
+
 -- name: restore_memories
 -- Brings memories back into recall, as if they were read now; what was archived with its text, and
--- the words made of it.
+-- the words made of it, unless it kept them.
 WITH given AS (
     SELECT g.memory_id, g.terms, g.term_count, x.text, x.value, x.is_shown, x.words_key,
-           x.memory_id IS NOT NULL AS is_archived
+           x.memory_id IS NOT NULL AS is_archived,
+           x.memory_id IS NOT NULL AND NOT x.keeps_words AS is_wordless
     FROM unnest(%(memory_ids)b::uuid[], %(terms)b::text[], %(term_counts)b::int[])
          AS g(memory_id, terms, term_count)
     LEFT JOIN memory_archive x ON x.tenant_id = %(tenant)s AND x.memory_id = g.memory_id
@@ -225,24 +287,25 @@ WITH given AS (
         value = CASE WHEN NOT g.is_archived THEN m.value
                      WHEN g.is_shown THEN g.value || jsonb_build_object('content', g.text)
                      ELSE g.value END,
-        terms = CASE WHEN g.is_archived THEN g.terms::tsvector ELSE m.terms END,
-        term_count = CASE WHEN g.is_archived THEN g.term_count ELSE m.term_count END,
+        terms = CASE WHEN g.is_wordless THEN g.terms::tsvector ELSE m.terms END,
+        term_count = CASE WHEN g.is_wordless THEN g.term_count ELSE m.term_count END,
         words_key = CASE WHEN g.is_archived THEN g.words_key ELSE m.words_key END
     FROM given g
     WHERE {one_tenant} AND m.memory_id = g.memory_id AND m.demoted_at IS NOT NULL
     RETURNING m.tenant_id, m.memory_id, m.kind, m.importance, m.updated_at, m.created_at,
-              memory_arousal(m.value) AS arousal
+              m.superseded_at, memory_arousal(m.value) AS arousal
 ), unpacked AS (
     DELETE FROM memory_archive x USING back b
     WHERE x.tenant_id = b.tenant_id AND x.memory_id = b.memory_id
 )
 UPDATE memory_access a
-SET stage = 0, staged_at = NULL,
+SET stage = 0, staged_at = %(now)s,
     access_count = least(a.access_count::bigint + 1, 2147483647)::integer,
     last_accessed_at = greatest(a.last_accessed_at, %(now)s),
-    forget_at = next_stage_at(r, 0, NULL, a.pinned_at, a.strength, b.importance, b.arousal,
-                              a.access_count::bigint + 1,
-                              greatest(b.updated_at, a.last_accessed_at, %(now)s), b.created_at)
+    forget_at = CASE WHEN b.superseded_at IS NULL THEN
+        next_stage_at(r, 0, %(now)s, a.pinned_at, a.strength, b.importance, b.arousal,
+                      a.access_count::bigint + 1,
+                      greatest(b.updated_at, a.last_accessed_at, %(now)s), b.created_at) END
 FROM back b CROSS JOIN LATERAL retention_rule(b.tenant_id, b.kind) r
 WHERE a.tenant_id = b.tenant_id AND a.memory_id = b.memory_id
 RETURNING a.memory_id
@@ -259,28 +322,44 @@ SELECT set_config('statement_timeout', '600000', true), set_config('work_mem', '
 -- How the memories below a path are kept, in one pass over them: of each kind, stage and tenth of the
 -- score how many, the sum of their scores, and how many are pinned; parted by what becomes of them
 -- next, and after how many of the horizons, which rise: 0 within the first, as many as there are, or
--- NULL, within none. OFFSET 0: or strength and score would be reckoned wherever they are named.
-SELECT kind, fades, stage, least(floor(score * 10), 9)::integer, later_than, fate, count(*), sum(score),
-       count(pinned_at)
+-- NULL, within none; and by the same of the two stages after that, what is due by now going a little
+-- later. What never fades scores as if it were new. OFFSET 0: or strength, score and moments would be
+-- reckoned wherever they are named.
+SELECT kind, fades, stage, least(floor(score * 10), 9)::integer, width_bucket(forget_at, ends), fate,
+       count(*), sum(score), count(pinned_at), width_bucket(second_at, ends), second_fate,
+       width_bucket(third_at, ends)
 FROM (
-    SELECT c.*, calculate_retention_score(c.access_count, c.used_at, c.decay_rate,
-                                          %(now)s::timestamptz, c.strength, c.arousal) AS score
+    SELECT c.*, calculate_retention_score(c.access_count, c.used_at,
+               CASE WHEN c.fades THEN (c.rule).decay_rate ELSE 0 END, %(now)s::timestamptz,
+               c.strength, c.arousal) AS score,
+           CASE WHEN c.second_fate = 'archived' AND c.second_at < c.latest THEN
+               next_stage_at(c.rule, 2, c.second_at, NULL, c.strength, NULL, c.arousal,
+                             c.access_count, c.used_at, c.created_at) END AS third_at
     FROM (
-        SELECT m.kind, r.fades, r.decay_rate, coalesce(a.stage, 0) AS stage, a.pinned_at,
-               coalesce(a.strength, initial_strength(m.importance)) AS strength,
-               coalesce(a.access_count, 0) AS access_count,
-               greatest(m.updated_at, a.last_accessed_at) AS used_at,
-               memory_arousal(m.value) AS arousal, {fate} AS fate,
-               width_bucket(a.forget_at, h.ends) AS later_than
-        FROM (SELECT coalesce(array_agg(%(now)s::timestamptz + days * interval '1 day'
-                                        + interval '1 microsecond' ORDER BY days), '{}') AS ends
-              FROM unnest(%(days)s::float8[]) AS days) h
-        CROSS JOIN memories m
-        CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
-        LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
-                                     AND a.tenant_id >= %(tenant)s AND a.tenant_id < %(tenant_end)s
-        WHERE {tenant_range} AND m.superseded_at IS NULL
-          AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
+        SELECT c.*, CASE WHEN c.fate = 'demoted' AND (c.rule).archive_threshold IS NOT NULL
+                    THEN 'archived' ELSE 'erased' END AS second_fate,
+               CASE WHEN c.fate <> 'erased' AND c.forget_at < c.latest THEN
+                   next_stage_at(c.rule, c.stage + 1,
+                                 greatest(c.forget_at, %(now)s::timestamptz + interval '1 microsecond'),
+                                 NULL, c.strength, NULL, c.arousal, c.access_count, c.used_at,
+                                 c.created_at) END AS second_at
+        FROM (
+            SELECT m.kind, r.fades, r AS rule, coalesce(a.stage, 0) AS stage, a.pinned_at,
+                   coalesce(a.strength, initial_strength(m.importance)) AS strength,
+                   coalesce(a.access_count, 0) AS access_count,
+                   greatest(m.updated_at, a.last_accessed_at) AS used_at, m.created_at,
+                   memory_arousal(m.value) AS arousal, {fate} AS fate, a.forget_at, h.ends,
+                   h.ends[cardinality(h.ends)] AS latest
+            FROM (SELECT coalesce(array_agg(%(now)s::timestamptz + days * interval '1 day'
+                                            + interval '1 microsecond' ORDER BY days), '{}') AS ends
+                  FROM unnest(%(days)s::float8[]) AS days) h
+            CROSS JOIN memories m
+            CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
+            LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
+                                         AND a.tenant_id >= %(tenant)s AND a.tenant_id < %(tenant_end)s
+            WHERE {tenant_range} AND m.superseded_at IS NULL
+              AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
+            OFFSET 0) c
         OFFSET 0) c
     OFFSET 0) scored
-GROUP BY 1, 2, 3, 4, 5, 6
+GROUP BY 1, 2, 3, 4, 5, 6, 10, 11, 12

@@ -597,7 +597,7 @@ WITH change AS (
     SET text = c.text, value = c.value, terms = c.terms, term_count = c.term_count,
         author = c.author, importance = c.importance, run_id = c.run_id,
         occurred_at = c.occurred_at, created_at = c.created_at, updated_at = c.updated_at,
-        expires_at = c.expires_at
+        expires_at = c.expires_at, demoted_at = NULL
     FROM copy c WHERE m.tenant_id = %(tenant)s AND m.memory_id = c.target
 ), unsourced AS (
     DELETE FROM memory_sources s USING copy c, events e, runs r
@@ -608,7 +608,8 @@ WITH change AS (
 SELECT target FROM copy
 
 -- name: restore_summary_vectors
--- The vectors of the copy go back to the summary, and the copy goes.
+-- The vectors of the copy go back to the summary, and the copy goes, with what had become of the one
+-- that is undone.
 WITH change AS (
     SELECT target, (before ->> 'copy')::uuid AS copy_id FROM run_changes
     WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change = 'summary'
@@ -616,6 +617,12 @@ WITH change AS (
     INSERT INTO embeddings (tenant_id, model, memory_id, field, embedding)
     SELECT e.tenant_id, e.model, c.target, e.field, e.embedding
     FROM change c JOIN embeddings e ON e.tenant_id = %(tenant)s AND e.memory_id = c.copy_id
+), unarchived AS (
+    DELETE FROM memory_archive x USING change c
+    WHERE x.tenant_id = %(tenant)s AND x.memory_id = c.target
+), unstaged AS (
+    UPDATE memory_access a SET stage = 0, staged_at = NULL FROM change c
+    WHERE a.tenant_id = %(tenant)s AND a.memory_id = c.target
 )
 DELETE FROM memories m USING change c WHERE m.tenant_id = %(tenant)s AND m.memory_id = c.copy_id
 

@@ -1,0 +1,111 @@
+"""A memory with a clock that tests turn, and transactions of others that stand in its way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import psycopg
+
+from shared_core import Event, MemoryEngine, RetentionPolicy, Scope, open_memory
+
+ANN, BOB = Scope("app", "ann"), Scope("app", "bob")
+START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+ALL = RetentionPolicy(
+    min_age_days=7, archive_threshold=1, archive_after_days=5, erase_threshold=1, erase_after_days=5
+)
+"""Demotes after 19.5 days, archives five days later, erases five days after that."""
+FACTS = RetentionPolicy(
+    min_age_days=1, threshold=1, archive_threshold=None, erase_threshold=1, erase_after_days=1
+)
+"""Demotes after a day, erases a day later."""
+
+TRIES = 5000
+
+T = TypeVar("T")
+
+
+@dataclass
+class World:
+    """An open memory, its clock, and connections of others to its database."""
+
+    memory: MemoryEngine
+    dsn: str
+    now: datetime = START
+
+    def go(self, days: float) -> None:
+        self.now += timedelta(days=days)
+
+    async def say(self, *texts: str, thread: str = "t", scope: Scope = ANN) -> None:
+        await self.memory.append_events(
+            scope, thread,
+            [Event(event_id=text, author="user", role="user", text=text, occurred_at=self.now)
+             for text in texts],
+        )  # fmt: skip
+
+    async def run(self) -> dict[str, int]:
+        report = await self.memory.forget_faded()
+        return {fate: sum(kinds.values()) for fate, kinds in report.counts.items() if kinds}
+
+    async def listed(self, scope: Scope = ANN) -> set[str]:
+        return {one.text for one in await self.memory.list_memories(scope)}
+
+    async def faded(self) -> dict[str, str]:
+        return {one.text: one.stage for one in await self.memory.list_faded(ANN)}
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        with self.other() as connection:
+            return connection.execute(query.encode()).fetchall()
+
+    @contextmanager
+    def other(self) -> Iterator[psycopg.Connection[Any]]:
+        """A transaction of somebody else, rolled back unless it commits."""
+        with psycopg.connect(self.dsn) as connection:
+            connection.execute("SET search_path TO hippocampus, public")
+            yield connection
+            connection.rollback()
+
+    def forgets(self, connection: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
+        """Let somebody else's transaction forget what has faded; it is still open."""
+        query = "SELECT kind, fate, memories FROM forget_faded('/', %s, 100)"
+        return connection.execute(query, [self.now]).fetchall()
+
+    async def until(self, done: Callable[[], object]) -> None:
+        """Wait until something that is asked for again and again is so."""
+        for _ in range(TRIES):
+            if done():
+                return
+            await asyncio.sleep(0.01)
+        raise AssertionError("it never was")
+
+    def waits(self, locktype: str) -> bool:
+        """Whether somebody in this database waits for a lock of a type, like of any."""
+        return bool(
+            self.ask(
+                "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid)"
+                " WHERE NOT granted AND datname = current_database()"
+                f" AND locktype LIKE '{locktype}'"
+            )
+        )
+
+    async def meeting(self, connection: psycopg.Connection[Any], work: Awaitable[T]) -> T:
+        """Begin work, commit the other's transaction once the work waits for it, and finish."""
+        task = asyncio.ensure_future(work)
+        pid = connection.info.backend_pid
+        blocked = f"SELECT pid FROM pg_stat_activity WHERE {pid} = ANY(pg_blocking_pids(pid))"
+        await self.until(lambda: task.done() or self.ask(blocked))
+        assert not task.done(), "nothing waits for the other transaction"
+        connection.commit()
+        return await task
+
+
+@asynccontextmanager
+async def opened_world(dsn: str, **given: Any) -> AsyncIterator[World]:
+    """Open a memory without a worker, on the clock of its world."""
+    async with open_memory(dsn, clock=lambda: found.now, worker=False, **given) as memory:
+        found = World(memory, dsn)
+        yield found
