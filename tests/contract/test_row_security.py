@@ -35,6 +35,7 @@ FILL = {
     " VALUES (%s, 'item', true, 0, 0, 0, 0, 0, true, now())",
     "conversations": "(thread_id, created_at, last_active_at, ends_at)"
     " VALUES (%s, 't', now(), now(), now())",
+    "retimings": f"(after_tenant, after_id) VALUES (%s, '', {ONE})",
     "schedules": "(task, next_at) VALUES (%s, 't', now())",
     "facts": "(memory_id, fact_type, slot, key, value, functional, confidence, extractor, pattern,"
     f" valid_from, recorded_at) VALUES (%s, {ONE}, 'custom', 's', 'k', '1', true, 1, 'x', 'p',"
