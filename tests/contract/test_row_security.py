@@ -34,6 +34,7 @@ FILL = {
     " erase_after_days, with_history, updated_at)"
     " VALUES (%s, 'item', true, 0, 0, 0, 0, 0, true, now())",
     "schedules": "(task, next_at) VALUES (%s, 't', now())",
+    "retimings": f"(after_tenant, after_id) VALUES (%s, '/', {ONE})",
     "facts": "(memory_id, fact_type, slot, key, value, functional, confidence, extractor, pattern,"
     f" valid_from, recorded_at) VALUES (%s, {ONE}, 'custom', 's', 'k', '1', true, 1, 'x', 'p',"
     " now(), now())",
