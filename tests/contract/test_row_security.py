@@ -37,7 +37,6 @@ FILL = {
     " VALUES (%s, 't', now(), now(), now())",
     "retimings": f"(after_tenant, after_id) VALUES (%s, '', {ONE})",
     "schedules": "(task, next_at) VALUES (%s, 't', now())",
-    "retimings": f"(after_tenant, after_id) VALUES (%s, '/', {ONE})",
     "facts": "(memory_id, fact_type, slot, key, value, functional, confidence, extractor, pattern,"
     f" valid_from, recorded_at) VALUES (%s, {ONE}, 'custom', 's', 'k', '1', true, 1, 'x', 'p',"
     " now(), now())",
