@@ -180,3 +180,15 @@ def test_statistics_of_one_user_read_that_user_alone(filled: psycopg.Connection[
     for table in ("memories", "memory_access"):
         read = [now - then for now, then in zip(after[table], before[table], strict=True)]
         assert [0, 0, 0, 0] == read[:4] and read[4] <= 2 * PER_TENANT
+
+
+def test_a_batch_reads_no_further_than_its_limit(filled: psycopg.Connection[Any]) -> None:
+    with filled.transaction(force_rollback=True):
+        before = work(filled)
+        filled.execute(BIND, ["/"])
+        rows = filled.execute(statement("forget_faded"), {**VALUES, "limit": 10}).fetchall()
+        after = work(filled)
+    assert 10 == sum(row[2] for row in rows)
+    for table in ("memories", "memory_access"):
+        read = [now - then for now, then in zip(after[table], before[table], strict=True)]
+        assert 0 == read[3] and read[4] <= 8 * 10

@@ -797,11 +797,13 @@ $$;
 -- how many of each kind met which fate: demoted, archived, erased, or retimed, when a policy has
 -- changed meanwhile and it was too early; and along: what was erased with them. With an erased turn
 -- goes what was said, and a tombstone keeps it from coming back; facts drawn from it stay. What
--- somebody else works on is left alone, and does not count. Every row is looked up by its key: the
--- planner cannot know how few they are.
+-- somebody else works on is left alone, and does not count. What is due is read in the order of its
+-- index, no further than p_limit, and every row is looked up by its key: the planner cannot know how
+-- few they are.
 CREATE FUNCTION forget_faded(p_scope text, p_now timestamptz, p_limit integer)
 RETURNS TABLE (kind text, fate text, memories bigint) LANGUAGE sql
 SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_seqscan TO off SET jit TO off
+SET enable_bitmapscan TO off SET enable_sort TO off
 AS $$
     WITH ripe AS MATERIALIZED (
         SELECT a.tenant_id, a.memory_id, a.stage, a.staged_at, a.pinned_at, a.strength,
