@@ -75,9 +75,11 @@ class ConversationVerbs:
             return await self._remembering.end_session(scope, thread_id, strategy or self._strategy)
         user = scope if user_id is None else user_id
         if isinstance(user, Scope) or thread_id is not None or strategy is not None:
+            is_scope = isinstance(scope, Scope) or thread_id is None
+            wrong = "" if is_scope else f"scope must be a Scope(app, user), not {scope!r:.80}: "
             raise InvalidInput(
-                "end_session takes a user id, e.g. end_session('alice', app='my-app'), or a scope"
-                " and a thread id"
+                f"{wrong}end_session takes a user id, e.g. end_session('alice', app='my-app'), or a"
+                " scope and a thread id"
             )
         ended = await self.conversations.end(self.conversations.scope(user, app))
         return ended_answer(ended)

@@ -57,6 +57,12 @@ def dsn(server: str, template: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def other_dsn(server: str, template: str) -> Iterator[str]:
+    """The DSN of a second one beside it."""
+    yield from _database(server, f"TEMPLATE {template}")
+
+
+@pytest.fixture
 def empty_dsn(server: str) -> Iterator[str]:
     """The DSN of a fresh database without anything in it, dropped afterwards."""
     yield from _database(server, "")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from conftest import _database
 from whole_user import WholeClock, populate, write_the_rest
 
 from shared_core import (
@@ -42,11 +41,6 @@ class Letters:
 
     async def embed_query(self, text: str) -> Any:
         return await self.embed_passages([text])
-
-
-@pytest.fixture
-def other_dsn(server: str, template: str) -> Iterator[str]:
-    yield from _database(server, f"TEMPLATE {template}")
 
 
 @pytest.fixture

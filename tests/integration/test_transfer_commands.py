@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import _database
 from typer.testing import CliRunner, Result
 
 from shared_core import Scope, open_memory
@@ -17,11 +15,6 @@ from shared_core.cli import app
 
 WHO = ("app", "ana")
 TEXTS = [f"Ana was in town {number} of {number % 7}." for number in range(700)]
-
-
-@pytest.fixture
-def other_dsn(server: str, template: str) -> Iterator[str]:
-    yield from _database(server, f"TEMPLATE {template}")
 
 
 @pytest.fixture
