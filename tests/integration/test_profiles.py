@@ -120,6 +120,17 @@ async def test_newer_replaces_older_and_history_and_trends_say_so(
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("said", ["My wife is pregnant", "我妻子怀孕了！"])
+async def test_what_is_said_of_a_relation_becomes_part_of_a_profile(
+    repository: MemoryRepository, said: str
+) -> None:
+    known, result = await repository.update_with_pipeline(
+        Memory("bot"), [{"role": "user", "content": said}]
+    )
+    assert result.changed
+    assert ("wife" in known.get_profile_content()) is ("妻子" not in known.get_profile_content())
+
+
 async def test_the_same_conversation_again_makes_no_new_version(
     repository: MemoryRepository,
 ) -> None:
