@@ -96,16 +96,16 @@ def worth_telling(hits: Sequence[Hit], question: str, most: int = MOST_MEMORIES)
     """Return the hits that are told, best first.
 
     Left out is what has too little to do with the question, what a statement of the same turns
-    says in the user's words, and who only names somebody of whom another memory tells more.
+    that is told says in the user's words, and who only names somebody of whom another memory tells
+    more.
     """
     from shared_core.ranking import collapsed  # with numpy: not for who only imports us
 
     hits = collapsed(hits, len(hits))
     least = max([LEAST_RELEVANCE, *(LEAST_SHARE * _score(hit) for hit in hits)])
     near = [hit for hit in hits if _score(hit) >= least]
-    statements = [hit for hit in hits if _about(hit).get("statement")]
-    # A name is told by "Ana has a cat" only where that is shown, and its name was not asked for.
-    of_name = [hit for hit in statements if hit in near and not ASKS_FOR_NAME.search(question)]
+    statements = [hit for hit in near if _about(hit).get("statement")]
+    of_name = [] if ASKS_FOR_NAME.search(question) else statements
     kept = [
         hit
         for hit in near
