@@ -150,6 +150,8 @@ async def test_a_fact_is_told_where_no_statement_of_its_turns_is(
         await ended(memory)
     answer = await said(memory, "Where do I work?")
     assert [one["content"] for one in answer["memories"]] == ["User works at Bosch."]
+    answer = await said(memory, "What is my job?")
+    assert "Bosch" in answer["memories"][0]["content"]
 
 
 async def test_a_question_without_a_question_mark_is_not_stored(memory: MemoryEngine) -> None:

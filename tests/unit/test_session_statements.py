@@ -10,7 +10,7 @@ import pytest
 from shared_core.domain import Event
 from shared_core.graph_ports import Edge
 from shared_core.mentions import mentioned
-from shared_core.relation_words import asked_kin, relation_label, relations_told
+from shared_core.relation_words import asked_kin, asked_slots, relation_label, relations_told
 from shared_core.session_statements import says_less, session_statements
 
 NOON = datetime(2026, 1, 22, 12, tzinfo=UTC)
@@ -70,8 +70,9 @@ def test_a_session_becomes_statements(said: list[str], statements: list[str]) ->
     "question",
     [
         "我住在哪里", "我住在哪儿呢", "我叫什么", "我在哪上班", "我在哪家公司上班", "我老婆叫啥",
-        "我女儿喜欢啥", "我女儿喜欢什么颜色", "我是谁", "我女儿多大了", "我女儿喜欢画画么", "我女儿呢",
-        "小雨呢", "中国的首都是哪里", "我最喜欢的水果是什么来着", "我为什么搬家", "我有多少钱",
+        "我女儿喜欢啥", "我女儿喜欢什么颜色", "我是谁", "我女儿多大了", "我女儿喜欢画画么",
+        "我女儿呢", "小雨呢", "中国的首都是哪里", "我最喜欢的水果是什么来着", "我为什么搬家",
+        "我有多少钱",
     ],
 )  # fmt: skip
 def test_a_question_without_a_question_mark_is_no_statement(question: str) -> None:
@@ -113,7 +114,8 @@ def test_what_is_said_of_somebody_just_introduced_is_theirs(
 @pytest.mark.parametrize(
     ("said", "statements"),
     [
-        (["我有一个女儿，叫小雨", "她今年七岁了，喜欢游泳"], ["小雨是我的女儿，今年七岁了，喜欢游泳"]),
+        (["我有一个女儿，叫小雨", "她今年七岁了，喜欢游泳"],
+         ["小雨是我的女儿，今年七岁了，喜欢游泳"]),
         (["我女儿叫小雨", "小雨七岁了，喜欢游泳"], ["小雨是我的女儿，七岁了，喜欢游泳"]),
         (["My daughter is called Mia.", "Mia is 7 and loves swimming."],
          ["Mia is my daughter, is 7 and loves swimming."]),
@@ -179,6 +181,21 @@ def test_a_question_gets_the_relations_it_asks_for(
     kin = ["灿灿"] if asked_kin(question) else []
     named = [*mentioned(question), *kin]
     assert relations == relations_told(EDGES, question, "小朱", named, 10)
+
+
+@pytest.mark.parametrize(
+    ("question", "slots"),
+    [
+        ("What is my job?", {"employer", "job"}),
+        ("我的工作是什么", {"employer", "job", "work_city"}),
+        ("Where do I live?", {"residence", "place"}),
+        ("What is my wife's job?", set()),
+        ("I love my job.", set()),
+        ("What is the capital of France?", set()),
+    ],
+)
+def test_a_question_asks_for_what_the_user_has_one_of(question: str, slots: set[str]) -> None:
+    assert slots == asked_slots(question)
 
 
 def test_a_user_without_a_name_has_no_relations_told() -> None:
