@@ -119,6 +119,7 @@ def test_what_is_said_of_somebody_just_introduced_is_theirs(
         (["我女儿叫小雨", "小雨七岁了，喜欢游泳"], ["小雨是我的女儿，七岁了，喜欢游泳"]),
         (["My daughter is called Mia.", "Mia is 7 and loves swimming."],
          ["Mia is my daughter, is 7 and loves swimming."]),
+        (["我搬到上海了，换了工作，现在是程序员"], ["我搬到上海了", "我换了工作", "我是程序员"]),
         (["我妻子对花生过敏", "她是护士"], ["我妻子对花生过敏，是护士"]),
         (["我女儿叫小雨", "她和我都喜欢游泳，住在北京"], ["我女儿叫小雨", "小雨和我都喜欢游泳"]),
         (["我女儿叫小雨", "她说我胖，喜欢画画"], ["我女儿叫小雨"]),
