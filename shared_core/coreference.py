@@ -93,9 +93,20 @@ def follow(register: Register, events: Sequence[Event]) -> None:
             register.begin_sentence()
             for clause, _ in clauses(sentence, load_rules(spoken)):
                 resolved = resolve_persons(clause, spoken, register)
+                from_before = not resolved.complete and register.knows_nobody
                 register.read(
                     resolved.text, spoken, said=clause, user=by_user, meant=resolved.meant
                 )
+                if from_before and register.knows_nobody:
+                    for gender in pronoun_genders(resolved.text, spoken):
+                        register.note_unknown(gender)
+
+
+def pronoun_genders(text: str, spoken: Language) -> set[Gender]:
+    """Return the genders of the pronouns for people and animals in a text."""
+    if spoken == "zh":
+        return {CHINESE_GENDERS[match[1]] for match in CHINESE_PRONOUN.finditer(text)}
+    return {ENGLISH_GENDERS[match[0].lower()] for match in ENGLISH_PRONOUN.finditer(text)}
 
 
 def resolve_persons(text: str, spoken: Language, register: Register) -> Resolution:

@@ -15,12 +15,13 @@ QUESTION_ALONE: Final = 3.0
 SMALL_TALK_ALONE: Final = 1.0
 
 BY_SLOT: Final[Mapping[str, float]] = {
-    "name": 10, "age": 9, "birthday": 9, "email": 9, "employer": 9, "job": 9, "residence": 9,
-    "origin": 9, "work_city": 8, "allergy": 8, "trait": 8, "marital_status": 8, "education": 8,
-    "relation": 8, "rule": 7, "language": 7, "like": 6, "dislike": 6, "favourite": 6, "activity": 5,
+    "name": 10.0, "age": 9.0, "birthday": 9.0, "email": 9.0, "employer": 9.0, "job": 9.0,
+    "residence": 9.0, "origin": 9.0, "work_city": 8.0, "allergy": 8.0, "trait": 8.0,
+    "marital_status": 8.0, "education": 8.0, "relation": 8.0, "rule": 7.0, "language": 7.0,
+    "like": 6.0, "dislike": 6.0, "favourite": 6.0, "activity": 5.0,
 }  # fmt: skip
 OF_OTHERS: Final[Mapping[str, float]] = {
-    "allergy": 8, "trait": 7, "marital_status": 7, "birthday": 7,
+    "allergy": 8.0, "trait": 7.0, "marital_status": 7.0, "birthday": 7.0,
 }  # fmt: skip
 """What is known of the people around the user; all else of them matters as much as a taste."""
 OTHERWISE: Final = 6.0

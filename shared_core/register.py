@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from shared_core.domain import KnownPerson, MemoryId
 from shared_core.people import Entity, Gender, entities_of, gender_of
-from shared_core.rules import Pattern, load_kinship, load_rules
+from shared_core.rules import Pattern, RuleSet, load_kinship, load_rules
 from shared_core.text import Language
 
 SIGHTINGS: Final = 2
@@ -35,6 +35,13 @@ NOBODY: Final = re.compile(
 
 
 STRANGER: Final = Entity(name="", gender="unknown", named=False)
+CALLED: Final = re.compile(r" (?:is|was) (?:called )?(?=M(?:r|r?s|iss)\b)")
+TITLED: Final = re.compile(r"(?P<male>Mr)\b|(?P<female>M(?:r?s|iss))\b")
+WOMAN_OR_MAN: Final[dict[str, Gender]] = {
+    "woman": "female", "girl": "female", "女": "female",
+    "man": "male", "guy": "male", "boy": "male", "男": "male",
+}  # fmt: skip
+LAST_WORD: Final = re.compile(r"[A-Za-z][\w-]*\Z|[女男]\Z")
 
 
 class Register:
@@ -127,10 +134,10 @@ class Register:
         for match in rules.someone.finditer(clause) if user else ():
             name = next(filter(None, match.groups()), "")
             if name and not NOBODY.match(name) and name not in seen:
-                stranger = Entity(name=name, gender="unknown")
+                stranger = Entity(name=name, gender=titled(name))
                 seen[name] = self._add(stranger, told=name not in self._entities)
-        if rules.stranger.search(said or clause):
-            seen[""] = STRANGER
+        for entity in strangers(said or clause, clause if user else "", rules):
+            seen[f"? {entity.gender}"] = entity
         if seen:
             self._sightings.append((self._clauses, list(seen.values())))
         for match in rules.thing.finditer(clause):
@@ -144,7 +151,16 @@ class Register:
         here = self._seen_since(self._sentence_began, fitting)
         candidates = here or self._seen_since(self._clauses - REACH, fitting)
         [found] = candidates.values() if len(candidates) == 1 else [STRANGER]
-        return found if found is not STRANGER else None
+        return found if found.name else None
+
+    def note_unknown(self, gender: Gender) -> None:
+        """Take note that the last clause speaks of somebody who was named before all of them."""
+        self._sightings.append((self._clauses, [replace(STRANGER, gender=gender)]))
+
+    @property
+    def knows_nobody(self) -> bool:
+        """Tell whether no clause has named anybody yet."""
+        return not any(one.name for _, seen in self._sightings for one in seen)
 
     def _seen_since(self, clause: int, genders: set[Gender]) -> dict[str, Entity]:
         return {
@@ -251,6 +267,40 @@ DEICTIC: Final = re.compile(
     r"(?i:(?:it|this|that|them|these|those|you|me|him|her|us|to|how|what|when|if|the way)\b)"
     r"|[这那它他她你我什怎的了过着]"
 )
+
+
+def strangers(said: str, clause: str, rules: RuleSet) -> Iterator[Entity]:
+    """Yield those whom a clause as said speaks of and nobody knows, each with their gender.
+
+    clause: with its pronouns replaced, of the user; whom it introduces by name is no stranger.
+    """
+    ends = {
+        match.end("kin")
+        for pattern in rules.relations
+        if pattern.slot == RELATION_SLOT and (match := pattern.regex.match(clause))
+        if said[: match.end("kin")] == clause[: match.end("kin")]
+    }
+    for stranger in rules.stranger.finditer(said):
+        if stranger.end() not in ends:
+            yield replace(STRANGER, gender=stranger_gender(stranger, rules))
+
+
+def stranger_gender(stranger: re.Match[str], rules: RuleSet) -> Gender:
+    """Return what a match of stranger tells, by its last word or "is Mr" after it."""
+    after = stranger.string[stranger.end() :]
+    if called := CALLED.match(after):
+        return titled(after[called.end() :])
+    last = LAST_WORD.search(stranger[0])
+    word = last[0].lower() if last else ""
+    return WOMAN_OR_MAN.get(word) or gender_of(rules.kin.get(word, ""))
+
+
+def titled(name: str) -> Gender:
+    """Return what "Mr" or "Mrs" before a name tells."""
+    title = TITLED.match(name)
+    if title is None:
+        return "unknown"
+    return "male" if title["male"] else "female"
 
 
 def names(value: str, pattern: Pattern, separator: re.Pattern[str]) -> list[str]:

@@ -13,12 +13,16 @@ from typing import Final
 from shared_core.domain import USER
 from shared_core.facts import normalised
 from shared_core.graph_ports import Edge
+from shared_core.mentions import FIRST_PERSON
+from shared_core.relations import slot_relations
 from shared_core.rules import load_rules
 from shared_core.text import Language, language
 
 NAME: Final = "is_called"
 """The relation of a user and their name: every relation of the user is told under it."""
 LIKES: Final = ("likes", "dislikes")
+OF_ONESELF: Final = frozenset(["works_at", "works_as", "works_in_city", "lives_in"])
+"""What a user asks of themselves in other words than it was told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,22 @@ class RelationWords:
 def asked_kin(question: str) -> list[str]:
     """Return the relations of kin and pets that a question names: "daughter" for 女儿."""
     return [name for name, words in _kin().items() if words.asked.search(question)]
+
+
+def asked_slots(question: str) -> frozenset[str]:
+    """Return the slots of a user's work and home that they ask for: "employer" for "my job?".
+
+    None where the words state something, or speak of somebody around the user.
+    """
+    guards = load_rules(language(question)).guards
+    asks = any(one.id.endswith(".question") and one.regex.search(question) for one in guards)
+    if not asks or not FIRST_PERSON.search(question) or asked_kin(question):
+        return frozenset()
+    return frozenset(
+        slot
+        for slot, relation in slot_relations().items()
+        if relation in OF_ONESELF and _asks_for(relation, question)
+    )
 
 
 def relations_told(

@@ -10,6 +10,7 @@ from typing import Final, Literal, TypedDict
 
 from shared_core.conversation_ports import Session
 from shared_core.domain import Hit
+from shared_core.relation_words import asked_slots
 from shared_core.session_statements import says_less
 
 
@@ -95,17 +96,18 @@ ASKS_FOR_NAME: Final = re.compile(
 def worth_telling(hits: Sequence[Hit], question: str, most: int = MOST_MEMORIES) -> list[Hit]:
     """Return the hits that are told, best first.
 
-    Left out is what has too little to do with the question, what a statement of the same turns
-    says in the user's words, and who only names somebody of whom another memory tells more.
+    Left out is what has too little to do with the question and is no value it asks for, what a
+    statement of the same turns that is told says in the user's words, and who only names somebody
+    of whom another memory tells more.
     """
     from shared_core.ranking import collapsed  # with numpy: not for who only imports us
 
     hits = collapsed(hits, len(hits))
     least = max([LEAST_RELEVANCE, *(LEAST_SHARE * _score(hit) for hit in hits)])
-    near = [hit for hit in hits if _score(hit) >= least]
-    statements = [hit for hit in hits if _about(hit).get("statement")]
-    # A name is told by "Ana has a cat" only where that is shown, and its name was not asked for.
-    of_name = [hit for hit in statements if hit in near and not ASKS_FOR_NAME.search(question)]
+    asked = asked_slots(question)
+    near = [hit for hit in hits if _score(hit) >= least or _about(hit).get("slot") in asked]
+    statements = [hit for hit in near if _about(hit).get("statement")]
+    of_name = [] if ASKS_FOR_NAME.search(question) else statements
     kept = [
         hit
         for hit in near

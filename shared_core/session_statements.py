@@ -39,6 +39,11 @@ STANDS_ALONE: Final[dict[Language, re.Pattern[str]]] = {
     "zh": re.compile(r"(?![很太真挺好非也还都就不没有是])[\u4e00-\u9fffA-Za-z0-9·《》]{4,40}\Z"),
 }
 """A clause of the world that has a subject, by its looks."""
+NO_SUBJECT: Final = re.compile(
+    "(?:也|还|都|很|最|特别|非常|现在)*(?:喜欢|热爱|爱(?![人情心好])|讨厌|害怕|擅长|住|来自|毕业于|从事"
+    "|不(?:喜欢|爱|吃|喝|会)|会[说讲弹画唱游]|在.+(?:工作|上班|上学|读书))"
+)
+"""How a clause begins that shares the subject of the one before it."""
 NAMING: Final = re.compile(r"(.+?)有一个(.+?)叫(.+)|(.+?) has an? (.+?) called (.+?)\.")
 
 
@@ -57,7 +62,9 @@ def session_statements(
     naming = _user_named(clauses)
     found: dict[str, StatementDraft] = {}
     name_told = False
+    turn = ""
     for clause in clauses:
+        goes_on, turn = clause.event_id == turn, clause.event_id
         whole = next((one for one in grouped if _holds(one, clause)), None)
         if whole is not None:
             found.setdefault(whole.text, whole)
@@ -68,7 +75,7 @@ def session_statements(
             draft = _introduced(naming, named, clause)
         else:
             drafted = _own(clause)
-            if drafted is None:
+            if drafted is None or (goes_on and NO_SUBJECT.match(drafted.text)):
                 continue
             draft = drafted
         found.setdefault(draft.text, draft)

@@ -179,7 +179,7 @@ class PostgresItems:
             [
                 (tenant_of(row.namespace), row.memory_id, rest_of(row.namespace), row.key,
                  row.kind, row.text, to_json(row.value), to_tsvector(row.terms), len(row.terms),
-                 row.author, row.importance, row.occurred_at, row.expires_at, row.ttl_s,
+                 row.author, float(row.importance), row.occurred_at, row.expires_at, row.ttl_s,
                  row.thread_id, row.run_id, row.superseded_at, row.words_key)
                 for row in in_order
             ],

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from inspect import isawaitable
+from itertools import pairwise
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -126,3 +127,18 @@ async def test_the_page_about_context(dsn: str, opened: dict[str, Any]) -> None:
     opened |= {"events": [said("Hi.", 0)], "event_ids": ["Hi."]}
     rows = await run_page("context.md", opened, dsn)
     assert any("roof" in str(row) for row in rows)
+
+
+async def test_the_search_of_the_page_about_profiles_finds_what_its_first_block_stored(
+    opened: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (DOCS / "profiles.md").read_text("utf-8")
+    blocks = re.findall(r"^```(?:python)?\n(.*?)^```", page, re.M | re.S)
+    await run_python(blocks[0].replace("asyncio.run(main())", ""), opened)
+    [(search, shown)] = [
+        pair for pair in pairwise(blocks) if pair[0].startswith("from") and "searcher" in pair[0]
+    ]
+    capsys.readouterr()
+    await run_python(search, opened)
+    await opened["search"]()
+    assert shown == capsys.readouterr().out

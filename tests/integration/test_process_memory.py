@@ -134,6 +134,33 @@ async def test_section_2_5_she_is_resolved_at_the_end(memory: MemoryEngine) -> N
     assert await stored(memory) == ["灿灿是我的女儿，今年5岁，喜欢画画"]
 
 
+@pytest.mark.parametrize(
+    "sessions",
+    [
+        ["I work at Siemens.", "I started at Bosch last month."],
+        ["I joined Bosch in October."],
+        ["I got a new job at Bosch."],
+    ],
+)
+async def test_a_fact_is_told_where_no_statement_of_its_turns_is(
+    memory: MemoryEngine, sessions: list[str]
+) -> None:
+    for text in sessions:
+        await said(memory, text)
+        await ended(memory)
+    answer = await said(memory, "Where do I work?")
+    assert [one["content"] for one in answer["memories"]] == ["User works at Bosch."]
+    answer = await said(memory, "What is my job?")
+    assert "Bosch" in answer["memories"][0]["content"]
+
+
+async def test_a_question_without_a_question_mark_is_not_stored(memory: MemoryEngine) -> None:
+    await said(memory, "我住在哪里", "我住在上海")
+    await ended(memory)
+    answer = await said(memory, "我住在哪里")
+    assert [one["content"] for one in answer["memories"]] == ["我住在上海"]
+
+
 async def test_what_nothing_resolves_is_not_stored(memory: MemoryEngine) -> None:
     answer = await said(memory, "她喜欢画画")
     assert answer["resolved_query"] == "她喜欢画画"

@@ -120,6 +120,29 @@ async def test_newer_replaces_older_and_history_and_trends_say_so(
     )  # fmt: skip
 
 
+async def test_a_new_job_told_with_a_move_ends_the_old_one(repository: MemoryRepository) -> None:
+    known, _ = await repository.update_with_pipeline(
+        Memory("bot"), [{"role": "user", "timestamp": MONDAY, "content": "我在北京当老师"}]
+    )
+    known, _ = await repository.update_with_pipeline(
+        known,
+        [{"role": "user", "timestamp": TUESDAY, "content": "我搬到上海了，换了工作，现在是程序员"}],
+    )
+    assert "程序员" in known.get_profile_content()
+    assert "老师" not in known.get_profile_content()
+
+
+@pytest.mark.parametrize("said", ["My wife is pregnant", "我妻子怀孕了！"])
+async def test_what_is_said_of_a_relation_becomes_part_of_a_profile(
+    repository: MemoryRepository, said: str
+) -> None:
+    known, result = await repository.update_with_pipeline(
+        Memory("bot"), [{"role": "user", "content": said}]
+    )
+    assert result.changed
+    assert ("wife" in known.get_profile_content()) is ("妻子" not in known.get_profile_content())
+
+
 async def test_the_same_conversation_again_makes_no_new_version(
     repository: MemoryRepository,
 ) -> None:

@@ -43,6 +43,9 @@ RESOLVED = [
     (["I love mangoes"], "Do you like them?", "Do you like mangoes?"),
     (["I bought a Tesla"], "Do you like it?", "Do you like the Tesla?"),
     (["My son Leo met Mary. Leo likes chess. Leo won."], "Is he good?", "Is Leo good?"),
+    (["I have a daughter called Mia."], "How old is she?", "How old is Mia?"),
+    (["My daughter is called Mia.", "Her teacher is Mr Brown."], "Is she tall?", "Is Mia tall?"),
+    (["My daughter is called Mia.", "Her brother is tall."], "Is she tall?", "Is Mia tall?"),
 ]  # fmt: skip
 OPEN = [
     ([], "她今年几岁了？"),
@@ -55,9 +58,17 @@ OPEN = [
     (["Priya emailed Dana."], "Does she want the report?"),
     (["My sister came with her friend."], "Was she late?"),
     (["My son is called Leo."], "How old is she?"),
+    (["My daughter is called Mia.", "Her teacher is Ms Lee."], "Is she tall?"),
+    (["My daughter is called Mia.", "Her teacher is nice."], "Is she tall?"),
+    (["My daughter is called Mia.", "Her teacher is Mr Brown."], "Is he tall?"),
+    (["I have a daughter called Mia.", "She is 7 and she loves swimming.",
+      "My wife Joanna is allergic to peanuts."], "How old is she?"),
+    # Whom the first means was said before these turns.
+    (["She is 7 and she loves swimming.", "My wife Joanna is tall."], "How old is she?"),
+    (["她今年七岁了", "我妻子对花生过敏"], "她几岁？"),
     (["My daughter is called Mia"], "How old are they?"),
     (["My daughter is called Mia"], "What is the weather like?"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("before", "query", "resolved"), RESOLVED)

@@ -10,7 +10,7 @@ import pytest
 from shared_core.domain import Event
 from shared_core.graph_ports import Edge
 from shared_core.mentions import mentioned
-from shared_core.relation_words import asked_kin, relation_label, relations_told
+from shared_core.relation_words import asked_kin, asked_slots, relation_label, relations_told
 from shared_core.session_statements import says_less, session_statements
 
 NOON = datetime(2026, 1, 22, 12, tzinfo=UTC)
@@ -66,6 +66,71 @@ def test_a_session_becomes_statements(said: list[str], statements: list[str]) ->
     assert statements == told(*said)
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "我住在哪里", "我住在哪儿呢", "我叫什么", "我在哪上班", "我在哪家公司上班", "我老婆叫啥",
+        "我女儿喜欢啥", "我女儿喜欢什么颜色", "我是谁", "我女儿多大了", "我女儿喜欢画画么",
+        "我女儿呢", "小雨呢", "中国的首都是哪里", "我最喜欢的水果是什么来着", "我为什么搬家",
+        "我有多少钱",
+    ],
+)  # fmt: skip
+def test_a_question_without_a_question_mark_is_no_statement(question: str) -> None:
+    assert [] == told(question)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "我什么都吃", "我谁都不认识", "我多少有点紧张", "我没什么爱好", "我女儿什么都喜欢",
+        "我喜欢苹果什么的", "我不喜欢什么人", "我没去过什么地方", "我住在哪吒街", "我还有一只猫呢",
+        "我在看书呢", "我女儿喜欢画画呢", "我有几个朋友在北京",
+    ],
+)  # fmt: skip
+def test_a_word_that_may_ask_and_does_not_is_a_statement(statement: str) -> None:
+    assert [statement] == told(statement)
+
+
+@pytest.mark.parametrize(
+    ("said", "statements"),
+    [
+        (["I have a daughter called Mia.", "She is 7 and she loves swimming."],
+         ["Mia is my daughter, is 7 and loves swimming."]),
+        (["I have a daughter, Mia.", "She is 7."], ["Mia is my daughter and is 7."]),
+        (["I have a son named Leo.", "He is 4 and likes trains."],
+         ["Leo is my son, is 4 and likes trains."]),
+        (["My daughter is called Mia.", "She goes to Oak Primary School.",
+          "Her teacher is Mr Brown.", "She hates broccoli."],
+         ["Mia is my daughter, goes to Oak Primary School and hates broccoli.",
+          "Mia's teacher is Mr Brown."]),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_somebody_just_introduced_is_theirs(
+    said: list[str], statements: list[str]
+) -> None:
+    assert statements == told(*said)
+
+
+@pytest.mark.parametrize(
+    ("said", "statements"),
+    [
+        (["我有一个女儿，叫小雨", "她今年七岁了，喜欢游泳"],
+         ["小雨是我的女儿，今年七岁了，喜欢游泳"]),
+        (["我女儿叫小雨", "小雨七岁了，喜欢游泳"], ["小雨是我的女儿，七岁了，喜欢游泳"]),
+        (["My daughter is called Mia.", "Mia is 7 and loves swimming."],
+         ["Mia is my daughter, is 7 and loves swimming."]),
+        (["我搬到上海了，换了工作，现在是程序员"], ["我搬到上海了", "我换了工作", "我是程序员"]),
+        (["我妻子对花生过敏", "她是护士"], ["我妻子对花生过敏，是护士"]),
+        (["我女儿叫小雨", "她和我都喜欢游泳，住在北京"], ["我女儿叫小雨", "小雨和我都喜欢游泳"]),
+        (["我女儿叫小雨", "她说我胖，喜欢画画"], ["我女儿叫小雨"]),
+    ],
+)  # fmt: skip
+def test_a_clause_without_a_subject_has_that_of_the_one_before_or_is_left_out(
+    said: list[str], statements: list[str]
+) -> None:
+    assert statements == told(*said)
+
+
 def test_a_statement_names_the_turns_it_rests_on() -> None:
     events = [
         Event(event_id=name, author="user", role="user", text=text, occurred_at=NOON)
@@ -117,6 +182,21 @@ def test_a_question_gets_the_relations_it_asks_for(
     kin = ["灿灿"] if asked_kin(question) else []
     named = [*mentioned(question), *kin]
     assert relations == relations_told(EDGES, question, "小朱", named, 10)
+
+
+@pytest.mark.parametrize(
+    ("question", "slots"),
+    [
+        ("What is my job?", {"employer", "job"}),
+        ("我的工作是什么", {"employer", "job", "work_city"}),
+        ("Where do I live?", {"residence", "place"}),
+        ("What is my wife's job?", set()),
+        ("I love my job.", set()),
+        ("What is the capital of France?", set()),
+    ],
+)
+def test_a_question_asks_for_what_the_user_has_one_of(question: str, slots: set[str]) -> None:
+    assert slots == asked_slots(question)
 
 
 def test_a_user_without_a_name_has_no_relations_told() -> None:
