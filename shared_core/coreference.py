@@ -20,6 +20,7 @@ from shared_core.text import Language, language
 MAX_CONTEXT: Final = 20
 """So many turns before a query are read."""
 MAX_QUERY_CHARACTERS: Final = 2_000
+QUOTES: Final = '"“”「『《'
 
 ENGLISH_GENDERS: Final[dict[str, Gender]] = {
     "she": "female", "her": "female", "hers": "female", "herself": "female",
@@ -27,7 +28,23 @@ ENGLISH_GENDERS: Final[dict[str, Gender]] = {
 }  # fmt: skip
 CHINESE_GENDERS: Final[dict[str, Gender]] = {"她": "female", "他": "male", "它": "animal"}
 ENGLISH_PRONOUN: Final = re.compile(r"\b(she|hers|her|he|him|his)\b", re.IGNORECASE)
-CHINESE_PRONOUN: Final = re.compile(r"(?<![其吉])([她他它])(?![们人])")
+# Not within a word: 维他命, 利他, 排他, 马耳他, 吉他, 其他, 他人, 他乡, 他国.
+CHINESE_PRONOUN: Final = re.compile(
+    r"(?<![其吉利排维耳无])([她他它])(?![们人乡杀律]|国(?!庆)|妈的)"
+)
+CHINESE_TITLE: Final = re.compile(
+    r"[\u4e00-\u9fff](?:老师|医生|先生|女士|小姐|太太|经理|老板|教授|护士|律师|师傅|阿姨|叔叔)"
+)
+_OPENERS: Final = """
+    a about all also am an and any are as ask at because before but buy call can check could day
+    describe did do does email explain find for from get give guess had has have hello help her
+    here hers hey hi his how i if in is it its just last let list look make may maybe me might my
+    next no not now of oh ok okay on once or order our please recommend remember remind send shall
+    she he should show since so sorry still suggest suppose tell thank thanks that the then there
+    these they this those to today tomorrow tonight until was we well were what whats when where
+    which while who whom whose why will with would write yes yesterday you your"""
+OPENERS: Final = frozenset(_OPENERS.split())
+"""What a question may begin with that is no name."""
 # "her" before one of these is no possessive.
 AFTER_OBJECT: Final = re.compile(
     r"\s*(?:$|[^\w\s]|(?:for|to|with|and|or|but|in|on|at|a|an|the|about|yesterday|today|tonight"
@@ -71,7 +88,31 @@ def resolve_query(text: str, context: Sequence[Event]) -> str:
     register = Register()
     follow(register, context[-MAX_CONTEXT:])
     register.begin_sentence()
-    return resolve_things(resolve_persons(text, spoken, register).text, spoken, register)
+    resolved = (
+        text if _names_somebody(text, spoken) else resolve_persons(text, spoken, register).text
+    )
+    return resolve_things(resolved, spoken, register)
+
+
+def _names_somebody(text: str, spoken: Language) -> bool:
+    """Tell whether somebody stands before the first pronoun whom it may mean, or who says it.
+
+    "Does Anna love her job?" asks of Anna, or of nobody that was named before; not of Mia.
+    """
+    pronoun = (CHINESE_PRONOUN if spoken == "zh" else ENGLISH_PRONOUN).search(text)
+    if pronoun is None:
+        return False
+    before = text[: pronoun.start()]
+    rules = load_rules(spoken)
+    if any(mark in before for mark in QUOTES) or rules.kin_mention.search(before):
+        return True
+    if rules.stranger.search(before):
+        return True
+    if spoken == "zh":
+        return CHINESE_TITLE.search(before) is not None
+    first, *rest = re.findall(r"[^\W\d_]+(?:['’][a-z]+)?", before) or [""]
+    is_name = first[:1].isupper() and re.split("['’]", first)[0].lower() not in OPENERS
+    return is_name or any(one[0].isupper() and one[:2] not in ("I", "I'", "I’") for one in rest)
 
 
 def refers(text: str) -> bool:

@@ -25,6 +25,11 @@ def said(*texts: str, role: Role = "user") -> list[Event]:
 
 RESOLVED = [
     # before, query, resolved
+    (["我儿子叫小明"], "他国庆去哪里？", "小明国庆去哪里？"),
+    (["我儿子叫小明"], "他妈妈是谁？", "小明妈妈是谁？"),
+    (["My daughter is called Mia"], "Tell me about her", "Tell me about Mia"),
+    (["My daughter is called Mia"], "What's her name?", "What's Mia's name?"),
+    (["My daughter is called Mia"], "And is she happy?", "And is Mia happy?"),
     (["我叫小朱", "我女儿叫灿灿"], "她今年几岁了？", "灿灿今年几岁了？"),
     (["我喜欢吃桔子"], "你喜欢吃这个吗？", "你喜欢吃桔子吗？"),
     (["桔子熟了", "很甜"], "你喜欢吃这个吗？", "你喜欢吃桔子吗？"),
@@ -48,6 +53,16 @@ RESOLVED = [
     (["My daughter is called Mia.", "Her brother is tall."], "Is she tall?", "Is Mia tall?"),
 ]  # fmt: skip
 OPEN = [
+    (["My daughter is called Mia"], "What did my mother cook on her birthday?"),
+    (["My daughter is called Mia"], "Does Anna love her job?"),
+    (["My daughter is called Mia"], "Anna said she is ill"),
+    (["My daughter is called Mia"], 'Who wrote "She loves you"?'),
+    (["我女儿叫灿灿"], "我妈妈喜欢她的工作吗？"),
+    (["我女儿叫灿灿"], "王老师说她怎么样？"),
+    (["我儿子叫小明"], "维他命有用吗？"),
+    (["我儿子叫小明"], "利他主义是什么？"),
+    (["我儿子叫小明"], "马耳他在哪里？"),
+    (["我儿子叫小明"], "他乡是什么意思？"),
     ([], "她今年几岁了？"),
     (["我女儿叫灿灿", "我老师叫李红"], "她很严格吗？"),
     (["我老婆叫李娜", "她妈妈住在上海"], "她喜欢跳舞吗？"),
