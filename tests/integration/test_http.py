@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core.api_tokens import LOOK_AGAIN_S, FirstToken
 from shared_core.http import ServerOptions, create_app
 from shared_core.http.access import KNOWN_S, KnownTokens
 from shared_core.http.logs import JsonLines
@@ -358,6 +359,35 @@ async def test_the_first_token_closes_the_door_of_this_machine(memory: MemoryEng
     await memory.tokens.revoke(new.token.token_id)
     async with client_of(memory, ServerOptions()) as client:
         problem_of(await client.get("/memories?user_id=a"), 401, "unauthorized")
+
+
+async def test_the_first_token_is_seen_within_seconds(memory: MemoryEngine) -> None:
+    now = [0.0]
+    first = FirstToken(memory.tokens, lambda: now[0])
+    assert not await first.is_made()
+    await memory.tokens.create("app")
+    now[0] = LOOK_AGAIN_S - 0.1
+    assert not await first.is_made()
+    now[0] = LOOK_AGAIN_S
+    assert await first.is_made()
+
+
+@pytest.mark.parametrize("auth", [None, False])
+async def test_a_token_that_is_shown_is_checked_where_none_is_needed(
+    memory: MemoryEngine, auth: bool | None
+) -> None:
+    async with client_of(memory, ServerOptions(auth=auth)) as client:
+        assert 200 == (await client.get("/memories?user_id=bob")).status_code
+        nonsense = {"Authorization": "Bearer nonsense"}
+        answer = await client.get("/memories?user_id=bob", headers=nonsense)
+        problem_of(answer, 401, "unauthorized")
+        new = await memory.tokens.create("one", users=["ana"])
+        headers = {"Authorization": f"Bearer {new.text}"}
+        answer = await client.get("/memories?user_id=bob", headers=headers)
+        problem_of(answer, 403, "forbidden")
+        problem_of(await client.get("/export", headers=headers), 403, "forbidden")
+        answer = await client.get("/memories?user_id=ana", headers=headers)
+        assert 200 == answer.status_code
 
 
 @pytest.mark.parametrize(
