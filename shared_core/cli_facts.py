@@ -10,9 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from shared_core.cli_app import App, AsJson, Embedder, Schema, Uri, User, app, console, open_memory
+from shared_core.cli_app import (
+    App,
+    AsJson,
+    Embedder,
+    Schema,
+    Uri,
+    User,
+    app,
+    as_of_options,
+    console,
+    date_option,
+    open_memory,
+)
 from shared_core.domain import Scope
-from shared_core.moments import as_of_dates, moment_of
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
@@ -40,7 +51,7 @@ def facts(
     """Show what is known of a user by slot, and since when."""
     from shared_core.fact_commands import facts_json, facts_table
 
-    then = as_of_dates(as_of, known)
+    then = as_of_options(as_of, known)
 
     async def run() -> None:
         async with open_memory(uri, schema=schema, worker=False) as memory:
@@ -75,7 +86,7 @@ def state(
     as_json: AsJson = False,
 ) -> None:
     """State a fact as key and value; it takes the place of another value."""
-    begins = moment_of(since, "--since") if since is not None else None
+    begins = date_option(since, "--since")
 
     async def change(memory: MemoryEngine, scope: Scope) -> Fact:
         return await memory.state_fact(scope, slot, value, subject=subject, valid_from=begins)
@@ -98,7 +109,7 @@ def retract(
     """End a fact; it stays as history."""
     from shared_core.fact_commands import named_fact
 
-    until = moment_of(at, "--at") if at is not None else None
+    until = date_option(at, "--at")
 
     async def change(memory: MemoryEngine, scope: Scope) -> Fact:
         return await memory.retract(scope, await named_fact(memory, scope, key), at=until)

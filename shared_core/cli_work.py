@@ -19,6 +19,7 @@ from shared_core.cli_app import (
     Uri,
     User,
     app,
+    as_of_options,
     console,
     open_memory,
     tell,
@@ -168,9 +169,8 @@ def graph(
 ) -> None:
     """Show the knowledge graph around an entity, nearest and newest first."""
     from shared_core.graph_commands import edges_json, edges_table
-    from shared_core.moments import as_of_dates
 
-    as_of = as_of_dates(valid, known, "--valid")
+    as_of = as_of_options(valid, known, "--valid")
 
     async def run() -> None:
         scope = Scope(app_name, user)

@@ -28,7 +28,11 @@ def lines(found: TimeSlice, zone: tzinfo | None = None) -> Iterator[RenderableTy
         yield _bars(found, zone)
     scores = {hit.memory.memory_id: hit.score for hit in found.hits}
     for memory in found.memories:
-        about = [f"{memory.occurred_at.astimezone(zone):%Y-%m-%d %H:%M}", memory.kind, memory.author]
+        about = [
+            f"{memory.occurred_at.astimezone(zone):%Y-%m-%d %H:%M}",
+            memory.kind,
+            memory.author,
+        ]
         if memory.thread_id:
             about.append(f"session {memory.thread_id}")
         if memory.memory_id in scores:

@@ -134,9 +134,7 @@ def test_the_timeline_is_told_in_the_zone_and_says_which(dsn: str) -> None:
 
     run_sync(fill())
     for zone, clock, hour in (("Asia/Shanghai", "00:00", "10:30"), ("UTC", "00:00", "02:30")):
-        shown = succeed(
-            "timeline", *WHO, "2026-11-17", "--zone", zone, "--by", "day", "--uri", dsn
-        )
+        shown = succeed("timeline", *WHO, "2026-11-17", "--zone", zone, "--by", "day", "--uri", dsn)
         head = f"2026-11-17 {clock} to 2026-11-18 {clock} ({zone})"
         assert shown.startswith(head) and f"2026-11-17 {hour}" in shown
         assert "2026-11-16" not in shown
