@@ -16,6 +16,7 @@ from shared_core import __version__
 from shared_core.end_signals import told_to_end
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
+from shared_core.mcp.arguments import ToolServer, strict_tool
 from shared_core.mcp.door import Door
 from shared_core.mcp.resources import add_resources
 from shared_core.mcp.standard_input import endable_input
@@ -46,7 +47,7 @@ def build(
     if verify is not None:
         url = AnyHttpUrl("http://localhost/")  # tokens are made by the command, not by a server
         auth = AuthSettings(issuer_url=url, resource_server_url=None)
-    server = MCPServer(
+    server = ToolServer(
         "hippocampus",
         title="Long-term memory",
         instructions=INSTRUCTIONS,
@@ -55,9 +56,8 @@ def build(
         auth=auth,
         token_verifier=None if verify is None else GrantVerifier(whom.app, verify),
         subscriptions=False,
+        tools=[strict_tool(verb, does) for verb, does in MemoryTools(memory, whom).listed()],
     )
-    for verb, does in MemoryTools(memory, whom).listed():
-        server.add_tool(verb, annotations=does, structured_output=True)
     add_resources(server, memory, whom)
     return server
 

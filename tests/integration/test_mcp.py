@@ -153,6 +153,7 @@ async def test_a_server_for_all_users_keeps_them_apart(dsn: str) -> None:
         ("forget", {"keys": []}, "at least 1 item"),
         ("get_user_graph", {"depth": 4}, "less than or equal to 3"),
         ("process_memory", {"input": "  "}, "input"),
+        ("recall", {"query": "x", "limits": 3}, "limits: there is no such argument"),
     ],
 )
 async def test_bad_arguments_are_errors_that_name_them(
@@ -161,6 +162,18 @@ async def test_bad_arguments_are_errors_that_name_them(
     async with running(dsn) as client:
         assert told in await refusal(client, tool, **arguments)
         assert {"memories": []} == await answer(client, "recall", query="still there")
+
+
+async def test_a_refusal_is_a_line_that_repeats_nothing(dsn: str) -> None:
+    async with running(dsn) as client:
+        told = await refusal(client, "recall", limit="many", qery="my secret words")
+        for part in ("query: Field required", "limit: Input should be", "qery: there is no such"):
+            assert part in told
+        assert 1 == len(told.splitlines()) and "pydantic" not in told and "secret" not in told
+        told = await refusal(client, "forget", keys=["k", 5])
+        assert "keys.1: Input should be a valid string" in told
+        for tool in (await client.list_tools()).tools:
+            assert tool.input_schema["additionalProperties"] is False
 
 
 @asynccontextmanager
