@@ -24,6 +24,7 @@ from shared_core.cli_app import (
     open_memory,
 )
 from shared_core.domain import Scope
+from shared_core.errors import NotFound
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
@@ -107,12 +108,10 @@ def retract(
     as_json: AsJson = False,
 ) -> None:
     """End a fact; it stays as history."""
-    from shared_core.fact_commands import named_fact
-
     until = date_option(at, "--at")
 
     async def change(memory: MemoryEngine, scope: Scope) -> Fact:
-        return await memory.retract(scope, await named_fact(memory, scope, key), at=until)
+        return await _named(memory, scope, key, lambda name: memory.retract(scope, name, at=until))
 
     _change(uri, schema, None, Scope(app_name, user), change, as_json)
 
@@ -123,12 +122,24 @@ def restore(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Let a fact that ended hold again."""
-    from shared_core.fact_commands import named_fact
 
     async def change(memory: MemoryEngine, scope: Scope) -> Fact:
-        return await memory.restore(scope, await named_fact(memory, scope, key))
+        return await _named(memory, scope, key, lambda name: memory.restore(scope, name))
 
     _change(uri, schema, None, Scope(app_name, user), change, as_json)
+
+
+async def _named(
+    memory: MemoryEngine, scope: Scope, key: str, verb: Callable[[str], Awaitable[Fact]]
+) -> Fact:
+    """Return what verb does to the fact that key means."""
+    from shared_core.fact_commands import named_fact, unknown_fact
+
+    name = await named_fact(memory, scope, key)
+    try:
+        return await verb(name)
+    except NotFound as error:
+        raise unknown_fact(key, scope) from error
 
 
 def _change(
