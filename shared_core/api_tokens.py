@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import re
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +19,8 @@ from shared_core.token_ports import ApiToken, TokenStorage
 
 SECRET_BYTES = 32
 """256 random bits: no dictionary and no search finds them, so a fast hash is enough."""
+LOOK_AGAIN_S = 5.0
+"""So long it counts that no token was made yet."""
 MAX_LABEL = 200
 MAX_USERS = 10_000
 _FORM = re.compile(r"hippo_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
@@ -105,6 +108,27 @@ class ApiTokens:
         """Return whether a token was ever made, a revoked or expired one too."""
         await self._open()
         return await self._storage.any_token()
+
+
+class FirstToken:
+    """Whether a token was ever made, as it stood LOOK_AGAIN_S ago at most; once one was, for good.
+
+    Servers ask it with each request: the first token may be made while they run.
+    """
+
+    def __init__(self, tokens: ApiTokens, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._tokens = tokens
+        self._now_s = now_s
+        self._is_made = False
+        self._look_at = now_s()
+
+    async def is_made(self) -> bool:
+        """Return whether one was made. Raises StorageUnavailable where that cannot be known."""
+        if not self._is_made and self._now_s() >= self._look_at:
+            asked_at = self._now_s()
+            self._is_made = await self._tokens.any()
+            self._look_at = asked_at + LOOK_AGAIN_S
+        return self._is_made
 
 
 def _checked(users: Sequence[str]) -> tuple[str, ...]:

@@ -32,13 +32,13 @@ from shared_core.cli_app import (
     Uri,
     User,
     app,
+    as_of_options,
     console,
     open_memory,
     tell,
 )
 from shared_core.cli_examples import show_examples
 from shared_core.domain import Scope
-from shared_core.moments import as_of_dates
 from shared_core.recall_ports import Ranking
 
 
@@ -184,7 +184,7 @@ def recall(
     """Show what is remembered of a user about a question, best first."""
     from shared_core import recall_commands
 
-    then = as_of_dates(as_of, known)
+    then = as_of_options(as_of, known)
 
     async def run() -> None:
         # Who looks at a memory does not use it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,9 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from shared_core.errors import MemoryCoreError
+from shared_core.domain import AsOf
+from shared_core.errors import InvalidInput, MemoryCoreError
+from shared_core.moments import moment_of
 from shared_core.settings import redacted
 
 if TYPE_CHECKING:
@@ -30,8 +33,12 @@ LONGEST_WORD = 20
 MARKS = {"ok": ("✓", "green"), "note": ("-", "yellow"), "problem": ("✗", "red")}
 
 
+class Malformed(InvalidInput):
+    """A value on the command line has not the form of what it should be."""
+
+
 class Commands(TyperGroup):
-    """Commands whose expected errors become one line and the exit code 1."""
+    """Commands whose expected errors become one line and the exit code 1; 2 for Malformed."""
 
     def invoke(self, ctx: Any) -> Any:  # click's context, which newer typers carry inside
         try:
@@ -39,7 +46,7 @@ class Commands(TyperGroup):
         except MemoryCoreError as error:
             line = " ".join(redacted(str(error)).split())
             console(stderr=True).print(Text(f"Error: {line}", style="red"), soft_wrap=True)
-            raise typer.Exit(1) from error
+            raise typer.Exit(2 if isinstance(error, Malformed) else 1) from error
 
 
 app = typer.Typer(
@@ -77,6 +84,25 @@ class DemoLanguage(StrEnum):
     ENGLISH = "en"
     CHINESE = "zh"
     BOTH = "both"
+
+
+def date_option(text: str | None, option: str) -> datetime | None:
+    """Return the moment that an option names, None for none. Raises Malformed for what is none."""
+    if text is None:
+        return None
+    try:
+        return moment_of(text, option)
+    except InvalidInput as error:
+        raise Malformed(str(error)) from error
+
+
+def as_of_options(
+    valid: str | None, known: str | None, valid_option: str = "--as-of"
+) -> AsOf | None:
+    """Return the moments that valid_option and --known name; None if neither is given."""
+    if valid is None and known is None:
+        return None
+    return AsOf(valid=date_option(valid, valid_option), known=date_option(known, "--known"))
 
 
 def open_memory(

@@ -10,9 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from shared_core.cli_app import App, AsJson, Embedder, Schema, Uri, User, app, console, open_memory
+from shared_core.cli_app import (
+    App,
+    AsJson,
+    Embedder,
+    Schema,
+    Uri,
+    User,
+    app,
+    as_of_options,
+    console,
+    date_option,
+    open_memory,
+)
 from shared_core.domain import Scope
-from shared_core.moments import as_of_dates, moment_of
+from shared_core.errors import NotFound
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
@@ -40,7 +52,7 @@ def facts(
     """Show what is known of a user by slot, and since when."""
     from shared_core.fact_commands import facts_json, facts_table
 
-    then = as_of_dates(as_of, known)
+    then = as_of_options(as_of, known)
 
     async def run() -> None:
         async with open_memory(uri, schema=schema, worker=False) as memory:
@@ -75,7 +87,7 @@ def state(
     as_json: AsJson = False,
 ) -> None:
     """State a fact as key and value; it takes the place of another value."""
-    begins = moment_of(since, "--since") if since is not None else None
+    begins = date_option(since, "--since")
 
     async def change(memory: MemoryEngine, scope: Scope) -> Fact:
         return await memory.state_fact(scope, slot, value, subject=subject, valid_from=begins)
@@ -96,12 +108,10 @@ def retract(
     as_json: AsJson = False,
 ) -> None:
     """End a fact; it stays as history."""
-    from shared_core.fact_commands import named_fact
-
-    until = moment_of(at, "--at") if at is not None else None
+    until = date_option(at, "--at")
 
     async def change(memory: MemoryEngine, scope: Scope) -> Fact:
-        return await memory.retract(scope, await named_fact(memory, scope, key), at=until)
+        return await _named(memory, scope, key, lambda name: memory.retract(scope, name, at=until))
 
     _change(uri, schema, None, Scope(app_name, user), change, as_json)
 
@@ -112,12 +122,24 @@ def restore(
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Let a fact that ended hold again."""
-    from shared_core.fact_commands import named_fact
 
     async def change(memory: MemoryEngine, scope: Scope) -> Fact:
-        return await memory.restore(scope, await named_fact(memory, scope, key))
+        return await _named(memory, scope, key, lambda name: memory.restore(scope, name))
 
     _change(uri, schema, None, Scope(app_name, user), change, as_json)
+
+
+async def _named(
+    memory: MemoryEngine, scope: Scope, key: str, verb: Callable[[str], Awaitable[Fact]]
+) -> Fact:
+    """Return what verb does to the fact that key means."""
+    from shared_core.fact_commands import named_fact, unknown_fact
+
+    name = await named_fact(memory, scope, key)
+    try:
+        return await verb(name)
+    except NotFound as error:
+        raise unknown_fact(key, scope) from error
 
 
 def _change(

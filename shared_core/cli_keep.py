@@ -25,7 +25,7 @@ from shared_core.cli_app import (
     tell,
 )
 from shared_core.domain import MemoryKind, Scope
-from shared_core.errors import InvalidInput
+from shared_core.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
@@ -134,7 +134,14 @@ def curve(
 
     async def run() -> None:
         async with open_memory(uri, schema=schema, worker=False, track_access=False) as memory:
-            found = await memory.retention_curve(Scope(app_name, user), key, days_ahead=days)
+            scope = Scope(app_name, user)
+            try:
+                found = await memory.retention_curve(scope, key, days_ahead=days)
+            except NotFound as error:
+                raise NotFound(
+                    f"there is no memory {key!r} of {scope}: hippocampus timeline {app_name} {user}"
+                    " --json shows keys"
+                ) from error
         if out is not None:
             drawn = str(draw(found, out))
             tell(drawn, {"file": drawn}, as_json)

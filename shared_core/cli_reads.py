@@ -11,6 +11,7 @@ from typing import Annotated, cast
 import typer
 from rich.text import Text
 
+from shared_core.arguments import zone_of
 from shared_core.cli_app import App, Embedder, Schema, Uri, User, app, console, open_memory
 from shared_core.domain import MemoryKind, Scope
 from shared_core.slice_ports import BucketUnit, SliceOrder
@@ -62,7 +63,7 @@ def timeline(
             typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
             return
         screen = console()
-        for piece in slice_commands.lines(found):
+        for piece in slice_commands.lines(found, zone_of(zone)):
             screen.print(piece, soft_wrap=isinstance(piece, Text) and not screen.is_terminal)
 
     asyncio.run(run())

@@ -18,12 +18,12 @@ from shared_core.cli_app import (
     Uri,
     app,
     console,
+    date_option,
     open_memory,
     tell,
     word_table,
 )
 from shared_core.errors import InvalidInput
-from shared_core.moments import moment_of
 from shared_core.token_ports import ApiToken
 
 _SPAN = re.compile(r"(\d{1,5})([dhm])")
@@ -194,7 +194,7 @@ def _end(expires: str | None) -> datetime | None:
         return None
     if span := _SPAN.fullmatch(expires.strip()):
         return datetime.now(UTC) + timedelta(**{_UNITS[span[2]]: int(span[1])})
-    return moment_of(expires, "--expires")
+    return date_option(expires, "--expires")
 
 
 def _state(token: ApiToken, now: datetime) -> str:

@@ -11,7 +11,17 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from shared_core.cli_app import App, AsJson, Embedder, Schema, Uri, app, console, open_memory
+from shared_core.cli_app import (
+    App,
+    AsJson,
+    Embedder,
+    Malformed,
+    Schema,
+    Uri,
+    app,
+    console,
+    open_memory,
+)
 from shared_core.errors import InvalidInput
 
 
@@ -95,7 +105,7 @@ def import_(
     only read. Exit code 1 if a line or an item failed, or the counts do not agree.
     """
     if (file is None) == (from_postgres_store is None):
-        raise InvalidInput("name a FILE, or --from-postgres-store DSN, and not both")
+        raise Malformed("name a FILE, or --from-postgres-store DSN, and not both")
     if file is not None:
         if prefix or vectors_from or reembed:
             raise InvalidInput("--prefix, --vectors-from and --reembed are for a PostgresStore")

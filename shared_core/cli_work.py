@@ -19,6 +19,7 @@ from shared_core.cli_app import (
     Uri,
     User,
     app,
+    as_of_options,
     console,
     open_memory,
     tell,
@@ -129,21 +130,20 @@ def runs(
 
     What a run built on is undone last: the error names the later ones in order.
     """
-    from shared_core.run_commands import named_run, runs_json, runs_table
+    from shared_core import run_commands
 
     async def run() -> None:
         scope = Scope(app_name, user)
         async with open_memory(uri, schema=schema, worker=False) as memory:
             if undo is not None:
-                run_id = await named_run(memory, scope, undo)
-                await memory.undo_run(scope, run_id)
+                run_id = await run_commands.undo(memory, scope, undo)
                 tell(f"Run {run_id} is undone.", {"undone": str(run_id)}, as_json)
                 return
             found = await memory.runs(scope, thread_id=thread, limit=limit)
         if as_json:
-            typer.echo(json.dumps(runs_json(found), ensure_ascii=False, indent=2))
+            typer.echo(json.dumps(run_commands.runs_json(found), ensure_ascii=False, indent=2))
         elif found:
-            console().print(runs_table(found))
+            console().print(run_commands.runs_table(found))
         else:
             typer.echo("Nothing was consolidated yet.")
 
@@ -168,9 +168,8 @@ def graph(
 ) -> None:
     """Show the knowledge graph around an entity, nearest and newest first."""
     from shared_core.graph_commands import edges_json, edges_table
-    from shared_core.moments import as_of_dates
 
-    as_of = as_of_dates(valid, known, "--valid")
+    as_of = as_of_options(valid, known, "--valid")
 
     async def run() -> None:
         scope = Scope(app_name, user)

@@ -101,7 +101,7 @@ async def _named(storage: Storage, scope: Scope, given: Fact | UUID | str) -> tu
         found = await storage.named_memory(scope, name)
     if found is None:
         raise NotFound(
-            f"there is no memory {name!r} in {scope}: facts(scope, history=True) lists all facts,"
+            f"there is no memory {name!r} of {scope}: facts(scope, history=True) lists all facts,"
             " and Fact.key is the key of each"
         )
     if found.fact is None:

@@ -48,6 +48,9 @@ class Scope:
     app: str
     user: str
 
+    def __str__(self) -> str:
+        return f"user {self.user!r} of application {self.app!r}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:

@@ -10,6 +10,7 @@ from rich.table import Table
 from shared_core.cli_app import word_table
 from shared_core.domain import JsonValue, Scope
 from shared_core.engine import MemoryEngine
+from shared_core.errors import NotFound
 from shared_core.id_names import chosen_id, short_id, whole_id
 from shared_core.run_ports import Fact
 
@@ -26,6 +27,14 @@ async def named_fact(memory: MemoryEngine, scope: Scope, name: str) -> str:
     ids = [fact.memory_id for fact in await memory.facts(scope, history=True)]
     command = f"hippocampus facts {scope.app} {scope.user} --history"
     return str(chosen_id(name, ids, what="fact", shown_by=command))
+
+
+def unknown_fact(name: str, scope: Scope) -> NotFound:
+    """Return the error for a name that is none of a fact, with the command that shows them."""
+    return NotFound(
+        f"there is no memory {name!r} of {scope}: hippocampus facts {scope.app} {scope.user}"
+        " --history shows all facts, and the key of each"
+    )
 
 
 def facts_json(found: Sequence[Fact]) -> list[JsonValue]:

@@ -256,7 +256,7 @@ class Graph:
         await self._ready(scope)
         found = await self._storage.one_edge(scope, edge)
         if found is None:
-            raise NotFound(f"there is no edge {edge} in {scope}: graph.history() shows their ids")
+            raise NotFound(f"there is no edge {edge} of {scope}: graph.history() shows their ids")
         if found.superseded_at is None:
             raise Conflict(f"edge {edge} did not end: there is nothing to restore")
         await self._storage.restore_edge(scope, found, uuid7())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from shared_core.api_tokens import FirstToken
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
 
@@ -12,6 +13,7 @@ async def serve(memory: MemoryEngine, app: str, user: str | None, http: str | No
     """Serve on standard input and output, or at HOST:PORT. Raises InvalidInput without the SDK."""
     try:
         from shared_core.mcp import server as mcp
+        from shared_core.mcp.door import Door
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] not in {"mcp", "mcp_types", "uvicorn"}:
             raise
@@ -24,10 +26,11 @@ async def serve(memory: MemoryEngine, app: str, user: str | None, http: str | No
         return
     host, port = mcp.address_of(http)
     async with memory:
-        with_tokens = await memory.tokens.any()
+        first = FirstToken(memory.tokens)
+        with_tokens = await first.is_made()
         with mcp.listen(host, port, with_tokens=with_tokens) as listening:
-            verify = memory.tokens.verify if with_tokens else None
-            server = mcp.build(memory, app, user, verify=verify)
+            server = mcp.build(memory, app, user)
             guarded = "a token is needed" if with_tokens else "no token is needed"
             print(f"Serving {mcp.url_of(listening)} ({guarded})", file=sys.stderr, flush=True)  # noqa: T201
-            await mcp.serve_http(server, memory, listening)
+            door = Door(app, memory.tokens.verify, first.is_made)
+            await mcp.serve_http(server, memory, listening, door=door)

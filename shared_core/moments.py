@@ -57,13 +57,3 @@ def moment_of(text: str, what: str) -> datetime:
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     check_moment(moment, what)
     return moment
-
-
-def as_of_dates(valid: str | None, known: str | None, valid_option: str = "--as-of") -> AsOf | None:
-    """Return the moments that valid_option and --known name; None if neither is given."""
-    if valid is None and known is None:
-        return None
-    return AsOf(
-        valid=moment_of(valid, valid_option) if valid is not None else None,
-        known=moment_of(known, "--known") if known is not None else None,
-    )

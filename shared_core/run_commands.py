@@ -11,7 +11,7 @@ from rich.table import Table
 
 from shared_core.domain import JsonValue, Scope
 from shared_core.engine import MemoryEngine
-from shared_core.errors import InvalidInput
+from shared_core.errors import InvalidInput, NotFound
 from shared_core.id_names import chosen_id, whole_id
 from shared_core.run_ports import RunRecord
 
@@ -33,6 +33,22 @@ async def named_run(memory: MemoryEngine, scope: Scope, name: str) -> UUID:
     ids = [run.run_id for run in runs if run.undone_at is None]
     command = f"hippocampus runs {scope.app} {scope.user}"
     return chosen_id(name, ids, what="run", shown_by=command)
+
+
+async def undo(memory: MemoryEngine, scope: Scope, name: str) -> UUID:
+    """Undo the run that name means, as named_run() finds it, and return its id.
+
+    Raises NotFound, with the command that shows runs, for an id of none.
+    """
+    run_id = await named_run(memory, scope, name)
+    try:
+        await memory.undo_run(scope, run_id)
+    except NotFound as error:
+        raise NotFound(
+            f"there is no run {run_id} of {scope}: hippocampus runs {scope.app} {scope.user}"
+            " shows them"
+        ) from error
+    return run_id
 
 
 def runs_json(found: Sequence[RunRecord]) -> list[JsonValue]:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from shared_core.api_tokens import ApiTokens
+from shared_core.api_tokens import ApiTokens, FirstToken
 from shared_core.domain import Scope
 from shared_core.errors import MemoryCoreError
 from shared_core.http.options import LOCAL_NAMES, ServerOptions
@@ -83,18 +83,15 @@ class KnownTokens:
 
 
 class Access:
-    """Lets in who has a token; without tokens, who asks this machine by its own name."""
+    """Lets in who has a token; as long as none was made, who asks this machine by its own name.
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        tokens: ApiTokens,
-        options: ServerOptions,
-        needs_tokens: Callable[[], bool],
-    ) -> None:
+    A request that shows a token is checked in any case.
+    """
+
+    def __init__(self, app: ASGIApp, tokens: ApiTokens, options: ServerOptions) -> None:
         self.app = app
         self._options = options
-        self._needs_tokens = needs_tokens
+        self._first = FirstToken(tokens)
         self._known = KnownTokens(tokens)
         self._rates = TokenBuckets(options.rate, options.burst)
 
@@ -113,7 +110,7 @@ class Access:
             await self.app(scope, receive, send)
 
     async def _caller(self, headers: Headers) -> Caller:
-        if not self._needs_tokens():
+        if not ("authorization" in headers or await self._needs_token()):
             _check_is_local(headers)
             return Caller(None, None, None, self._options.app)
         scheme, _, text = headers.get("authorization", "").partition(" ")
@@ -135,6 +132,11 @@ class Access:
                 {"Retry-After": str(wait_s)},
             )
         return Caller(token.app, token.users, token.token_id, token.app)
+
+    async def _needs_token(self) -> bool:
+        if self._options.auth is not None or not self._options.is_local:
+            return self._options.needs_tokens(some_exist=False)
+        return self._options.needs_tokens(some_exist=await self._first.is_made())
 
 
 def _check_is_local(headers: Headers) -> None:

@@ -31,18 +31,12 @@ BEARER = HTTPBearer(auto_error=False, description="A token of this memory.")
 
 
 def create_app(memory: MemoryEngine, options: ServerOptions | None = None) -> FastAPI:
-    """Return the application that serves a memory, which it opens and does not close.
-
-    Whether tokens are needed (ServerOptions.auth) is decided as it starts.
-    """
+    """Return the application that serves a memory, which it opens and does not close."""
     options = options or ServerOptions()
-    needs_tokens = True
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        nonlocal needs_tokens
         await memory.open()
-        needs_tokens = options.needs_tokens(some_exist=await memory.tokens.any())
         yield
 
     app = FastAPI(
@@ -56,12 +50,7 @@ def create_app(memory: MemoryEngine, options: ServerOptions | None = None) -> Fa
         telemetry={"logs": False},
         middleware=[
             Middleware(RequestLog),
-            Middleware(
-                Access,
-                tokens=memory.tokens,
-                options=options,
-                needs_tokens=lambda: needs_tokens,
-            ),
+            Middleware(Access, tokens=memory.tokens, options=options),
             Middleware(BodyBounds, max_body=options.max_body),
         ],
     )

@@ -44,6 +44,7 @@ App = Annotated[
 ]
 ThreadName = Annotated[Name, Field(description="The conversation.", examples=["monday"])]
 Query = Annotated[str, Field(max_length=MAX_QUERY, description="A question, or words to look for.")]
+SomeQuery = Annotated[Query, Field(min_length=1, pattern=SOME_TEXT)]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT, pattern=SOME_TEXT)]
 Limit = Annotated[int, Field(ge=1, le=100, description="So many at most."), BeforeValidator(whole)]
 Importance = Annotated[float, Field(ge=1, le=10, description="1 (trivial) to 10 (vital).")]
@@ -200,7 +201,7 @@ class SearchBody(BaseModel):
 
     user_id: UserId
     app: App = None
-    query: Query
+    query: SomeQuery
     limit: Limit = 5
     kinds: Kinds = None
     as_of: AsOfBody | None = None
@@ -213,7 +214,7 @@ class RecallBody(BaseModel):
 
     user_id: UserId
     app: App = None
-    query: Query
+    query: SomeQuery
     limit: Limit = 10
     kinds: Kinds = None
     ranking: Ranking = "linear"

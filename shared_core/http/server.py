@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
 
+from shared_core.end_signals import told_to_end
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
 from shared_core.http.app import create_app
@@ -50,10 +50,12 @@ def serve(memory: MemoryEngine, options: ServerOptions) -> int:
 
 
 async def _run(server: _Server, memory: MemoryEngine, listening: socket.socket) -> int:
+    with told_to_end(lambda number: server.handle_exit(number, None)):
+        return await _serve(server, memory, listening)
+
+
+async def _serve(server: _Server, memory: MemoryEngine, listening: socket.socket) -> int:
     async with memory:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, server.handle_exit, number, None)
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         log.info("listening on http://%s:%d", shown, port)

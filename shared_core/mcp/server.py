@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import uvicorn
 from mcp.server.auth.settings import AuthSettings
@@ -11,9 +13,13 @@ from mcp.server.mcpserver import MCPServer
 from pydantic import AnyHttpUrl
 
 from shared_core import __version__
+from shared_core.end_signals import told_to_end
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
+from shared_core.mcp.arguments import ToolServer, strict_tool
+from shared_core.mcp.door import Door
 from shared_core.mcp.resources import add_resources
+from shared_core.mcp.standard_input import endable_input
 from shared_core.mcp.tools import MemoryTools
 from shared_core.mcp.whom import GrantVerifier, Verify, Whom
 
@@ -41,7 +47,7 @@ def build(
     if verify is not None:
         url = AnyHttpUrl("http://localhost/")  # tokens are made by the command, not by a server
         auth = AuthSettings(issuer_url=url, resource_server_url=None)
-    server = MCPServer(
+    server = ToolServer(
         "hippocampus",
         title="Long-term memory",
         instructions=INSTRUCTIONS,
@@ -50,9 +56,8 @@ def build(
         auth=auth,
         token_verifier=None if verify is None else GrantVerifier(whom.app, verify),
         subscriptions=False,
+        tools=[strict_tool(verb, does) for verb, does in MemoryTools(memory, whom).listed()],
     )
-    for verb, does in MemoryTools(memory, whom).listed():
-        server.add_tool(verb, annotations=does, structured_output=True)
     add_resources(server, memory, whom)
     return server
 
@@ -84,26 +89,44 @@ def listen(host: str, port: int, *, with_tokens: bool) -> socket.socket:
 
 
 async def serve_stdio(server: MCPServer, memory: MemoryEngine) -> None:
-    """Answer on standard output what comes on standard input, until that ends."""
-    try:
-        await server.run_stdio_async()
-    finally:
-        await memory.close()
+    """Answer on standard output what comes on standard input, until that ends or SIGTERM."""
+    with endable_input() as end, told_to_end(lambda _: end()):
+        try:
+            await server.run_stdio_async()
+        finally:
+            await memory.close()
 
 
-async def serve_http(server: MCPServer, memory: MemoryEngine, listening: socket.socket) -> None:
-    """Answer over streamable HTTP, until SIGTERM or Ctrl-C."""
+async def serve_http(
+    server: MCPServer,
+    memory: MemoryEngine,
+    listening: socket.socket,
+    *,
+    door: Door | None = None,
+) -> None:
+    """Answer over streamable HTTP, until SIGTERM or Ctrl-C; door: who may ask."""
     host = listening.getsockname()[0]
+    app = server.streamable_http_app(streamable_http_path=PATH, host=host)
     config = uvicorn.Config(
-        server.streamable_http_app(streamable_http_path=PATH, host=host),
+        app if door is None else door.before(app),
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=CLOSING_S,
     )
-    try:
-        await uvicorn.Server(config).serve(sockets=[listening])
-    finally:
-        await memory.close()
+    serving = _Serving(config)
+    with told_to_end(lambda number: serving.handle_exit(number, None)):
+        try:
+            await serving.serve(sockets=[listening])
+        finally:
+            await memory.close()
+
+
+class _Serving(uvicorn.Server):
+    """uvicorn without its own signals: it would die of them again before the memory is closed."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
 
 
 def url_of(listening: socket.socket) -> str:

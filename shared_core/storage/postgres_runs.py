@@ -268,7 +268,7 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             tenant, (statement("find_run"), values), (statement("later_runs"), values)
         )
         if not found:
-            raise NotFound(f"there is no run {run_id} in {scope}: engine.runs() lists them")
+            raise NotFound(f"there is no run {run_id} of {scope}: engine.runs() lists them")
         if found[0][0] is not None:
             raise Conflict(f"run {run_id} was undone already, at {utc(found[0][0]).isoformat()}")
         if later:

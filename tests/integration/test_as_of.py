@@ -302,5 +302,5 @@ def test_the_command_recalls_as_of_dates(dsn: str) -> None:
     assert "Rome" in known.stdout and "Paris" not in known.stdout
     for option in ("--as-of", "--known"):
         refused = recall(option, "soon")
-        assert 1 == refused.exit_code
+        assert 2 == refused.exit_code
         assert option in refused.stderr and "'soon'" in refused.stderr

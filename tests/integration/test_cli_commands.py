@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import typer
@@ -73,6 +75,15 @@ def test_no_example_is_of_a_command_that_is_gone() -> None:
         (["recall"], 2),
         (["recall", *WHO, "x", "--no-such-option"], 2),
         (["recall", *WHO, "x", "--limit", "0"], 2),
+        (["recall", *WHO, "x", "--as-of", "banana"], 2),
+        (["state", *WHO, "employer", "Zenith", "--since", "banana"], 2),
+        (["token", "create", "--app", "app", "--expires", "banana"], 2),
+        (["import"], 2),
+        (["recall", "app", "nobody", "x"], 0),
+        (["facts", *WHO, "banana"], 0),
+        (["graph", *WHO, "Nobody"], 0),
+        (["policy", "banana"], 1),
+        (["runs", *WHO, "--undo", "nope"], 1),
         (["recall", *WHO, "x", "--uri", "nonsense://x"], 1),
         (["recall", "", "ana", "x"], 1),
         (["graph", *WHO, "x", "--depth", "9"], 1),
@@ -87,6 +98,25 @@ def test_exit_codes_are_zero_one_and_two(arguments: list[str], code: int, dsn: s
     opens = arguments[0] in ALL or arguments[0] == "token"
     at = ["--uri", dsn] if opens and "--uri" not in arguments and len(arguments) > 1 else []
     assert code == run(*arguments, *at).exit_code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown_by"),
+    [
+        (["curve", *WHO, "nothing"], "hippocampus timeline app ana --json shows keys"),
+        (["retract", *WHO, "nothing"], "hippocampus facts app ana --history shows all facts"),
+        (["restore", *WHO, str(UUID(int=7))], "hippocampus facts app ana --history shows"),
+        (["runs", *WHO, "--undo", str(UUID(int=7))], "hippocampus runs app ana"),
+    ],
+)
+def test_what_is_not_there_is_told_in_words_of_the_command(
+    arguments: list[str], shown_by: str, dsn: str
+) -> None:
+    ran = run(*arguments, "--uri", dsn)
+    told = " ".join(ran.stderr.split())
+    assert 1 == ran.exit_code and shown_by in told, told
+    assert "of user 'ana' of application 'app'" in told
+    assert not re.search(r"Scope\(|list_memories|history=True|engine\.", told)
 
 
 def test_what_is_changed_is_told_as_json(dsn: str, tmp_path: Path) -> None:

@@ -55,10 +55,10 @@ def test_its_history_is_shown_with_what_ended(dsn: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
-    [(["--depth", "9"], "depth must be"), (["--valid", "soon"], "--valid must be a moment")],
+    ("arguments", "code", "told"),
+    [(["--depth", "9"], 1, "depth must be"), (["--valid", "soon"], 2, "--valid must be a moment")],
 )
-def test_what_cannot_be_is_one_line(dsn: str, arguments: list[str], told: str) -> None:
+def test_what_cannot_be_is_one_line(dsn: str, arguments: list[str], code: int, told: str) -> None:
     refused = run(dsn, "user", *arguments)
-    assert 1 == refused.exit_code
+    assert code == refused.exit_code
     assert told in " ".join(refused.stderr.split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core.api_tokens import LOOK_AGAIN_S, FirstToken
 from shared_core.http import ServerOptions, create_app
 from shared_core.http.access import KNOWN_S, KnownTokens
 from shared_core.http.logs import JsonLines
@@ -64,6 +66,39 @@ async def test_what_is_remembered_is_recalled_listed_and_forgotten(
     assert [tea] == [one.key for one in await memory.list_memories(Scope("default", "ana"))]
     assert {"erased": 1} == (await client.post("/erase", json={"user_id": "ana"})).json()
     assert [] == (await client.post("/recall", json=question)).json()["hits"]
+
+
+@pytest.mark.parametrize("path", ["/recall", "/search"])
+async def test_an_empty_question_is_refused_as_an_empty_input_is(
+    client: httpx.AsyncClient, path: str
+) -> None:
+    for query in ("", " \n"):
+        answer = await client.post(path, json={"user_id": "ana", "query": query})
+        assert "body.query" in problem_of(answer, 422, "invalid-input")["detail"]
+    asked = {"user_id": "ana", "thread_id": "t", "query": ""}
+    assert 200 == (await client.post("/context", json=asked)).status_code
+
+
+async def test_the_page_names_the_fields_that_a_body_must_have(client: httpx.AsyncClient) -> None:
+    schema = (await client.get("/openapi.json")).json()
+    models = schema["components"]["schemas"]
+    page = (Path(__file__).parents[2] / "docs/http.md").read_text("utf-8")
+    table = page[page.index("| route | fields |") :].partition("\n\n")[0]
+    told = {}
+    for row in table.splitlines()[2:]:
+        routes, fields = row.strip("| ").split(" | ", 1)
+        for route in re.findall(r"/[a-z-]+", routes):
+            told[route] = set(
+                re.findall(r"`([a-z_]+)`", fields.partition(":")[0].partition(";")[0])
+            )
+    needed = {}
+    for path, methods in schema["paths"].items():
+        if body := methods.get("post", {}).get("requestBody"):
+            shape = body["content"]["application/json"]["schema"]
+            names = [one["$ref"].rpartition("/")[2] for one in shape.get("oneOf", [shape])]
+            needed[path] = set.intersection(*(set(models[name]["required"]) for name in names))
+    assert needed == told
+    assert {"event_id", "role", "text", "occurred_at"} == set(models["TurnBody"]["required"])
 
 
 async def test_turns_become_facts_a_graph_and_a_context(
@@ -358,6 +393,35 @@ async def test_the_first_token_closes_the_door_of_this_machine(memory: MemoryEng
     await memory.tokens.revoke(new.token.token_id)
     async with client_of(memory, ServerOptions()) as client:
         problem_of(await client.get("/memories?user_id=a"), 401, "unauthorized")
+
+
+async def test_the_first_token_is_seen_within_seconds(memory: MemoryEngine) -> None:
+    now = [0.0]
+    first = FirstToken(memory.tokens, lambda: now[0])
+    assert not await first.is_made()
+    await memory.tokens.create("app")
+    now[0] = LOOK_AGAIN_S - 0.1
+    assert not await first.is_made()
+    now[0] = LOOK_AGAIN_S
+    assert await first.is_made()
+
+
+@pytest.mark.parametrize("auth", [None, False])
+async def test_a_token_that_is_shown_is_checked_where_none_is_needed(
+    memory: MemoryEngine, auth: bool | None
+) -> None:
+    async with client_of(memory, ServerOptions(auth=auth)) as client:
+        assert 200 == (await client.get("/memories?user_id=bob")).status_code
+        nonsense = {"Authorization": "Bearer nonsense"}
+        answer = await client.get("/memories?user_id=bob", headers=nonsense)
+        problem_of(answer, 401, "unauthorized")
+        new = await memory.tokens.create("one", users=["ana"])
+        headers = {"Authorization": f"Bearer {new.text}"}
+        answer = await client.get("/memories?user_id=bob", headers=headers)
+        problem_of(answer, 403, "forbidden")
+        problem_of(await client.get("/export", headers=headers), 403, "forbidden")
+        answer = await client.get("/memories?user_id=ana", headers=headers)
+        assert 200 == answer.status_code
 
 
 @pytest.mark.parametrize(

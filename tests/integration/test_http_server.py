@@ -158,6 +158,21 @@ def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: P
     assert token["token"] not in shown and token["token"] not in server.log()
 
 
+def test_a_running_server_closes_with_the_first_token(dsn: str, tmp_path: Path) -> None:
+    create = [*COMMAND, "token", "create", "--app", "default", "--user", "ana", "--uri", dsn]
+    with serving(dsn, tmp_path / "log") as server:
+        ask = f"{server.url}/memories?user_id=bob"
+        assert 200 == httpx.get(ask).status_code
+        token = subprocess.run(create, capture_output=True, text=True, check=True).stdout.strip()
+        for _ in range(300):
+            if httpx.get(ask).status_code != 200:
+                break
+            time.sleep(0.1)
+        assert 401 == httpx.get(ask).status_code
+        headers = {"Authorization": f"Bearer {token}"}
+        assert 403 == httpx.get(ask, headers=headers).status_code
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -23,8 +22,9 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
-from shared_core import Scope, open_memory
+from shared_core import Scope, StorageUnavailable, open_memory
 from shared_core.mcp import server as mcp_server
+from shared_core.mcp.door import Door
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "shared_core.cli", "mcp", "--app", "app"]
@@ -153,6 +153,7 @@ async def test_a_server_for_all_users_keeps_them_apart(dsn: str) -> None:
         ("forget", {"keys": []}, "at least 1 item"),
         ("get_user_graph", {"depth": 4}, "less than or equal to 3"),
         ("process_memory", {"input": "  "}, "input"),
+        ("recall", {"query": "x", "limits": 3}, "limits: there is no such argument"),
     ],
 )
 async def test_bad_arguments_are_errors_that_name_them(
@@ -161,6 +162,18 @@ async def test_bad_arguments_are_errors_that_name_them(
     async with running(dsn) as client:
         assert told in await refusal(client, tool, **arguments)
         assert {"memories": []} == await answer(client, "recall", query="still there")
+
+
+async def test_a_refusal_is_a_line_that_repeats_nothing(dsn: str) -> None:
+    async with running(dsn) as client:
+        told = await refusal(client, "recall", limit="many", qery="my secret words")
+        for part in ("query: Field required", "limit: Input should be", "qery: there is no such"):
+            assert part in told
+        assert 1 == len(told.splitlines()) and "pydantic" not in told and "secret" not in told
+        told = await refusal(client, "forget", keys=["k", 5])
+        assert "keys.1: Input should be a valid string" in told
+        for tool in (await client.list_tools()).tools:
+            assert tool.input_schema["additionalProperties"] is False
 
 
 @asynccontextmanager
@@ -286,7 +299,7 @@ async def test_the_same_over_http(dsn: str) -> None:
             assert page.status_code in (403, 421)
             large = await http.post(server.url, content=b"x" * 5_000_000)
             assert 413 == large.status_code
-    assert server.process.returncode in (0, -signal.SIGTERM)
+    assert 0 == server.process.returncode
 
 
 async def test_a_killed_server_loses_nothing_that_it_answered(dsn: str) -> None:
@@ -403,6 +416,40 @@ async def test_once_a_token_is_made_the_command_asks_for_one(dsn: str) -> None:
             for text in ("x", other, token[:-1]):
                 headers = {"Authorization": f"Bearer {text}"}
                 assert 401 == (await http.post(server.url, json=HELLO, headers=headers)).status_code
+
+
+async def test_a_running_server_closes_with_the_first_token(dsn: str) -> None:
+    with served("--uri", dsn) as server:
+        async with Client(server.url) as client:
+            await answer(client, "remember", text="Bo skis.", user_id="bo")
+        headers = {"Accept": "application/json, text/event-stream"}
+        async with httpx2.AsyncClient(headers=headers) as http:
+            nonsense = {"Authorization": "Bearer nonsense"}
+            assert 401 == (await http.post(server.url, json=HELLO, headers=nonsense)).status_code
+            async with open_memory(dsn, worker=False) as memory:
+                token = (await memory.tokens.create("app", users=["ana"])).text
+            for _ in range(300):
+                if 401 == (await http.post(server.url, json=HELLO)).status_code:
+                    break
+                await anyio.sleep(0.1)
+            assert 401 == (await http.post(server.url, json=HELLO)).status_code
+        async with bearing(server.url, token) as client:
+            told = await refusal(client, "recall", query="skis", user_id="bo")
+            assert "names somebody else" in told
+            assert {"memories": []} == await answer(client, "recall", query="skis")
+
+
+async def test_tokens_that_cannot_be_read_are_told_as_such() -> None:
+    async def away(*_: str) -> Any:
+        raise StorageUnavailable("the database at 'db.internal' is away")
+
+    served_app = mcp_server.build(open_memory("embedded"), "app", "ana").streamable_http_app()
+    door = Door("app", away, away).before(served_app)
+    transport = httpx2.ASGITransport(door)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
+        for headers in ({}, {"Authorization": "Bearer x"}):
+            refused = await http.post("/mcp", json=HELLO, headers=headers)
+            assert 503 == refused.status_code and "db.internal" not in refused.text
 
 
 async def test_a_token_opens_no_more_than_the_server_is_for(dsn: str) -> None:

@@ -122,3 +122,20 @@ async def test_a_model_looks_up_a_time_in_adk(told: str) -> None:
         await call(InMemoryMemoryService(), "recall_when when=today")
     )
     assert "no memory service" in str(await call(None, "recall_when when=today"))
+
+
+def test_the_timeline_is_told_in_the_zone_and_says_which(dsn: str) -> None:
+    at = datetime(2026, 11, 17, 2, 30, tzinfo=UTC)
+    turn = Event(event_id="e", author="ann", role="user", text="Tulips.", occurred_at=at)
+
+    async def fill() -> None:
+        async with open_memory(dsn, worker=False) as memory:
+            await memory.append_events(Scope(*WHO), "t", [turn])
+
+    run_sync(fill())
+    for zone, clock, hour in (("Asia/Shanghai", "00:00", "10:30"), ("UTC", "00:00", "02:30")):
+        shown = succeed("timeline", *WHO, "2026-11-17", "--zone", zone, "--by", "day", "--uri", dsn)
+        head = f"2026-11-17 {clock} to 2026-11-18 {clock} ({zone})"
+        assert shown.startswith(head) and f"2026-11-17 {hour}" in shown
+        assert "2026-11-16" not in shown
+    assert "this machine's time)" in succeed("timeline", *WHO, "2026-11-17", "--uri", dsn)

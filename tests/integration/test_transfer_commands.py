@@ -96,13 +96,18 @@ def test_an_import_that_was_killed_is_done_by_the_next(
     assert file.read_bytes() == back.read_bytes()
 
 
+@pytest.mark.parametrize("arguments", [[], ["FILE", "--from-postgres-store", "x"]])
+def test_an_import_is_of_one_thing(arguments: list[str], filled: str) -> None:
+    ran = run("import", *arguments, "--uri", filled)
+    assert 2 == ran.exit_code, ran.output
+    assert "name a FILE, or --from-postgres-store DSN, and not both" in ran.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["export", "app", "nobody"], "nothing of user 'nobody' in application 'app'"),
         (["export", "no-app"], "nothing of application 'no-app'"),
-        (["import"], "name a FILE, or --from-postgres-store DSN, and not both"),
-        (["import", "FILE", "--from-postgres-store", "x"], "not both"),
         (["import", "FILE", "--reembed"], "are for a PostgresStore"),
         (["import", "FILE"], "line 2, column 2: it is no JSON"),
         (["import", "FILE", "--dry-run"], "line 2, column 2: it is no JSON"),
