@@ -32,18 +32,19 @@ class ConversationVerbs:
     _strategy: ExtractionStrategy
 
     async def process_memory(
-        self, input: str, user_id: str, *, app: str | None = None
+        self, input: str, user_id: str, *, app: str | None = None, event_id: str | None = None
     ) -> ProcessedInput:
         """Take in what a user says, and return what is known from before that has to do with it.
 
         The input joins the user's active session, which is opened if there is none; the session
-        itself is not returned. app: None for the one of the settings. The answer, in this order:
+        itself is not returned. app: None for the one of the settings. event_id: an id of yours; an
+        input sent again with it while its session is active is there once. The answer, in order:
         "status", "resolved_query" (pronouns replaced), "memories" ([{"content", "score"}], best
         first), "relations" ([{"source", "relation", "target"}]), "metadata"
         ({"retrieval_time_ms", "has_memory"}). Raises InvalidInput for an input or id that is none.
         """
         scope = self.conversations.scope(user_id, app)
-        answer = await self.conversations.process(input, scope)
+        answer = await self.conversations.process(input, scope, event_id)
         self.session_ends.nudge()
         return answer
 

@@ -7,8 +7,10 @@ said in the session itself tells what pronouns mean, and is never returned.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -49,6 +51,9 @@ MOST_RELATIONS: Final = 10
 MAX_INPUT_CHARACTERS: Final = 100_000
 MAX_ASKED_CHARACTERS: Final = 2_000
 """With so much of the end of an input memory is searched."""
+MAX_SAID_CHARACTERS: Final = 4_000
+"""So much of the end of what was said before tells what pronouns mean."""
+SENTENCE_BEGINS: Final = re.compile(r"[.!?]\s+|[。！？\n]\s*")
 TRIES: Final = 64
 """Each time the session was over when the input came."""
 
@@ -96,14 +101,21 @@ class Conversations:
         scope_path(scope)
         return scope
 
-    async def process(self, input: str, scope: Scope) -> ProcessedInput:
-        """Take an input into the session of a user, and return what is known of it."""
+    async def process(
+        self, input: str, scope: Scope, event_id: str | None = None
+    ) -> ProcessedInput:
+        """Take an input into the session of a user, and return what is known of it.
+
+        event_id: the same id again is the same input, which the session holds once.
+        """
         text = checked_input(input)
+        if event_id is not None:
+            check_label(event_id, "event_id")
         assert self.strategies is not None  # a name that is not known is told now, not at the end
         await self._open()
         began = time.perf_counter()
-        heard, embedded = await self._heard_and_embedded(text, scope)
-        resolved = resolve_query(text, heard.session.events)
+        heard, embedded = await self._heard_and_embedded(text, self._turn(text, event_id), scope)
+        resolved = resolve_query(text, ends_of(heard.session.events))
         asked = resolved[-MAX_ASKED_CHARACTERS:]
         named = [*mentioned(asked), *heard.kin]
         wanted = Wanted(
@@ -131,10 +143,10 @@ class Conversations:
         }
 
     async def _heard_and_embedded(
-        self, text: str, scope: Scope
+        self, text: str, turn: Event, scope: Scope
     ) -> tuple[Heard, tuple[Vectors | None, bool] | None]:
         """Take an input in, and embed it meanwhile unless what was said before may change it."""
-        hearing = self.hear(scope, self._turn(text), asked_kin(text))
+        hearing = self.hear(scope, turn, asked_kin(text))
         if refers(text):
             return await hearing, None
         embedding = self._recalling.embedded(text[-MAX_ASKED_CHARACTERS:])
@@ -219,11 +231,26 @@ class Conversations:
         """Return an id for a session that may have to be opened."""
         return ThreadId(f"{CONVERSATION}{uuid7()}")
 
-    def _turn(self, text: str) -> Event:
+    def _turn(self, text: str, event_id: str | None = None) -> Event:
         event = Event(
-            event_id=str(uuid7()), author="user", role="user", text=text, occurred_at=self._clock()
-        )
+            event_id=event_id or str(uuid7()), author="user", role="user", text=text,
+            occurred_at=self._clock(),
+        )  # fmt: skip
         return self._intake.event(event)
+
+
+def ends_of(events: Sequence[Event]) -> list[Event]:
+    """Return events with the end of their texts: whole sentences, if one begins there."""
+    return [
+        replace(one, text=_end_of(one.text)) if len(one.text) > MAX_SAID_CHARACTERS else one
+        for one in events
+    ]
+
+
+def _end_of(text: str) -> str:
+    end = text[-MAX_SAID_CHARACTERS:]
+    begins = SENTENCE_BEGINS.search(end)
+    return end[begins.end() :] if begins else end
 
 
 def checked_input(input: object) -> str:

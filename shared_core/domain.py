@@ -190,6 +190,7 @@ class StatementDraft:
 
     event_ids: one of them at least was read, the others may be turns that were shown before.
     people: as of a FactDraft. strategy: of the conversation layer, that drew it; "" for none.
+    metadata: what it noted beside the text.
     """
 
     text: str
@@ -199,6 +200,7 @@ class StatementDraft:
     privacy: Privacy | None = None
     people: tuple[MemoryId, ...] = ()
     strategy: str = ""
+    metadata: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

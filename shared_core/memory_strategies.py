@@ -24,7 +24,9 @@ class MemoryRecord:
     """What a strategy draws out of a session, to be remembered.
 
     content: a text that stands alone. event_ids: the events it rests on, all of the session if
-    empty: it goes with them. created_at is aware.
+    empty: it goes with them. metadata: JSON that is stored with it, as "strategy_metadata" in the
+    metadata of the memory. The other fields are the strategy's own and not stored: the memory has
+    its own id and moment, and knows its session by the events.
     """
 
     user_id: str

@@ -73,8 +73,11 @@ def conversation_of(given: object, now: datetime) -> SessionConversation:
     )
 
 
-def event_of(given: object, place: int, now: datetime) -> Event:
-    """Return a message as a turn. place: its number in the conversation, from 0."""
+def event_of(given: object, place: int, now: datetime, *, new_id: str | None = None) -> Event:
+    """Return a message as a turn. place: its number in the conversation, from 0.
+
+    new_id: the id of one that has none; None for one of its place and words.
+    """
     if isinstance(given, Event):
         check_label(given.event_id, f"the id of message {place}")
         check_moment(given.occurred_at, f"occurred_at of message {place}")
@@ -87,8 +90,8 @@ def event_of(given: object, place: int, now: datetime) -> Event:
     if not isinstance(content, str):
         raise InvalidInput(f"the content of message {place} must be a text, not {content!r:.80}")
     text = clean_text(content)
-    digest = sha256(f"{role}\n{text}".encode()).hexdigest()[:16]
-    event_id: Any = given.get("message_id") or given.get("event_id") or f"{place}-{digest}"
+    given_id: Any = given.get("message_id") or given.get("event_id")
+    event_id: Any = given_id or new_id or f"{place}-{_digest(role, text)}"
     author: Any = given.get("author") or role
     return Event(
         event_id=check_label(str(event_id), f"the id of message {place}"),
@@ -97,6 +100,10 @@ def event_of(given: object, place: int, now: datetime) -> Event:
         text=text,
         occurred_at=_moment(given.get("timestamp"), place, now),
     )
+
+
+def _digest(role: str, text: str) -> str:
+    return sha256(f"{role}\n{text}".encode()).hexdigest()[:16]
 
 
 def _spoken(conversation: SessionConversation) -> SessionConversation:

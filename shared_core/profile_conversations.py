@@ -9,6 +9,7 @@ from uuid import UUID
 
 from shared_core.domain import Event, JsonValue, ThreadId
 from shared_core.errors import InvalidInput, NotFound
+from shared_core.ids import uuid7
 from shared_core.ingest import append_events
 from shared_core.namespaces import check_label
 from shared_core.ports import Clock
@@ -32,11 +33,14 @@ class ConversationRecords(ProfileStore):
         return given.conversation_id
 
     async def save_conversation_message(self, conversation_id: str, message: object) -> str:
-        """Remember one message of a conversation; return its id."""
+        """Remember one message of a conversation; return its id.
+
+        One without an id is a new one each time, whatever it says: give it a "message_id" to send
+        it again after a lost answer.
+        """
         thread_id = ThreadId(check_label(conversation_id, "conversation_id"))
         await self._open()
-        known = await self._storage.thread_events(self.scope, thread_id, MOST_TURNS)
-        event = event_of(message, len(known), self._clock())
+        event = event_of(message, 0, self._clock(), new_id=str(uuid7()))
         await self._append(thread_id, [event])
         return event.event_id
 

@@ -155,6 +155,8 @@ class RunRows:
             extra = _extra(statement.emotion, statement.privacy) | {"statement": True}
             if statement.strategy:
                 extra["strategy"] = statement.strategy
+            if statement.metadata:
+                extra["strategy_metadata"] = dict(statement.metadata)
             self._free_row("semantic", statement.text, statement.event_ids,
                            statement.importance, extra, statement.people)  # fmt: skip
         for insight in drafts.insights:

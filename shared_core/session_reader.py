@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from shared_core.domain import (
@@ -16,6 +16,7 @@ from shared_core.domain import (
 )
 from shared_core.errors import InvalidInput
 from shared_core.extraction import RuleExtractor
+from shared_core.jsontext import to_json
 from shared_core.memory_strategies import MemoryRecord, MemoryStrategy, RefiningStrategy
 from shared_core.ports import Acquainted, Extractor
 from shared_core.session_statements import session_statements
@@ -96,7 +97,13 @@ class SessionReader:
     def _draft(self, record: MemoryRecord, events: Sequence[Event], name: str) -> StatementDraft:
         if not isinstance(record, MemoryRecord) or not isinstance(record.content, str):
             raise InvalidInput(f"strategy {name!r} must return MemoryRecords, not {record!r:.80}")
+        if not isinstance(record.metadata, Mapping):
+            raise InvalidInput(
+                f"the metadata of strategy {name!r} must be a dict, not {record.metadata!r:.80}"
+            )
+        to_json(record.metadata, f"the metadata of strategy {name!r}")
         return StatementDraft(
+            metadata=record.metadata,
             text=record.content,
             event_ids=record.event_ids or tuple(event.event_id for event in events),
             privacy="private",

@@ -8,6 +8,7 @@ statements, and a pronoun that nothing resolves keeps its clause out.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
@@ -58,14 +59,16 @@ def session_statements(
     life is private; general knowledge is public; of the rest privacy is None.
     """
     clauses = _clauses(events, context, people)
-    grouped = statements_of(clauses)
+    grouped = _Grouped(statements_of(clauses)[:MAX_STATEMENTS])
     naming = _user_named(clauses)
     found: dict[str, StatementDraft] = {}
     name_told = False
     turn = ""
     for clause in clauses:
+        if len(found) > MAX_STATEMENTS:
+            break
         goes_on, turn = clause.event_id == turn, clause.event_id
-        whole = next((one for one in grouped if _holds(one, clause)), None)
+        whole = grouped.holding(clause)
         if whole is not None:
             found.setdefault(whole.text, whole)
             continue
@@ -106,15 +109,28 @@ def _clauses(
     return [clause for clause in clauses if clause.complete and clause.text.strip()]
 
 
-def _holds(statement: StatementDraft, clause: ReadClause) -> bool:
-    """Tell whether a statement says what a clause does."""
-    if clause.event_id not in statement.event_ids:
-        return False
-    parts = told(clause)
-    if not parts:
-        return statement.text == clause.text.strip(" 。" if clause.language == "zh" else " ")
-    shown = statement.text.casefold()
-    return all(one.name.casefold() in shown and part.casefold() in shown for one, part in parts)
+class _Grouped:
+    """Statements of several clauses, found by the turn and by what a clause says."""
+
+    def __init__(self, statements: Sequence[StatementDraft]) -> None:
+        self._by_text: dict[tuple[str, str], StatementDraft] = {}
+        self._by_event: defaultdict[str, list[tuple[str, StatementDraft]]] = defaultdict(list)
+        for one in statements:
+            shown = one.text.casefold()
+            for event_id in one.event_ids:
+                self._by_text.setdefault((event_id, one.text), one)
+                self._by_event[event_id].append((shown, one))
+
+    def holding(self, clause: ReadClause) -> StatementDraft | None:
+        """Return the first statement that says what a clause does."""
+        parts = [(entity.name.casefold(), part.casefold()) for entity, part in told(clause)]
+        if not parts:
+            text = clause.text.strip(" 。" if clause.language == "zh" else " ")
+            return self._by_text.get((clause.event_id, text))
+        for shown, one in self._by_event[clause.event_id]:
+            if all(name in shown and part in shown for name, part in parts):
+                return one
+        return None
 
 
 def _user_named(clauses: Sequence[ReadClause]) -> tuple[ReadClause, FactDraft] | None:

@@ -102,8 +102,17 @@ class TransferStorage(Protocol):
         """Write rows that are not here, in one transaction.
 
         Raises InvalidInput for what does not fit its table, Conflict for what something else has
-        taken the place of, or was forgotten here. restore: what was forgotten comes back.
+        taken the place of, or was forgotten here. restore: what was forgotten comes back. A session
+        that is active in the export has ended if another one of the user is active here.
         """
+        ...
+
+    async def require_unforgotten(self, whose: Whose, batch: RowBatch) -> None:
+        """Raise Conflict if a turn of a batch of events was forgotten here."""
+        ...
+
+    async def ask_for_ends(self, whose: Whose) -> None:
+        """Have what was said in sessions that have ended consolidated, where nobody did."""
         ...
 
     async def import_vectors(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
@@ -91,35 +92,27 @@ class TransferVerbs:
         """Write what an export holds and is not here, for the user or application it names.
 
         source: a file, which is checked to its end before anything is written; or lines, checked as
-        they come. Rows are written in batches, each a transaction; the same export may be imported
-        again, after an interruption too: what is here stays as it is. restore: turns that were
-        forgotten here come back; else they are refused. text_of_field: the text that was embedded
-        under a name of a value, for items with fields of their own. progress: told how many lines
-        were read. Raises InvalidInput or Conflict, naming the line, NotFound for no file.
+        they come, but a list for forgotten turns before. Rows are written in batches, each a
+        transaction; the same export may be imported again, after an interruption too: what is here
+        stays as it is. A session that is active in it has ended if the user has another one here.
+        restore: turns that were forgotten here come back; else they are refused. text_of_field: the
+        text that was embedded under a name of a value, for items with fields of their own.
+        progress: told how many lines were read. Raises InvalidInput or Conflict, naming the line,
+        NotFound for no file.
         """
         await self.open()
         known = (await self._storage.report()).schema_version
-        if not isinstance(source, str | Path):
-            run = _Import(self._storage, self._embedding, restore, text_of_field, progress)
-            return await run.all(LineReader("the export", known), source)
-        path = Path(source)
-        await asyncio.to_thread(check_export, path, known)
         run = _Import(self._storage, self._embedding, restore, text_of_field, progress)
-        with opened(path) as lines:
-            return await run.all(LineReader(path.name, known), lines)
-
-
-def check_export(path: Path, known_schema: int) -> Header:
-    """Read a file to its end, and return its first line.
-
-    Raises InvalidInput, naming line and column, for what is no whole export, NotFound for no file.
-    """
-    reader = LineReader(path.name, known_schema)
-    with opened(path) as lines:
-        for _ in reader.batches(lines):
-            pass
-    assert reader.header is not None
-    return reader.header
+        if isinstance(source, str | Path):
+            path = Path(source)
+            with opened(path) as lines:
+                await run.check(LineReader(path.name, known), lines)
+            with opened(path) as lines:
+                return await run.all(LineReader(path.name, known), lines)
+        if isinstance(source, Sequence):
+            with suppress(InvalidInput):  # told at its place, when what stands before is imported
+                await run.check(LineReader("the export", known), source)
+        return await run.all(LineReader("the export", known), source)
 
 
 def opened(path: Path) -> BinaryIO:
@@ -146,6 +139,28 @@ class _Import:
         self._progress = progress
         self._report = ImportedLines()
 
+    async def check(self, reader: LineReader, lines: Iterable[bytes | str]) -> None:
+        """Read lines to their end, and look whether their turns were forgotten here."""
+        batches = reader.batches(lines)
+        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+            if batch.table == "events" and not self._restore:
+                assert reader.header is not None
+                await self._require_unforgotten(reader, reader.header, batch)
+
+    async def _require_unforgotten(
+        self, reader: LineReader, header: Header, batch: RowBatch
+    ) -> None:
+        try:
+            await self._storage.require_unforgotten(header.whose, batch)
+        except (InvalidInput, Conflict) as error:
+            if len(batch.lines) == 1:
+                raise type(error)(
+                    f"{reader.name}, line {batch.numbers[0]}, a row of {batch.table}: {error}."
+                    " Nothing was imported; mend it and import all again"
+                ) from error
+            for part in _halves(batch):
+                await self._require_unforgotten(reader, header, part)
+
     async def all(self, reader: LineReader, lines: Iterable[bytes | str]) -> ImportedLines:
         batches = reader.batches(lines)
         while (batch := await asyncio.to_thread(next, batches, None)) is not None:
@@ -153,6 +168,8 @@ class _Import:
             await self._put(reader, reader.header, batch)
             if self._progress:
                 self._progress(batch.numbers[-1])
+        assert reader.header is not None
+        await self._storage.ask_for_ends(reader.header.whose)
         return self._report
 
     async def _put(self, reader: LineReader, header: Header, batch: RowBatch) -> None:

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final, TypeAlias
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
@@ -17,7 +18,7 @@ from starlette.types import Scope as AsgiScope
 from shared_core.api_tokens import ApiTokens, FirstToken
 from shared_core.domain import Scope
 from shared_core.errors import MemoryCoreError
-from shared_core.http.options import LOCAL_NAMES, ServerOptions
+from shared_core.http.options import LOCAL_NAMES, ServerOptions, is_loopback
 from shared_core.http.problems import ProblemError, core_problem, problem
 from shared_core.http.rates import TokenBuckets
 from shared_core.token_ports import ApiToken
@@ -26,6 +27,9 @@ OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/openapi.js
 KNOWN_S = 5.0
 """So long a token that was looked up counts as it was: a revoked one opens that much longer."""
 MOST_KNOWN = 10_000
+PROXIED: Final = frozenset({"forwarded", "via", "x-real-ip"})
+Address: TypeAlias = tuple[str, int]
+"""Of whoever is at the other end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,9 @@ class Access:
             await self.app(scope, receive, send)
             return
         try:
-            scope["hippocampus.caller"] = await self._caller(Headers(scope=scope))
+            scope["hippocampus.caller"] = await self._caller(
+                Headers(scope=scope), scope.get("client")
+            )
         except ProblemError as error:
             refused = problem(error.status_code, error.kind, error.detail, headers=error.headers)
             await refused(scope, receive, send)
@@ -109,9 +115,9 @@ class Access:
         else:
             await self.app(scope, receive, send)
 
-    async def _caller(self, headers: Headers) -> Caller:
+    async def _caller(self, headers: Headers, client: Address | None) -> Caller:
         if not ("authorization" in headers or await self._needs_token()):
-            _check_is_local(headers)
+            _check_is_local(headers, client)
             return Caller(None, None, None, self._options.app)
         scheme, _, text = headers.get("authorization", "").partition(" ")
         token = await self._known.verify(text.strip()) if scheme.lower() == "bearer" else None
@@ -139,15 +145,18 @@ class Access:
         return self._options.needs_tokens(some_exist=await self._first.is_made())
 
 
-def _check_is_local(headers: Headers) -> None:
-    """Refuse what came through a proxy, or from a web page that took a name for this machine."""
+def _check_is_local(headers: Headers, client: Address | None) -> None:
+    """Refuse other machines, known signs of a proxy, and web pages that took a name for this one.
+
+    Without an address of the client, as behind a socket of the file system, the name decides.
+    """
     host = headers.get("host", "").rsplit("@")[-1]
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-    if name.lower() not in LOCAL_NAMES:
+    if name.lower() not in LOCAL_NAMES or (client is not None and not is_loopback(client[0])):
         raise ProblemError(
             403, "forbidden", "Without tokens the server answers to localhost alone, see --auth."
         )
-    if any(name in headers for name in ("forwarded", "x-forwarded-for", "x-real-ip")):
+    if any(name in PROXIED or name.startswith("x-forwarded-") for name in headers):
         raise ProblemError(
             403, "forbidden", "Without tokens the server answers no proxy, see --auth."
         )

@@ -69,6 +69,10 @@ class ProcessBody(BaseModel):
     input: Text
     user_id: UserId
     app: App = None
+    event_id: Name | None = Field(
+        default=None,
+        description="An id of yours: sent again with it in the same session, it is there once.",
+    )
 
 
 class UserBody(BaseModel):

@@ -49,13 +49,16 @@ class ServerOptions:
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return self.host == "localhost" or is_loopback(self.host)
 
     def needs_tokens(self, *, some_exist: bool) -> bool:
         """Return whether a token is needed, in a memory where some were made or none."""
         return self.auth if self.auth is not None else some_exist or not self.is_local
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an IP address is of this machine; False for what is none."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False

@@ -9,7 +9,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
-from pydantic import ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 
 class ToolServer(MCPServer):
@@ -31,7 +31,8 @@ def strict_tool(verb: Callable[..., Awaitable[object]], does: ToolAnnotations) -
     """Return verb as a tool that refuses arguments it does not know, and says so in its schema."""
     tool = Tool.from_function(verb, annotations=does, structured_output=True)
     loose = tool.fn_metadata.arg_model
-    strict = type(loose.__name__, (loose,), {"model_config": ConfigDict(extra="forbid")})
+    forbidding = {"model_config": ConfigDict(extra="forbid")}
+    strict = cast("type[BaseModel]", type(loose.__name__, (loose,), forbidding))
     tool.fn_metadata.arg_model = strict
     tool.parameters = strict.model_json_schema(by_alias=True)
     return tool

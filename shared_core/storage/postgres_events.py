@@ -121,7 +121,7 @@ class PostgresEvents(PostgresItems):
 
     async def forget_scope(self, scope: Scope, thread_id: ThreadId | None) -> int:
         steps = self._erasing_steps(scope, thread_id)
-        _, gone, *_ = await self._database.run(scope_path(scope), *steps)
+        _, _, gone, *_ = await self._database.run(scope_path(scope), *steps)
         return len(gone)
 
     async def list_memories(self, query: MemoryQuery) -> Sequence[Memory]:
@@ -162,7 +162,10 @@ class PostgresEvents(PostgresItems):
         await self._database.run(scope_path(scope), *self._vector_steps(vectors))
 
     def _erasing_steps(self, scope: Scope, thread_id: ThreadId | None) -> list[Statement]:
-        """Return what erases the memory of a scope or one thread; the second returns what went."""
+        """Return what erases the memory of a scope or one thread; the third returns what went.
+
+        Nobody says anything in its session meanwhile: an input comes before it, or after.
+        """
         tenant = scope_path(scope)
         values = {
             "tenant": tenant,
@@ -171,7 +174,8 @@ class PostgresEvents(PostgresItems):
             "path": tenant,
             "now": self._clock(),
         }
-        names = ["lock_tenants", "forget_scope" if thread_id is None else "forget_thread"]
+        names = ["lock_conversation", "lock_tenants"]
+        names.append("forget_scope" if thread_id is None else "forget_thread")
         names += ["bury_threads", "drop_jobs", "drop_runs", "drop_empty_threads"]
         names.append("drop_conversations")
         if thread_id is None:

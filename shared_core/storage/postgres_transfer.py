@@ -11,7 +11,9 @@ import psycopg
 
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.item_ports import VectorRows
+from shared_core.job_ports import JobPriority, JobType
 from shared_core.namespaces import from_path, path_end
+from shared_core.ports import Clock
 from shared_core.storage.database import Database
 from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Connection, Rows, Statement
@@ -28,6 +30,8 @@ from shared_core.transfer_ports import (
 
 FETCHED = 500
 """Rows of a table that are in memory at once."""
+WRITING = ("import_rows", "import_ended")
+"""Statements that write rows, and count them."""
 
 
 class _Shape(NamedTuple):
@@ -42,6 +46,7 @@ class PostgresTransfer:
     """Rows as text, as PostgreSQL itself writes and reads them: nothing is lost on the way."""
 
     _database: Database
+    _clock: Clock
     _shapes: _Shapes | None = None
 
     def _vector_steps(self, vectors: VectorRows | None) -> list[Statement]:
@@ -76,13 +81,26 @@ class PostgresTransfer:
             ("here_key", _names(shape.key, "t.")),
             ("given_key", _names(shape.key, "g.")),
         )
-        names = ["import_rows", "require_rows", "count_other_rows"]
-        if batch.table == "events":
-            names.insert(0, "restore_turns" if restore else "require_unforgotten")
+        names = _import_steps(batch.table, restore=restore)
         steps = [self._step(name, batch, *literals) for name in names]
-        answers = await self._run(whose, steps)
-        [[(written,)], _, [(differ,)]] = answers[-3:]
-        return Written(written=written, differ=differ)
+        answers = dict(zip(names, await self._run(whose, steps), strict=True))
+        written = sum(answers[name][0][0] for name in names if name in WRITING)
+        return Written(written=written, differ=answers["count_other_rows"][0][0])
+
+    async def require_unforgotten(self, whose: Whose, batch: RowBatch) -> None:
+        await self._run(whose, [self._step("require_unforgotten", batch)])
+
+    async def ask_for_ends(self, whose: Whose) -> None:
+        values = {
+            "tenant": whose.path,
+            "tenant_end": path_end(whose.path),
+            "job_type": str(JobType.DEEP_REFLECTION),
+            "priority": int(JobPriority.SESSION_END),
+            "now": self._clock(),
+        }
+        await self._database.run(
+            whose.path, (statement("ask_for_ends", one_tenant=False), values), keep_plans=False
+        )
 
     async def import_vectors(
         self, whose: Whose, batch: RowBatch, model: str, dimensions: int
@@ -125,6 +143,17 @@ class PostgresTransfer:
             raise Conflict(str(error).partition("\n")[0]) from error
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError) as error:
             raise InvalidInput(f"it does not fit its table: {_told(error)}") from error
+
+
+def _import_steps(table: str, *, restore: bool) -> list[str]:
+    """Return the names of the statements that import rows of a table, in order."""
+    if table == "conversations":
+        first = [] if restore else ["require_unerased_sessions"]
+        return [*first, "import_rows", "count_other_rows", "import_ended", "require_rows"]
+    first = []
+    if table == "events":
+        first = ["restore_turns" if restore else "require_unforgotten"]
+    return [*first, "import_rows", "count_other_rows", "require_rows"]
 
 
 async def _rows(

@@ -429,6 +429,8 @@ async def test_a_token_that_is_shown_is_checked_where_none_is_needed(
     [
         ("evil.example", {}),
         ("localhost", {"X-Forwarded-For": "10.0.0.1"}),
+        ("localhost", {"X-Forwarded-Host": "memory.example"}),
+        ("localhost", {"Via": "1.1 proxy"}),
         ("127.0.0.1.evil.example:8420", {}),
     ],
 )
@@ -440,6 +442,14 @@ async def test_without_tokens_no_web_page_and_no_proxy_is_served(
     for name in ("localhost:8420", "127.0.0.1", "[::1]:8420"):
         async with client_of(memory, host=name) as client:
             assert 200 == (await client.get("/memories?user_id=a")).status_code
+
+
+async def test_without_tokens_no_other_machine_is_served(memory: MemoryEngine) -> None:
+    app = create_app(memory, ServerOptions())
+    for client, status in (("203.0.113.9", 403), ("127.0.0.1", 200), ("::1", 200)):
+        transport = httpx.ASGITransport(app, client=(client, 4711))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as asked:
+            assert status == (await asked.get("/memories?user_id=a")).status_code
 
 
 async def test_who_asks_too_often_is_told_when_to_come_back(memory: MemoryEngine) -> None:

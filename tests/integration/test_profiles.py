@@ -428,6 +428,28 @@ async def test_secrets_are_masked_before_they_are_stored(repository: MemoryRepos
     assert "4111" not in str(kept.to_dict()) and "abcdefghij" not in str(kept.to_dict())
 
 
+async def test_single_messages_without_an_id_are_each_a_new_one(
+    memory: MemoryEngine, repository: MemoryRepository
+) -> None:
+    def message(content: str) -> dict[str, Any]:
+        return {"role": "user", "content": content, "timestamp": TUESDAY}
+
+    first, _, third = [
+        await repository.save_conversation_message("c", message(text))
+        for text in ("yes please", "no thanks", "yes please")
+    ]
+    await memory.forget_turns(repository.scope, "c", [first])
+    again = await repository.save_conversation_message("c", message("yes please"))
+    assert 3 == len({first, third, again})
+    at_once = [repository.save_conversation_message("c", message("four")) for _ in range(4)]
+    assert 4 == len(set(await asyncio.gather(*at_once)))
+    known = {**message("once"), "message_id": "m1"}
+    for _ in range(2):
+        assert "m1" == await repository.save_conversation_message("c", known)
+    said = [one.text for one in (await repository.load_conversation("c")).events]
+    assert ["no thanks", "yes please", "yes please", *["four"] * 4, "once"] == said
+
+
 async def test_conversations_are_threads(repository: MemoryRepository) -> None:
     await repository.save_conversation(ENGLISH)
     await repository.save_conversation(MOVED)

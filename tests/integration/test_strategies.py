@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -38,6 +40,16 @@ class Broken(Shout):
         if self.broken:
             raise RuntimeError("out of order")
         return await super().extract(events, user_id)
+
+
+class Weighing(Shout):
+    """Notes how much it thinks of what it remembers."""
+
+    metadata: Any = {"weight": 3}
+
+    async def extract(self, events: Sequence[Event], user_id: str) -> list[MemoryRecord]:
+        [record] = await super().extract(events, user_id)
+        return [replace(record, metadata=self.metadata)]
 
 
 async def consolidated(dsn: str, strategies: Sequence[object], *inputs: str) -> list[str]:
@@ -88,6 +100,30 @@ async def test_a_strategy_that_is_not_known_is_named_at_the_first_input(dsn: str
         with pytest.raises(InvalidInput, match="'telepathy' is not known: take one of privacy_f"):
             await memory.process_memory("I like tea", ANN)
         assert [] == rows(dsn)
+
+
+async def test_what_a_strategy_notes_is_stored_with_the_memory(dsn: str) -> None:
+    async with opened(dsn, strategies=[Weighing()]) as memory:
+        await memory.process_memory("Something about bees", ANN)
+        await memory.end_session(ANN)
+        assert await memory.flush(60)
+        found = [one.value["metadata"] for one in await memory.list_memories(SCOPE)]
+        [kept] = [one for one in found if isinstance(one, dict) and one.get("strategy") == "shout"]
+        assert {"weight": 3} == kept["strategy_metadata"]
+
+
+@pytest.mark.parametrize("noted", [7, {"weight": float("nan")}, {"at": object()}])
+async def test_what_is_no_json_is_refused_by_the_name_of_the_strategy(
+    dsn: str, noted: object
+) -> None:
+    strategy = Weighing()
+    strategy.metadata = noted
+    async with opened(dsn, strategies=[strategy]) as memory:
+        await memory.process_memory("Something about bees", ANN)
+        session = await memory.conversations.end(SCOPE)
+        assert session is not None
+        with pytest.raises(InvalidInput, match="the metadata of strategy 'shout'"):
+            await memory.consolidate(SCOPE, session.session_id)
 
 
 class Model:

@@ -7,11 +7,14 @@ from uuid import UUID
 
 import pytest
 
+from shared_core import grouping
 from shared_core.domain import Event
 from shared_core.graph_ports import Edge
 from shared_core.mentions import mentioned
+from shared_core.people import Entity
 from shared_core.relation_words import asked_kin, asked_slots, relation_label, relations_told
-from shared_core.session_statements import says_less, session_statements
+from shared_core.rule_extractor import ReadClause
+from shared_core.session_statements import MAX_STATEMENTS, says_less, session_statements
 
 NOON = datetime(2026, 1, 22, 12, tzinfo=UTC)
 
@@ -221,3 +224,22 @@ def test_relations_are_told_in_words() -> None:
 )
 def test_a_question_names_kin(question: str, kin: list[str]) -> None:
     assert kin == asked_kin(question)
+
+
+def test_of_many_statements_the_first_are_kept() -> None:
+    texts = ["".join(f"Ab{turn}x{n} is in Berlin. " for n in range(300)) for turn in range(3)]
+    found = told(*texts)
+    assert [f"Ab0x{n} is in Berlin" for n in range(300)] == [one.strip(".") for one in found[:300]]
+    assert MAX_STATEMENTS == len(found)
+
+
+def test_what_a_clause_says_is_looked_up_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def counted(clause: ReadClause) -> list[tuple[Entity, str]]:
+        asked.append(clause)
+        return grouping.told(clause)
+
+    monkeypatch.setattr("shared_core.session_statements.told", counted)
+    told("".join(f"Ab{n} is in Berlin. " for n in range(200)))
+    assert 0 < len(asked) <= 400

@@ -26,7 +26,10 @@ MOST_HITS = 10
 async def process(body: bodies.ProcessBody, memory: Engine, who: Who) -> Json:
     """Take in what a user says, and answer what is known from before that has to do with it."""
     scope = who.scope(body.user_id, body.app)
-    return Json(await memory.process_memory(body.input, scope.user, app=scope.app))
+    answer = await memory.process_memory(
+        body.input, scope.user, app=scope.app, event_id=body.event_id
+    )
+    return Json(answer)
 
 
 @router.post("/debug", responses=told(answers.DebugAnswer))
@@ -52,7 +55,7 @@ async def end_session(body: bodies.UserBody, memory: Engine, who: Who) -> Json:
     return Json(await memory.end_session(scope.user, app=scope.app))
 
 
-@router.get("/session-status/{user_id}", responses=told(answers.StatusAnswer))
+@router.get("/session-status/{user_id:path}", responses=told(answers.StatusAnswer))
 async def session_status(
     memory: Engine, who: Who, user_id: bodies.UserId, app: bodies.App = None
 ) -> Json:

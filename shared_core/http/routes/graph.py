@@ -17,7 +17,7 @@ from shared_core.http.memory_of import memory_of
 router = APIRouter(tags=["graph"])
 
 
-@router.get("/graph/{user_id}", responses=told(answers.GraphAnswer))
+@router.get("/graph/{user_id:path}", responses=told(answers.GraphAnswer))
 async def graph(
     memory: Annotated[MemoryEngine, Depends(memory_of)],
     who: Annotated[Caller, Depends(caller_of)],

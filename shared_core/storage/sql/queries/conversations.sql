@@ -11,9 +11,10 @@ c.thread_id, c.status, c.event_count, c.created_at, c.last_active_at, c.ends_at,
 (c.ends_at <= %(now)s OR c.event_count >= %(max_events)s)
 
 -- name: hear_turn
--- Appends a turn to the active conversation, or to a new one if there is none. If the active one is
--- over, nothing is written. Returns whether the turn is stored and the conversation, with each of
--- its last turns before this one, newest first. Sent again after a lost answer it changes nothing.
+-- Appends a turn to the active conversation, or to a new one if there is none; the last one that it
+-- may hold ends it. If the active one is over, nothing is written. Returns whether the turn is stored
+-- and the conversation, with each of its last turns before this one, newest first. Sent again after
+-- a lost answer it changes nothing.
 WITH active AS (
     SELECT c.*, {is_over} AS is_over, EXISTS (
         SELECT FROM events e WHERE e.tenant_id = c.tenant_id AND e.thread_id = c.thread_id
@@ -22,14 +23,16 @@ WITH active AS (
 ), gone_on AS (
     INSERT INTO conversations AS c (tenant_id, thread_id, event_count, created_at, last_active_at,
                                     ends_at)
-    SELECT %(tenant)s, %(thread_id)s, 1, %(now)s, %(now)s,
-           %(now)s::timestamptz + least(%(timeout)s::interval, %(max_duration)s::interval)
+    SELECT %(tenant)s, %(thread_id)s, 1, %(now)s, %(now)s, CASE WHEN %(max_events)s <= 1
+           THEN %(now)s::timestamptz
+           ELSE %(now)s::timestamptz + least(%(timeout)s::interval, %(max_duration)s::interval) END
     WHERE NOT EXISTS (SELECT FROM active WHERE is_over OR heard)
     ON CONFLICT (tenant_id) WHERE status = 'active' DO UPDATE
     SET event_count = c.event_count + 1,
         last_active_at = greatest(c.last_active_at, excluded.last_active_at),
-        ends_at = least(greatest(c.last_active_at, excluded.last_active_at) + %(timeout)s::interval,
-                        c.created_at + %(max_duration)s::interval)
+        ends_at = CASE WHEN c.event_count + 1 >= %(max_events)s THEN %(now)s ELSE
+            least(greatest(c.last_active_at, excluded.last_active_at) + %(timeout)s::interval,
+                  c.created_at + %(max_duration)s::interval) END
     RETURNING c.*
 ), thread AS (
     INSERT INTO threads AS t (tenant_id, thread_id, last_seq, last_memory_seq, unread_bytes,

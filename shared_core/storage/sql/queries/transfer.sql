@@ -55,6 +55,14 @@ SELECT require(NOT EXISTS (
     WHERE g.memory_seq IS NOT NULL),
     'this turn was forgotten here: import it with restore (--restore) to bring such turns back')
 
+-- name: require_unerased_sessions
+SELECT require(NOT EXISTS (
+    SELECT FROM {given_rows} g
+    JOIN tombstones t ON t.tenant_id = g.tenant_id AND t.thread_id = g.thread_id
+    WHERE NOT EXISTS (SELECT FROM conversations c
+                      WHERE c.tenant_id = g.tenant_id AND c.thread_id = g.thread_id)),
+    'this session was erased here: import it with restore (--restore) to bring such sessions back')
+
 -- name: import_rows
 -- Writes the rows that are not here, and counts them.
 WITH written AS (
@@ -68,6 +76,31 @@ SELECT count(*) FROM written
 SELECT require(bool_and(EXISTS (SELECT FROM {table} t WHERE ({here_key}) = ({given_key}))),
     'something else has its place here: export and forget that first, or import into another schema')
 FROM {given_rows} g
+
+-- name: import_ended
+-- Writes conversations that are active in the export and could not be written because another one of
+-- the user is active here: they have ended, and ask_for_ends has them consolidated. One in which
+-- nothing was said has no more to wait for.
+WITH written AS (
+    INSERT INTO {table} ({columns}) SELECT {columns} FROM (
+        SELECT r.* FROM {given_rows} g CROSS JOIN LATERAL jsonb_populate_record(
+            NULL::{table}, to_jsonb(g) || jsonb_build_object(
+                'ended_at', g.last_active_at,
+                'status', CASE WHEN g.event_count > 0 THEN 'ending' ELSE 'ended' END)) r
+        WHERE g.status = 'active') ended
+    ON CONFLICT DO NOTHING RETURNING 1
+)
+SELECT count(*) FROM written
+
+-- name: ask_for_ends
+-- Asks for jobs that consolidate conversations that have ended, where none was ever asked for.
+INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, priority, run_after, created_at)
+SELECT m.tenant_id, gen_random_uuid(), m.thread_id, %(job_type)s, %(priority)s, %(now)s, %(now)s
+FROM conversations m JOIN threads t USING (tenant_id, thread_id)
+WHERE {tenant_range} AND m.status = 'ending' AND NOT EXISTS (
+    SELECT FROM consolidation_jobs j WHERE j.tenant_id = m.tenant_id AND j.thread_id = m.thread_id
+                                       AND j.job_type = %(job_type)s)
+ON CONFLICT DO NOTHING
 
 -- name: count_other_rows
 -- Rows that were here before with other values.
