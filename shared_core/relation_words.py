@@ -10,10 +10,10 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
+from shared_core.coreference import SPEAKER
 from shared_core.domain import USER
 from shared_core.facts import normalised
 from shared_core.graph_ports import Edge
-from shared_core.mentions import FIRST_PERSON
 from shared_core.relations import slot_relations
 from shared_core.rules import load_rules
 from shared_core.text import Language, language
@@ -46,7 +46,7 @@ def asked_slots(question: str) -> frozenset[str]:
     """
     guards = load_rules(language(question)).guards
     asks = any(one.id.endswith(".question") and one.regex.search(question) for one in guards)
-    if not asks or not FIRST_PERSON.search(question) or asked_kin(question):
+    if not asks or not SPEAKER.search(question) or asked_kin(question):
         return frozenset()
     return frozenset(
         slot
