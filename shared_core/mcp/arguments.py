@@ -8,8 +8,9 @@ from typing import Any, cast
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase
 from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ConfigDict, ValidationError
 
 
 class ToolServer(MCPServer):
@@ -32,7 +33,7 @@ def strict_tool(verb: Callable[..., Awaitable[object]], does: ToolAnnotations) -
     tool = Tool.from_function(verb, annotations=does, structured_output=True)
     loose = tool.fn_metadata.arg_model
     forbidding = {"model_config": ConfigDict(extra="forbid")}
-    strict = cast("type[BaseModel]", type(loose.__name__, (loose,), forbidding))
+    strict = cast("type[ArgModelBase]", type(loose.__name__, (loose,), forbidding))
     tool.fn_metadata.arg_model = strict
     tool.parameters = strict.model_json_schema(by_alias=True)
     return tool
