@@ -1,4 +1,4 @@
-"""The answers of the conversation layer, in the format of document 003, sections 5 and 6. Pure."""
+"""The answers of the conversation layer, as dicts of a fixed form. Pure."""
 
 from __future__ import annotations
 

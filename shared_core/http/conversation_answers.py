@@ -1,4 +1,4 @@
-"""What the routes of document 003 answer, for OpenAPI: its sections 5.2 and 6."""
+"""What the routes of the conversation layer answer, for OpenAPI."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def _told(scope: Scope, status: int, begun: float) -> dict[str, object]:
     caller = scope.get("hippocampus.caller")
     return {
         "method": scope["method"] if scope["method"].isalpha() else "?",
-        "route": getattr(scope.get("route"), "path", None),
+        "route": getattr(scope.get("route"), "path_format", None),
         "status": status,
         "duration_ms": round((time.perf_counter() - begun) * 1000, 1),
         "token_id": getattr(caller, "token_id", None),

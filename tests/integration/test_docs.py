@@ -25,16 +25,15 @@ DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.M)
 ANA = Scope("my_app", "ana")
-NOW = datetime.now(UTC)
 
 
 def said(text: str, days_ago: int) -> Event:
-    moment = NOW - timedelta(days=days_ago)
+    moment = datetime.now(UTC) - timedelta(days=days_ago)
     return Event(event_id=text, author="ana", role="user", text=text, occurred_at=moment)
 
 
 async def fill(dsn: str, days_ago: int, *texts: str) -> None:
-    then = NOW - timedelta(days=days_ago)
+    then = datetime.now(UTC) - timedelta(days=days_ago)
     async with open_memory(dsn, clock=lambda: then, worker=False) as memory:
         await memory.append_events(ANA, "monday", [said(text, days_ago) for text in texts])
 

@@ -41,7 +41,7 @@ def expected(
     memories: Sequence[str] = (),
     relations: Sequence[tuple[str, str, str]] = (),
 ) -> dict[str, Any]:
-    """Return an answer in the format of section 6, without scores and times."""
+    """Return an answer without scores and times."""
     return {
         "status": "success",
         "resolved_query": resolved,

@@ -1,4 +1,4 @@
-"""The rules of document 003, section 4.2: when sessions open and end, whoever asks and dies."""
+"""When sessions of the conversation layer open and end, whoever asks and dies."""
 
 from __future__ import annotations
 

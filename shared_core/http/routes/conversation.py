@@ -1,4 +1,4 @@
-"""The plug-in brain: the routes of document 003, section 5.3, in its formats."""
+"""The plug-in brain: the routes of the conversation layer."""
 
 from __future__ import annotations
 
