@@ -18,9 +18,10 @@ from starlette.types import Scope as AsgiScope
 from shared_core.api_tokens import ApiTokens, FirstToken
 from shared_core.domain import Scope
 from shared_core.errors import MemoryCoreError
-from shared_core.http.options import LOCAL_NAMES, ServerOptions, is_loopback
+from shared_core.http.options import LOCAL_NAMES, ServerOptions
 from shared_core.http.problems import ProblemError, core_problem, problem
 from shared_core.http.rates import TokenBuckets
+from shared_core.loopback import is_loopback
 from shared_core.token_ports import ApiToken
 
 OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/openapi.json", "/docs"})

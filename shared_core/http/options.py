@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 
 from shared_core.conversation_settings import DEFAULT_APP
 from shared_core.errors import InvalidInput
+from shared_core.loopback import is_loopback
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -49,16 +49,8 @@ class ServerOptions:
     @property
     def is_local(self) -> bool:
         """Whether only this machine can reach it."""
-        return self.host == "localhost" or is_loopback(self.host)
+        return is_loopback(self.host)
 
     def needs_tokens(self, *, some_exist: bool) -> bool:
         """Return whether a token is needed, in a memory where some were made or none."""
         return self.auth if self.auth is not None else some_exist or not self.is_local
-
-
-def is_loopback(address: str) -> bool:
-    """Return whether an IP address is of this machine; False for what is none."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False

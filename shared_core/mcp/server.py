@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from shared_core import __version__
 from shared_core.end_signals import told_to_end
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
+from shared_core.loopback import is_loopback
 from shared_core.mcp.arguments import ToolServer, strict_tool
 from shared_core.mcp.door import Door
 from shared_core.mcp.resources import add_resources
@@ -76,7 +76,7 @@ def listen(host: str, port: int, *, with_tokens: bool) -> socket.socket:
 
     Raises InvalidInput for an address that others reach while no token is asked for.
     """
-    if not with_tokens and not _is_loopback(host):
+    if not with_tokens and not is_loopback(host):
         raise InvalidInput(
             f"{host!r} can be reached by others, and there are no tokens: anybody could read this"
             " memory. Take 127.0.0.1, or make a token first: hippocampus token create --app APP"
@@ -133,12 +133,3 @@ def url_of(listening: socket.socket) -> str:
     """Return where clients find a server."""
     host, port = listening.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
 
 from shared_core import (
-    Event,
     InvalidInput,
     MemoryEngine,
     NewMemory,
@@ -20,47 +17,17 @@ from shared_core import (
     open_memory,
 )
 from shared_core.retention_ports import POLICIES
+from tests.integration import retention_world
+from tests.integration.retention_world import ALL, ANN, BOB
 
-ANN, BOB, EVE = Scope("app", "ann"), Scope("app", "bob"), Scope("other", "eve")
-START = datetime(2026, 3, 1, 9, tzinfo=UTC)
-ALL = RetentionPolicy(
-    min_age_days=7, archive_threshold=1, archive_after_days=5, erase_threshold=1, erase_after_days=5
-)
-"""Demotes after 19.5 days, archives five days later, erases five days after that."""
+EVE = Scope("other", "eve")
 
 
-@dataclass
-class World:
-    """An open memory and its clock."""
-
-    memory: MemoryEngine
-    dsn: str
-    now: datetime = START
-
-    def go(self, days: float) -> None:
-        self.now += timedelta(days=days)
+class World(retention_world.World):
+    """The same, for several users."""
 
     async def say(self, scope: Scope, *texts: str, thread: str = "t") -> None:
-        await self.memory.append_events(
-            scope, thread,
-            [Event(event_id=text, author="user", role="user", text=text, occurred_at=self.now)
-             for text in texts],
-        )  # fmt: skip
-
-    async def listed(self, scope: Scope = ANN) -> set[str]:
-        return {one.text for one in await self.memory.list_memories(scope)}
-
-    async def faded(self, scope: Scope = ANN) -> dict[str, str]:
-        return {one.text: one.stage for one in await self.memory.list_faded(scope)}
-
-    async def run(self, scope: Scope | None = None) -> dict[str, int]:
-        report = await self.memory.forget_faded(scope)
-        return {fate: sum(kinds.values()) for fate, kinds in report.counts.items() if kinds}
-
-    def ask(self, query: str) -> list[tuple[object, ...]]:
-        with psycopg.connect(self.dsn) as superuser:
-            superuser.execute("SET search_path TO hippocampus, public")
-            return superuser.execute(query.encode()).fetchall()
+        await super().say(*texts, thread=thread, scope=scope)
 
 
 @pytest.fixture
