@@ -66,11 +66,19 @@ CHINESE_THING: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """A text with its pronouns replaced. complete: none of them was left. meant: by the others."""
+    """A text with its pronouns replaced, but for those of somebody it names before them.
+
+    left: the genders of those that nothing resolves. meant: whom the others stand for.
+    """
 
     text: str
-    complete: bool
+    left: frozenset[Gender]
     meant: tuple[Entity, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is clear whom each pronoun means."""
+        return not self.left
 
 
 def resolve_query(text: str, context: Sequence[Event]) -> str:
@@ -136,8 +144,9 @@ def follow(register: Register, events: Sequence[Event]) -> None:
                 resolved = resolve_persons(clause, spoken, register)
                 from_before = not resolved.complete and register.knows_nobody
                 register.read(
-                    resolved.text, spoken, said=clause, user=by_user, meant=resolved.meant
-                )
+                    resolved.text, spoken, said=clause, user=by_user, meant=resolved.meant,
+                    left=resolved.left,
+                )  # fmt: skip
                 if from_before and register.knows_nobody:
                     for gender in pronoun_genders(resolved.text, spoken):
                         register.note_unknown(gender)
@@ -151,15 +160,21 @@ def pronoun_genders(text: str, spoken: Language) -> set[Gender]:
 
 
 def resolve_persons(text: str, spoken: Language, register: Register) -> Resolution:
-    """Return text with the pronouns for people and animals replaced by names."""
-    complete = True
+    """Return text with the pronouns for people and animals replaced by names.
+
+    One stays as it is said after the only one it can mean: "My wife loves her job".
+    """
+    left: set[Gender] = set()
     meant: list[Entity] = []
 
     def replaced(match: re.Match[str], gender: Gender, shown: Callable[[Entity], str]) -> str:
-        nonlocal complete
-        entity = register.referent(gender)
+        before = register.spoken_of(text[: match.start()], spoken, gender)
+        others = {*register.candidates(gender)} - {one.name for one in before if one.name}
+        if len(before) == 1 and before[0].name and not others:
+            return match[0]
+        entity = None if before else register.referent(gender)
         if entity is None:
-            complete = False
+            left.add(gender)
             return match[0]
         meant.append(entity)
         return shown(entity)
@@ -168,14 +183,14 @@ def resolve_persons(text: str, spoken: Language, register: Register) -> Resoluti
         resolved = CHINESE_PRONOUN.sub(
             lambda match: replaced(match, CHINESE_GENDERS[match[1]], lambda one: one.name), text
         )
-        return Resolution(text=resolved, complete=complete, meant=tuple(meant))
-    resolved = ENGLISH_PRONOUN.sub(
-        lambda match: replaced(
-            match, ENGLISH_GENDERS[match[0].lower()], lambda one: _english(match, one)
-        ),
-        text,
-    )
-    return Resolution(text=resolved, complete=complete, meant=tuple(meant))
+    else:
+        resolved = ENGLISH_PRONOUN.sub(
+            lambda match: replaced(
+                match, ENGLISH_GENDERS[match[0].lower()], lambda one: _english(match, one)
+            ),
+            text,
+        )
+    return Resolution(text=resolved, left=frozenset(left), meant=tuple(meant))
 
 
 def _english(match: re.Match[str], entity: Entity) -> str:

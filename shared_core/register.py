@@ -1,7 +1,8 @@
 """Who and what a conversation has spoken of last, to tell whom a pronoun means. Pure.
 
 A pronoun is resolved when the last two clauses that name anybody name one who fits and no other
-who could. With two, or with somebody who has no name ("her friend"), it stays open.
+who could. With two, or with somebody who has no name ("her friend"), it stays open; and so it does
+after somebody whom nobody named ("my barber"), until the one who fits is the subject again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from shared_core.animacy import unknown_people
 from shared_core.domain import KnownPerson, MemoryId
 from shared_core.people import Entity, Gender, entities_of, gender_of
 from shared_core.rules import Pattern, RuleSet, load_kinship, load_rules
@@ -24,6 +26,7 @@ REACH: Final = 12
 """A pronoun means nobody who was named more clauses ago."""
 MAX_ENTITIES: Final = 64
 MAX_THINGS: Final = 4
+MAX_UNKNOWN: Final = 32
 NOTHING: Final = r"(?!)"
 RELATION_SLOT: Final = "relation.{kin}"
 NOBODY: Final = re.compile(
@@ -61,6 +64,8 @@ class Register:
         self._turn = ""
         self._meant: tuple[Entity, ...] = ()
         self._sightings: deque[tuple[int, list[Entity]]] = deque(maxlen=SIGHTINGS)
+        self._unknown: deque[tuple[int, Gender]] = deque(maxlen=MAX_UNKNOWN)
+        self._subject_of: dict[str, int] = {}
         self._things: deque[tuple[str, str]] = deque(maxlen=MAX_THINGS)
         self._clauses = 0
         self._sentence_began = 0
@@ -113,15 +118,17 @@ class Register:
         said: str = "",
         user: bool = True,
         meant: Collection[Entity] = (),
+        left: Collection[Gender] = (),
     ) -> None:
         """Take note of whom and what a clause speaks of.
 
-        clause: with its pronouns replaced; said: with them; meant: whom they stand for. user: it is
-        the user who speaks.
+        clause: with its pronouns replaced; said: with them; meant: whom they stand for; left: the
+        genders of those that stand for somebody unknown. user: it is the user who speaks.
         """
         self._clauses += 1
         self._meant = tuple(meant)
         seen: dict[str, Entity] = {}
+        introduced: list[Entity] = []
         if user:
             introduced = self._introduced(clause, language)
             relations = {entity.relation for entity in introduced}
@@ -140,18 +147,68 @@ class Register:
             seen[f"? {entity.gender}"] = entity
         if seen:
             self._sightings.append((self._clauses, list(seen.values())))
+        about = [*introduced, *self._begun_with(clause, language)]
+        self._subject_of |= dict.fromkeys((one.name for one in about), self._clauses)
+        if user:
+            unknown = {*left, *self._unknown_in(clause, language)}
+            self._unknown.extend((self._clauses, gender) for gender in unknown)
         for match in rules.thing.finditer(clause):
             self._note_thing(match.groupdict())
 
+    def overhear(self, passages: Sequence[tuple[str, Language]]) -> None:
+        """Take note of whom passages speak of that tell nothing: a question, a wish, hearsay."""
+        for text, language in passages:
+            self._clauses += 1
+            seen = {one.name: one for one in self.named_in(text) if named_in(one.name, text)}
+            unknown = self._unknown_in(text, language)
+            for mention in load_rules(language).kin_mention.finditer(text):
+                entity = self.related(mention, language)
+                if entity is not None and entity.name in self._entities:
+                    seen[entity.name] = entity
+                elif entity is None or not entity.named:
+                    unknown.add(entity.gender if entity else "unknown")
+            if seen:
+                self._sightings.append((self._clauses, list(seen.values())))
+            self._unknown.extend((self._clauses, gender) for gender in unknown)
+
     def referent(self, gender: Gender) -> Entity | None:
         """Return whom a pronoun means; None for nobody, or for one of several."""
-        fitting: set[Gender] = {gender}
-        if gender != "animal":
-            fitting |= {"animal", "unknown"}
-        here = self._seen_since(self._sentence_began, fitting)
-        candidates = here or self._seen_since(self._clauses - REACH, fitting)
+        candidates = self.candidates(gender)
         [found] = candidates.values() if len(candidates) == 1 else [STRANGER]
         return found if found.name else None
+
+    def candidates(self, gender: Gender) -> dict[str, Entity]:
+        """Return whom a pronoun may mean, by name; under "" somebody whom nobody named."""
+        fitting = fitting_for(gender)
+        here = self._seen_since(self._sentence_began, fitting)
+        found = here or self._seen_since(self._clauses - REACH, fitting)
+        settled = min((self._subject_of.get(name, 0) for name in found), default=0)
+        last = max((clause for clause, one in self._unknown if one in fitting), default=0)
+        if last and last >= max(settled, self._clauses - REACH):
+            found[STRANGER.name] = STRANGER
+        return found
+
+    def spoken_of(self, text: str, language: Language, gender: Gender) -> list[Entity]:
+        """Return those a text speaks of whom a pronoun after it may mean; STRANGER for unknown."""
+        fitting = fitting_for(gender)
+        found = {one.name: one for one in self.named_in(text) if named_in(one.name, text)}
+        for mention in load_rules(language).kin_mention.finditer(text):
+            entity = self.related(mention, language) or STRANGER
+            found[entity.name] = entity
+        unknown = self._unknown_in(text, language)
+        fits = [one for one in found.values() if one.gender in fitting]
+        return [*fits, *(replace(STRANGER, gender=one) for one in unknown & fitting)]
+
+    def _unknown_in(self, text: str, language: Language) -> set[Gender]:
+        known = [one.name for one in self.named_in(text) if named_in(one.name, text)]
+        return unknown_people(text, known, language)
+
+    def _begun_with(self, clause: str, language: Language) -> list[Entity]:
+        """Return those a clause begins with: its subject, or whose that is."""
+        mention = load_rules(language).kin_mention.match(clause)
+        entity = self.related(mention, language) if mention else None
+        named = [one for one in self.named_in(clause) if clause.startswith(one.name)]
+        return [*named, *([entity] if entity else [])]
 
     def note_unknown(self, gender: Gender) -> None:
         """Take note that the last clause speaks of somebody who was named before all of them."""
@@ -263,6 +320,11 @@ class Register:
             self._things.append(((found.get("verb") or "").lower(), thing))
 
 
+def fitting_for(gender: Gender) -> set[Gender]:
+    """Return the genders of those whom a pronoun of a gender may mean."""
+    return {gender} if gender == "animal" else {gender, "animal", "unknown"}
+
+
 DEICTIC: Final = re.compile(
     r"(?i:(?:it|this|that|them|these|those|you|me|him|her|us|to|how|what|when|if|the way)\b)"
     r"|[这那它他她你我什怎的了过着]"
@@ -292,6 +354,8 @@ def stranger_gender(stranger: re.Match[str], rules: RuleSet) -> Gender:
         return titled(after[called.end() :])
     last = LAST_WORD.search(stranger[0])
     word = last[0].lower() if last else ""
+    if not word:
+        word = max((kin for kin in rules.kin if stranger[0].endswith(kin)), key=len, default="")
     return WOMAN_OR_MAN.get(word) or gender_of(rules.kin.get(word, ""))
 
 

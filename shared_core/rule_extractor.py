@@ -87,7 +87,7 @@ def read_turn(event: Event, register: Register, without: Collection[str] = ()) -
     drafts: dict[tuple[str, str, str, str], FactDraft] = {}
     given: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(just_given)
     read_clauses = stating_clauses = 0
-    for clause, said, spoken in stated_clauses(event.text, reading):
+    for clause, said, spoken in stated_clauses(event.text, reading, register):
         if not clause:
             register.begin_sentence()
             continue
@@ -137,31 +137,41 @@ def just_given() -> deque[str]:
     return deque(maxlen=MAX_JUST_GIVEN)
 
 
-def stated_clauses(text: str, reading: Reading) -> Iterator[tuple[str, str, Language]]:
+def stated_clauses(
+    text: str, reading: Reading, register: Register
+) -> Iterator[tuple[str, str, Language]]:
     """Yield the clauses in which the user may be stating something, as read and as said.
 
     An empty one begins each sentence.
-    reading: learns whether what was passed over may be worth a model.
+    reading: learns whether what was passed over may be worth a model; register: whom that names.
     """
     found = own_sentences(text)
-    for sentence, spoken in found:
-        if guarded(sentence, load_rules(spoken), "turn"):
-            return
-    for sentence, spoken in found:
+    if any(guarded(sentence, load_rules(spoken), "turn") for sentence, spoken in found):
+        register.overhear(found)
+        return
+    for place, (sentence, spoken) in enumerate(found):
         rules = load_rules(spoken)
         if guarded(rules.lead.sub("", sentence, count=1), rules, "rest"):
+            register.overhear(found[place:])
             return
         if guard := guarded(sentence, rules, "sentence"):
             reading.unread |= guard.tells and hints(sentence, rules)
+            register.overhear([(sentence, spoken)])
             continue
         yield "", "", spoken
-        for clause, said in clauses(sentence, rules):
-            if guarded(clause, rules, "rest"):
+        parts = list(clauses(sentence, rules))
+        for number, (clause, said) in enumerate(parts):
+            to_the_end = guarded(clause, rules, "rest")
+            guard = to_the_end or guarded(clause, rules, "onward")
+            if guard is None:
+                yield clause, said, spoken
+                continue
+            register.overhear([(passed, spoken) for passed, _ in parts[number:]])
+            if to_the_end:
+                register.overhear(found[place + 1 :])
                 return
-            if guard := guarded(clause, rules, "onward"):
-                reading.unread |= guard.tells and hints(clause, rules)
-                break
-            yield clause, said, spoken
+            reading.unread |= guard.tells and hints(clause, rules)
+            break
 
 
 def tells(clause: str, rules: RuleSet) -> bool:
@@ -187,7 +197,7 @@ def read_clause(
     clause = expanded(clause)
     resolved = resolve_persons(clause, spoken, register)
     of_other = begins_with_person(clause, spoken, register)
-    register.read(resolved.text, spoken, said=clause, meant=resolved.meant)
+    register.read(resolved.text, spoken, said=clause, meant=resolved.meant, left=resolved.left)
     found = subject_of(resolved.text, spoken, register)
     meant = (*resolved.meant, *([found[0]] if found else []))
     needs, people = register.told_before(*meant), register.told_elsewhere(*meant)

@@ -81,6 +81,8 @@ class RuleSet:
     telling: a clause that says something of the speaker or of a person. idle: one that says
     nothing to keep. slip: a sentence that takes back a word, in the groups `right` and `wrong`, or
     `wrong_first` and `right_last`.
+    no_person: names of places, days, languages and such. surname: how a full name may begin.
+    person_noun: a word for somebody.
     """
 
     lead: re.Pattern[str]
@@ -106,6 +108,9 @@ class RuleSet:
     telling: re.Pattern[str]
     idle: re.Pattern[str]
     slip: re.Pattern[str]
+    no_person: re.Pattern[str]
+    surname: re.Pattern[str]
+    person_noun: re.Pattern[str]
     sentences: Mapping[str, str]
     guards: Sequence[Guard]
     patterns: Sequence[Pattern]
@@ -150,7 +155,7 @@ class RuleFile(TypedDict):
 EXPRESSIONS: Final = (
     "lead", "clause_break", "carrier", "carried", "cut", "aside", "filler", "list", "separator",
     "unspeakable", "speaker", "kin_mention", "stranger", "someone", "thing", "further", "telling",
-    "idle", "slip",
+    "idle", "slip", "no_person", "surname", "person_noun",
 )  # fmt: skip
 PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 

@@ -134,6 +134,34 @@ def test_a_clause_without_a_subject_has_that_of_the_one_before_or_is_left_out(
     assert statements == told(*said)
 
 
+@pytest.mark.parametrize(
+    ("said", "statements"),
+    [
+        # Whose the pronoun is may be somebody the clause names before it.
+        (["我女儿叫灿灿", "我妈妈喜欢她的工作"], ["我女儿叫灿灿"]),
+        (["我女儿叫灿灿", "王老师说她的字好看"], ["我女儿叫灿灿"]),
+        (["My daughter is called Mia.", "My mother loves her job."],
+         ["My daughter is called Mia."]),
+        (["My son is called Tom.", "My brother sold his car."], ["My son is called Tom."]),
+        (["My daughter is called Mia.", "The nurse loves her job."],
+         ["My daughter is called Mia."]),
+        # It can be nobody's but theirs: the words stay.
+        (["My wife loves her job."], ["My wife loves her job."]),
+        (["我妈妈喜欢她的工作"], ["我妈妈喜欢她的工作"]),
+        (["My son is called Tom.", "My mother loves her job."],
+         ["My son is called Tom.", "My mother loves her job."]),
+        (["My son is called Tom.", "Tom broke his arm."],
+         ["My son is called Tom.", "Tom broke his arm."]),
+        (["My daughter is called Mia.", "My brother likes her drawings."],
+         ["My daughter is called Mia.", "My brother likes Mia's drawings."]),
+    ],
+)  # fmt: skip
+def test_a_pronoun_after_somebody_in_its_clause_is_told_of_nobody_else(
+    said: list[str], statements: list[str]
+) -> None:
+    assert statements == told(*said)
+
+
 def test_a_statement_names_the_turns_it_rests_on() -> None:
     events = [
         Event(event_id=name, author="user", role="user", text=text, occurred_at=NOON)
