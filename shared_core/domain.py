@@ -155,7 +155,9 @@ class FactDraft:
     value: the value in the words of the turn. statement: one sentence that stands alone.
     functional: the slot holds one value at a time, so a new value closes the old one;
     otherwise several values live side by side.
-    operation: "assert" states the fact, "retract" ends it (value "" ends every value of the slot).
+    operation: "assert" states the fact, "retract" ends it (value "" ends every value of the slot);
+    denies: what is retracted never held, so it ends when it began. change: it says that something
+    is no longer as it was.
     confidence: 0 to 1. pattern: id of the rule, or name of the prompt, that found it.
     other_event_ids: further turns it was drawn from, of the same reading or shown before it:
     without one of them it goes. subject: whom it is about; only a fact about
@@ -175,6 +177,8 @@ class FactDraft:
     pattern: str
     language: Literal["en", "zh"]
     operation: Literal["assert", "retract"] = "assert"
+    denies: bool = False
+    change: bool = False
     other_event_ids: tuple[str, ...] = ()
     subject: str = USER
     valid_from: datetime | None = None

@@ -24,6 +24,9 @@ MAX_KEY_BYTES = 1_500
 MAX_NAME_BYTES = 400
 """Of an entity, in any spelling."""
 
+LEFT_BEHIND = {"residence": "work_city"}
+"""What a move ends besides: the city one worked in, if one lived there or nobody knows where."""
+
 ATTRIBUTE = re.compile(r"(relation\.[^.]+)\..")
 """A slot that tells something of a relation, not who it is."""
 
@@ -117,6 +120,7 @@ def slots_to_read(drafts: Iterable[FactDraft]) -> list[str]:
     """
     drafts = list(drafts)
     slots = {draft.slot for draft in drafts}
+    slots |= {LEFT_BEHIND[slot] for slot in slots & LEFT_BEHIND.keys()}
     for draft in drafts:
         if draft.subject != USER:
             slots.add(about_slot(draft.subject, draft.slot))
@@ -266,6 +270,7 @@ class _Fold:
             known.say(at)
             return
         self._end_apart(draft, at, begins)
+        self._leave(draft, at, begins, others)
         fact = PlannedFact(
             memory_id=self._new_id(),
             draft=draft,
@@ -276,6 +281,19 @@ class _Fold:
         self.plan.opened.append(fact)
         self.plan.bounds += [end.row_id] if end else []
         self._add(place, Stated(fact.memory_id, draft.value, begins, fact.valid_until, [at]))
+
+    def _leave(
+        self, draft: FactDraft, at: datetime, begins: datetime, before: Sequence[Stated]
+    ) -> None:
+        """End what a move leaves behind. before: the homes stated, whenever that was."""
+        slot = LEFT_BEHIND.get(draft.slot, "")
+        place = (draft.fact_type, fact_key(replace(draft, slot=slot, functional=True)))
+        left = self._current.get(place) if slot else None
+        if left is None or _same_place(left.value, draft.value):
+            return
+        homes = [one.value for one in before if one.valid_until == begins]
+        if any(_same_place(left.value, home) for home in homes) or (draft.change and not homes):
+            self._close(place, at, begins)
 
     def _as_kept(self, draft: FactDraft) -> FactDraft:
         """Return a draft of a slot of nobody's ontology as that slot was stated: with one value."""
@@ -310,7 +328,8 @@ class _Fold:
                 place[1] == slot or place[1].startswith(f"{slot}:")
             )
             if same_slot and wanted in ("", normalised(current.value)):
-                self._close(place, at, _begins(draft, at, [current]))
+                until = current.valid_from if draft.denies else _begins(draft, at, [current])
+                self._close(place, at, until)
         for place in list(self._stated) if self._now else []:
             if place[0] == draft.fact_type and f"{place[1]}:".startswith(f"{slot}:"):
                 self._end_earlier(place, at, _begins(draft, at, []), None, wanted)
@@ -360,6 +379,12 @@ class _Fold:
                 self.plan.opened[position] = replace(fact, valid_until=until)
                 return
         self.plan.closed[MemoryId(one.row_id)] = until
+
+
+def _same_place(one: str, other: str) -> bool:
+    """Tell whether two values name one city: 北京 and 北京市, "London" and "Camden, London"."""
+    one, other = normalised(one), normalised(other)
+    return bool(one and other) and (one in other or other in one)
 
 
 def _begins(draft: FactDraft, at: datetime, against: Sequence[Stated]) -> datetime:

@@ -96,6 +96,8 @@ def drafted(
         pattern=pattern.id,
         language=spoken,
         operation=pattern.operation,
+        denies=pattern.denies,
+        change=pattern.change,
         importance=fact_importance(pattern.slot),
     )
 

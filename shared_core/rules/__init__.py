@@ -41,7 +41,7 @@ class Pattern:
     reject is searched in the value, needs and unless in the clause.
     split: "any" parts the value at every separator, "list" only in an enumeration.
     free: the value is free text, of which asides and fillers are cut off.
-    change: it says that something is not as it was before.
+    change: it says that something is not as it was before. denies: that it never was.
     implies: values it tells of in place of what the group found: "I eat meat again" of "vegan".
     """
 
@@ -60,6 +60,7 @@ class Pattern:
     split: Split
     free: bool
     change: bool
+    denies: bool
     implies: Sequence[str]
 
 
@@ -243,5 +244,6 @@ def build_pattern(
         split=cast("Split", table.get("split", "never")),
         free=slot.get("free", False),
         change=bool(table.get("change", False)),
+        denies=bool(table.get("denies", False)),
         implies=cast("Sequence[str]", table.get("implies", ())),
     )

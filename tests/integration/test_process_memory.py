@@ -154,6 +154,26 @@ async def test_a_fact_is_told_where_no_statement_of_its_turns_is(
     assert "Bosch" in answer["memories"][0]["content"]
 
 
+@pytest.mark.parametrize(
+    ("sessions", "holds"),
+    [
+        (["I work at Barclays.", "I never worked at Barclays."], []),
+        (["我住在北京，在北京工作", "我搬到上海了"], [("residence", "上海")]),
+        (["我是18岁男学生", "我今年19岁"], [("age", "19岁"), ("job", "男学生")]),
+    ],
+)
+async def test_a_later_session_takes_back_what_no_longer_holds(
+    memory: MemoryEngine, sessions: list[str], holds: list[tuple[str, str]]
+) -> None:
+    for text in sessions:
+        await said(memory, text)
+        await ended(memory)
+    assert (
+        sorted((fact.slot, fact.value) for fact in await memory.facts(Scope("default", USER)))
+        == holds
+    )
+
+
 async def test_a_question_without_a_question_mark_is_not_stored(memory: MemoryEngine) -> None:
     await said(memory, "我住在哪里", "我住在上海")
     await ended(memory)

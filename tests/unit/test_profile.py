@@ -39,6 +39,25 @@ def test_the_example_of_document_001_word_for_word() -> None:
     assert 3 == len(memory.get_event_content())
 
 
+@pytest.mark.parametrize(
+    ("told", "newer", "content"),
+    [
+        (
+            "用户是18岁男学生，喜欢编程",
+            "用户今年19岁",
+            "用户的职业是男学生，喜欢编程。用户今年19岁。",
+        ),
+        ("18岁男学生", "19岁", "用户的职业是男学生。19岁。"),
+        ("User is an 18-year-old student", "User is 19", "User is a student. User is 19."),
+    ],
+)
+def test_a_new_age_takes_the_place_of_the_one_before(told: str, newer: str, content: str) -> None:
+    profile = ProfileMemory()
+    profile.update_content(told, at=day(1))
+    profile.update_content(newer, at=day(2))
+    assert content == profile.get_content()
+
+
 def test_the_paragraph_of_document_001_stays_as_it_is_told() -> None:
     profile = ProfileMemory()
     assert profile.update_content(STUDENT, at=day(1))

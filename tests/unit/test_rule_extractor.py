@@ -110,6 +110,9 @@ CHINESE = [
     ("zh.name.i-am", "你好，我是顾清", "name", "顾清"),
     ("zh.age.years", "我今年四十二岁了。", "age", "四十二岁"),
     ("zh.age.number", "我今年36", "age", "36"),
+    ("zh.age.of-a", "我是一名18岁的女生", "age", "18岁"),
+    ("zh.age.of-a", "我是18岁男学生", "age", "18岁"),
+    ("zh.job.aged", "我是一名18岁的男学生", "job", "男学生"),
     ("zh.job.i-am", "我是一名儿科医生。", "job", "儿科医生"),
     ("zh.job.at", "我在海风出版社当编辑。", "job", "编辑"),
     ("zh.job.field", "我是做外贸的", "job", "外贸"),
@@ -176,6 +179,8 @@ CHINESE = [
 
 RETRACTIONS = [
     ("en.employer.no-longer", "I no longer work at Halden Print.", "employer", "Halden Print"),
+    ("en.employer.never", "I never worked at Barclays.", "employer", "Barclays"),
+    ("en.employer.never", "I haven't ever worked for Halden Print.", "employer", "Halden Print"),
     ("en.employer.quit", "I quit my job at Halden Print", "employer", "Halden Print"),
     ("en.employer.left", "I left Siemens in June", "employer", "Siemens"),
     ("en.employer.left-name", "I've just left Halden Print.", "employer", "Halden Print"),
@@ -198,6 +203,8 @@ RETRACTIONS = [
     ("zh.employer.left-it", "我离开了腾讯。", "employer", "腾讯"),
     ("zh.employer.left-it", "我上个月离开松果科技了", "employer", "松果科技"),
     ("zh.employer.no-longer", "我不在海风出版社上班了", "employer", "海风出版社"),
+    ("zh.employer.never", "我从来没在海风出版社上过班", "employer", "海风出版社"),
+    ("zh.employer.never", "我从没在松果科技工作过。", "employer", "松果科技"),
     ("zh.employer.gone", "我已经不在华为了", "employer", "华为"),
     ("zh.employer.jobless", "我上个月离职了", "employer", ""),
     ("zh.residence.no-longer", "我不住在绍兴了", "residence", "绍兴"),
@@ -292,6 +299,29 @@ def test_the_end_of_a_fact_becomes_a_retraction(
     ],
 )  # fmt: skip
 def test_leaving_a_place_a_person_or_for_the_day_ends_no_employment(text: str) -> None:
+    assert [] == [fact for fact in read(text) if fact[1] == "employer"]
+
+
+@pytest.mark.parametrize(
+    "text", ["我18岁的学生很可爱", "我有一个18岁的学生", "我18岁的学生", "My 18-year-old student."]
+)
+def test_the_age_of_a_student_is_not_that_of_their_teacher(text: str) -> None:
+    assert [] == [fact for fact in read(text) if fact[1] in ("age", "job")]
+
+
+@pytest.mark.parametrize(
+    ("text", "denies"),
+    [
+        ("I never worked at Barclays.", True), ("I no longer work at Barclays.", False),
+        ("我没在华为上过班", True), ("我不在华为上班了", False),
+    ],
+)  # fmt: skip
+def test_what_never_was_is_told_from_what_is_over(text: str, denies: bool) -> None:
+    assert [denies] == [fact.denies for fact in facts(text)]
+
+
+@pytest.mark.parametrize("text", ["I never work at night.", "我没在家工作过", "我没在华为工作"])
+def test_how_one_does_not_work_takes_no_employer_back(text: str) -> None:
     assert [] == [fact for fact in read(text) if fact[1] == "employer"]
 
 
