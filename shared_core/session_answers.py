@@ -10,7 +10,8 @@ from typing import Final, Literal, TypedDict
 
 from shared_core.conversation_ports import Session
 from shared_core.domain import Hit
-from shared_core.relation_words import asked_slots
+from shared_core.question_subject import asks_of_the_world, is_name_of_the_user, shares_words
+from shared_core.relation_words import asked_kin, asked_slots
 from shared_core.session_statements import says_less
 
 
@@ -85,6 +86,8 @@ CANDIDATES: Final = 16
 """So many hits are looked at, for what says no more than another is left out."""
 LEAST_RELEVANCE: Final = 0.14
 """What has less to do with an input is not returned; as OpenMemoryService does."""
+CLEARLY_RELEVANT: Final = 0.35
+"""What has as much to do with a question about the world is told even if it shares no word."""
 LEAST_SHARE: Final = 1 / 3
 """Nor is what has so much less to do with it than the most relevant memory."""
 ASKS_FOR_NAME: Final = re.compile(
@@ -106,6 +109,7 @@ def worth_telling(hits: Sequence[Hit], question: str, most: int = MOST_MEMORIES)
     least = max([LEAST_RELEVANCE, *(LEAST_SHARE * _score(hit) for hit in hits)])
     asked = asked_slots(question)
     near = [hit for hit in hits if _score(hit) >= least or _about(hit).get("slot") in asked]
+    near = _of_its_subject(near, question)
     statements = [hit for hit in near if _about(hit).get("statement")]
     of_name = [] if ASKS_FOR_NAME.search(question) else statements
     kept = [
@@ -116,6 +120,22 @@ def worth_telling(hits: Sequence[Hit], question: str, most: int = MOST_MEMORIES)
     texts = [hit.memory.text for hit in kept]
     kept = [hit for hit in kept if not any(says_less(hit.memory.text, one) for one in texts)]
     return kept[:most]
+
+
+def _of_its_subject(hits: Sequence[Hit], question: str) -> list[Hit]:
+    """Return the hits without what has little to do with a question about the world.
+
+    The user's own name comes last where somebody around them is asked for.
+    """
+    if asks_of_the_world(question):
+        return [
+            hit
+            for hit in hits
+            if _score(hit) >= CLEARLY_RELEVANT or shares_words(hit.memory.text, question)
+        ]
+    if not asked_kin(question):
+        return [*hits]
+    return sorted(hits, key=lambda hit: is_name_of_the_user(hit.memory.text))
 
 
 def memories_told(kept: Sequence[Hit]) -> list[FoundMemory]:

@@ -174,6 +174,24 @@ async def test_a_later_session_takes_back_what_no_longer_holds(
     )
 
 
+@pytest.mark.parametrize(
+    ("told", "question", "contents"),
+    [
+        (["我住在深圳"], "中国的首都是哪里？", []),
+        (["I live in Leeds."], "What is the capital of France?", []),
+        (["My name is Anna.", "My daughter is called Mia."], "What is my daughter's name?",
+         ["Anna has a daughter called Mia.", "User's name is Anna."]),
+    ],
+)  # fmt: skip
+async def test_what_answers_for_another_is_left_out_or_comes_last(
+    memory: MemoryEngine, told: list[str], question: str, contents: list[str]
+) -> None:
+    await said(memory, *told)
+    await ended(memory)
+    answer = await said(memory, question)
+    assert [one["content"] for one in answer["memories"]] == contents
+
+
 async def test_a_question_without_a_question_mark_is_not_stored(memory: MemoryEngine) -> None:
     await said(memory, "我住在哪里", "我住在上海")
     await ended(memory)
