@@ -50,6 +50,12 @@ PROPER: Final = re.compile(
     r"(?<![\w'-])(?:(?:Mr|Ms|Mrs|Dr|Miss)\.? )?[A-ZÀ-ÖØ-Þ][\w'-]*"
     r"(?: (?:de |van |von )?[A-ZÀ-ÖØ-Þ][\w-]*)*"
 )
+# How a name of several words ends that is nobody's: "Professor Hill" is somebody.
+PLACES: Final = re.compile(
+    r" (?:School|University|College|Institute|Hospital|Clinic|Street|Road|Avenue|Lane|Square|Park"
+    r"|Tower|Bridge|Museum|Library|Theat(?:re|er)|Stadium|Station|Airport|Hotel|Restaurant|Cafe"
+    r"|Cent(?:re|er)|Club|Island|River|Lake|Ocean|Sea|Company|Day|Award|Cup|League|War)\Z"
+)
 INDEFINITE: Final = re.compile(r"\b(?:some(?:one|body)|any(?:one|body)|one of)\b", re.IGNORECASE)
 BARE_SUBJECT: Final = re.compile(
     r"\A\s*(?P<name>[^\W\d_][\w-]*)"
@@ -150,5 +156,6 @@ def _names(clause: str) -> Iterator[str]:
             continue
         if len(words) == 1 and (not before.strip() or not is_bare_name(name)):
             continue  # of a word that begins the clause its verb tells, see BARE_SUBJECT
-        if not is_thing(name.lower()) and not load_rules("en").no_person.fullmatch(name):
+        thing = PLACES.search(name) if len(words) > 1 else is_thing(name.lower())
+        if not thing and not load_rules("en").no_person.fullmatch(name):
             yield name
