@@ -121,13 +121,19 @@ class NewVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadOverview:
-    """A thread. turns: how many are remembered, from first_at to last_at."""
+    """A thread. turns: how many are remembered, from started_at to ended_at.
+
+    said: what users said last, in order. summary: as consolidation wrote it, or drawn from said;
+    topics: of said.
+    """
 
     thread_id: ThreadId
     started_at: datetime
     ended_at: datetime
     turns: int
     summary: str
+    said: Sequence[str] = ()
+    topics: Sequence[str] = ()
 
 
 class ProfileStorage(Protocol):

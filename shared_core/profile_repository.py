@@ -15,8 +15,8 @@ from shared_core.profile import Memory, checked_id
 from shared_core.profile_conversation import SessionConversation, conversation_of
 from shared_core.profile_conversations import ConversationRecords
 from shared_core.profile_parts import Subject
-from shared_core.profile_pipeline import PipelineResult, TheoryOfMind, counts_of
 from shared_core.profile_ports import ProfileRun, ProfileVersion
+from shared_core.profile_results import PipelineResult, TheoryOfMind, counts_of
 from shared_core.profile_rows import memory_of
 from shared_core.profile_stages import Stages
 from shared_core.profile_store import checked_limit

@@ -37,6 +37,10 @@ from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Rows, Statement
 
 VERSION_COLUMNS = 10
+SAID = 50
+"""So many turns of a thread tell what it is about,"""
+SAID_CHARACTERS = 1_000
+"""and so much of each."""
 
 
 class PostgresProfiles(PostgresRuns):
@@ -204,7 +208,10 @@ class PostgresProfiles(PostgresRuns):
     async def recent_threads(
         self, scope: Scope, author: str | None, limit: int
     ) -> Sequence[ThreadOverview]:
-        rows = await self._read(scope, "recent_threads", {"author": author, "limit": limit})
+        values: dict[str, object] = {
+            "author": author, "limit": limit, "said": SAID, "characters": SAID_CHARACTERS,
+        }  # fmt: skip
+        rows = await self._read(scope, "recent_threads", values)
         return [
             ThreadOverview(
                 thread_id=ThreadId(thread_id),
@@ -212,8 +219,9 @@ class PostgresProfiles(PostgresRuns):
                 ended_at=utc(last_at),
                 turns=turns,
                 summary=summary or "",
+                said=tuple(said),
             )
-            for thread_id, turns, first_at, last_at, summary in rows
+            for thread_id, turns, first_at, last_at, summary, said in rows
         ]
 
 

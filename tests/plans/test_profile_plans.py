@@ -23,7 +23,7 @@ VALUES = {
     "subject_kind": "user", "subject_id": "bot", "app": "app", "limit": 10, "namespace": NAMESPACE,
     "paragraph_key": "profile", "shown": [], "now": datetime.now(UTC), "thread_id": "t",
     "event_ids": ["e1"], "author": None, "expected": VERSIONS, "revision": 0, "rewritten": [],
-    "roles": None,
+    "roles": None, "said": 50, "characters": 1000,
 }  # fmt: skip
 
 

@@ -178,11 +178,19 @@ WITH gone AS (
 SELECT count(*) FROM gone
 
 -- name: recent_threads
--- The threads that were spoken in last, with the number of their turns and their summaries.
+-- The threads that were spoken in last, with the number of their turns, their summaries, and what
+-- users said last, of each turn the beginning.
 SELECT t.thread_id, n.turns, n.first_at, n.last_at,
        (SELECT m.text FROM memories m
         WHERE m.tenant_id = %(tenant)s AND m.thread_id = t.thread_id AND m.kind = 'summary'
-          AND m.superseded_at IS NULL LIMIT 1)
+          AND m.superseded_at IS NULL LIMIT 1),
+       ARRAY(SELECT s.text FROM (
+                 SELECT e.seq, left(e.text, %(characters)s::int) AS text FROM events e
+                 WHERE e.tenant_id = %(tenant)s AND e.thread_id = t.thread_id
+                   AND e.memory_seq IS NOT NULL AND e.role = 'user' AND e.text <> ''
+                   AND (e.expires_at IS NULL OR e.expires_at > %(now)s)
+                 ORDER BY e.seq DESC LIMIT %(said)s::int) s
+             ORDER BY s.seq)
 FROM (
     SELECT t.thread_id FROM threads t
     WHERE t.tenant_id = %(tenant)s AND EXISTS (
