@@ -9,6 +9,8 @@ from uuid import UUID
 from shared_core.domain import AsOf, Scope
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.namespaces import scope_path
+from shared_core.profile_desk import ProfileDesk
+from shared_core.profile_parts import Subject
 from shared_core.profile_pipeline import ProfilePipeline
 from shared_core.profile_repository import MemoryRepository
 from shared_core.profile_rows import shown_profile
@@ -49,6 +51,12 @@ class Profiles:
             scope, self._storage, self._embedding, self._intake, self._clock, self._pipeline,
             self._open,
         )  # fmt: skip
+
+    def desk(
+        self, scope: Scope, agent_id: str | None = None, subject: Subject = "user"
+    ) -> ProfileDesk:
+        """Return one profile of a scope by whose it is; of the application if none is named."""
+        return ProfileDesk(self.repository(scope), agent_id, subject)
 
     def searcher(self, scope: Scope) -> MemorySearcher:
         """Return the search over the conversations and profiles of a scope."""
