@@ -100,7 +100,7 @@ class NewVersion:
     revises: it says the same as that one, and only rows of it are written anew. revision: of it.
     entries: memory and role, in order. rows: those to write, the paragraph among them, with their
     turns by basis in sources; rewritten: those of them that must still be there. required: turns
-    that must be there. told: what the paragraph tells.
+    that must be there. told: what the paragraph tells. keep: so many versions are kept, with it.
     """
 
     subject: SubjectKind
@@ -117,6 +117,17 @@ class NewVersion:
     rewritten: Sequence[UUID]
     required: Sequence[Turn]
     told: Sequence[UUID]
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunOfProfile:
+    """The version of a profile that a run wrote, and the newest. None: no version of it is kept."""
+
+    memory_id: UUID | None
+    version: int | None
+    newest: int | None
+    newest_run: UUID | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,10 +177,8 @@ class ProfileStorage(Protocol):
         """Return the versions of a profile, newest first."""
         ...
 
-    async def profile_of_run(
-        self, scope: Scope, run_id: UUID
-    ) -> tuple[UUID, int, int, UUID | None] | None:
-        """Return the profile a run wrote, its version, the newest, and the run of that."""
+    async def profile_of_run(self, scope: Scope, run_id: UUID) -> RunOfProfile | None:
+        """Return what a run about a profile wrote; None if it is no such run."""
         ...
 
     async def pipeline_history(

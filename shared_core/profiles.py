@@ -15,6 +15,7 @@ from shared_core.profile_pipeline import ProfilePipeline
 from shared_core.profile_repository import MemoryRepository
 from shared_core.profile_rows import shown_profile
 from shared_core.profile_search import MemorySearcher
+from shared_core.profile_store import KEEP_VERSIONS
 
 if TYPE_CHECKING:
     from shared_core.embedding import Embedding
@@ -44,12 +45,15 @@ class Profiles:
         self._recalling = recalling
         self._open = open_memory
 
-    def repository(self, scope: Scope) -> MemoryRepository:
-        """Return the profiles and conversations of a scope, with the pipeline that updates them."""
+    def repository(self, scope: Scope, *, keep_versions: int = KEEP_VERSIONS) -> MemoryRepository:
+        """Return the profiles and conversations of a scope, with the pipeline that updates them.
+
+        keep_versions: so many versions of a profile are kept, 2 to 1,000; what it writes prunes.
+        """
         scope_path(scope)
         return MemoryRepository(
             scope, self._storage, self._embedding, self._intake, self._clock, self._pipeline,
-            self._open,
+            self._open, keep_versions,
         )  # fmt: skip
 
     def desk(
@@ -83,11 +87,14 @@ class Profiles:
         found = await self._storage.profile_of_run(scope, run)
         if found is None:
             return False
-        memory_id, version, newest, newest_run = found
-        if version != newest:
+        if found.memory_id is None or found.version is None:
             raise Conflict(
-                f"version {newest} of profile {memory_id}, of run {newest_run}, builds on run"
-                f" {run}: undo that first, or take rollback_memory()"
+                f"run {run} made no version of a profile that is kept: take rollback_memory()"
             )
-        await self.repository(scope).taken_back(memory_id, version - 1, run)
+        if found.version != found.newest:
+            raise Conflict(
+                f"version {found.newest} of profile {found.memory_id}, of run {found.newest_run},"
+                f" builds on run {run}: undo that first, or take rollback_memory()"
+            )
+        await self.repository(scope).taken_back(found.memory_id, found.version - 1, run)
         return True

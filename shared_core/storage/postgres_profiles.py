@@ -24,6 +24,7 @@ from shared_core.profile_ports import (
     ProfileEntry,
     ProfileRun,
     ProfileVersion,
+    RunOfProfile,
     StageLog,
     StageRecord,
     StoredProfile,
@@ -86,14 +87,15 @@ class PostgresProfiles(PostgresRuns):
         values: dict[str, object] = {"memory_id": memory_id, "limit": limit}
         return [_version(row) for row in await self._read(scope, "profile_versions", values)]
 
-    async def profile_of_run(
-        self, scope: Scope, run_id: UUID
-    ) -> tuple[UUID, int, int, UUID | None] | None:
-        rows = await self._read(scope, "profile_of_run", {"run_id": run_id})
-        if not rows:
-            return None
-        memory_id, version, newest, newest_run = rows[0]
-        return memory_id, version, newest, newest_run
+    async def profile_of_run(self, scope: Scope, run_id: UUID) -> RunOfProfile | None:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "run_id": run_id}
+        found, is_one = await self._database.run(
+            tenant, (statement("profile_of_run"), values), (statement("is_profile_run"), values)
+        )
+        if found:
+            return RunOfProfile(*found[0])
+        return RunOfProfile(None, None, None, None) if is_one else None
 
     async def pipeline_history(
         self, scope: Scope, memory_id: UUID, limit: int
@@ -176,7 +178,7 @@ class PostgresProfiles(PostgresRuns):
             "namespace": rest_of(profile_namespace(scope, new.subject, new.agent_id)),
             "paragraph_key": PARAGRAPH_KEY, "told": list(new.told),
             "shown": [one for one, role in new.entries if role != "ended"],
-            "rewritten": list(new.rewritten),
+            "rewritten": list(new.rewritten), "keep": new.keep,
         }  # fmt: skip
         columns = by_column([(key, *turn, basis) for key, turn, basis in new.sources], 4)
         named = dict(zip(("keys", "thread_ids", "event_ids", "bases"), columns, strict=True))
@@ -191,7 +193,7 @@ class PostgresProfiles(PostgresRuns):
             *self._put_steps(new.rows),
             (statement("add_profile_sources"), values | named),
         ]
-        names = ("drop_profile_bases", "add_profile_bases", "show_profile")
+        names = ("drop_profile_bases", "add_profile_bases", "show_profile", "prune_profile")
         shown = () if new.revises else names
         return [*steps, *((statement(name), values) for name in shown)]
 
