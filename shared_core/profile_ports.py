@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 from uuid import UUID
 
-from shared_core.domain import JsonValue, Scope, ThreadId, Turn
+from shared_core.domain import Event, JsonValue, Scope, ThreadId, Turn
 from shared_core.item_ports import MemoryRow
 
 SubjectKind = Literal["user", "agent"]
@@ -185,6 +185,15 @@ class ProfileStorage(Protocol):
         self, scope: Scope, memory_id: UUID, limit: int
     ) -> Sequence[StageLog]:
         """Return the stages of the runs about a profile, newest run first."""
+        ...
+
+    async def turns_to_profile(
+        self, scope: Scope, memory_id: UUID, thread_id: ThreadId, limit: int
+    ) -> Sequence[tuple[int, Event]]:
+        """Return the first consolidated turns of a thread that a profile did not follow yet.
+
+        Each with its number in the order of remembering.
+        """
         ...
 
     async def forgotten_turns(

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from shared_core.domain import AsOf, Scope
+from shared_core.domain import AsOf, Scope, ThreadId
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.namespaces import scope_path
 from shared_core.profile_desk import ProfileDesk
@@ -19,6 +19,7 @@ from shared_core.profile_store import KEEP_VERSIONS
 
 if TYPE_CHECKING:
     from shared_core.embedding import Embedding
+    from shared_core.formation import Formation
     from shared_core.intake import Intake
     from shared_core.ports import Clock, Extractor, Storage
     from shared_core.recalling import Recalling
@@ -36,7 +37,9 @@ class Profiles:
         extractor: Extractor,
         recalling: Recalling,
         open_memory: Callable[[], Awaitable[None]],
+        formation: Formation | None = None,
     ) -> None:
+        """formation: whose consolidations profiles of users follow by themselves; None: none."""
         self._storage = storage
         self._embedding = embedding
         self._intake = intake
@@ -44,6 +47,11 @@ class Profiles:
         self._pipeline = ProfilePipeline(extractor, intake, clock)
         self._recalling = recalling
         self._open = open_memory
+        if formation is not None:
+            formation.followed_by(self._follow)
+
+    async def _follow(self, scope: Scope, thread_id: ThreadId) -> None:
+        await self.repository(scope).follow(scope.app, thread_id)
 
     def repository(self, scope: Scope, *, keep_versions: int = KEEP_VERSIONS) -> MemoryRepository:
         """Return the profiles and conversations of a scope, with the pipeline that updates them.

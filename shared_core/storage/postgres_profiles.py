@@ -11,7 +11,7 @@ from uuid import UUID
 
 import psycopg
 
-from shared_core.domain import JsonValue, Scope, ThreadId, Turn
+from shared_core.domain import Event, JsonValue, Scope, ThreadId, Turn
 from shared_core.errors import Conflict
 from shared_core.item_ports import VectorRows
 from shared_core.jsontext import to_json
@@ -33,7 +33,7 @@ from shared_core.profile_ports import (
 )
 from shared_core.storage.database import by_column
 from shared_core.storage.postgres_runs import PostgresRuns
-from shared_core.storage.rows import utc
+from shared_core.storage.rows import event_from_row, utc
 from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Rows, Statement
 
@@ -102,6 +102,15 @@ class PostgresProfiles(PostgresRuns):
     ) -> Sequence[StageLog]:
         values: dict[str, object] = {"memory_id": memory_id, "limit": limit}
         return [_stage(row) for row in await self._read(scope, "pipeline_history", values)]
+
+    async def turns_to_profile(
+        self, scope: Scope, memory_id: UUID, thread_id: ThreadId, limit: int
+    ) -> Sequence[tuple[int, Event]]:
+        values: dict[str, object] = {
+            "memory_id": memory_id, "thread_id": thread_id, "limit": limit,
+        }  # fmt: skip
+        rows = await self._read(scope, "turns_to_profile", values)
+        return [(row[0], event_from_row(row[1:])) for row in rows]
 
     async def forgotten_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]

@@ -180,6 +180,18 @@ JOIN pipeline_log l ON l.tenant_id = %(tenant)s AND l.run_id = r.run_id
 LEFT JOIN profiles p ON p.tenant_id = l.tenant_id AND p.run_id = l.run_id
 ORDER BY r.started_at DESC, l.run_id DESC, l.step
 
+-- name: turns_to_profile
+-- The first of what was consolidated of a thread since a profile was last updated by itself from it.
+SELECT {event_columns} FROM events e
+WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND {unexpired}
+  AND e.memory_seq > coalesce((
+      SELECT max((l.input ->> 'to_seq')::bigint) FROM pipeline_log l
+      WHERE l.tenant_id = %(tenant)s AND l.memory_id = %(memory_id)s AND l.step = 1
+        AND l.thread_id = %(thread_id)s AND l.status <> 'error'), 0)
+  AND e.memory_seq <= (SELECT consolidated_seq FROM threads
+                       WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s)
+ORDER BY e.memory_seq LIMIT %(limit)s
+
 -- name: forgotten_turns
 SELECT t.event_id FROM tombstones t
 WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
