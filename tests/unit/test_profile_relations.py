@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from shared_core.domain import ThreadId
+from shared_core.domain import Event, ThreadId
 from shared_core.errors import InvalidInput
 from shared_core.ids import uuid7
+from shared_core.mind import Observed, mind_by_rules
 from shared_core.profile import Memory
 from shared_core.profile_conversation import conversation_of
 from shared_core.profile_parts import EventParagraph, Finding, Mind
@@ -123,3 +124,14 @@ def test_a_conversation_tells_what_it_is_about() -> None:
 def test_bad_parts_of_a_message_are_named(message: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidInput, match=told):
         conversation_of([{"role": "user", "content": "Hi there.", **message}], NOW)
+
+
+def test_a_wish_at_the_end_of_a_long_turn_is_found() -> None:
+    long = "The weather was fine. " * 400 + "I want to learn Rust."
+    observed = Observed(
+        turns=[Event(event_id="1", author="u", role="user", text=long, occurred_at=NOW)],
+        bases={}, facts=(), emotions={}, ended=(), at=NOW,
+    )  # fmt: skip
+    assert ["I want to learn Rust."] == [
+        quote for one in mind_by_rules(observed, Mind()) for quote in one.quotes
+    ]
