@@ -106,8 +106,8 @@ def update(
 ) -> None:
     """Remember a conversation and update the profile from it.
 
-    JSON, as docs/profiles.md has it, or a message a line: the user's, unless it begins with
-    "assistant:" (助手：).
+    It is JSON, as docs/profiles.md has it, or a message a line. A line is the user's, unless it
+    begins with "assistant:" (助手：).
     """
 
     async def ask(desk: ProfileDesk) -> None:

@@ -33,7 +33,7 @@ async def client(memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def updated(client: httpx.AsyncClient, messages: Any, **more: Any) -> dict[str, Any]:
-    told = await client.post("/profile/update", json={**ANA, "messages": messages, **more})
+    told = await client.post("/profile-update", json={**ANA, "messages": messages, **more})
     assert 200 == told.status_code, told.text
     result: dict[str, Any] = told.json()
     return result
@@ -67,9 +67,9 @@ async def test_a_profile_is_updated_shown_compared_and_rolled_back(
     assert (["User lives in Lisbon."], ["User lives in Leeds."]) == (
         changed["added"], changed["removed"],
     )  # fmt: skip
-    back = (await client.post("/profile/rollback", json={**ANA, "version": 1})).json()
+    back = (await client.post("/profile-rollback", json={**ANA, "version": 1})).json()
     assert (3, "User lives in Leeds.") == (back["version"], back["profile"])
-    missing = await client.post("/profile/rollback", json={**ANA, "version": 9})
+    missing = await client.post("/profile-rollback", json={**ANA, "version": 9})
     assert "1 to 3" in problem_of(missing, 404, "not-found")["detail"]
 
 
@@ -93,7 +93,7 @@ async def test_an_agent_and_another_agent_have_profiles_of_their_own(
 async def test_what_is_no_conversation_is_refused(
     client: httpx.AsyncClient, body: dict[str, Any]
 ) -> None:
-    problem_of(await client.post("/profile/update", json={**ANA, **body}), 422, "invalid-input")
+    problem_of(await client.post("/profile-update", json={**ANA, **body}), 422, "invalid-input")
 
 
 async def test_a_token_opens_the_profiles_of_its_users_alone(memory: MemoryEngine) -> None:
@@ -104,7 +104,7 @@ async def test_a_token_opens_the_profiles_of_its_users_alone(memory: MemoryEngin
         for path in ("profile", "profile-versions"):
             problem_of(await client.get(f"/{path}/bob"), 403, "forbidden")
         problem_of(
-            await client.post("/profile/update", json={"user_id": "bob", "messages": MOVED}),
+            await client.post("/profile-update", json={"user_id": "bob", "messages": MOVED}),
             403, "forbidden",
         )  # fmt: skip
 

@@ -21,7 +21,7 @@ Engine = Annotated[MemoryEngine, Depends(memory_of)]
 Who = Annotated[Caller, Depends(caller_of)]
 
 
-@router.post("/profile/update", responses=told(about.ProfileUpdated))
+@router.post("/profile-update", responses=told(about.ProfileUpdated))
 async def update_profile(body: about.ProfileUpdateBody, memory: Engine, who: Who) -> Json:
     """Remember a conversation and update the profile from it, in one transaction."""
     scope = who.scope(body.user_id, body.app)
@@ -29,7 +29,7 @@ async def update_profile(body: about.ProfileUpdateBody, memory: Engine, who: Who
     return Json(update_json(*await desk.update(body.conversation())))
 
 
-@router.post("/profile/rollback", responses=told(about.ProfileAnswer))
+@router.post("/profile-rollback", responses=told(about.ProfileAnswer))
 async def roll_back_profile(body: about.ProfileRollbackBody, memory: Engine, who: Who) -> Json:
     """Make a new version that says what an earlier one said; what was forgotten stays forgotten."""
     scope = who.scope(body.user_id, body.app)
