@@ -21,6 +21,10 @@ CODE_BLOCK: Final = re.compile(
 QUOTATION: Final = re.compile(
     r"\"([^\"\n]{1,400})\"|“([^”\n]{1,400})”|「([^」\n]{1,400})」|『([^』\n]{1,400})』"
 )
+AROUND_HAN: Final = re.compile(
+    r"(?<=[\u4e00-\u9fff]) +(?=[A-Za-z0-9])|(?<=[A-Za-z0-9]) +(?=[\u4e00-\u9fff])"
+)
+"""Spaces that many writers set between Chinese and Latin, and that say nothing."""
 SPEAKER_OR_STOP: Final = re.compile(r"\b(?:i|my|me|we)\b|[我咱]|[.!?。！？]", re.IGNORECASE)
 
 
@@ -30,9 +34,10 @@ def own_sentences(text: str, limit: int = MAX_READ_CHARACTERS) -> list[tuple[str
     Of the first limit characters, and none longer than MAX_SENTENCE_CHARACTERS.
     """
     return [
-        (sentence, language(sentence))
+        (AROUND_HAN.sub("", sentence) if spoken == "zh" else sentence, spoken)
         for sentence in sentences(own_words(text[:limit]))
         if len(sentence) <= MAX_SENTENCE_CHARACTERS and has_words(sentence)
+        for spoken in [language(sentence)]
     ]
 
 

@@ -17,6 +17,7 @@ from shared_core import (
     cli_facts,  # noqa: F401 # its commands
     cli_keep,  # noqa: F401 # its commands
     cli_mcp,  # noqa: F401 # its command
+    cli_profile,  # noqa: F401 # its commands
     cli_reads,  # noqa: F401 # its commands
     cli_serve,  # noqa: F401 # its commands
     cli_transfer,  # noqa: F401 # its commands

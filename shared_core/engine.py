@@ -90,6 +90,7 @@ class MemoryEngine(
         relations: Relations | None = DECLARED,
         cleanup_hours: float | None = None,
         conversation: ConversationSettings | None = None,
+        profiles: bool = False,
     ) -> None:
         """relations: None switches the knowledge graph off. cleanup_hours: None for no schedule."""
         self._storage = storage
@@ -128,8 +129,9 @@ class MemoryEngine(
                                  self.session_ends)  # fmt: skip
         self.sessions = SessionLog(storage, self._intake, self.open)
         self.profiles = Profiles(
-            storage, embedding, self._intake, clock, extractor, self._recalling, self.open
-        )
+            storage, embedding, self._intake, clock, extractor, self._recalling, self.open,
+            self._formation if profiles else None,
+        )  # fmt: skip
         self.instructions = Instructions(storage, embedding, clock, self.open)
         self.imported = ImportedItems(storage, embedding, clock, self.open)
         self._stating = Stating(storage, embedding, self._intake, clock, relations)
@@ -141,11 +143,9 @@ class MemoryEngine(
         return self
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
+        self, kind: type[BaseException] | None, error: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         await self.close()
 
     async def open(self) -> None:

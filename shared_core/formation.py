@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 from shared_core.consolidate import RunReport, consolidate
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from shared_core.ports import Clock, Extractor, Storage
     from shared_core.relations import Relations
     from shared_core.run_ports import RunRecord
+
+Follow: TypeAlias = Callable[[Scope, ThreadId], Awaitable[None]]
 
 
 class Formation:
@@ -55,7 +57,12 @@ class Formation:
         self._strategies = strategies
         self._open = open_memory
         # Rules find patterns when they are asked; by itself only a model has something new to say.
+        self._follow: Follow | None = None
         self._reflect_every = reflect_every if isinstance(extractor, Reflector) else None
+
+    def followed_by(self, follow: Follow) -> None:
+        """Call follow after all that is new of a thread was read for facts."""
+        self._follow = follow
 
     @property
     def by_model(self) -> bool:
@@ -72,8 +79,10 @@ class Formation:
     ) -> RunReport:
         """Do one run over the next turns. by_rules: in place of a model that keeps failing.
 
-        Of a session of the conversation layer no summary is written, and when all of it is read,
-        it has ended. Raises InvalidInput for a job_type that is none of a thread.
+        Who follows consolidation is called when nothing is left, also if nothing was: what failed
+        there is made up for by the next call. Of a session of the conversation layer no summary is
+        written, and when all of it is read, it has ended. Raises InvalidInput for a job_type that
+        is none of a thread.
         """
         if job_type not in OF_A_THREAD:
             raise InvalidInput(f"take one of {', '.join(OF_A_THREAD)}, not {job_type!r}")
@@ -101,6 +110,8 @@ class Formation:
         )
         if reader and not report.more:
             await self._storage.finish_conversation(scope, thread_id)
+        if self._follow and not report.more and job_type is not JobType.FAST_REPLAY:
+            await self._follow(scope, thread_id)
         return report
 
     async def _session_reader(

@@ -29,8 +29,8 @@ MOST_A_DIMENSION: Final = 10
 """So many findings of a dimension are kept; the newest count."""
 BY_RULES: Final = 0.6
 QUOTED: Final = 300
-READ: Final = 20
-"""So many sentences of a turn are read."""
+READ: Final = 20_000
+"""So many characters of a turn are read."""
 SWING: Final = 0.5
 """By so much the mean valence must differ for a change of feelings."""
 
@@ -107,7 +107,7 @@ def _said(observed: Observed, turns: Sequence[Event], dimension: Dimension) -> l
     """Return the sentences in which somebody says so outright."""
     found = []
     for event in turns:
-        for sentence in sentences(event.text)[:READ]:
+        for sentence in sentences(event.text[:READ]):
             spoken = language(sentence)
             for labels, confidence, words in patterns(dimension):
                 if words[spoken].search(sentence):

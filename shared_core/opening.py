@@ -40,6 +40,7 @@ def open_memory(
     relations: Mapping[str, Objects] | None = None,
     strength: Strength | None = None,
     conversation: ConversationSettings | None = None,
+    profiles: bool | None = None,
 ) -> MemoryEngine:
     """Return a memory; it connects at first use, so this needs no running loop and does no I/O.
 
@@ -63,6 +64,8 @@ def open_memory(
     clock: instead of the time of day, e.g. for a replay; returns aware datetimes.
     conversation: when sessions of process_memory end, and what is made of
     them, instead of what the environment says; see docs/conversation.md.
+    profiles: whether the profile of a user is updated after each consolidation; default: no, unless
+    HIPPOCAMPUS_PROFILES is "on"; see docs/profiles.md.
     Raises InvalidInput for a uri, schema, embedder, llm, privacy, reranker or relation of no known
     form.
     """
@@ -84,6 +87,7 @@ def open_memory(
         reranker=reranker,
         cleanup_hours=settings.cleanup_hours,
         conversation=conversation,
+        profiles=settings.profiles if profiles is None else profiles,
         relations=Relations(relations) if _graph_is_on(graph_enabled, settings) else None,
     )
 

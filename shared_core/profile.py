@@ -36,6 +36,7 @@ from shared_core.profile_parts import (
     language_of,
     moment_of,
 )
+from shared_core.profile_relations import Relation, relations_of
 
 __all__ = ["EventMemory", "Memory", "ProfileMemory"]
 
@@ -113,6 +114,17 @@ class Memory:
         parts += [self.event_memory.to_prompt(spoken)] if events else []
         return "\n\n".join(parts)
 
+    def relations(self) -> tuple[Relation, ...]:
+        """Return how its statements, events and findings hang together, derived from their turns.
+
+        What replaced what, which events tell of a statement, what a finding was concluded from, and
+        which events go on with the topics of earlier ones.
+        """
+        profile = self.profile_memory
+        return relations_of(
+            profile.statements, profile.history, self.event_memory.events, self.mind
+        )
+
     def content_hash(self) -> str:
         """Return the SHA-256 of what it says, in hexadecimal: who says the same has the same."""
         said: JsonValue = {
@@ -127,7 +139,12 @@ class Memory:
         return sha256(to_json(said).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return all of it as what JSON can hold; from_dict() returns the same memory."""
+        """Return all of it as what JSON can hold; from_dict() returns the same memory.
+
+        What follows from the rest is in it for whoever reads it: the hash, how many events there
+        are and when the last was, the confidence, the relations.
+        """
+        events = self.event_memory.events
         return {
             "memory_id": str(self.memory_id),
             "agent_id": self.agent_id,
@@ -137,10 +154,13 @@ class Memory:
             "created_at": self.created_at.isoformat(),
             "updated_at": self.updated_at.isoformat(),
             "content_hash": self.content_hash(),
+            "event_count": len(events),
+            "last_event_date": events[-1].occurred_at.isoformat() if events else None,
             "profile_memory": self.profile_memory.to_dict(),
             "event_memory": self.event_memory.to_dict(),
             "tom_metadata": [one.to_dict() for one in self.mind.findings],
             "confidence_score": self.mind.confidence,
+            "relations": [one.to_dict() for one in self.relations()],
         }
 
     @classmethod

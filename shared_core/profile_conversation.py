@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final
 
+from shared_core.derived import topics
 from shared_core.domain import Event, JsonValue, Role, ThreadId
 from shared_core.errors import InvalidInput
 from shared_core.ids import uuid7
+from shared_core.intake import is_small_talk
 from shared_core.moments import check_moment
 from shared_core.namespaces import check_label, clean_text
+from shared_core.summary import summarise
 
 ROLES: Final[Mapping[str, Role]] = {
     "user": "user", "assistant": "agent", "agent": "agent", "ai": "agent", "human": "user",
     "system": "system", "tool": "tool",
 }  # fmt: skip
+MESSAGE_TYPE: Final = "message_type"
+MAX_TYPE: Final = 50
+SUMMARY_CHARACTERS: Final = 400
+_NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 IN_A_ROW: Final = timedelta(microseconds=1)
 
 
@@ -28,21 +35,60 @@ class SessionConversation:
     conversation_id: ThreadId
     events: tuple[Event, ...]
 
+    @property
+    def summary(self) -> str:
+        """The sentences of the user that say most, at most 400 characters; "" for small talk."""
+        return summary_of(self._said)
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """What the user speaks of, by the names of topics."""
+        return topics_of(self._said)
+
+    @property
+    def _said(self) -> list[str]:
+        return [event.text for event in self.events if event.role == "user"]
+
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return it as messages in plain dicts."""
+        """Return it as messages in plain dicts, with what follows from them."""
+        moments = sorted(event.occurred_at for event in self.events)
         return {
             "conversation_id": self.conversation_id,
-            "messages": [
-                {
-                    "message_id": event.event_id,
-                    "role": "assistant" if event.role == "agent" else event.role,
-                    "author": event.author,
-                    "content": event.text,
-                    "timestamp": event.occurred_at.isoformat(),
-                }
-                for event in self.events
-            ],
+            "started_at": moments[0].isoformat() if moments else None,
+            "ended_at": moments[-1].isoformat() if moments else None,
+            "message_count": len(self.events),
+            "conversation_summary": self.summary,
+            "topics": list(self.topics),
+            "messages": [_message(event) for event in self.events],
         }
+
+
+def summary_of(said: Sequence[str]) -> str:
+    """Return what users said in a conversation, in the sentences that say most."""
+    turns = [
+        Event(event_id=str(place), author="user", role="user", text=text, occurred_at=_NO_TIME)
+        for place, text in enumerate(said)
+        if not is_small_talk(text)
+    ]
+    return summarise(turns, max_characters=SUMMARY_CHARACTERS)
+
+
+def topics_of(said: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the topics of what users said, in the order of the data file."""
+    return tuple(topics("\n".join(said)))
+
+
+def _message(event: Event) -> dict[str, JsonValue]:
+    kept = {name: value for name, value in event.metadata.items() if name != MESSAGE_TYPE}
+    return {
+        "message_id": event.event_id,
+        "role": "assistant" if event.role == "agent" else event.role,
+        "author": event.author,
+        "content": event.text,
+        "timestamp": event.occurred_at.isoformat(),
+        MESSAGE_TYPE: event.metadata.get(MESSAGE_TYPE, "text"),
+        "metadata": kept,
+    }
 
 
 def conversation_of(given: object, now: datetime) -> SessionConversation:
@@ -50,8 +96,9 @@ def conversation_of(given: object, now: datetime) -> SessionConversation:
 
     Either a SessionConversation, a dict with "messages" and perhaps "conversation_id", or the
     messages alone: Events, or dicts with "role" ("user", "assistant", "system", "tool") and
-    "content", and perhaps "timestamp" (aware, or ISO 8601) and "message_id". A message without an
-    id is known by its place and words. Raises InvalidInput, naming the message.
+    "content", and perhaps "timestamp" (aware, or ISO 8601), "message_id", "message_type" ("text",
+    "command", "file_upload" or a word of yours) and "metadata", a dict. A message without an id is
+    known by its place and words. Raises InvalidInput, naming the message.
     """
     if isinstance(given, SessionConversation):
         return _spoken(given)
@@ -99,7 +146,21 @@ def event_of(given: object, place: int, now: datetime, *, new_id: str | None = N
         role=ROLES[role],
         text=text,
         occurred_at=_moment(given.get("timestamp"), place, now),
+        metadata=_metadata(given, place),
     )
+
+
+def _metadata(given: Mapping[Any, Any], place: int) -> dict[str, JsonValue]:
+    metadata, kind = given.get("metadata"), given.get(MESSAGE_TYPE)
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise InvalidInput(f"the metadata of message {place} must be a dict, not {metadata!r:.80}")
+    if kind is not None and not (isinstance(kind, str) and 0 < len(kind) <= MAX_TYPE):
+        raise InvalidInput(
+            f"the message_type of message {place} must be a word of at most {MAX_TYPE} characters,"
+            f" e.g. 'text', not {kind!r:.80}"
+        )
+    typed = {} if kind in (None, "text") else {MESSAGE_TYPE: kind}
+    return {**(metadata or {}), **typed}
 
 
 def _digest(role: str, text: str) -> str:

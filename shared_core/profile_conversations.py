@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, cast, get_args
@@ -14,7 +15,13 @@ from shared_core.ingest import append_events
 from shared_core.namespaces import check_label
 from shared_core.ports import Clock
 from shared_core.profile import checked_id
-from shared_core.profile_conversation import SessionConversation, conversation_of, event_of
+from shared_core.profile_conversation import (
+    SessionConversation,
+    conversation_of,
+    event_of,
+    summary_of,
+    topics_of,
+)
 from shared_core.profile_ports import StageLog, StageRecord, StageStatus, ThreadOverview
 from shared_core.profile_stages import STAGES
 from shared_core.profile_store import ProfileStore, checked_limit
@@ -59,9 +66,14 @@ class ConversationRecords(ProfileStore):
     async def get_recent_conversations(
         self, agent_id: str | None = None, limit: int = 10
     ) -> Sequence[ThreadOverview]:
-        """Return the conversations of last, newest first; agent_id: in which this author spoke."""
+        """Return the conversations of last, newest first; agent_id: in which this author spoke.
+
+        Each with what it is about: its summary, where consolidation wrote none the sentences of the
+        user that say most, and its topics, of the last fifty turns.
+        """
         await self._open()
-        return await self._storage.recent_threads(self.scope, agent_id, checked_limit(limit))
+        found = await self._storage.recent_threads(self.scope, agent_id, checked_limit(limit))
+        return await asyncio.to_thread(lambda: [_about(one) for one in found])
 
     async def log_pipeline_execution(
         self,
@@ -113,6 +125,11 @@ class ConversationRecords(ProfileStore):
         await append_events(
             self._storage, self._embedding, self.scope, thread_id, events, intake=self._intake
         )
+
+
+def _about(thread: ThreadOverview) -> ThreadOverview:
+    summary = thread.summary or summary_of(thread.said)
+    return replace(thread, summary=summary, topics=topics_of(thread.said))
 
 
 def _record(stage: str, result: Mapping[str, JsonValue], clock: Clock) -> StageRecord:

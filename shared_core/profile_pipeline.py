@@ -9,20 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from shared_core.derived import topics
 from shared_core.domain import (
     NO_USAGE,
     Event,
     Extraction,
-    FactDraft,
     JsonValue,
     ModelUsage,
-    ThreadId,
 )
 from shared_core.drafts import checked
 from shared_core.errors import ModelOutputInvalid
@@ -35,9 +31,16 @@ from shared_core.mind import Asked, Observed, mind_by_rules, with_findings
 from shared_core.profile import Memory
 from shared_core.profile_conversation import SessionConversation
 from shared_core.profile_memory import ProfileMemory
-from shared_core.profile_parts import Basis, EventParagraph, Finding, Mind, Statement, Subject
-from shared_core.profile_ports import StageRecord
+from shared_core.profile_parts import EventParagraph, Finding, Mind, Statement, Subject
 from shared_core.profile_reading import as_said_by
+from shared_core.profile_relations import relations_of
+from shared_core.profile_results import (
+    EventUpdate,
+    Modification,
+    ProfileUpdate,
+    TheoryOfMind,
+    counts_of_mind,
+)
 from shared_core.profile_stages import Stages
 from shared_core.text import has_words
 
@@ -52,96 +55,6 @@ LEAST_CONFIDENCE: Final = 0.5
 """Of a fact that enters a profile."""
 EVENT_CHARACTERS: Final = 400
 """So long is what one conversation leaves among the events."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Modification:
-    """A conversation as it can be stored and read: cleaned, redacted, and what is in it.
-
-    events: all of its turns that may be stored; read: those that speak of the subject, as if the
-    user said them; told: what the user said, which summary tells of, "" for nothing. drafts: the
-    facts in read. left_out: turns without words, of small talk, that expire, and forgotten ones.
-    fallback: why rules did a model's work.
-    """
-
-    thread_id: ThreadId
-    subject: Subject
-    events: tuple[Event, ...]
-    read: tuple[Event, ...]
-    told: tuple[Event, ...]
-    extraction: Extraction
-    drafts: tuple[FactDraft, ...]
-    summary: str
-    quoted: bool
-    topics: tuple[str, ...]
-    left_out: int
-    rejected: int
-    at: datetime
-    extractor: str
-    usage: ModelUsage = NO_USAGE
-    fallback: str | None = None
-
-    def basis_of(self, draft: FactDraft) -> Basis:
-        """Return the turns that say a draft together."""
-        turns = dict.fromkeys((draft.event_id, *draft.other_event_ids))
-        return tuple((self.thread_id, event_id) for event_id in turns)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileUpdate:
-    """A profile after a conversation. ended: what holds no more, and what took its place."""
-
-    modification: Modification
-    profile_memory: ProfileMemory
-    opened: int
-    said_again: int
-    ended: tuple[tuple[Statement, Statement | None], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventUpdate:
-    """The events after a conversation."""
-
-    modification: Modification
-    event_memory: EventMemory
-    changed: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TheoryOfMind:
-    """What was concluded. found: of this conversation; mind: with what was known before."""
-
-    found: tuple[Finding, ...]
-    mind: Mind
-    extractor: str
-    usage: ModelUsage = NO_USAGE
-    fallback: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineResult:
-    """What a pipeline did. changed: whether there is a new version. tries: one without conflicts.
-
-    stages: each with what went in and came out, in counts, its status and its time; what they made
-    stands beside them. new_turns: how many turns of the conversation were not remembered before.
-    """
-
-    run_id: UUID
-    stages: tuple[StageRecord, ...]
-    modification: Modification
-    profile_update: ProfileUpdate
-    event_update: EventUpdate
-    theory_of_mind: TheoryOfMind
-    previous_version: int
-    version: int
-    changed: bool
-    new_turns: int = 0
-    tries: int = 1
-
-    @property
-    def usage(self) -> ModelUsage:
-        """What a model was asked for."""
-        return self.modification.usage + self.theory_of_mind.usage
 
 
 class ProfilePipeline:
@@ -266,15 +179,17 @@ class ProfilePipeline:
         concluded: TheoryOfMind | None = None,
     ) -> TheoryOfMind:
         """Conclude what may be concluded of a mind. concluded: by a model, of the same turns."""
-        observed = _observed(profile_update)
+        observed, profile = _observed(profile_update), profile_update.profile_memory
         found = mind_by_rules(observed, before)
         if not isinstance(self._extractor, Asked) or not observed.turns:
-            return TheoryOfMind(
-                found=tuple(found), mind=with_findings(before, found), extractor=self._rules.name
-            )
-        if concluded is None:
-            concluded = await self._asked(observed, profile_update.profile_memory, found)
-        return replace(concluded, mind=with_findings(before, concluded.found))
+            concluded = TheoryOfMind(found=tuple(found), mind=before, extractor=self._rules.name)
+        elif concluded is None:
+            concluded = await self._asked(observed, profile, found)
+        mind = with_findings(before, concluded.found)
+        relations = relations_of(
+            profile.statements, profile.history, event_update.event_memory.events, mind
+        )
+        return replace(concluded, mind=mind, relations=relations)
 
     async def _asked(
         self, observed: Observed, profile: ProfileMemory, by_rules: Sequence[Finding]
@@ -329,42 +244,14 @@ class ProfilePipeline:
             mind = await self.theory_of_mind_stage(
                 profile, events, previous.mind, concluded=concluded
             )
-            out |= _counted(mind)
+            out |= counts_of_mind(mind)
         return self.create_updated_memory(previous, profile, events, mind), profile, events, mind
-
-
-def counts_of(modification: Modification) -> dict[str, JsonValue]:
-    """Return what the record of the first stage says came out of it."""
-    counts: dict[str, JsonValue] = {
-        "turns": len(modification.read),
-        "left_out": modification.left_out,
-        "drafts": len(modification.drafts),
-        "rejected": modification.rejected,
-        "needs_model": len(modification.extraction.needs_model),
-        "topics": list(modification.topics),
-        "summary_characters": len(modification.summary),
-        "model_calls": modification.usage.calls,
-        "extractor": modification.extractor,
-    }
-    return counts | ({"warning": modification.fallback} if modification.fallback else {})
 
 
 def _tells(event: Event) -> bool:
     """Tell whether something is to be learned from a turn; from one that shall expire: nothing."""
     told = event.role != "system" and has_words(event.text) and not is_small_talk(event.text)
     return told and event.expires_at is None
-
-
-def _counted(mind: TheoryOfMind) -> dict[str, JsonValue]:
-    counts: dict[str, JsonValue] = {
-        "found": len(mind.found),
-        "confidence": Mind(findings=mind.found).confidence,
-        "model_calls": mind.usage.calls,
-        "extractor": mind.extractor,
-    }
-    for finding in mind.found:
-        counts[finding.dimension] = int(str(counts.get(finding.dimension, 0))) + 1
-    return counts | ({"warning": mind.fallback} if mind.fallback else {})
 
 
 def _observed(update: ProfileUpdate) -> Observed:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 from uuid import UUID
 
-from shared_core.domain import JsonValue, Scope, ThreadId, Turn
+from shared_core.domain import Event, JsonValue, Scope, ThreadId, Turn
 from shared_core.item_ports import MemoryRow
 
 SubjectKind = Literal["user", "agent"]
@@ -100,7 +100,7 @@ class NewVersion:
     revises: it says the same as that one, and only rows of it are written anew. revision: of it.
     entries: memory and role, in order. rows: those to write, the paragraph among them, with their
     turns by basis in sources; rewritten: those of them that must still be there. required: turns
-    that must be there. told: what the paragraph tells.
+    that must be there. told: what the paragraph tells. keep: so many versions are kept, with it.
     """
 
     subject: SubjectKind
@@ -117,17 +117,34 @@ class NewVersion:
     rewritten: Sequence[UUID]
     required: Sequence[Turn]
     told: Sequence[UUID]
+    keep: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunOfProfile:
+    """The version of a profile that a run wrote, and the newest. None: no version of it is kept."""
+
+    memory_id: UUID | None
+    version: int | None
+    newest: int | None
+    newest_run: UUID | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadOverview:
-    """A thread. turns: how many are remembered, from first_at to last_at."""
+    """A thread. turns: how many are remembered, from started_at to ended_at.
+
+    said: what users said last, in order. summary: as consolidation wrote it, or drawn from said;
+    topics: of said.
+    """
 
     thread_id: ThreadId
     started_at: datetime
     ended_at: datetime
     turns: int
     summary: str
+    said: Sequence[str] = ()
+    topics: Sequence[str] = ()
 
 
 class ProfileStorage(Protocol):
@@ -160,16 +177,23 @@ class ProfileStorage(Protocol):
         """Return the versions of a profile, newest first."""
         ...
 
-    async def profile_of_run(
-        self, scope: Scope, run_id: UUID
-    ) -> tuple[UUID, int, int, UUID | None] | None:
-        """Return the profile a run wrote, its version, the newest, and the run of that."""
+    async def profile_of_run(self, scope: Scope, run_id: UUID) -> RunOfProfile | None:
+        """Return what a run about a profile wrote; None if it is no such run."""
         ...
 
     async def pipeline_history(
         self, scope: Scope, memory_id: UUID, limit: int
     ) -> Sequence[StageLog]:
         """Return the stages of the runs about a profile, newest run first."""
+        ...
+
+    async def turns_to_profile(
+        self, scope: Scope, memory_id: UUID, thread_id: ThreadId, limit: int
+    ) -> Sequence[tuple[int, Event]]:
+        """Return the first consolidated turns of a thread that a profile did not follow yet.
+
+        Each with its number in the order of remembering.
+        """
         ...
 
     async def forgotten_turns(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID
 
-from shared_core.domain import JsonValue
+from shared_core.domain import JsonValue, ThreadId
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.ingest import turn_rows
 from shared_core.namespaces import check_label
@@ -15,12 +15,14 @@ from shared_core.profile import Memory, checked_id
 from shared_core.profile_conversation import SessionConversation, conversation_of
 from shared_core.profile_conversations import ConversationRecords
 from shared_core.profile_parts import Subject
-from shared_core.profile_pipeline import PipelineResult, TheoryOfMind, counts_of
 from shared_core.profile_ports import ProfileRun, ProfileVersion
+from shared_core.profile_results import PipelineResult, TheoryOfMind, counts_of
 from shared_core.profile_rows import memory_of
 from shared_core.profile_stages import Stages
 from shared_core.profile_store import checked_limit
 
+FOLLOWED_AT_ONCE: Final = 200
+"""So many turns make one version where a profile follows a thread by itself."""
 MAX_TRIES: Final = 64
 """A try fails only where another came through, so as many may update one profile at once."""
 
@@ -191,10 +193,35 @@ class MemoryRepository(ConversationRecords):
         _check_memory(previous_memory)
         given = conversation_of(session_conversation, self._clock())
         await self._open()
+        return await self._piped(previous_memory, given)
+
+    async def follow(self, agent_id: str, thread_id: ThreadId) -> int:
+        """Update what an agent knows of the user from what was consolidated of a thread since.
+
+        Return how many turns were read. Turns that were read are not read again, whatever fails.
+        """
+        read = 0
+        while True:
+            known = await self.load_or_create(agent_id)
+            turns = await self._storage.turns_to_profile(
+                self.scope, known.memory_id, thread_id, FOLLOWED_AT_ONCE
+            )
+            if not turns:
+                return read
+            given = SessionConversation(
+                conversation_id=thread_id, events=tuple(event for _, event in turns)
+            )
+            await self._piped(known, given, to_seq=turns[-1][0])
+            read += len(turns)
+
+    async def _piped(
+        self, previous_memory: Memory, given: SessionConversation, *, to_seq: int | None = None
+    ) -> tuple[Memory, PipelineResult]:
+        """Run the pipeline. to_seq: of the last turn, where it follows a thread."""
         stages = Stages(self._clock)
         run = replace(self._run({}), thread_id=given.conversation_id)
         try:
-            return await self._updated(previous_memory, given, stages, run)
+            return await self._updated(previous_memory, given, stages, run, to_seq)
         except Conflict:
             raise
         except Exception:
@@ -202,9 +229,15 @@ class MemoryRepository(ConversationRecords):
             raise
 
     async def _updated(
-        self, previous: Memory, given: SessionConversation, stages: Stages, run: ProfileRun
+        self,
+        previous: Memory,
+        given: SessionConversation,
+        stages: Stages,
+        run: ProfileRun,
+        to_seq: int | None,
     ) -> tuple[Memory, PipelineResult]:
-        with stages.timed("modification", {"messages": len(given.events)}) as out:
+        mark: dict[str, JsonValue] = {} if to_seq is None else {"to_seq": to_seq}
+        with stages.timed("modification", {"messages": len(given.events), **mark}) as out:
             given, forgotten = await self._as_remembered(given)
             modification = await self.pipeline.modification_stage(
                 given, subject=previous.subject, forgotten=forgotten

@@ -133,13 +133,14 @@ def version_draft(
     run_id: UUID,
     required: Iterable[Turn],
     *,
+    keep: int,
     revises: bool = False,
 ) -> VersionDraft:
     """Return what is written for the version after memory.version.
 
     revises: it says the same as that one. known: the parts that are stored already, as they are
     stored; only the others are written. required: turns that must be there, those of a conversation
-    that is stored along with it.
+    that is stored along with it. keep: so many versions are kept.
     """
     named = [(part_id(part), role, part) for role, part in _roles(memory)]
     fresh = [(role, part) for one, role, part in named if known.get(one) != part]
@@ -171,6 +172,7 @@ def version_draft(
             rewritten=[part_id(part) for _, part in fresh if part_id(part) in known],
             required=sorted({turn for _, turn, _ in sources if turn in needed}),
             told=[one for one, role, _ in named if role in shown],
+            keep=keep,
         ),
         texts=[
             ((row.namespace, row.key), TEXT_FIELD, row.text)

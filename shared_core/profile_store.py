@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from shared_core.ports import Clock, EventRow, Storage
 
 MAX_VERSIONS = 1_000
+KEEP_VERSIONS = 100
+"""So many versions of a profile are kept; with a new one the oldest go."""
 
 
 class ProfileStore:
@@ -36,8 +38,16 @@ class ProfileStore:
         clock: Clock,
         pipeline: ProfilePipeline,
         open_memory: Callable[[], Awaitable[None]],
+        keep_versions: int = KEEP_VERSIONS,
     ) -> None:
+        whole = isinstance(keep_versions, int) and not isinstance(keep_versions, bool)
+        if not (whole and 2 <= keep_versions <= MAX_VERSIONS):
+            raise InvalidInput(
+                f"keep_versions must be from 2, for there to be one to go back to, to"
+                f" {MAX_VERSIONS:,}, not {keep_versions!r}"
+            )
         self.scope = scope
+        self.keep_versions = keep_versions
         self.pipeline = pipeline
         self._storage = storage
         self._embedding = embedding
@@ -67,7 +77,9 @@ class ProfileStore:
         same = stored is not None and stored.version.content_hash == memory.content_hash()
         parts = {**(parts_of(known) if known else {}), **(parts_of(stored) if stored else {})}
         required = [(run.thread_id, row.event.event_id) for row in turns if run.thread_id]
-        draft = version_draft(self.scope, memory, parts, run.run_id, required, revises=same)
+        draft = version_draft(
+            self.scope, memory, parts, run.run_id, required, keep=self.keep_versions, revises=same
+        )
         version = draft.version
         vectors = await self._embedding.rows([*texts_of(self.scope, turns), *draft.texts])
         if version is None and not turns and not run.stages and run.undoes is None:
@@ -111,11 +123,11 @@ class ProfileStore:
         stored = await self._storage.profile_by_id(self.scope, found, version)
         if stored is not None:
             return stored
-        known = await self._storage.profile_versions(self.scope, found, 1)
+        known = await self._storage.profile_versions(self.scope, found, MAX_VERSIONS)
         if known:
             raise NotFound(
-                f"memory {found} has no version {version}: there are versions 1 to"
-                f" {known[0].version}"
+                f"memory {found} has no version {version}: there are versions"
+                f" {known[-1].version} to {known[0].version}"
             )
         raise NotFound(
             f"there is no memory {found} in {self.scope}: load_memory_by_agent() finds one by its"

@@ -6,16 +6,20 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from shared_core.domain import AsOf, Scope
+from shared_core.domain import AsOf, Scope, ThreadId
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.namespaces import scope_path
+from shared_core.profile_desk import ProfileDesk
+from shared_core.profile_parts import Subject
 from shared_core.profile_pipeline import ProfilePipeline
 from shared_core.profile_repository import MemoryRepository
 from shared_core.profile_rows import shown_profile
 from shared_core.profile_search import MemorySearcher
+from shared_core.profile_store import KEEP_VERSIONS
 
 if TYPE_CHECKING:
     from shared_core.embedding import Embedding
+    from shared_core.formation import Formation
     from shared_core.intake import Intake
     from shared_core.ports import Clock, Extractor, Storage
     from shared_core.recalling import Recalling
@@ -33,7 +37,9 @@ class Profiles:
         extractor: Extractor,
         recalling: Recalling,
         open_memory: Callable[[], Awaitable[None]],
+        formation: Formation | None = None,
     ) -> None:
+        """formation: whose consolidations profiles of users follow by themselves; None: none."""
         self._storage = storage
         self._embedding = embedding
         self._intake = intake
@@ -41,14 +47,28 @@ class Profiles:
         self._pipeline = ProfilePipeline(extractor, intake, clock)
         self._recalling = recalling
         self._open = open_memory
+        if formation is not None:
+            formation.followed_by(self._follow)
 
-    def repository(self, scope: Scope) -> MemoryRepository:
-        """Return the profiles and conversations of a scope, with the pipeline that updates them."""
+    async def _follow(self, scope: Scope, thread_id: ThreadId) -> None:
+        await self.repository(scope).follow(scope.app, thread_id)
+
+    def repository(self, scope: Scope, *, keep_versions: int = KEEP_VERSIONS) -> MemoryRepository:
+        """Return the profiles and conversations of a scope, with the pipeline that updates them.
+
+        keep_versions: so many versions of a profile are kept, 2 to 1,000; what it writes prunes.
+        """
         scope_path(scope)
         return MemoryRepository(
             scope, self._storage, self._embedding, self._intake, self._clock, self._pipeline,
-            self._open,
+            self._open, keep_versions,
         )  # fmt: skip
+
+    def desk(
+        self, scope: Scope, agent_id: str | None = None, subject: Subject = "user"
+    ) -> ProfileDesk:
+        """Return one profile of a scope by whose it is; of the application if none is named."""
+        return ProfileDesk(self.repository(scope), agent_id, subject)
 
     def searcher(self, scope: Scope) -> MemorySearcher:
         """Return the search over the conversations and profiles of a scope."""
@@ -75,11 +95,14 @@ class Profiles:
         found = await self._storage.profile_of_run(scope, run)
         if found is None:
             return False
-        memory_id, version, newest, newest_run = found
-        if version != newest:
+        if found.memory_id is None or found.version is None:
             raise Conflict(
-                f"version {newest} of profile {memory_id}, of run {newest_run}, builds on run"
-                f" {run}: undo that first, or take rollback_memory()"
+                f"run {run} made no version of a profile that is kept: take rollback_memory()"
             )
-        await self.repository(scope).taken_back(memory_id, version - 1, run)
+        if found.version != found.newest:
+            raise Conflict(
+                f"version {found.newest} of profile {found.memory_id}, of run {found.newest_run},"
+                f" builds on run {run}: undo that first, or take rollback_memory()"
+            )
+        await self.repository(scope).taken_back(found.memory_id, found.version - 1, run)
         return True

@@ -29,7 +29,8 @@ class Settings:
     statement may take. privacy: the name of a preset of shared_core.privacy. ann_threshold: a
     tenant with more vectors than this is searched by an approximate index as soon as it has one;
     None: every search is exact. graph: whether there is a knowledge graph. cleanup_hours: hours
-    from one run of forgetting to the next; None: nothing is forgotten by itself.
+    from one run of forgetting to the next; None: nothing is forgotten by itself. profiles: whether
+    the profile of a user is updated after each consolidation.
     """
 
     uri: str = EMBEDDED
@@ -42,6 +43,7 @@ class Settings:
     ann_threshold: int | None = ANN_THRESHOLD
     graph: bool = True
     cleanup_hours: float | None = None
+    profiles: bool = False
 
     def __post_init__(self) -> None:
         if not _SCHEMA_NAME.fullmatch(self.db_schema) or self.db_schema.startswith("pg_"):
@@ -70,7 +72,8 @@ def load_settings(
 ) -> Settings:
     """Return the settings: arguments, then HIPPOCAMPUS_URI, _HOME, _SCHEMA, _PRIVACY, then these.
 
-    HIPPOCAMPUS_ANN_THRESHOLD: a number of vectors, or "off". HIPPOCAMPUS_GRAPH: "on" or "off".
+    HIPPOCAMPUS_ANN_THRESHOLD: a number of vectors, or "off". HIPPOCAMPUS_GRAPH and
+    HIPPOCAMPUS_PROFILES: "on" or "off".
     HIPPOCAMPUS_CLEANUP_HOURS: a number of hours, or "off".
     Raises InvalidInput for a uri, a threshold or a switch of no known form.
     """
@@ -87,6 +90,7 @@ def load_settings(
         privacy=os.environ.get("HIPPOCAMPUS_PRIVACY") or "default",
         ann_threshold=_ann_threshold(os.environ.get("HIPPOCAMPUS_ANN_THRESHOLD", "")),
         graph=_on_or_off("HIPPOCAMPUS_GRAPH"),
+        profiles=_on_or_off("HIPPOCAMPUS_PROFILES", "off"),
         cleanup_hours=_cleanup_hours(os.environ.get("HIPPOCAMPUS_CLEANUP_HOURS", "")),
     )
 
@@ -124,8 +128,8 @@ def _cleanup_hours(text: str) -> float | None:
     return hours
 
 
-def _on_or_off(name: str) -> bool:
-    text = os.environ.get(name, "").strip().lower() or "on"
+def _on_or_off(name: str, default: str = "on") -> bool:
+    text = os.environ.get(name, "").strip().lower() or default
     if text not in ("on", "off"):
         raise InvalidInput(f"{name} must be 'on' or 'off', not {text!r}")
     return text == "on"

@@ -19,7 +19,7 @@ from shared_core.http.options import ServerOptions
 from shared_core.http.parameters import known_parameters
 from shared_core.http.problems import ProblemBody, handle_problems
 from shared_core.http.request_log import RequestLog
-from shared_core.http.routes import conversation, export, graph, health, jobs, memories
+from shared_core.http.routes import conversation, export, graph, health, jobs, memories, profiles
 
 DESCRIPTION = """Long-term memory for AI agents.
 
@@ -59,7 +59,7 @@ def create_app(memory: MemoryEngine, options: ServerOptions | None = None) -> Fa
     handle_problems(app)
     known = Depends(known_parameters)
     app.include_router(health.router, dependencies=[known])
-    for routes in (conversation, memories, graph, jobs, export):
+    for routes in (conversation, memories, profiles, graph, jobs, export):
         app.include_router(routes.router, dependencies=[Depends(BEARER), known])
     _name_problems(app)
     return app

@@ -119,6 +119,33 @@ class Recalled(BaseModel):
     memories: list[Found]
 
 
+class Concluded(BaseModel):
+    """What may be concluded of a mind."""
+
+    dimension: str = Field(description="intent, emotion, cognition, social or trend")
+    text: str
+    confidence: float
+    quotes: list[str] = Field(description="What it rests on, word for word.")
+
+
+class UserProfile(BaseModel):
+    """What get_user_profile() answers."""
+
+    agent_id: str
+    version: int = Field(description="0 while nothing is known.")
+    profile: str = Field(description="Who the user is, in one paragraph.")
+    events: list[str] = Field(description="What happened, oldest first.")
+    findings: list[Concluded]
+
+
+class UpdatedProfile(UserProfile):
+    """What update_user_profile() answers."""
+
+    changed: bool = Field(description="Whether there is a new version.")
+    new_turns: int = Field(description="How many messages were not remembered before.")
+    conversation_id: str
+
+
 class Related(BaseModel):
     """An edge of the knowledge graph."""
 

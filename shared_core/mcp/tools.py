@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Annotated, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from shared_core.domain import NewMemory
 from shared_core.engine import MemoryEngine
@@ -24,9 +24,12 @@ from shared_core.mcp.results import (
     Remembered,
     SessionEnd,
     SessionStatus,
+    UpdatedProfile,
     UserGraph,
+    UserProfile,
 )
 from shared_core.mcp.whom import Whom
+from shared_core.profile import Memory
 from shared_core.settings import redacted
 
 Parameters = ParamSpec("Parameters")
@@ -34,11 +37,29 @@ Result = TypeVar("Result")
 
 MOST = 100
 
+Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=100_000)]
+
+
+class Message(BaseModel):
+    """One message of a conversation."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: Literal["user", "assistant"] = Field(description="Who said it.")
+    content: Text = Field(description="What was said, word by word.")
+
+
+AgentId: TypeAlias = Annotated[
+    str | None,
+    Field(
+        min_length=1, max_length=256,
+        description="The agent that knows the user; the application if left out.",
+    ),
+]  # fmt: skip
 UserId: TypeAlias = Annotated[
     str | None,
     Field(description="Whose memory. Leave it out where the server is for one user."),
 ]
-Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=100_000)]
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
@@ -80,6 +101,8 @@ class MemoryTools:
             (self.recall, READS),
             (self.forget, DELETES),
             (self.get_user_graph, READS),
+            (self.get_user_profile, READS),
+            (self.update_user_profile, ADDS),
         ]
 
     @told
@@ -206,3 +229,56 @@ class MemoryTools:
             ],
             more=around.more,
         )
+
+    @told
+    async def get_user_profile(
+        self, user_id: UserId = None, agent_id: AgentId = None
+    ) -> UserProfile:
+        """Return who the user is, in one paragraph, what happened, and what may be concluded."""
+        desk = self._memory.profiles.desk(self._whom.scope(user_id), agent_id)
+        known = await desk.current() or Memory(desk.agent_id)
+        return UserProfile.model_validate(_profile(known))
+
+    @told
+    async def update_user_profile(
+        self,
+        messages: Annotated[
+            list[Message], Field(min_length=1, max_length=500, description="In their order.")
+        ],
+        user_id: UserId = None,
+        agent_id: AgentId = None,
+        conversation_id: Annotated[
+            str | None,
+            Field(
+                min_length=1,
+                max_length=256,
+                description="Its own id: sent again with it, what is known changes nothing.",
+            ),
+        ] = None,
+    ) -> UpdatedProfile:
+        """Remember a conversation and update the profile of the user from it."""
+        desk = self._memory.profiles.desk(self._whom.scope(user_id), agent_id)
+        said: dict[str, Any] = {"messages": [one.model_dump() for one in messages]}
+        known, result = await desk.update(said | {"conversation_id": conversation_id})
+        return UpdatedProfile.model_validate(
+            _profile(known)
+            | {
+                "changed": result.changed,
+                "new_turns": result.new_turns,
+                "conversation_id": result.modification.thread_id,
+            }
+        )
+
+
+def _profile(memory: Memory) -> dict[str, Any]:
+    return {
+        "agent_id": memory.agent_id,
+        "version": memory.version,
+        "profile": memory.get_profile_content(),
+        "events": memory.get_event_content(),
+        "findings": [
+            {"dimension": one.dimension, "text": one.text, "confidence": one.confidence,
+             "quotes": list(one.quotes)}
+            for one in memory.mind.findings
+        ],
+    }  # fmt: skip

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import psycopg
 
-from shared_core.domain import JsonValue, Scope, ThreadId, Turn
+from shared_core.domain import Event, JsonValue, Scope, ThreadId, Turn
 from shared_core.errors import Conflict
 from shared_core.item_ports import VectorRows
 from shared_core.jsontext import to_json
@@ -24,6 +24,7 @@ from shared_core.profile_ports import (
     ProfileEntry,
     ProfileRun,
     ProfileVersion,
+    RunOfProfile,
     StageLog,
     StageRecord,
     StoredProfile,
@@ -32,11 +33,15 @@ from shared_core.profile_ports import (
 )
 from shared_core.storage.database import by_column
 from shared_core.storage.postgres_runs import PostgresRuns
-from shared_core.storage.rows import utc
+from shared_core.storage.rows import event_from_row, utc
 from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Rows, Statement
 
 VERSION_COLUMNS = 10
+SAID = 50
+"""So many turns of a thread tell what it is about,"""
+SAID_CHARACTERS = 1_000
+"""and so much of each."""
 
 
 class PostgresProfiles(PostgresRuns):
@@ -82,20 +87,30 @@ class PostgresProfiles(PostgresRuns):
         values: dict[str, object] = {"memory_id": memory_id, "limit": limit}
         return [_version(row) for row in await self._read(scope, "profile_versions", values)]
 
-    async def profile_of_run(
-        self, scope: Scope, run_id: UUID
-    ) -> tuple[UUID, int, int, UUID | None] | None:
-        rows = await self._read(scope, "profile_of_run", {"run_id": run_id})
-        if not rows:
-            return None
-        memory_id, version, newest, newest_run = rows[0]
-        return memory_id, version, newest, newest_run
+    async def profile_of_run(self, scope: Scope, run_id: UUID) -> RunOfProfile | None:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "run_id": run_id}
+        found, is_one = await self._database.run(
+            tenant, (statement("profile_of_run"), values), (statement("is_profile_run"), values)
+        )
+        if found:
+            return RunOfProfile(*found[0])
+        return RunOfProfile(None, None, None, None) if is_one else None
 
     async def pipeline_history(
         self, scope: Scope, memory_id: UUID, limit: int
     ) -> Sequence[StageLog]:
         values: dict[str, object] = {"memory_id": memory_id, "limit": limit}
         return [_stage(row) for row in await self._read(scope, "pipeline_history", values)]
+
+    async def turns_to_profile(
+        self, scope: Scope, memory_id: UUID, thread_id: ThreadId, limit: int
+    ) -> Sequence[tuple[int, Event]]:
+        values: dict[str, object] = {
+            "memory_id": memory_id, "thread_id": thread_id, "limit": limit,
+        }  # fmt: skip
+        rows = await self._read(scope, "turns_to_profile", values)
+        return [(row[0], event_from_row(row[1:])) for row in rows]
 
     async def forgotten_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
@@ -172,7 +187,7 @@ class PostgresProfiles(PostgresRuns):
             "namespace": rest_of(profile_namespace(scope, new.subject, new.agent_id)),
             "paragraph_key": PARAGRAPH_KEY, "told": list(new.told),
             "shown": [one for one, role in new.entries if role != "ended"],
-            "rewritten": list(new.rewritten),
+            "rewritten": list(new.rewritten), "keep": new.keep,
         }  # fmt: skip
         columns = by_column([(key, *turn, basis) for key, turn, basis in new.sources], 4)
         named = dict(zip(("keys", "thread_ids", "event_ids", "bases"), columns, strict=True))
@@ -187,7 +202,7 @@ class PostgresProfiles(PostgresRuns):
             *self._put_steps(new.rows),
             (statement("add_profile_sources"), values | named),
         ]
-        names = ("drop_profile_bases", "add_profile_bases", "show_profile")
+        names = ("drop_profile_bases", "add_profile_bases", "show_profile", "prune_profile")
         shown = () if new.revises else names
         return [*steps, *((statement(name), values) for name in shown)]
 
@@ -204,7 +219,10 @@ class PostgresProfiles(PostgresRuns):
     async def recent_threads(
         self, scope: Scope, author: str | None, limit: int
     ) -> Sequence[ThreadOverview]:
-        rows = await self._read(scope, "recent_threads", {"author": author, "limit": limit})
+        values: dict[str, object] = {
+            "author": author, "limit": limit, "said": SAID, "characters": SAID_CHARACTERS,
+        }  # fmt: skip
+        rows = await self._read(scope, "recent_threads", values)
         return [
             ThreadOverview(
                 thread_id=ThreadId(thread_id),
@@ -212,8 +230,9 @@ class PostgresProfiles(PostgresRuns):
                 ended_at=utc(last_at),
                 turns=turns,
                 summary=summary or "",
+                said=tuple(said),
             )
-            for thread_id, turns, first_at, last_at, summary in rows
+            for thread_id, turns, first_at, last_at, summary, said in rows
         ]
 
 

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "shared_core.cli", "mcp", "--app", "app"]
 TOOLS = {
     "process_memory", "end_session", "get_session_status", "debug_process_memory",
-    "get_user_graph", "remember", "recall", "forget",
+    "get_user_graph", "get_user_profile", "update_user_profile", "remember", "recall", "forget",
 }  # fmt: skip
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "process_memory": {"input": "Hello"},
@@ -38,6 +38,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "remember": {"text": "It is secret."},
     "recall": {"query": "secret"},
     "forget": {"keys": ["k"]},
+    "update_user_profile": {"messages": [{"role": "user", "content": "I live in Leeds."}]},
 }
 
 

@@ -469,6 +469,40 @@ async def test_conversations_are_threads(repository: MemoryRepository) -> None:
     assert "User lives in Lisbon." == first.get_profile_content()
 
 
+async def test_recent_conversations_say_what_they_are_about(
+    memory: MemoryEngine, repository: MemoryRepository
+) -> None:
+    await repository.save_conversation(ENGLISH)
+    await repository.save_conversation(CHINESE)
+    await repository.save_conversation(
+        {"conversation_id": "greeting", "messages": [{"role": "user", "content": "hello"}]}
+    )
+    found = {one.thread_id: one for one in await repository.get_recent_conversations()}
+    assert "I want to learn Rust because it is fast." in found["monday"].summary
+    assert "Lovely" not in found["monday"].summary
+    assert ("study", "family", "technology") == tuple(found["monday"].topics)
+    assert "我想学习编程！" in found["周一"].summary and "travel" in found["周一"].topics
+    assert ("", ()) == (found["greeting"].summary, tuple(found["greeting"].topics))
+    await memory.consolidate(repository.scope, "monday")
+    written = [
+        one for one in await repository.get_recent_conversations() if "monday" == one.thread_id
+    ]
+    stored = await memory.list_memories(repository.scope, kinds=["summary"])
+    assert [one.text for one in stored] == [one.summary for one in written]
+
+
+async def test_the_last_stage_relates_the_memories_of_a_profile(
+    repository: MemoryRepository,
+) -> None:
+    first, before = await repository.update_with_pipeline(Memory("bot"), ENGLISH)
+    second, result = await repository.update_with_pipeline(first, MOVED)
+    assert {"tells_of", "concluded_from"} == {one.kind for one in before.theory_of_mind.relations}
+    assert result.theory_of_mind.relations == second.relations()
+    assert {"replaces", "tells_of", "concluded_from"} == {one.kind for one in second.relations()}
+    assert len(second.relations()) == result.stages[-1].output["relations"]
+    assert (await repository.load_memory(second.memory_id)).relations() == second.relations()
+
+
 async def test_the_log_tells_no_text_of_a_user(repository: MemoryRepository) -> None:
     held, _ = await repository.update_with_pipeline(Memory("bot"), ENGLISH)
     run = await repository.log_pipeline_execution(

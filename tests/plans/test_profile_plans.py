@@ -23,7 +23,7 @@ VALUES = {
     "subject_kind": "user", "subject_id": "bot", "app": "app", "limit": 10, "namespace": NAMESPACE,
     "paragraph_key": "profile", "shown": [], "now": datetime.now(UTC), "thread_id": "t",
     "event_ids": ["e1"], "author": None, "expected": VERSIONS, "revision": 0, "rewritten": [],
-    "roles": None,
+    "roles": None, "keep": VERSIONS, "said": 50, "characters": 1000,
 }  # fmt: skip
 
 
@@ -80,6 +80,7 @@ def filled(server: str, template: str) -> Iterator[psycopg.Connection[Any]]:
         ("pipeline_history", 150),
         ("show_profile", 200),
         ("drop_profile", 5 * MEMORIES),
+        ("prune_profile", 5 * VERSIONS),
     ],
 )
 def test_a_statement_reads_rows_of_its_profile_by_an_index(

@@ -328,7 +328,7 @@ CREATE INDEX entity_aliases_of_entity ON entity_aliases (tenant_id, entity_key);
 
 SELECT protect('facts'), protect('fact_closures'), protect('edges'), protect('edge_sources'), protect('entity_aliases');
 
--- Procedural memory and profiles; both keep every version.
+-- Procedural memory and profiles, with their versions.
 
 CREATE TABLE instructions (
     tenant_id        text COLLATE "C" NOT NULL,

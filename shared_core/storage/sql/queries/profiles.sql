@@ -44,17 +44,13 @@ WITH chosen AS (
 -- name: profiles_to_show
 -- The profile of the user and that of the agent, as of a moment: of several the one of the agent that
 -- is called as the application, else the one that changed last.
-WITH chosen AS (
-    SELECT DISTINCT ON (n.subject_kind) n.*
-    FROM profiles s
-    CROSS JOIN LATERAL (
-        SELECT p.* FROM profiles p
-        WHERE p.tenant_id = s.tenant_id AND p.subject_kind = s.subject_kind
-          AND p.subject_id = s.subject_id
-          AND (%(known)s::timestamptz IS NULL OR p.created_at <= %(known)s)
-        ORDER BY p.version DESC LIMIT 1
-    ) n
-    WHERE s.tenant_id = %(tenant)s AND s.version = 1
+WITH newest AS (
+    SELECT DISTINCT ON (p.subject_kind, p.subject_id) p.* FROM profiles p
+    WHERE p.tenant_id = %(tenant)s
+      AND (%(known)s::timestamptz IS NULL OR p.created_at <= %(known)s)
+    ORDER BY p.subject_kind, p.subject_id, p.version DESC
+), chosen AS (
+    SELECT DISTINCT ON (n.subject_kind) n.* FROM newest n
     ORDER BY n.subject_kind, n.subject_id = %(app)s DESC, n.created_at DESC
 )
 {with_entries}
@@ -73,6 +69,10 @@ CROSS JOIN LATERAL (SELECT l.version, l.run_id FROM profiles l
                     WHERE l.tenant_id = p.tenant_id AND l.memory_id = p.memory_id
                     ORDER BY l.version DESC LIMIT 1) n
 WHERE p.tenant_id = %(tenant)s AND p.run_id = %(run_id)s
+
+-- name: is_profile_run
+SELECT FROM runs
+WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND kind = 'profile'
 
 -- name: require_profile_version
 -- Undoes the transaction unless the newest version of a subject is the expected one, of this profile.
@@ -101,6 +101,30 @@ INSERT INTO profiles (tenant_id, subject_kind, subject_id, version, content_hash
                       memory_id, entries, event_limit, began_at)
 VALUES (%(tenant)s, %(subject_kind)s, %(subject_id)s, %(expected)s::int + 1, %(content_hash)s,
         %(run_id)s, %(now)s, %(memory_id)s, %(entries)s::jsonb, %(event_limit)s, %(began_at)s)
+
+-- name: prune_profile
+-- Deletes the versions before the newest so many, and the memories that they alone named.
+WITH gone AS (
+    DELETE FROM profiles p
+    WHERE p.tenant_id = %(tenant)s AND p.subject_kind = %(subject_kind)s
+      AND p.subject_id = %(subject_id)s AND p.version <= %(expected)s::int + 1 - %(keep)s::int
+    RETURNING p.entries
+), named AS MATERIALIZED (
+    SELECT x.entry ->> 'id' AS id
+    FROM gone CROSS JOIN LATERAL jsonb_array_elements(gone.entries) AS x(entry)
+    EXCEPT
+    SELECT x.entry ->> 'id'
+    FROM profiles p CROSS JOIN LATERAL jsonb_array_elements(p.entries) AS x(entry)
+    WHERE p.tenant_id = %(tenant)s AND p.subject_kind = %(subject_kind)s
+      AND p.subject_id = %(subject_id)s AND p.version = %(expected)s::int + 1
+)
+DELETE FROM memories m USING named o
+WHERE m.tenant_id = %(tenant)s AND m.memory_id = o.id::uuid
+  AND NOT EXISTS (
+    SELECT FROM profiles k
+    WHERE k.tenant_id = %(tenant)s AND k.subject_kind = %(subject_kind)s
+      AND k.subject_id = %(subject_id)s AND k.version > %(expected)s::int + 1 - %(keep)s::int
+      AND k.entries @> jsonb_build_array(jsonb_build_object('id', o.id)))
 
 -- name: add_profile_sources
 -- The turns of memories named by key, in bases; those that were forgotten meanwhile are none.
@@ -156,6 +180,18 @@ JOIN pipeline_log l ON l.tenant_id = %(tenant)s AND l.run_id = r.run_id
 LEFT JOIN profiles p ON p.tenant_id = l.tenant_id AND p.run_id = l.run_id
 ORDER BY r.started_at DESC, l.run_id DESC, l.step
 
+-- name: turns_to_profile
+-- The first of what was consolidated of a thread since a profile was last updated by itself from it.
+SELECT {event_columns} FROM events e
+WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND {unexpired}
+  AND e.memory_seq > coalesce((
+      SELECT max((l.input ->> 'to_seq')::bigint) FROM pipeline_log l
+      WHERE l.tenant_id = %(tenant)s AND l.memory_id = %(memory_id)s AND l.step = 1
+        AND l.thread_id = %(thread_id)s AND l.status <> 'error'), 0)
+  AND e.memory_seq <= (SELECT consolidated_seq FROM threads
+                       WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s)
+ORDER BY e.memory_seq LIMIT %(limit)s
+
 -- name: forgotten_turns
 SELECT t.event_id FROM tombstones t
 WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
@@ -178,11 +214,19 @@ WITH gone AS (
 SELECT count(*) FROM gone
 
 -- name: recent_threads
--- The threads that were spoken in last, with the number of their turns and their summaries.
+-- The threads that were spoken in last, with the number of their turns, their summaries, and what
+-- users said last, of each turn the beginning.
 SELECT t.thread_id, n.turns, n.first_at, n.last_at,
        (SELECT m.text FROM memories m
         WHERE m.tenant_id = %(tenant)s AND m.thread_id = t.thread_id AND m.kind = 'summary'
-          AND m.superseded_at IS NULL LIMIT 1)
+          AND m.superseded_at IS NULL LIMIT 1),
+       ARRAY(SELECT s.text FROM (
+                 SELECT e.seq, left(e.text, %(characters)s::int) AS text FROM events e
+                 WHERE e.tenant_id = %(tenant)s AND e.thread_id = t.thread_id
+                   AND e.memory_seq IS NOT NULL AND e.role = 'user' AND e.text <> ''
+                   AND (e.expires_at IS NULL OR e.expires_at > %(now)s)
+                 ORDER BY e.seq DESC LIMIT %(said)s::int) s
+             ORDER BY s.seq)
 FROM (
     SELECT t.thread_id FROM threads t
     WHERE t.tenant_id = %(tenant)s AND EXISTS (

@@ -1,0 +1,181 @@
+"""Profiles over HTTP, as tools of MCP, and on the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from shared_core import MemoryEngine
+from shared_core.cli import app
+from shared_core.http import create_app
+from tests.integration.http_clients import client_of
+from tests.integration.test_http import problem_of
+from tests.integration.test_mcp import answer, asked, refusal
+
+MONDAY = [
+    {"role": "user", "content": "I live in Leeds. I want to learn Rust."},
+    {"role": "assistant", "content": "What brings you here?"},
+]
+MOVED = [{"role": "user", "content": "I live in Lisbon now."}]
+ANA = {"user_id": "ana"}
+
+
+@pytest.fixture
+async def client(memory: MemoryEngine) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(memory) as found:
+        yield found
+
+
+async def updated(client: httpx.AsyncClient, messages: Any, **more: Any) -> dict[str, Any]:
+    told = await client.post("/profile-update", json={**ANA, "messages": messages, **more})
+    assert 200 == told.status_code, told.text
+    result: dict[str, Any] = told.json()
+    return result
+
+
+async def test_a_profile_is_updated_shown_compared_and_rolled_back(
+    client: httpx.AsyncClient,
+) -> None:
+    problem_of(await client.get("/profile/ana"), 404, "not-found")
+    first = await updated(client, MONDAY, conversation_id="monday")
+    assert (True, 0, 2, "monday") == (
+        first["changed"], first["previous_version"], first["new_turns"], first["conversation_id"],
+    )  # fmt: skip
+    assert "User lives in Leeds." == first["profile"]["profile"]
+    assert 4 == len(first["stages"])
+    again = await updated(client, MONDAY, conversation_id="monday")
+    assert (False, 0) == (again["changed"], again["new_turns"])
+    await updated(client, MOVED)
+    shown = (await client.get("/profile/ana")).json()
+    assert (2, "default", "User lives in Lisbon.") == (
+        shown["version"], shown["agent_id"], shown["profile"],
+    )  # fmt: skip
+    assert {"intent", "trend"} <= {one["dimension"] for one in shown["findings"]}
+    assert "replaces" in {one["kind"] for one in shown["relations"]}
+    assert (await client.get("/profile/ana?language=zh")).json()["prompt"].startswith("## 用户画像")
+    assert "Leeds" in (await client.get("/profile/ana?version=1")).json()["profile"]
+    listed = (await client.get("/profile-versions/ana")).json()["versions"]
+    assert [2, 1] == [one["version"] for one in listed]
+    asked = {"from_version": 1, "to_version": 2}
+    changed = (await client.get("/profile-diff/ana", params=asked)).json()
+    assert (["User lives in Lisbon."], ["User lives in Leeds."]) == (
+        changed["added"], changed["removed"],
+    )  # fmt: skip
+    back = (await client.post("/profile-rollback", json={**ANA, "version": 1})).json()
+    assert (3, "User lives in Leeds.") == (back["version"], back["profile"])
+    missing = await client.post("/profile-rollback", json={**ANA, "version": 9})
+    assert "1 to 3" in problem_of(missing, 404, "not-found")["detail"]
+
+
+async def test_an_agent_and_another_agent_have_profiles_of_their_own(
+    client: httpx.AsyncClient,
+) -> None:
+    said = [{"role": "assistant", "content": "I speak Portuguese."}, *MOVED]
+    told = await updated(client, said, agent_id="guide", subject="agent")
+    assert "Portuguese" in told["profile"]["profile"] and "Lisbon" not in told["profile"]["profile"]
+    problem_of(await client.get("/profile/ana?agent_id=guide"), 404, "not-found")
+    found = await client.get("/profile/ana?agent_id=guide&subject=agent")
+    assert ("agent", "guide") == (found.json()["subject"], found.json()["agent_id"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"messages": []}, {"messages": [{"role": "user", "content": "  "}]},
+     {"messages": [{"role": "robot", "content": "Hi."}]}, {"messages": MOVED, "subject": "x"},
+     {"messages": MOVED, "agent_id": ""}, {"messages": MOVED * 501}, {"messages": MOVED, "x": 1}],
+)  # fmt: skip
+async def test_what_is_no_conversation_is_refused(
+    client: httpx.AsyncClient, body: dict[str, Any]
+) -> None:
+    problem_of(await client.post("/profile-update", json={**ANA, **body}), 422, "invalid-input")
+
+
+async def test_a_token_opens_the_profiles_of_its_users_alone(memory: MemoryEngine) -> None:
+    token = (await memory.tokens.create("app", users=["ana"])).text
+    async with client_of(memory) as client:
+        client.headers["Authorization"] = f"Bearer {token}"
+        await updated(client, MONDAY)
+        for path in ("profile", "profile-versions"):
+            problem_of(await client.get(f"/{path}/bob"), 403, "forbidden")
+        problem_of(
+            await client.post("/profile-update", json={"user_id": "bob", "messages": MOVED}),
+            403, "forbidden",
+        )  # fmt: skip
+
+
+async def test_every_route_of_profiles_has_an_example(memory: MemoryEngine) -> None:
+    told = create_app(memory).openapi()
+    for name in ("ProfileUpdateBody", "ProfileRollbackBody", "ProfileAnswer", "ProfileDiffAnswer"):
+        assert told["components"]["schemas"][name]["examples"], name
+
+
+async def test_a_client_of_mcp_updates_and_reads_the_profile(dsn: str) -> None:
+    async with asked("--user", "ana", "--uri", dsn) as client:
+        nothing = await answer(client, "get_user_profile")
+        assert (0, "", []) == (nothing["version"], nothing["profile"], nothing["findings"])
+        told = await answer(client, "update_user_profile", messages=MONDAY, conversation_id="c")
+        assert (True, 2, 1) == (told["changed"], told["new_turns"], told["version"])
+        again = await answer(client, "update_user_profile", messages=MONDAY, conversation_id="c")
+        assert (False, 0) == (again["changed"], again["new_turns"])
+        known = await answer(client, "get_user_profile")
+        assert "User lives in Leeds." == known["profile"]
+        assert "I want to learn Rust." in [
+            quote for one in known["findings"] for quote in one["quotes"]
+        ]
+        assert "somebody else" in await refusal(client, "get_user_profile", user_id="bob")
+        refused = await refusal(
+            client, "update_user_profile", messages=[{"role": "user", "content": " "}]
+        )
+        assert "the conversation is empty" in refused
+        page = await client.read_resource("memory://profile")
+        assert "User lives in Leeds." in page.contents[0].text  # type: ignore[union-attr]
+
+
+def run(dsn: str, command: str, *arguments: str, given: str | bytes | None = None) -> Result:
+    line = ["profile", command, "my app", "ann", *arguments, "--uri", dsn]
+    return CliRunner().invoke(app, line, input=given)
+
+
+def test_the_command_line_shows_updates_compares_and_rolls_back(dsn: str, tmp_path: Path) -> None:
+    assert "No profile is stored of ann in my app.\n" == run(dsn, "show").stdout
+    assert ("null\n", "[]\n") == (
+        run(dsn, "show", "--json").stdout, run(dsn, "versions", "--json").stdout,
+    )  # fmt: skip
+    talk = "我住在北京。\n助手：你好！\n\nuser: I want to learn Rust.\n"
+    told = run(dsn, "update", "--conversation", "c", given=talk)
+    assert told.stdout.startswith("The profile is at version 1.\n## 用户画像\n用户住在北京。"), told
+    assert "Nothing is new" in run(dsn, "update", "--conversation", "c", given=talk).stdout
+    file = tmp_path / "talk.json"
+    file.write_text(
+        json.dumps({"messages": [{"role": "user", "content": "我搬到上海了。"}]}), "utf-8"
+    )
+    result = json.loads(run(dsn, "update", "--file", str(file), "--json").stdout)
+    assert (True, "用户住在上海。") == (result["changed"], result["profile"]["profile"])
+    shown = run(dsn, "show").stdout
+    assert "用户住在上海。" in shown and "intent 0.6" in shown
+    assert "用户住在北京。" in run(dsn, "show", "--version", "1").stdout
+    table = run(dsn, "versions").stdout
+    assert "told again" in table and table.index("\n2 ") < table.index("\n1 ")
+    changed = run(dsn, "diff", "1", "2").stdout
+    assert "- 用户住在北京。" in changed and "+ 用户住在上海。" in changed
+    assert "say the same" in run(dsn, "diff", "2", "2").stdout
+    assert "Version 3 says what version 1 said.\n" == run(dsn, "rollback", "1").stdout
+    assert "用户住在北京。" == json.loads(run(dsn, "show", "--json").stdout)["profile"]
+    refused = run(dsn, "rollback", "9")
+    assert (1, True) == (refused.exit_code, "has no version 9" in refused.stderr)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [(b"", "the conversation is empty"), (b"\xff\xfe", "is not UTF-8"), (b'{"a":', "is no JSON"),
+     (b"[]", "the conversation is empty"), (b'[{"role": "x", "content": "y"}]', "the role 'x'")],
+)  # fmt: skip
+def test_what_is_no_conversation_is_named(dsn: str, given: bytes, why: str) -> None:
+    refused = run(dsn, "update", given=given)
+    assert (1, True) == (refused.exit_code, why in refused.stderr), refused.output
