@@ -57,17 +57,32 @@ class SessionRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class WhoAsks:
+    """Of whom an input is. user_name: as the user is called, "" if that is not known.
+
+    kin: keys of those who stand in the relations that were asked for.
+    """
+
+    user_name: str = ""
+    kin: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard(WhoAsks):
     """What became of a turn. stored: False where the active session was over, and nothing is.
 
-    session: the active one, its events those before the turn. user_name: as the user is called, ""
-    if that is not known. kin: keys of those who stand in the relations that were asked for.
+    session: the active one, its events those before the turn.
     """
 
     stored: bool
     session: Session
-    user_name: str = ""
-    kin: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around(WhoAsks):
+    """What an input would be read with. said: the turns before it, oldest first."""
+
+    said: Sequence[Event] = ()
 
 
 class ConversationStorage(Protocol):
@@ -87,6 +102,12 @@ class ConversationStorage(Protocol):
         context: so many turns before it come back with the session. kin: relations of the user,
         as the knowledge graph calls them.
         """
+        ...
+
+    async def around_input(
+        self, scope: Scope, thread_id: ThreadId | None, context: int, kin: Sequence[str]
+    ) -> Around:
+        """Return what hear_turn() would read an input with. thread_id: of the active session."""
         ...
 
     async def open_conversation(

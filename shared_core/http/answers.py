@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -220,7 +221,12 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def answers(model: type[BaseModel], status: int = 200) -> dict[int | str, dict[str, Any]]:
+def answers(
+    model: type[Any], status: int = 200, *, example: Mapping[str, Any] | None = None
+) -> dict[int | str, dict[str, Any]]:
     """Return what OpenAPI shall say of a route: its answer, and every problem."""
-    told = (model.__doc__ or "").partition("\n")[0]
-    return {status: {"model": model, "description": told}, **PROBLEMS}
+    described = (model.__doc__ or "").partition("\n")[0]
+    told: dict[str, Any] = {"model": model, "description": described}
+    if example is not None:
+        told["content"] = {"application/json": {"example": example}}
+    return {status: told, **PROBLEMS}

@@ -151,6 +151,12 @@ async def test_a_conversation_as_document_003_tells_it(
     shown = (await client.post("/debug", json=asked)).json()
     assert asked["input"] == shown["query"] and shown["hits"][0]["parts"]
     assert 1 == shown["session_info"]["event_count"]  # it took nothing in
+    await client.post("/end-session", json={"user_id": "user_001"})
+    await client.post("/process", json={"input": "我女儿叫灿灿", "user_id": "user_001"})
+    asked = {"input": "她今年几岁了？", "user_id": "user_001"}
+    shown, told = [(await client.post(path, json=asked)).json() for path in ("/debug", "/process")]
+    assert shown["resolved_query"] == told["resolved_query"] != asked["input"]
+    assert (told["memories"], told["relations"]) == (shown["memories"], shown["relations"])
     graph = (await client.get("/graph/user_001")).json()
     assert "灿灿" in {one["target"] for one in graph["relations"]}
 

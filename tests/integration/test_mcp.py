@@ -106,6 +106,10 @@ async def test_remember_recall_and_forget_answer_with_types(dsn: str) -> None:
         shown = await answer(client, "debug_process_memory", input="茶")
         assert shown["candidates"][0]["parts"]
         assert not shown["session"]["has_active_session"]
+        await answer(client, "process_memory", input="我女儿叫灿灿")
+        shown = await answer(client, "debug_process_memory", input="她今年几岁了？")
+        assert "灿灿今年几岁了？" == shown["resolved_query"]
+        assert 1 == shown["session"]["session_info"]["event_count"]
         recent = await client.read_resource("memory://recent")
         assert key == json.loads(recent.contents[0].text)[0]["key"]  # type: ignore[union-attr]
         assert {"forgotten": 1} == await answer(client, "forget", keys=[key])
