@@ -12,6 +12,7 @@ from shared_core.arguments import listed, memory_ids_of, names_of, number, whole
 from shared_core.cleanup import CleanupReport, Progress, RetentionReport
 from shared_core.domain import MemoryId, MemoryKind, Scope
 from shared_core.embedding import Embedding
+from shared_core.erasure_verbs import ErasureVerbs
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.namespaces import check_label, scope_path
 from shared_core.restoring import restored
@@ -32,8 +33,8 @@ MOST = 1_000_000
 MOST_DAYS = 36_500
 
 
-class KeepingVerbs:
-    """How memories are kept: which policy holds, what has faded, and what must not.
+class KeepingVerbs(ErasureVerbs):
+    """How memories are kept: which policy holds, what has faded, what must not, who is erased.
 
     scope: one user; app: all users of an application; neither: all.
     """

@@ -84,6 +84,12 @@ class UserBody(BaseModel):
     app: App = None
 
 
+class EraseBody(UserBody):
+    """Who is erased; with a thread, that alone."""
+
+    thread_id: Name | None = Field(default=None, description="Only this thread, or session.")
+
+
 class RememberedMemory(BaseModel):
     """Something to remember. The same key again replaces what was remembered."""
 

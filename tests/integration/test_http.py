@@ -64,7 +64,10 @@ async def test_what_is_remembered_is_recalled_listed_and_forgotten(
     gone = await client.post("/forget", json={"user_id": "ana", "keys": ["cats", "none"]})
     assert {"forgotten": 1} == gone.json()
     assert [tea] == [one.key for one in await memory.list_memories(Scope("default", "ana"))]
-    assert {"erased": 1} == (await client.post("/erase", json={"user_id": "ana"})).json()
+    erased = (await client.post("/erase", json={"user_id": "ana"})).json()
+    assert (1, 1, "ana") == (erased["erased"], erased["counts"]["memories"], erased["user_id"])
+    [receipt] = await memory.erasures(Scope("default", "ana"))
+    assert receipt.to_dict() | {"erased": 1} == erased and receipt.is_intact
     assert [] == (await client.post("/recall", json=question)).json()["hits"]
 
 
