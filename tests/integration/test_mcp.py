@@ -306,6 +306,24 @@ async def test_the_same_over_http(dsn: str) -> None:
     assert 0 == server.process.returncode
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1"])
+async def test_no_page_reaches_it_under_a_name_of_its_own(dsn: str, host: str) -> None:
+    memory = open_memory(dsn, worker=False)
+    server = mcp_server.build(memory, "app", "ana")
+    with mcp_server.listen(host, 0, with_tokens=False) as listening:
+        url = mcp_server.url_of(listening)
+        task = asyncio.create_task(mcp_server.serve_http(server, memory, listening))
+        async with Client(url) as client:
+            assert {"memories": []} == await answer(client, "recall", query="skis")
+        async with httpx2.AsyncClient() as http:
+            for header in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+                headers = {**header, "Accept": "application/json, text/event-stream"}
+                page = await http.post(url, json=HELLO, headers=headers)
+                assert page.status_code in (403, 421), page.text
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def test_a_killed_server_loses_nothing_that_it_answered(dsn: str) -> None:
     with served("--user", "ana", "--uri", dsn) as server:
         async with Client(server.url) as client:
