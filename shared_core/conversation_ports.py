@@ -71,11 +71,18 @@ class WhoAsks:
 class Heard(WhoAsks):
     """What became of a turn. stored: False where the active session was over, and nothing is.
 
-    session: the active one, its events those before the turn.
+    session: the active one, its events those before the turn. Where the turn was known from an
+    earlier one, that one as ended, with its id and those events alone.
     """
 
     stored: bool
     session: Session
+
+    @property
+    def earlier(self) -> ThreadId | None:
+        """The session that ended and had this turn already; None if it is of the active one."""
+        is_active = self.session.status is SessionStatus.ACTIVE
+        return None if is_active or not self.stored else self.session.session_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +103,14 @@ class ConversationStorage(Protocol):
         rules: SessionRules,
         context: int,
         kin: Sequence[str],
+        *,
+        once: bool,
     ) -> Heard:
         """Append a turn to the active session, or to a new one of this id if there is none.
 
         context: so many turns before it come back with the session. kin: relations of the user,
-        as the knowledge graph calls them.
+        as the knowledge graph calls them. once: a turn that an earlier session had with this id
+        and text, or that was forgotten, is not appended.
         """
         ...
 

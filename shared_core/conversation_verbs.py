@@ -41,7 +41,7 @@ class ConversationVerbs:
 
         The input joins the user's active session, which is opened if there is none; the session
         itself is not returned. app: None for the one of the settings. event_id: an id of yours; an
-        input sent again with it while its session is active is there once. The answer, in order:
+        input sent again with it is there once, also after its session. The answer, in order:
         "status", "resolved_query" (pronouns replaced), "memories" ([{"content", "score"}], best
         first), "relations" ([{"source", "relation", "target"}]), "metadata"
         ({"retrieval_time_ms", "has_memory"}). Raises InvalidInput for an input or id that is none.

@@ -106,7 +106,8 @@ class Conversations:
     ) -> ProcessedInput:
         """Take an input into the session of a user, and return what is known of it.
 
-        event_id: the same id again is the same input, which the session holds once.
+        event_id: the same id again is the same input, and stored once, also when its session has
+        ended; but with another text in a later session it is another one.
         """
         text = checked_input(input)
         if event_id is not None:
@@ -114,8 +115,11 @@ class Conversations:
         assert self.strategies is not None  # a name that is not known is told now, not at the end
         await self._open()
         began = time.perf_counter()
-        heard, embedded = await self._heard_and_embedded(text, self._turn(text, event_id), scope)
-        found = await self._find(scope, text, heard, heard.session.events, embedded)
+        turn, once = self._turn(text, event_id), event_id is not None
+        heard, embedded = await self._heard_and_embedded(text, turn, scope, once=once)
+        found = await self._find(
+            scope, text, heard, heard.session.events, embedded, but=_made_of(heard, turn)
+        )
         self._recalling.count(scope, found.told)
         return _answer(found, began)
 
@@ -143,8 +147,13 @@ class Conversations:
         whom: WhoAsks,
         said: Sequence[Event],
         embedded: tuple[Vectors | None, bool] | None = None,
+        *,
+        but: _MadeOf | None = None,
     ) -> _Found:
-        """Return what is known that has to do with an input. said: the turns before it."""
+        """Return what is known that has to do with an input.
+
+        said: the turns before it. but: what is left out.
+        """
         resolved = resolve_query(text, ends_of(said))
         asked = resolved[-MAX_ASKED_CHARACTERS:]
         named = [*mentioned(asked), *whom.kin]
@@ -153,31 +162,40 @@ class Conversations:
             embedded=embedded if resolved == text else None, merged_only=True,
         )  # fmt: skip
         found = await self._recalling.recall(scope, asked, wanted, None, counted=False)
+        hits = [hit for hit in found.merged if not but or hit.memory.thread_id != but.session]
+        edges = [
+            edge
+            for edge in found.graph_results
+            if not but or but.event_id not in edge.source_event_ids
+        ]
         return _Found(
             resolved=resolved,
-            looked_at=found.merged,
-            told=worth_telling(found.merged, asked),
-            relations=relations_told(
-                found.graph_results, asked, whom.user_name, named, MOST_RELATIONS
-            ),
+            looked_at=hits,
+            told=worth_telling(hits, asked),
+            relations=relations_told(edges, asked, whom.user_name, named, MOST_RELATIONS),
         )
 
     async def _heard_and_embedded(
-        self, text: str, turn: Event, scope: Scope
+        self, text: str, turn: Event, scope: Scope, *, once: bool
     ) -> tuple[Heard, tuple[Vectors | None, bool] | None]:
         """Take an input in, and embed it meanwhile unless what was said before may change it."""
-        hearing = self.hear(scope, turn, asked_kin(text))
+        hearing = self.hear(scope, turn, asked_kin(text), once=once)
         if refers(text):
             return await hearing, None
         embedding = self._recalling.embedded(text[-MAX_ASKED_CHARACTERS:])
         return await asyncio.gather(hearing, embedding)
 
-    async def hear(self, scope: Scope, turn: Event, kin: Sequence[str] = ()) -> Heard:
-        """Append a turn to the active session, or to a new one where that is over."""
+    async def hear(
+        self, scope: Scope, turn: Event, kin: Sequence[str] = (), *, once: bool = False
+    ) -> Heard:
+        """Append a turn to the active session, or to a new one where that is over.
+
+        once: not where an earlier session had it.
+        """
         size = self.settings.context_size
         for _ in range(TRIES):
             heard = await self._storage.hear_turn(
-                scope, self.new_id(), turn, self.settings.rules, size, kin
+                scope, self.new_id(), turn, self.settings.rules, size, kin, once=once
             )
             if heard.stored:
                 return heard
@@ -267,6 +285,18 @@ class _Found:
     looked_at: Sequence[Hit]
     told: Sequence[Hit]
     relations: Sequence[tuple[str, str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _MadeOf:
+    """What was made of an input that is sent again: memories of its session, edges of its turn."""
+
+    session: ThreadId
+    event_id: str
+
+
+def _made_of(heard: Heard, turn: Event) -> _MadeOf | None:
+    return _MadeOf(heard.earlier, turn.event_id) if heard.earlier else None
 
 
 def _answer(found: _Found, began: float) -> ProcessedInput:

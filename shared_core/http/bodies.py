@@ -71,7 +71,7 @@ class ProcessBody(BaseModel):
     app: App = None
     event_id: Name | None = Field(
         default=None,
-        description="An id of yours: sent again with it in the same session, it is there once.",
+        description="An id of yours: sent again with it, it is there once.",
     )
 
 

@@ -34,6 +34,8 @@ class PostgresConversations:
         rules: SessionRules,
         context: int,
         kin: Sequence[str],
+        *,
+        once: bool,
     ) -> Heard:
         values = self._rules_and_now(scope, rules) | {
             "thread_id": new_id,
@@ -46,6 +48,7 @@ class PostgresConversations:
             "importance": float(turn.importance),
             "expires_at": turn.expires_at,
             "context": context,
+            "once": once,
         }
         whom = _whom(scope, kin)
         rows, known = await self._in_line(scope, ("hear_turn", values), ("kin_of_user", whom))

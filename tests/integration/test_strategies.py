@@ -85,7 +85,7 @@ async def test_a_strategy_that_raises_fails_its_job_and_stores_nothing_by_halves
         await memory.process_memory("I like tea", ANN)
         await memory.end_session(ANN)
         assert not await memory.flush(60)
-        assert ([("ending", 1)], []) == (rows(dsn), await statements(memory))
+        assert ([("ended", 1)], []) == (rows(dsn), await statements(memory))
         [job] = await memory.jobs.list()
         assert "RuntimeError" in (job.error or "")
         broken.broken = False
