@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shared_core import MemoryEngine, Scope
+from tests.integration.talking import Watch, opened
 
 USER = "user_001"
 
@@ -75,6 +76,21 @@ async def test_example_10_1_a_typical_conversation(memory: MemoryEngine) -> None
     )
     assert summary["session_info"]["event_count"] == 3
     assert await stored(memory) == ["小朱有一个女儿叫灿灿"]
+
+
+async def test_example_10_1_a_session_of_two_minutes(dsn: str) -> None:
+    watch = Watch()
+    async with opened(dsn, watch) as memory:
+        for text in ("我叫小朱", "我女儿叫灿灿", "她今年几岁了？"):
+            await memory.process_memory(text, user_id=USER)
+            watch.advance(seconds=40)
+        summary = await memory.end_session(user_id=USER)
+    assert summary["session_info"] == {
+        "event_count": 3,
+        "duration_seconds": 120,
+        "created_at": "2026-01-22T10:00:00Z",
+        "ended_at": "2026-01-22T10:02:00Z",
+    }
 
 
 async def test_example_10_2_coreference(memory: MemoryEngine) -> None:
