@@ -14,6 +14,7 @@ from rich.text import Text
 
 from shared_core import (
     __version__,
+    cli_erase,  # noqa: F401 # its commands
     cli_facts,  # noqa: F401 # its commands
     cli_keep,  # noqa: F401 # its commands
     cli_mcp,  # noqa: F401 # its command

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -86,14 +87,21 @@ class DemoLanguage(StrEnum):
     BOTH = "both"
 
 
+@contextmanager
+def malformed() -> Iterator[None]:
+    """Raise Malformed where the form of a value is refused."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise Malformed(str(error)) from error
+
+
 def date_option(text: str | None, option: str) -> datetime | None:
     """Return the moment that an option names, None for none. Raises Malformed for what is none."""
     if text is None:
         return None
-    try:
+    with malformed():
         return moment_of(text, option)
-    except InvalidInput as error:
-        raise Malformed(str(error)) from error
 
 
 def as_of_options(

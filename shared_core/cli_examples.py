@@ -12,6 +12,8 @@ EXAMPLES: Final = {
     "curve": "hippocampus curve my_app ana cello --days 90",
     "demo": "hippocampus demo --language zh",
     "doctor": "hippocampus doctor --json",
+    "erase": "hippocampus erase my_app ana --yes --json",
+    "erasures": "hippocampus erasures --app my_app",
     "export": "hippocampus export my_app ana --out ana.jsonl",
     "extract": "hippocampus extract --conversation < turns.txt",
     "facts": "hippocampus facts my_app ana employer --history",

@@ -21,6 +21,7 @@ from shared_core.cli_app import (
     User,
     app,
     console,
+    malformed,
     open_memory,
     tell,
 )
@@ -178,10 +179,15 @@ def policy(
 ) -> None:
     """Show how memories fade, or set it: for all, an application, or one of its users."""
     from shared_core import keep_commands as show
+    from shared_core.keeping import kinds_named, policy_named
     from shared_core.retention_ports import POLICIES
 
     scope, of_app = _whose(app_name, user)
     wanted: str | RetentionPolicy | None = None if name == "inherit" else name
+    with malformed():
+        if isinstance(wanted, str):
+            policy_named(wanted)
+        kinds = kinds_named(cast(Sequence[MemoryKind], never or ()))
     if wanted in POLICIES and erase_after is not None:
         stored = POLICIES[str(wanted)]
         wanted = (
@@ -193,9 +199,7 @@ def policy(
     async def run() -> None:
         async with open_memory(uri, schema=schema, worker=False) as memory:
             if name is not None:
-                changed = await memory.set_retention_policy(
-                    wanted, scope, app=of_app, never=cast(Sequence[MemoryKind], never or ())
-                )
+                changed = await memory.set_retention_policy(wanted, scope, app=of_app, never=kinds)
                 typer.echo(f"{changed} memories are timed anew.", err=True)
             rules = await memory.retention_policy(scope, app=of_app)
         if as_json:

@@ -21,6 +21,7 @@ from shared_core.cli_app import (
     app,
     as_of_options,
     console,
+    malformed,
     open_memory,
     tell,
 )
@@ -131,6 +132,10 @@ def runs(
     What a run built on is undone last: the error names the later ones in order.
     """
     from shared_core import run_commands
+
+    if undo is not None:
+        with malformed():
+            run_commands.check_run_name(undo)
 
     async def run() -> None:
         scope = Scope(app_name, user)

@@ -57,17 +57,39 @@ class SessionRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class WhoAsks:
+    """Of whom an input is. user_name: as the user is called, "" if that is not known.
+
+    kin: keys of those who stand in the relations that were asked for.
+    """
+
+    user_name: str = ""
+    kin: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard(WhoAsks):
     """What became of a turn. stored: False where the active session was over, and nothing is.
 
-    session: the active one, its events those before the turn. user_name: as the user is called, ""
-    if that is not known. kin: keys of those who stand in the relations that were asked for.
+    session: the active one, its events those before the turn. Where the turn was known from an
+    earlier one, that one as ended, with its id and those events alone.
     """
 
     stored: bool
     session: Session
-    user_name: str = ""
-    kin: tuple[str, ...] = ()
+
+    @property
+    def earlier(self) -> ThreadId | None:
+        """The session that ended and had this turn already; None if it is of the active one."""
+        is_active = self.session.status is SessionStatus.ACTIVE
+        return None if is_active or not self.stored else self.session.session_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around(WhoAsks):
+    """What an input would be read with. said: the turns before it, oldest first."""
+
+    said: Sequence[Event] = ()
 
 
 class ConversationStorage(Protocol):
@@ -81,12 +103,21 @@ class ConversationStorage(Protocol):
         rules: SessionRules,
         context: int,
         kin: Sequence[str],
+        *,
+        once: bool,
     ) -> Heard:
         """Append a turn to the active session, or to a new one of this id if there is none.
 
         context: so many turns before it come back with the session. kin: relations of the user,
-        as the knowledge graph calls them.
+        as the knowledge graph calls them. once: a turn that an earlier session had with this id
+        and text, or that was forgotten, is not appended.
         """
+        ...
+
+    async def around_input(
+        self, scope: Scope, thread_id: ThreadId | None, context: int, kin: Sequence[str]
+    ) -> Around:
+        """Return what hear_turn() would read an input with. thread_id: of the active session."""
         ...
 
     async def open_conversation(

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, overload
 from shared_core.domain import Scope
 from shared_core.errors import InvalidInput
 from shared_core.session_answers import (
+    CANDIDATES,
+    DebuggedInput,
     EndedSession,
     ProcessedInput,
     StatusOfSession,
+    debug_answer,
     ended_answer,
     status_answer,
 )
@@ -38,7 +41,7 @@ class ConversationVerbs:
 
         The input joins the user's active session, which is opened if there is none; the session
         itself is not returned. app: None for the one of the settings. event_id: an id of yours; an
-        input sent again with it while its session is active is there once. The answer, in order:
+        input sent again with it is there once, also after its session. The answer, in order:
         "status", "resolved_query" (pronouns replaced), "memories" ([{"content", "score"}], best
         first), "relations" ([{"source", "relation", "target"}]), "metadata"
         ({"retrieval_time_ms", "has_memory"}). Raises InvalidInput for an input or id that is none.
@@ -47,6 +50,17 @@ class ConversationVerbs:
         answer = await self.conversations.process(input, scope, event_id)
         self.session_ends.nudge()
         return answer
+
+    async def debug_process_memory(
+        self, input: str, user_id: str, *, app: str | None = None, limit: int = CANDIDATES
+    ) -> DebuggedInput:
+        """Return what process_memory() would answer, and why, without taking the input in.
+
+        limit: of the hits that are shown, of the 16 at most that are looked at.
+        """
+        scope = self.conversations.scope(user_id, app)
+        answer, session, hits = await self.conversations.debug(input, scope, limit)
+        return debug_answer(input, answer, session, hits, self._clock())
 
     @overload
     async def end_session(self, scope: str, *, app: str | None = None) -> EndedSession: ...

@@ -10,18 +10,18 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from shared_core.conversation_ports import CONVERSATION, Heard, Session
+from shared_core.conversation_ports import CONVERSATION, Heard, Session, WhoAsks
 from shared_core.conversation_settings import (
     CHECK_INTERVAL_S,
     ConversationSettings,
     load_conversation_settings,
 )
 from shared_core.coreference import refers, resolve_query
-from shared_core.domain import Event, Scope, ThreadId
+from shared_core.domain import Event, Hit, Scope, ThreadId
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.ids import uuid7
 from shared_core.ingest import checked_event
@@ -106,7 +106,8 @@ class Conversations:
     ) -> ProcessedInput:
         """Take an input into the session of a user, and return what is known of it.
 
-        event_id: the same id again is the same input, which the session holds once.
+        event_id: the same id again is the same input, and stored once, also when its session has
+        ended; but with another text in a later session it is another one.
         """
         text = checked_input(input)
         if event_id is not None:
@@ -114,50 +115,87 @@ class Conversations:
         assert self.strategies is not None  # a name that is not known is told now, not at the end
         await self._open()
         began = time.perf_counter()
-        heard, embedded = await self._heard_and_embedded(text, self._turn(text, event_id), scope)
-        resolved = resolve_query(text, ends_of(heard.session.events))
+        turn, once = self._turn(text, event_id), event_id is not None
+        heard, embedded = await self._heard_and_embedded(text, turn, scope, once=once)
+        found = await self._find(
+            scope, text, heard, heard.session.events, embedded, but=_made_of(heard, turn)
+        )
+        self._recalling.count(scope, found.told)
+        return _answer(found, began)
+
+    async def debug(
+        self, input: str, scope: Scope, limit: int = CANDIDATES
+    ) -> tuple[ProcessedInput, Session | None, Sequence[Hit]]:
+        """Return what process() would answer now, without taking the input in or counting reads.
+
+        Besides the session, without events, and what was looked at, best first, at most limit.
+        """
+        limit, _ = page_bounds(limit, 0)
+        text = checked_input(input)
+        session = await self.active(scope)
+        began = time.perf_counter()
+        kin = asked_kin(text)
+        thread, size = session.session_id if session else None, self.settings.context_size
+        around = await self._storage.around_input(scope, thread, size, kin)
+        found = await self._find(scope, text, around, around.said)
+        return _answer(found, began), session, found.looked_at[:limit]
+
+    async def _find(
+        self,
+        scope: Scope,
+        text: str,
+        whom: WhoAsks,
+        said: Sequence[Event],
+        embedded: tuple[Vectors | None, bool] | None = None,
+        *,
+        but: _MadeOf | None = None,
+    ) -> _Found:
+        """Return what is known that has to do with an input.
+
+        said: the turns before it. but: what is left out.
+        """
+        resolved = resolve_query(text, ends_of(said))
         asked = resolved[-MAX_ASKED_CHARACTERS:]
-        named = [*mentioned(asked), *heard.kin]
+        named = [*mentioned(asked), *whom.kin]
         wanted = Wanted(
-            now=self._clock(), limit=CANDIDATES, about=heard.kin, least_candidates=0,
+            now=self._clock(), limit=CANDIDATES, about=whom.kin, least_candidates=0,
             embedded=embedded if resolved == text else None, merged_only=True,
         )  # fmt: skip
         found = await self._recalling.recall(scope, asked, wanted, None, counted=False)
-        kept = worth_telling(found.merged, asked)
-        self._recalling.count(scope, kept)
-        memories = memories_told(kept)
-        told = relations_told(found.graph_results, asked, heard.user_name, named, MOST_RELATIONS)
-        relations: list[FoundRelation] = [
-            {"source": source, "relation": relation, "target": target}
-            for source, relation, target in told
+        hits = [hit for hit in found.merged if not but or hit.memory.thread_id != but.session]
+        edges = [
+            edge
+            for edge in found.graph_results
+            if not but or but.event_id not in edge.source_event_ids
         ]
-        return {
-            "status": "success",
-            "resolved_query": resolved,
-            "memories": memories,
-            "relations": relations,
-            "metadata": {
-                "retrieval_time_ms": round(1000 * (time.perf_counter() - began)),
-                "has_memory": bool(memories or relations),
-            },
-        }
+        return _Found(
+            resolved=resolved,
+            looked_at=hits,
+            told=worth_telling(hits, asked),
+            relations=relations_told(edges, asked, whom.user_name, named, MOST_RELATIONS),
+        )
 
     async def _heard_and_embedded(
-        self, text: str, turn: Event, scope: Scope
+        self, text: str, turn: Event, scope: Scope, *, once: bool
     ) -> tuple[Heard, tuple[Vectors | None, bool] | None]:
         """Take an input in, and embed it meanwhile unless what was said before may change it."""
-        hearing = self.hear(scope, turn, asked_kin(text))
+        hearing = self.hear(scope, turn, asked_kin(text), once=once)
         if refers(text):
             return await hearing, None
         embedding = self._recalling.embedded(text[-MAX_ASKED_CHARACTERS:])
         return await asyncio.gather(hearing, embedding)
 
-    async def hear(self, scope: Scope, turn: Event, kin: Sequence[str] = ()) -> Heard:
-        """Append a turn to the active session, or to a new one where that is over."""
+    async def hear(
+        self, scope: Scope, turn: Event, kin: Sequence[str] = (), *, once: bool = False
+    ) -> Heard:
+        """Append a turn to the active session, or to a new one where that is over.
+
+        once: not where an earlier session had it.
+        """
         size = self.settings.context_size
         for _ in range(TRIES):
             heard = await self._storage.hear_turn(
-                scope, self.new_id(), turn, self.settings.rules, size, kin
+                scope, self.new_id(), turn, self.settings.rules, size, kin, once=once
             )
             if heard.stored:
                 return heard
@@ -237,6 +275,46 @@ class Conversations:
             occurred_at=self._clock(),
         )  # fmt: skip
         return self._intake.event(event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What an input brings back. told: those of looked_at that are worth it."""
+
+    resolved: str
+    looked_at: Sequence[Hit]
+    told: Sequence[Hit]
+    relations: Sequence[tuple[str, str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _MadeOf:
+    """What was made of an input that is sent again: memories of its session, edges of its turn."""
+
+    session: ThreadId
+    event_id: str
+
+
+def _made_of(heard: Heard, turn: Event) -> _MadeOf | None:
+    return _MadeOf(heard.earlier, turn.event_id) if heard.earlier else None
+
+
+def _answer(found: _Found, began: float) -> ProcessedInput:
+    memories = memories_told(found.told)
+    relations: list[FoundRelation] = [
+        {"source": source, "relation": relation, "target": target}
+        for source, relation, target in found.relations
+    ]
+    return {
+        "status": "success",
+        "resolved_query": found.resolved,
+        "memories": memories,
+        "relations": relations,
+        "metadata": {
+            "retrieval_time_ms": round(1000 * (time.perf_counter() - began)),
+            "has_memory": bool(memories or relations),
+        },
+    }
 
 
 def ends_of(events: Sequence[Event]) -> list[Event]:

@@ -12,6 +12,7 @@ from shared_core.arguments import listed, memory_ids_of, names_of, number, whole
 from shared_core.cleanup import CleanupReport, Progress, RetentionReport
 from shared_core.domain import MemoryId, MemoryKind, Scope
 from shared_core.embedding import Embedding
+from shared_core.erasure_verbs import ErasureVerbs
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.namespaces import check_label, scope_path
 from shared_core.restoring import restored
@@ -32,8 +33,8 @@ MOST = 1_000_000
 MOST_DAYS = 36_500
 
 
-class KeepingVerbs:
-    """How memories are kept: which policy holds, what has faded, and what must not.
+class KeepingVerbs(ErasureVerbs):
+    """How memories are kept: which policy holds, what has faded, what must not, who is erased.
 
     scope: one user; app: all users of an application; neither: all.
     """
@@ -76,7 +77,7 @@ class KeepingVerbs:
         await self.open()
         rules = None
         if policy is not None:
-            rules = _rules(policy) | dict.fromkeys(_kinds(never))
+            rules = _rules(policy) | dict.fromkeys(kinds_named(never))
         elif never:
             raise InvalidInput("never names kinds of a policy: give a policy, too")
         of = list(rules) if rules and isinstance(policy, Mapping) else None
@@ -99,7 +100,7 @@ class KeepingVerbs:
         fade. The days and thresholds of later stages do not count: forget_faded() goes by them.
         """
         scope_path(scope)
-        rule = _named(policy) if isinstance(policy, str) else policy
+        rule = policy_named(policy) if isinstance(policy, str) else policy
         if not isinstance(rule, RetentionPolicy):
             raise InvalidInput(
                 f"policy must be a RetentionPolicy or the name of one, not {type(rule).__name__}"
@@ -200,7 +201,7 @@ class KeepingVerbs:
         whole_number(offset, "offset", 0, MOST)
         scope_path(scope)
         await self.open()
-        known = None if kinds is None else _kinds(kinds)
+        known = None if kinds is None else kinds_named(kinds)
         return await self._storage.staged(scope, stages, known, limit, offset)
 
     async def retention_stats(
@@ -248,7 +249,8 @@ class KeepingVerbs:
         return await restored(self._storage, self._embedding, scope, ids)
 
 
-def _named(policy: str) -> RetentionPolicy:
+def policy_named(policy: str) -> RetentionPolicy:
+    """Return a policy by its name. Raises InvalidInput for one that nobody knows."""
     if policy not in POLICIES:
         raise InvalidInput(
             f"retention policy {policy!r} is not known: take {', '.join(POLICIES)}, or a"
@@ -261,7 +263,7 @@ def _rules(
     policy: str | RetentionPolicy | Mapping[MemoryKind, RetentionPolicy | None],
 ) -> dict[MemoryKind, RetentionPolicy | None]:
     if isinstance(policy, str):
-        policy = _named(policy)
+        policy = policy_named(policy)
     if isinstance(policy, RetentionPolicy):
         return dict.fromkeys(FADING, policy)
     if not isinstance(policy, Mapping):
@@ -272,10 +274,11 @@ def _rules(
     for kind, rule in policy.items():
         if rule is not None and not isinstance(rule, RetentionPolicy):
             raise InvalidInput(f"the policy of {kind!r} must be a RetentionPolicy or None")
-    return {kind: policy[kind] for kind in _kinds(list(policy))}
+    return {kind: policy[kind] for kind in kinds_named(list(policy))}
 
 
-def _kinds(kinds: Sequence[MemoryKind]) -> Sequence[MemoryKind]:
+def kinds_named(kinds: Sequence[MemoryKind]) -> Sequence[MemoryKind]:
+    """Return kinds of memory as they are. Raises InvalidInput for what is none."""
     known = get_args(MemoryKind)
     if isinstance(kinds, str):
         raise InvalidInput(f"kinds must be a list of {', '.join(known)}, e.g. [{kinds!r}]")

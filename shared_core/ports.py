@@ -25,6 +25,7 @@ from shared_core.domain import (
     Scope,
     ThreadId,
 )
+from shared_core.erasure_ports import ErasureStorage
 from shared_core.fact_ports import FactStorage
 from shared_core.graph_ports import GraphStorage
 from shared_core.index_ports import IndexStorage
@@ -189,6 +190,7 @@ class Storage(
     TransferStorage,
     ConversationStorage,
     ReembedStorage,
+    ErasureStorage,
     Protocol,
 ):
     """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.

@@ -27,12 +27,17 @@ async def named_run(memory: MemoryEngine, scope: Scope, name: str) -> UUID:
     run_id = whole_id(name)
     if run_id is not None:
         return run_id
-    if not PART_OF_ID.fullmatch(name.strip()):
-        raise InvalidInput(f"run_id must be a UUID, or how one begins or ends, not {name!r}")
+    check_run_name(name)
     runs = await memory.runs(scope, limit=MOST_RUNS)
     ids = [run.run_id for run in runs if run.undone_at is None]
     command = f"hippocampus runs {scope.app} {scope.user}"
     return chosen_id(name, ids, what="run", shown_by=command)
+
+
+def check_run_name(name: str) -> None:
+    """Raise InvalidInput for what can be no part of an id."""
+    if not PART_OF_ID.fullmatch(name.strip()):
+        raise InvalidInput(f"run_id must be a UUID, or how one begins or ends, not {name!r}")
 
 
 async def undo(memory: MemoryEngine, scope: Scope, name: str) -> UUID:

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import Final, Literal, TypedDict
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from typing_extensions import TypedDict  # pydantic reads no other before Python 3.12
 
 from shared_core.conversation_ports import Session
-from shared_core.domain import Hit
+from shared_core.domain import Hit, JsonValue
 from shared_core.question_subject import asks_of_the_world, is_name_of_the_user, shares_words
 from shared_core.relation_words import asked_kin, asked_slots
 from shared_core.session_statements import says_less
+
+
+class _DateTime:
+    """Tells schemas of a text that it is a moment."""
+
+    def __get_pydantic_json_schema__(
+        self, schema: Any, handler: Callable[[Any], dict[str, Any]]
+    ) -> dict[str, Any]:
+        return {**handler(schema), "format": "date-time"}
+
+
+Moment: TypeAlias = Annotated[str, _DateTime()]
+"""In UTC, as "2026-01-22T10:00:00Z"."""
 
 
 class FoundMemory(TypedDict):
@@ -38,7 +53,10 @@ class AnswerMetadata(TypedDict):
 
 
 class ProcessedInput(TypedDict):
-    """What process_memory returns."""
+    """What is known from before that has to do with an input, best first.
+
+    resolved_query: the input with its pronouns replaced.
+    """
 
     status: Literal["success"]
     resolved_query: str
@@ -48,16 +66,16 @@ class ProcessedInput(TypedDict):
 
 
 class EndedInfo(TypedDict):
-    """A session that was ended. Moments in UTC, as "2026-01-22T10:00:00Z"."""
+    """A session that was ended."""
 
     event_count: int
     duration_seconds: int
-    created_at: str
-    ended_at: str
+    created_at: Moment
+    ended_at: Moment
 
 
 class EndedSession(TypedDict):
-    """What end_session of a user returns. session_info: None if there was no session."""
+    """The session that ended, None if there was none; it is consolidated afterwards."""
 
     status: Literal["success"]
     message: str
@@ -65,20 +83,36 @@ class EndedSession(TypedDict):
 
 
 class ActiveInfo(TypedDict):
-    """A session that is active. Moments in UTC, as "2026-01-22T10:00:00Z"."""
+    """A session that is active."""
 
     event_count: int
-    created_at: str
-    last_active_at: str
+    created_at: Moment
+    last_active_at: Moment
     time_until_timeout_seconds: int
 
 
 class StatusOfSession(TypedDict):
-    """What get_session_status returns. session_info: None if there is no session."""
+    """Whether a user has an active session, and how it stands."""
 
     status: Literal["success"]
     has_active_session: bool
     session_info: ActiveInfo | None
+
+
+class Debugging(ProcessedInput):
+    """What an input would find, were it taken in, and the session that it would join."""
+
+    query: str
+    session_info: ActiveInfo | None
+
+
+class DebuggedInput(Debugging):
+    """What debug_process_memory returns. hits: what was looked at, with every part of each score.
+
+    Each is what Hit.to_dict() returns.
+    """
+
+    hits: list[dict[str, JsonValue]]
 
 
 MOST_MEMORIES: Final = 10
@@ -178,6 +212,19 @@ def status_answer(session: Session | None, now: datetime) -> StatusOfSession:
             "time_until_timeout_seconds": max(0, int((session.ends_at - now).total_seconds())),
         },
     }
+
+
+def debug_answer(
+    query: str,
+    answer: ProcessedInput,
+    session: Session | None,
+    hits: Sequence[Hit],
+    now: datetime,
+) -> DebuggedInput:
+    """Return what debug_process_memory tells of an input that is not taken in."""
+    info = status_answer(session, now)["session_info"]
+    shown = [hit.to_dict() for hit in hits]
+    return {**answer, "query": query, "session_info": info, "hits": shown}
 
 
 def moment(at: datetime) -> str:

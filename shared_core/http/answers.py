@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -110,11 +111,33 @@ class Forgotten(BaseModel):
 
 
 class Erased(BaseModel):
-    """How many memories of the user went."""
+    """The receipt of an erasure.
 
-    model_config = shown(erased=120)
+    erased: how many memories went. counts: rows by table; of "tombstones" those that were left, so
+    that what was erased does not come back; of "api_tokens" those that named the user.
+    """
+
+    model_config = shown(
+        erased=120,
+        erasure_id="0193f6f2-c4d8-7e0f-9a7d-5e0c4b1a2f3e",
+        app="my_app",
+        user_id="ana",
+        thread_id=None,
+        counts={"memories": 120, "events": 80, "tombstones": 80},
+        requested_at="2026-01-22T10:00:00+00:00",
+        completed_at="2026-01-22T10:00:00+00:00",
+        receipt_hash="9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    )
 
     erased: int
+    erasure_id: str
+    app: str
+    user_id: str
+    thread_id: str | None
+    counts: dict[str, int]
+    requested_at: IsoTime
+    completed_at: IsoTime
+    receipt_hash: str
 
 
 class JobAnswer(BaseModel):
@@ -220,7 +243,12 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def answers(model: type[BaseModel], status: int = 200) -> dict[int | str, dict[str, Any]]:
+def answers(
+    model: type[Any], status: int = 200, *, example: Mapping[str, Any] | None = None
+) -> dict[int | str, dict[str, Any]]:
     """Return what OpenAPI shall say of a route: its answer, and every problem."""
-    told = (model.__doc__ or "").partition("\n")[0]
-    return {status: {"model": model, "description": told}, **PROBLEMS}
+    described = (model.__doc__ or "").partition("\n")[0]
+    told: dict[str, Any] = {"model": model, "description": described}
+    if example is not None:
+        told["content"] = {"application/json": {"example": example}}
+    return {status: told, **PROBLEMS}

@@ -71,7 +71,7 @@ class ProcessBody(BaseModel):
     app: App = None
     event_id: Name | None = Field(
         default=None,
-        description="An id of yours: sent again with it in the same session, it is there once.",
+        description="An id of yours: sent again with it, it is there once.",
     )
 
 
@@ -82,6 +82,12 @@ class UserBody(BaseModel):
 
     user_id: UserId
     app: App = None
+
+
+class EraseBody(UserBody):
+    """Who is erased; with a thread, that alone."""
+
+    thread_id: Name | None = Field(default=None, description="Only this thread, or session.")
 
 
 class RememberedMemory(BaseModel):

@@ -2,75 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-
-class Known(BaseModel):
-    """A memory that has to do with an input."""
-
-    content: str
-    score: float = Field(description="How much it has to do with the input, 0 to 1.")
-
-
-class Relation(BaseModel):
-    """A relation of the knowledge graph that has to do with an input."""
-
-    source: str
-    relation: str
-    target: str
-
-
-class Metadata(BaseModel):
-    """About an answer."""
-
-    retrieval_time_ms: int
-    has_memory: bool
-
-
-class Processed(BaseModel):
-    """What process_memory() answers."""
-
-    status: str
-    resolved_query: str = Field(description="The input with its pronouns replaced.")
-    memories: list[Known] = Field(description="What is known from before, best first.")
-    relations: list[Relation]
-    metadata: Metadata
-
-
-class EndedSession(BaseModel):
-    """The session that ended."""
-
-    event_count: int
-    duration_seconds: int
-    created_at: str
-    ended_at: str
-
-
-class SessionEnd(BaseModel):
-    """What end_session() answers. session_info is null if no session was active."""
-
-    status: str
-    message: str
-    session_info: EndedSession | None
-
-
-class ActiveSession(BaseModel):
-    """The active session."""
-
-    event_count: int
-    created_at: str
-    last_active_at: str
-    time_until_timeout_seconds: int
-
-
-class SessionStatus(BaseModel):
-    """What get_session_status() answers."""
-
-    status: str
-    has_active_session: bool
-    session_info: ActiveSession | None
+from shared_core.domain import JsonValue
+from shared_core.session_answers import ProcessedInput, StatusOfSession
 
 
 class Part(BaseModel):
@@ -83,12 +21,17 @@ class Part(BaseModel):
     parts: dict[str, float] = Field(description="What its score is made of.")
 
 
-class Debugged(BaseModel):
-    """What debug_process_memory() answers: nothing is remembered."""
+class Debugged(ProcessedInput):
+    """What process_memory() would answer, and what it looked at: nothing is remembered."""
 
     query: str
-    session: SessionStatus
+    session: StatusOfSession
     candidates: list[Part]
+
+
+def part_of(hit: Mapping[str, JsonValue]) -> Part:
+    """Return a hit, as Hit.to_dict() returns it, as a candidate."""
+    return Part.model_validate({**hit, "content": hit["text"]})
 
 
 class Remembered(BaseModel):

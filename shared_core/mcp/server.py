@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import uvicorn
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
 
 from shared_core import __version__
@@ -106,7 +107,9 @@ async def serve_http(
 ) -> None:
     """Answer over streamable HTTP, until SIGTERM or Ctrl-C; door: who may ask."""
     host = listening.getsockname()[0]
-    app = server.streamable_http_app(streamable_http_path=PATH, host=host)
+    app = server.streamable_http_app(
+        streamable_http_path=PATH, host=host, transport_security=_named_as(host)
+    )
     config = uvicorn.Config(
         app if door is None else door.before(app),
         log_level="warning",
@@ -121,6 +124,23 @@ async def serve_http(
             await memory.close()
 
 
+def _named_as(host: str) -> TransportSecuritySettings:
+    """Return under which names a server may be asked: its own, where only this machine reaches it.
+
+    So no page of a browser reaches it under a name of its own (DNS rebinding). What others reach
+    asks for a token, which no browser adds by itself, and goes by any name.
+    """
+    if not is_loopback(host):
+        return TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    names = [*dict.fromkeys(("127.0.0.1", "localhost", "[::1]", _in_url(host)))]
+    hosts = [name + port for name in names for port in ("", ":*")]
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=True,
+        allowed_hosts=hosts,
+        allowed_origins=[f"http://{name}" for name in hosts],
+    )
+
+
 class _Serving(uvicorn.Server):
     """uvicorn without its own signals: it would die of them again before the memory is closed."""
 
@@ -132,4 +152,8 @@ class _Serving(uvicorn.Server):
 def url_of(listening: socket.socket) -> str:
     """Return where clients find a server."""
     host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+    return f"http://{_in_url(host)}:{port}{PATH}"
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

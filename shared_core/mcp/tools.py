@@ -17,19 +17,17 @@ from shared_core.mcp.results import (
     Debugged,
     Forgotten,
     Found,
-    Part,
-    Processed,
     Recalled,
     Related,
     Remembered,
-    SessionEnd,
-    SessionStatus,
     UpdatedProfile,
     UserGraph,
     UserProfile,
+    part_of,
 )
 from shared_core.mcp.whom import Whom
 from shared_core.profile import Memory
+from shared_core.session_answers import EndedSession, ProcessedInput, StatusOfSession
 from shared_core.settings import redacted
 
 Parameters = ParamSpec("Parameters")
@@ -110,25 +108,22 @@ class MemoryTools:
         self,
         input: Annotated[Text, Field(description="What the user says, word by word.")],
         user_id: UserId = None,
-    ) -> Processed:
+    ) -> ProcessedInput:
         """Remember a message of the user, and return what is known from before that concerns it."""
         scope = self._whom.scope(user_id)
-        answer = await self._memory.process_memory(input, scope.user, app=scope.app)
-        return Processed.model_validate(answer)
+        return await self._memory.process_memory(input, scope.user, app=scope.app)
 
     @told
-    async def end_session(self, user_id: UserId = None) -> SessionEnd:
+    async def end_session(self, user_id: UserId = None) -> EndedSession:
         """End the conversation with the user; what was said is worked on in the background."""
         scope = self._whom.scope(user_id)
-        answer = await self._memory.end_session(user_id=scope.user, app=scope.app)
-        return SessionEnd.model_validate(answer)
+        return await self._memory.end_session(user_id=scope.user, app=scope.app)
 
     @told
-    async def get_session_status(self, user_id: UserId = None) -> SessionStatus:
+    async def get_session_status(self, user_id: UserId = None) -> StatusOfSession:
         """Return whether a conversation with the user is open, and how it stands."""
         scope = self._whom.scope(user_id)
-        answer = await self._memory.get_session_status(scope.user, app=scope.app)
-        return SessionStatus.model_validate(answer)
+        return await self._memory.get_session_status(scope.user, app=scope.app)
 
     @told
     async def debug_process_memory(
@@ -137,22 +132,24 @@ class MemoryTools:
         user_id: UserId = None,
         limit: Annotated[int, Field(ge=1, le=MOST)] = 10,
     ) -> Debugged:
-        """Show what an input would find and why, without remembering it."""
+        """Show what process_memory would answer and why, without remembering the input."""
         scope = self._whom.scope(user_id)
-        hits = await self._memory.recall(scope, input, limit=limit)
+        shown = await self._memory.debug_process_memory(
+            input, scope.user, app=scope.app, limit=limit
+        )
         return Debugged(
+            status=shown["status"],
+            resolved_query=shown["resolved_query"],
+            memories=shown["memories"],
+            relations=shown["relations"],
+            metadata=shown["metadata"],
             query=input,
-            session=await self.get_session_status(user_id),
-            candidates=[
-                Part(
-                    key=hit.memory.key,
-                    content=hit.memory.text,
-                    kind=hit.memory.kind,
-                    score=hit.score,
-                    parts=dict(hit.parts),
-                )
-                for hit in hits
-            ],
+            session={
+                "status": "success",
+                "has_active_session": shown["session_info"] is not None,
+                "session_info": shown["session_info"],
+            },
+            candidates=[part_of(hit) for hit in shown["hits"]],
         )
 
     @told

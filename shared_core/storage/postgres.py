@@ -18,6 +18,7 @@ from shared_core.storage.database import Database
 from shared_core.storage.filters import compile_filter
 from shared_core.storage.postgres_accesses import PostgresAccesses
 from shared_core.storage.postgres_conversations import PostgresConversations
+from shared_core.storage.postgres_erasures import PostgresErasures
 from shared_core.storage.postgres_facts import PostgresFacts
 from shared_core.storage.postgres_graph import PostgresGraph, found_edge
 from shared_core.storage.postgres_indexes import PostgresIndexes
@@ -56,6 +57,7 @@ class PostgresStorage(
     PostgresTransfer,
     PostgresReembed,
     PostgresConversations,
+    PostgresErasures,
 ):
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
 

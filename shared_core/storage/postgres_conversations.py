@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from shared_core.conversation_ports import Heard, Session, SessionRules, SessionStatus
+from shared_core.conversation_ports import Around, Heard, Session, SessionRules, SessionStatus
 from shared_core.domain import USER, Event, Scope, ThreadId
 from shared_core.job_ports import NewJob
 from shared_core.jsontext import to_json
@@ -34,6 +34,8 @@ class PostgresConversations:
         rules: SessionRules,
         context: int,
         kin: Sequence[str],
+        *,
+        once: bool,
     ) -> Heard:
         values = self._rules_and_now(scope, rules) | {
             "thread_id": new_id,
@@ -46,17 +48,31 @@ class PostgresConversations:
             "importance": float(turn.importance),
             "expires_at": turn.expires_at,
             "context": context,
+            "once": once,
         }
-        whom = values | {"user": USER, "called": NAME, "relations": [NAME, *kin]}
+        whom = _whom(scope, kin)
         rows, known = await self._in_line(scope, ("hear_turn", values), ("kin_of_user", whom))
         before = [row[SESSION_COLUMNS + 1 :] for row in reversed(rows)]
         events = [event_from_row(row[1:]) for row in before if row[0] is not None]
         return Heard(
             stored=rows[0][0],
             session=_session(scope, rows[0][1:], events),
-            user_name=next((name for relation, name, _ in known if relation == NAME), ""),
-            kin=tuple(key for relation, _, key in known if relation != NAME),
+            user_name=_name(known),
+            kin=_kin(known),
         )
+
+    async def around_input(
+        self, scope: Scope, thread_id: ThreadId | None, context: int, kin: Sequence[str]
+    ) -> Around:
+        tenant = scope_path(scope)
+        turns = {"tenant": tenant, "thread_id": thread_id, "limit": context, "now": self._clock()}
+        rows, known = await self._database.run(
+            tenant,
+            (statement("thread_events"), turns),
+            (statement("kin_of_user"), _whom(scope, kin)),
+        )
+        said = [event_from_row(row[1:]) for row in reversed(rows)]
+        return Around(said=said, user_name=_name(known), kin=_kin(known))
 
     async def open_conversation(
         self, scope: Scope, new_id: ThreadId, rules: SessionRules
@@ -119,6 +135,18 @@ class PostgresConversations:
         lock = (statement("lock_conversation"), {"tenant": tenant})
         sent = [(statement(name), values) for name, values in steps]
         return (await self._database.run(tenant, lock, *sent))[1:]
+
+
+def _whom(scope: Scope, kin: Sequence[str]) -> dict[str, object]:
+    return {"tenant": scope_path(scope), "user": USER, "relations": [NAME, *kin]}
+
+
+def _name(known: Sequence[Sequence[str]]) -> str:
+    return next((name for relation, name, _ in known if relation == NAME), "")
+
+
+def _kin(known: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    return tuple(key for relation, _, key in known if relation != NAME)
 
 
 def _session(scope: Scope, row: Sequence[Any], events: Sequence[Event] = ()) -> Session:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from shared_core.http import ServerOptions, create_app
 from shared_core.http.access import KNOWN_S, KnownTokens
 from shared_core.http.logs import JsonLines
 from shared_core.http.rates import TokenBuckets
-from shared_core.http.routes.export import MOST_AT_ONCE
+from shared_core.http.routes import export
 from tests.integration.http_clients import client_of
 
 ASK = {"user_id": "ana", "query": "tea"}
@@ -64,7 +65,10 @@ async def test_what_is_remembered_is_recalled_listed_and_forgotten(
     gone = await client.post("/forget", json={"user_id": "ana", "keys": ["cats", "none"]})
     assert {"forgotten": 1} == gone.json()
     assert [tea] == [one.key for one in await memory.list_memories(Scope("default", "ana"))]
-    assert {"erased": 1} == (await client.post("/erase", json={"user_id": "ana"})).json()
+    erased = (await client.post("/erase", json={"user_id": "ana"})).json()
+    assert (1, 1, "ana") == (erased["erased"], erased["counts"]["memories"], erased["user_id"])
+    [receipt] = await memory.erasures(Scope("default", "ana"))
+    assert receipt.to_dict() | {"erased": 1} == erased and receipt.is_intact
     assert [] == (await client.post("/recall", json=question)).json()["hits"]
 
 
@@ -151,8 +155,47 @@ async def test_a_conversation_as_document_003_tells_it(
     shown = (await client.post("/debug", json=asked)).json()
     assert asked["input"] == shown["query"] and shown["hits"][0]["parts"]
     assert 1 == shown["session_info"]["event_count"]  # it took nothing in
+    await client.post("/end-session", json={"user_id": "user_001"})
+    await client.post("/process", json={"input": "我女儿叫灿灿", "user_id": "user_001"})
+    asked = {"input": "她今年几岁了？", "user_id": "user_001"}
+    shown, told = [(await client.post(path, json=asked)).json() for path in ("/debug", "/process")]
+    assert shown["resolved_query"] == told["resolved_query"] != asked["input"]
+    assert (told["memories"], told["relations"]) == (shown["memories"], shown["relations"])
     graph = (await client.get("/graph/user_001")).json()
     assert "灿灿" in {one["target"] for one in graph["relations"]}
+
+
+async def test_who_stops_reading_an_export_gives_its_place_back(
+    memory: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await memory.remember(Scope("default", "ana"), [f"Note {n}." for n in range(300)])
+    monkeypatch.setattr(export, "STALLED_S", 0.2)
+    served = create_app(memory, ServerOptions(auth=False))
+    scope = {
+        "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "method": "GET",
+        "http_version": "1.1", "scheme": "http", "path": "/export", "raw_path": b"/export",
+        "query_string": b"user_id=ana", "root_path": "", "server": ("localhost", 80),
+        "client": ("127.0.0.1", 5), "headers": [(b"host", b"localhost")],
+    }  # fmt: skip
+    asked = iter([{"type": "http.request", "body": b"", "more_body": False}])
+    begun = []
+
+    async def receive() -> dict[str, object]:
+        return next(asked, None) or await asyncio.Future()
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if message.get("body"):
+            begun.append(message)
+            await asyncio.Future()
+
+    async with served.router.lifespan_context(served):
+        places = served.state.exports
+        for spec_version in ("2.3", "2.4"):
+            scope["asgi"] = {"version": "3.0", "spec_version": spec_version}
+            asked = iter([{"type": "http.request", "body": b"", "more_body": False}])
+            await asyncio.wait_for(served(scope, receive, send), 60)
+            assert export.MOST_AT_ONCE == places._value
+    assert 2 == len(begun)
 
 
 async def test_an_export_is_what_an_import_reads(
@@ -209,12 +252,12 @@ async def test_exports_that_nobody_reads_do_not_take_all_connections(
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
     ):
-        for _ in range(2 * MOST_AT_ONCE):  # each gives its place back
+        for _ in range(2 * export.MOST_AT_ONCE):  # each gives its place back
             assert 200 == (await client.get("/export?user_id=ana")).status_code
-        for _ in range(MOST_AT_ONCE):  # also when its client is gone before a line was sent
+        for _ in range(export.MOST_AT_ONCE):  # also when its client is gone before a line was sent
             asked = {**ASKED, "app": app, "state": {}}
             await app(asked, receive_nothing, send_to_nobody)
-        for _ in range(MOST_AT_ONCE):
+        for _ in range(export.MOST_AT_ONCE):
             assert not app.state.exports.locked()
             await app.state.exports.acquire()
         answer = await client.get("/export?user_id=ana")

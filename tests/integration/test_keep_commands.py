@@ -142,7 +142,7 @@ def test_a_policy_is_shown_set_and_inherited(old: str) -> None:
     run("policy", "inherit", "--app", "app", dsn=old)
     assert in_json("policy", dsn=old) == in_json("policy", "--app", "app", dsn=old)
     told = CliRunner().invoke(app, ["policy", "forgetful", "--uri", old])
-    assert 1 == told.exit_code and "'forgetful' is not known" in told.stderr
+    assert 2 == told.exit_code and "'forgetful' is not known" in told.stderr
 
 
 def test_a_curve_is_drawn_for_the_terminal_and_as_data(old: str) -> None:

@@ -107,6 +107,10 @@ async def test_remember_recall_and_forget_answer_with_types(dsn: str) -> None:
         shown = await answer(client, "debug_process_memory", input="茶")
         assert shown["candidates"][0]["parts"]
         assert not shown["session"]["has_active_session"]
+        await answer(client, "process_memory", input="我女儿叫灿灿")
+        shown = await answer(client, "debug_process_memory", input="她今年几岁了？")
+        assert "灿灿今年几岁了？" == shown["resolved_query"]
+        assert 1 == shown["session"]["session_info"]["event_count"]
         recent = await client.read_resource("memory://recent")
         assert key == json.loads(recent.contents[0].text)[0]["key"]  # type: ignore[union-attr]
         assert {"forgotten": 1} == await answer(client, "forget", keys=[key])
@@ -301,6 +305,24 @@ async def test_the_same_over_http(dsn: str) -> None:
             large = await http.post(server.url, content=b"x" * 5_000_000)
             assert 413 == large.status_code
     assert 0 == server.process.returncode
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "::1"])
+async def test_no_page_reaches_it_under_a_name_of_its_own(dsn: str, host: str) -> None:
+    memory = open_memory(dsn, worker=False)
+    server = mcp_server.build(memory, "app", "ana")
+    with mcp_server.listen(host, 0, with_tokens=False) as listening:
+        url = mcp_server.url_of(listening)
+        task = asyncio.create_task(mcp_server.serve_http(server, memory, listening))
+        async with Client(url) as client:
+            assert {"memories": []} == await answer(client, "recall", query="skis")
+        async with httpx2.AsyncClient() as http:
+            for header in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
+                headers = {**header, "Accept": "application/json, text/event-stream"}
+                page = await http.post(url, json=HELLO, headers=headers)
+                assert page.status_code in (403, 421), page.text
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_a_killed_server_loses_nothing_that_it_answered(dsn: str) -> None:

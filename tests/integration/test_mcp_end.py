@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,6 +85,18 @@ def test_over_http_it_stops_what_it_started(tmp_path: Path, number: signal.Signa
         assert describe(tmp_path).running
         process.send_signal(number)
         assert 0 == process.wait(60)
+        assert not describe(tmp_path).running
+
+
+def test_over_http_it_ends_in_order_while_it_still_opens(tmp_path: Path) -> None:
+    with started(tmp_path, "--http", "127.0.0.1:0") as process:
+        assert process.stderr is not None
+        while not describe(tmp_path).initialised:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        assert 0 == process.wait(60), process.stderr.read()
+        assert b"Serving" not in process.stderr.read()
         assert not describe(tmp_path).running
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shared_core import MemoryEngine, Scope
+from tests.integration.talking import Watch, opened
 
 USER = "user_001"
 
@@ -77,6 +78,21 @@ async def test_example_10_1_a_typical_conversation(memory: MemoryEngine) -> None
     assert await stored(memory) == ["小朱有一个女儿叫灿灿"]
 
 
+async def test_example_10_1_a_session_of_two_minutes(dsn: str) -> None:
+    watch = Watch()
+    async with opened(dsn, watch) as memory:
+        for text in ("我叫小朱", "我女儿叫灿灿", "她今年几岁了？"):
+            await memory.process_memory(text, user_id=USER)
+            watch.advance(seconds=40)
+        summary = await memory.end_session(user_id=USER)
+    assert summary["session_info"] == {
+        "event_count": 3,
+        "duration_seconds": 120,
+        "created_at": "2026-01-22T10:00:00Z",
+        "ended_at": "2026-01-22T10:02:00Z",
+    }
+
+
 async def test_example_10_2_coreference(memory: MemoryEngine) -> None:
     await said(memory, "我喜欢吃桔子")
     await ended(memory)
@@ -103,6 +119,32 @@ async def test_example_10_4_a_question_across_sessions(memory: MemoryEngine) -> 
         ["灿灿是我的女儿，今年5岁，喜欢画画"],
         [("灿灿", "喜欢", "画画"), ("小朱", "女儿", "灿灿")],
     )
+
+
+async def test_debugging_answers_as_processing_does_and_takes_nothing_in(
+    memory: MemoryEngine,
+) -> None:
+    await said(memory, "我叫小朱", "我女儿叫灿灿", "她今年5岁", "她喜欢画画")
+    await ended(memory)
+    await said(memory, "我女儿叫灿灿")
+    ids = [one.memory_id for one in await memory.list_memories(Scope("default", USER))]
+    counted = await memory.accesses(Scope("default", USER), ids)
+    before = await memory.get_session_status(USER)
+    for asked in ("她喜欢什么？", "小朱的女儿喜欢什么？", "我女儿多大了？"):
+        shown = await memory.debug_process_memory(asked, USER)
+        assert asked == shown["query"] and shown["hits"][0]["parts"]
+        assert before["session_info"] == {
+            **(shown["session_info"] or {}),
+            "time_until_timeout_seconds": before["session_info"]["time_until_timeout_seconds"],  # type: ignore[index]
+        }
+        assert 1 == len(await memory.conversations.events(Scope("default", USER), 10))
+    assert counted == await memory.accesses(Scope("default", USER), ids)
+    shown = await memory.debug_process_memory("她喜欢什么？", USER, limit=1)
+    assert 1 == len(shown["hits"])
+    told = await memory.process_memory("她喜欢什么？", user_id=USER)
+    assert "灿灿喜欢什么？" == told["resolved_query"] and told["memories"] and told["relations"]
+    kept = ("hits", "query", "session_info")
+    assert unmeasured(told) == unmeasured({k: v for k, v in shown.items() if k not in kept})
 
 
 async def test_section_6_1_the_return_format(memory: MemoryEngine) -> None:

@@ -11,6 +11,7 @@ import pytest
 from http_clients import client_of
 
 from shared_core import InvalidInput, MemoryEngine, Scope
+from shared_core.session_answers import ProcessedInput
 from tests.integration.talking import ANN, SCOPE, Watch, info, jobs, opened, rows
 
 GATE = 4711
@@ -79,6 +80,46 @@ async def test_an_input_with_an_id_is_taken_in_once(dsn: str) -> None:
         assert [("active", 3)] == rows(dsn)
         with pytest.raises(InvalidInput, match="event_id"):
             await memory.process_memory("I live in Rome", ANN, event_id="")
+
+
+def unmeasured(answer: ProcessedInput) -> dict[str, Any]:
+    return {**answer, "metadata": {**answer["metadata"], "retrieval_time_ms": None}}
+
+
+async def test_an_input_sent_again_after_its_session_is_answered_and_not_stored(dsn: str) -> None:
+    async with opened(dsn) as memory:
+        await memory.process_memory("我女儿叫灿灿", ANN, event_id="m1")
+        first = await memory.process_memory("她喜欢画画", ANN, event_id="m2")
+        await memory.process_memory("我妻子叫小红", ANN, event_id="m3")
+        await memory.end_session(ANN)
+        assert await memory.flush(60)
+        kept = [one.memory_id for one in await memory.list_memories(SCOPE)]
+        for then in ([("ended", 3)], [("ended", 3), ("active", 1)]):
+            again = await memory.process_memory("她喜欢画画", ANN, event_id="m2")
+            assert "灿灿喜欢画画" == again["resolved_query"] == first["resolved_query"]
+            assert unmeasured(first) == unmeasured(again)
+            assert then == sorted(rows(dsn), reverse=True)
+            if len(then) == 1:
+                await memory.process_memory("我住在罗马", ANN, event_id="m4")
+        assert kept == [one.memory_id for one in await memory.list_memories(SCOPE)]
+        await memory.process_memory("我住在巴黎", ANN, event_id="m2")  # another text: another input
+        assert [("ended", 3), ("active", 2)] == sorted(rows(dsn), reverse=True)
+
+
+async def test_an_input_that_was_forgotten_does_not_come_back_when_sent_again(dsn: str) -> None:
+    async with opened(dsn) as memory:
+        await memory.process_memory("I live in Rome", ANN, event_id="m1")
+        await memory.end_session(ANN)
+        assert await memory.flush(60)
+        await memory.forget_scope(SCOPE)
+        again = await memory.process_memory("I live in Rome", ANN, event_id="m1")
+        assert ("I live in Rome", []) == (again["resolved_query"], again["memories"])
+        assert [] == rows(dsn)
+        session = await memory.conversations.add(SCOPE, "My cat is called Tom")
+        [said] = await memory.conversations.events(SCOPE, 5)
+        await memory.forget_turns(SCOPE, session.session_id, [said.event_id])
+        await memory.conversations.add(SCOPE, said)
+        assert [] == await memory.conversations.events(SCOPE, 5)
 
 
 async def test_what_was_said_long_before_a_pronoun_is_not_read(dsn: str) -> None:

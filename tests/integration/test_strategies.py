@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +22,8 @@ from shared_core import (
 )
 from shared_core.domain import Extraction, ModelUsage, StatementDraft
 from tests.integration.talking import ANN, SCOPE, opened, rows, statements
+
+ROOT = Path(__file__).parents[2]
 
 
 class Shout(MemoryStrategy):
@@ -85,7 +92,7 @@ async def test_a_strategy_that_raises_fails_its_job_and_stores_nothing_by_halves
         await memory.process_memory("I like tea", ANN)
         await memory.end_session(ANN)
         assert not await memory.flush(60)
-        assert ([("ending", 1)], []) == (rows(dsn), await statements(memory))
+        assert ([("ended", 1)], []) == (rows(dsn), await statements(memory))
         [job] = await memory.jobs.list()
         assert "RuntimeError" in (job.error or "")
         broken.broken = False
@@ -100,6 +107,68 @@ async def test_a_strategy_that_is_not_known_is_named_at_the_first_input(dsn: str
         with pytest.raises(InvalidInput, match="'telepathy' is not known: take one of privacy_f"):
             await memory.process_memory("I like tea", ANN)
         assert [] == rows(dsn)
+
+
+PACKAGE = """
+from shared_core import MemoryRecord, MemoryStrategy
+
+
+class Promises(MemoryStrategy):
+    @property
+    def name(self):
+        return "promises"
+
+    async def extract(self, events, user_id):
+        return [
+            MemoryRecord(user_id=user_id, content=one.text, strategy_type=self.name,
+                         event_ids=(one.event_id,))
+            for one in events if "promise" in one.text
+        ]
+"""
+PROCESS = """
+import asyncio, sys
+from shared_core import open_memory
+
+
+async def main():
+    async with open_memory(sys.argv[1]) as memory:
+        await memory.process_memory("Will you wait? I promise to call", user_id="ann")
+        await memory.end_session("ann")
+        assert await memory.flush(60)
+
+
+asyncio.run(main())
+"""
+
+
+async def test_a_package_that_is_installed_is_found_by_its_entry_point(
+    dsn: str, tmp_path: Path
+) -> None:
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    environment = {
+        **os.environ, "MEMORY_STRATEGIES": "privacy_filter,promises", "PYTHONPATH": path
+    }  # fmt: skip
+
+    async def remembering() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", PROCESS, dsn]
+        return await asyncio.to_thread(
+            subprocess.run, command, env=environment, capture_output=True, text=True
+        )
+
+    missing = await remembering()
+    assert "strategy 'promises' is not known" in missing.stderr
+    (tmp_path / "our_promises.py").write_text(PACKAGE)
+    info = tmp_path / "our_promises-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: our-promises\nVersion: 1.0\n")
+    points = "[hippocampus.strategies]\npromises = our_promises:Promises\n"
+    (info / "entry_points.txt").write_text(points)
+    done = await remembering()
+    assert 0 == done.returncode, done.stderr
+    async with opened(dsn) as memory:
+        assert "Will you wait? I promise to call" in {
+            one.text for one in await memory.list_memories(SCOPE)
+        }
 
 
 async def test_what_a_strategy_notes_is_stored_with_the_memory(dsn: str) -> None:

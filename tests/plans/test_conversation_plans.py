@@ -16,7 +16,7 @@ USERS, PER_USER, OVER = 500, 40, 5
 TURN: dict[str, object] = {
     "tenant": "/app/u7/", "thread_id": "new", "event_id": "e", "author": "user", "role": "user",
     "text": "tea", "metadata": "{}", "occurred_at": "2026-03-01", "importance": 5.0,
-    "expires_at": None, "context": 5, "now": "2026-03-01", "max_events": 100,
+    "expires_at": None, "context": 5, "once": True, "now": "2026-03-01", "max_events": 100,
     "timeout": timedelta(minutes=30), "max_duration": timedelta(hours=24),
 }  # fmt: skip
 

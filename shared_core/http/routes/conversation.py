@@ -19,10 +19,8 @@ router = APIRouter(tags=["conversation"])
 Engine = Annotated[MemoryEngine, Depends(memory_of)]
 Who = Annotated[Caller, Depends(caller_of)]
 
-MOST_HITS = 10
 
-
-@router.post("/process", responses=told(answers.ProcessAnswer))
+@router.post("/process", responses=told(answers.ProcessedInput, example=answers.PROCESSED))
 async def process(body: bodies.ProcessBody, memory: Engine, who: Who) -> Json:
     """Take in what a user says, and answer what is known from before that has to do with it."""
     scope = who.scope(body.user_id, body.app)
@@ -34,28 +32,22 @@ async def process(body: bodies.ProcessBody, memory: Engine, who: Who) -> Json:
 
 @router.post("/debug", responses=told(answers.DebugAnswer))
 async def debug(body: bodies.ProcessBody, memory: Engine, who: Who) -> Json:
-    """Show what an input would find and why, and the session, without taking it in."""
+    """Show what /process would answer and why, and the session, without taking the input in."""
     scope = who.scope(body.user_id, body.app)
-    status = await memory.get_session_status(scope.user, app=scope.app)
-    hits = await memory.recall(scope, body.input, limit=MOST_HITS)
-    return Json(
-        {
-            "status": "success",
-            "query": body.input,
-            "session_info": status["session_info"],
-            "hits": [hit.to_dict() for hit in hits],
-        }
-    )
+    return Json(await memory.debug_process_memory(body.input, scope.user, app=scope.app))
 
 
-@router.post("/end-session", responses=told(answers.EndAnswer))
+@router.post("/end-session", responses=told(answers.EndedSession, example=answers.ENDED))
 async def end_session(body: bodies.UserBody, memory: Engine, who: Who) -> Json:
     """End the session of a user; what was said is consolidated after the answer."""
     scope = who.scope(body.user_id, body.app)
     return Json(await memory.end_session(scope.user, app=scope.app))
 
 
-@router.get("/session-status/{user_id:path}", responses=told(answers.StatusAnswer))
+@router.get(
+    "/session-status/{user_id:path}",
+    responses=told(answers.StatusOfSession, example=answers.STATUS),
+)
 async def session_status(
     memory: Engine, who: Who, user_id: bodies.UserId, app: bodies.App = None
 ) -> Json:

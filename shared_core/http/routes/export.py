@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
-from starlette.types import Receive, Send
+from starlette.types import Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from shared_core.engine import MemoryEngine
@@ -24,6 +25,8 @@ LINES = "application/x-ndjson"
 CHUNK_CHARACTERS = 65_536
 MOST_AT_ONCE = 4
 """Each holds a connection to the database as long as its client reads."""
+STALLED_S = 60.0
+"""So long a client may take to read a piece before it counts as gone."""
 ANSWER = {
     "description": "Lines of JSON: a header, the rows, an end that counts them",
     "content": {LINES: {"schema": {"type": "string"}}},
@@ -68,7 +71,10 @@ async def export(
 
 
 class _Lines(StreamingResponse):
-    """Sends lines in larger pieces, and gives its place back however it ends."""
+    """Sends lines in larger pieces, and gives its place back however it ends.
+
+    One whose client has stopped reading ends after STALLED_S.
+    """
 
     media_type = LINES
 
@@ -80,8 +86,15 @@ class _Lines(StreamingResponse):
         self._at_work = at_work
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            try:
+                async with asyncio.timeout(STALLED_S):
+                    await send(message)
+            except TimeoutError as error:
+                raise ClientDisconnect from error
+
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, send_in_time)
         finally:
             self._at_work.release()
             await self._lines.aclose()

@@ -117,10 +117,10 @@ async def forget(body: bodies.ForgetBody, memory: Engine, who: Who) -> Json:
 
 
 @router.post("/erase", responses=told(answers.Erased))
-async def erase(body: bodies.UserBody, memory: Engine, who: Who) -> Json:
-    """Erase all memories of a user, with facts, profiles and jobs. It cannot be undone."""
-    gone = await memory.forget_scope(who.scope(body.user_id, body.app))
-    return Json({"erased": gone})
+async def erase(body: bodies.EraseBody, memory: Engine, who: Who) -> Json:
+    """Erase everything of a user, or of one thread, and answer the receipt. It cannot be undone."""
+    receipt = await memory.erase(who.scope(body.user_id, body.app), body.thread_id)
+    return Json({"erased": receipt.counts.get("memories", 0), **receipt.to_dict()})
 
 
 def _edge(edge: Edge) -> dict[str, object]:

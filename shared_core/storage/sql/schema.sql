@@ -79,6 +79,9 @@ CREATE TABLE events (
 );
 
 CREATE INDEX events_expiry ON events (tenant_id, expires_at) WHERE expires_at IS NOT NULL;
+-- Of an input that is sent again, whatever its session.
+CREATE INDEX events_of_conversations ON events (tenant_id, event_id)
+    WHERE left(thread_id, 13) = 'conversation:';
 
 -- Events that were forgotten: ingesting their thread again must not bring them back.
 CREATE TABLE tombstones (
@@ -88,6 +91,8 @@ CREATE TABLE tombstones (
     deleted_at  timestamptz NOT NULL,
     PRIMARY KEY (tenant_id, thread_id, event_id)
 );
+CREATE INDEX tombstones_of_conversations ON tombstones (tenant_id, event_id)
+    WHERE left(thread_id, 13) = 'conversation:';
 
 SELECT protect('threads'), protect('events'), protect('tombstones');
 

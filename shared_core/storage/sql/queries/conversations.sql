@@ -14,12 +14,28 @@ c.thread_id, c.status, c.event_count, c.created_at, c.last_active_at, c.ends_at,
 -- Appends a turn to the active conversation, or to a new one if there is none; the last one that it
 -- may hold ends it. If the active one is over, nothing is written. Returns whether the turn is stored
 -- and the conversation, with each of its last turns before this one, newest first. Sent again after
--- a lost answer it changes nothing.
+-- a lost answer it changes nothing. once: nor does it where an earlier conversation has a turn of this
+-- id and text, or one of this id that was forgotten: then that one is named, as one that ended.
 WITH active AS (
     SELECT c.*, {is_over} AS is_over, EXISTS (
         SELECT FROM events e WHERE e.tenant_id = c.tenant_id AND e.thread_id = c.thread_id
-                               AND e.event_id = %(event_id)s) AS heard
+                               AND e.event_id = %(event_id)s
+        UNION ALL
+        SELECT FROM tombstones t WHERE t.tenant_id = c.tenant_id AND t.thread_id = c.thread_id
+                                   AND t.event_id = %(event_id)s) AS heard
     FROM conversations c WHERE c.tenant_id = %(tenant)s AND c.status = 'active'
+), known AS (
+    SELECT k.thread_id, k.seq FROM (
+        SELECT e.thread_id, e.seq FROM events e
+        WHERE e.tenant_id = %(tenant)s AND e.event_id = %(event_id)s AND e.text = %(text)s::text
+          AND left(e.thread_id, 13) = 'conversation:'
+        UNION ALL
+        SELECT t.thread_id, 0 FROM tombstones t
+        WHERE t.tenant_id = %(tenant)s AND t.event_id = %(event_id)s
+          AND left(t.thread_id, 13) = 'conversation:'
+    ) k
+    WHERE %(once)s AND NOT EXISTS (SELECT FROM active WHERE heard)
+    ORDER BY k.seq DESC LIMIT 1
 ), gone_on AS (
     INSERT INTO conversations AS c (tenant_id, thread_id, event_count, created_at, last_active_at,
                                     ends_at)
@@ -27,6 +43,7 @@ WITH active AS (
            THEN %(now)s::timestamptz
            ELSE %(now)s::timestamptz + least(%(timeout)s::interval, %(max_duration)s::interval) END
     WHERE NOT EXISTS (SELECT FROM active WHERE is_over OR heard)
+      AND NOT EXISTS (SELECT FROM known)
     ON CONFLICT (tenant_id) WHERE status = 'active' DO UPDATE
     SET event_count = c.event_count + 1,
         last_active_at = greatest(c.last_active_at, excluded.last_active_at),
@@ -50,17 +67,20 @@ WITH active AS (
            %(expires_at)s::timestamptz
     FROM thread
 ), shown AS (
-    SELECT true AS stored, c.* FROM gone_on c
+    SELECT true AS stored, NULL::bigint AS before_seq, c.* FROM gone_on c
     UNION ALL
-    SELECT heard, c.tenant_id, c.thread_id, c.status, c.event_count, c.created_at,
+    SELECT true, seq, %(tenant)s, thread_id, 'ended', 0, %(now)s, %(now)s, %(now)s, %(now)s
+    FROM known
+    UNION ALL
+    SELECT heard, NULL, c.tenant_id, c.thread_id, c.status, c.event_count, c.created_at,
            c.last_active_at, c.ends_at, c.ended_at
-    FROM active c WHERE heard OR is_over
+    FROM active c WHERE heard OR is_over AND NOT EXISTS (SELECT FROM known)
 )
 SELECT c.stored, {conversation_columns}, before.*
 FROM shown c LEFT JOIN LATERAL (
     SELECT {event_columns} FROM events e
     WHERE e.tenant_id = c.tenant_id AND e.thread_id = c.thread_id AND e.event_id <> %(event_id)s
-      AND {unexpired}
+      AND (c.before_seq IS NULL OR e.seq < c.before_seq) AND {unexpired}
     ORDER BY e.seq DESC LIMIT %(context)s
 ) before ON true
 

@@ -184,13 +184,14 @@ WHERE j.tenant_id = %(tenant)s AND coalesce(j.thread_id, '') = coalesce(d.thread
 
 -- name: return_job
 -- Puts a job back to be tried again, unless a newer request waits for the same work, or gives it up;
--- of those given up the last is kept. uncounted: 1 if this was no try of the job, else 0.
+-- of those given up the last is kept, and a conversation that waited for it has ended: nobody
+-- works on it any more. uncounted: 1 if this was no try of the job, else 0.
 WITH gone AS (
     DELETE FROM consolidation_jobs f USING consolidation_jobs j
     WHERE j.tenant_id = %(tenant)s AND j.job_id = %(job_id)s AND f.tenant_id = j.tenant_id
       AND coalesce(f.thread_id, '') = coalesce(j.thread_id, '') AND f.job_type = j.job_type
       AND f.performer IS NOT DISTINCT FROM j.performer AND f.status IN ('failed', 'cancelled')
-)
+), returned AS (
 UPDATE consolidation_jobs j
 SET status = CASE WHEN %(retry_at)s::timestamptz IS NULL THEN 'failed'
                   WHEN {waits} THEN 'cancelled' ELSE 'pending' END,
@@ -198,6 +199,18 @@ SET status = CASE WHEN %(retry_at)s::timestamptz IS NULL THEN 'failed'
     completed_at = CASE WHEN %(retry_at)s::timestamptz IS NULL THEN %(now)s END
 WHERE j.tenant_id = %(tenant)s AND j.job_id = %(job_id)s AND j.status = 'running'
   AND j.worker_id = %(worker_id)s
+RETURNING j.tenant_id, j.thread_id, j.job_id, j.status
+)
+{ended_with_their_jobs} AND r.status = 'failed'
+
+-- fragment: ended_with_their_jobs
+-- Ends conversations whose jobs are returned, unless another one is at work on them or waits.
+UPDATE conversations c SET status = 'ended'
+FROM returned r
+WHERE c.tenant_id = r.tenant_id AND c.thread_id = r.thread_id AND c.status = 'ending'
+  AND NOT EXISTS (SELECT FROM consolidation_jobs o
+                  WHERE o.tenant_id = r.tenant_id AND o.thread_id = r.thread_id
+                    AND o.job_id <> r.job_id AND o.status IN ('pending', 'running'))
 
 -- name: release_jobs
 -- Puts back what a worker has taken and will not finish.
@@ -279,11 +292,17 @@ WHERE j.status = 'failed' AND j.job_id = ANY(%(job_ids)b::uuid[])
 RETURNING 1
 
 -- name: cancel_jobs
--- A worker that has one loses it: its next heartbeat finds nothing to extend.
-UPDATE consolidation_jobs
-SET status = 'cancelled', lease_until = NULL, payload = NULL, completed_at = %(now)s
-WHERE status IN ('pending', 'running') AND job_id = ANY(%(job_ids)b::uuid[])
-RETURNING 1
+-- A worker that has one loses it: its next heartbeat finds nothing to extend. A conversation that
+-- waited for one has ended.
+WITH returned AS (
+    UPDATE consolidation_jobs
+    SET status = 'cancelled', lease_until = NULL, payload = NULL, completed_at = %(now)s
+    WHERE status IN ('pending', 'running') AND job_id = ANY(%(job_ids)b::uuid[])
+    RETURNING tenant_id, thread_id, job_id
+), ended AS (
+    {ended_with_their_jobs}
+)
+SELECT 1 FROM returned
 
 -- name: hint_worker
 -- A hint for one worker, to see whether hints arrive.
