@@ -65,11 +65,14 @@ def test_a_run_is_named_by_either_end_of_its_id(dsn: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("run_id", "told"), [("last", "run_id must be a UUID"), ("0" * 32, "there is no run")]
+    ("run_id", "told", "code"),
+    [("last", "run_id must be a UUID", 2), ("0" * 32, "there is no run", 1)],
 )
-def test_an_unknown_run_is_an_error_that_says_so(dsn: str, run_id: str, told: str) -> None:
+def test_an_unknown_run_is_an_error_that_says_so(
+    dsn: str, run_id: str, told: str, code: int
+) -> None:
     refused = run(dsn, "--undo", run_id)
-    assert 1 == refused.exit_code
+    assert code == refused.exit_code
     assert told in " ".join(refused.stderr.split())
 
 
