@@ -3,6 +3,7 @@ PostgreSQL that all workers of the run share."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import uuid
@@ -13,6 +14,7 @@ import psycopg
 import pytest
 from hypothesis import settings
 from psycopg.conninfo import make_conninfo
+from seekdb_databases import SeekdbDatabases
 
 from shared_core import MemoryEngine, Scope, open_memory, run_sync
 from shared_core.storage.embedded import EmbeddedPostgres, describe
@@ -50,16 +52,31 @@ def template(server: str) -> str:
     return TEMPLATE
 
 
-@pytest.fixture
-def dsn(server: str, template: str) -> Iterator[str]:
-    """The DSN of a fresh database with the schema in it, dropped afterwards."""
-    yield from _database(server, f"TEMPLATE {template}")
+@pytest.fixture(scope="session")
+def seekdb(testrun_uid: str, worker_id: str) -> Iterator[SeekdbDatabases]:
+    """Empty databases on a running SeekDB; one server for all workers, removed with the last."""
+    home = Path(tempfile.gettempdir()) / f"hippocampus-seekdb-{testrun_uid[:12]}"
+    databases = SeekdbDatabases(home, worker_id)
+    yield databases
+    databases.close()
 
 
 @pytest.fixture
-def other_dsn(server: str, template: str) -> Iterator[str]:
+def engine() -> str:
+    """Which engine a test runs on: "postgres" or "seekdb"."""
+    return os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")
+
+
+@pytest.fixture
+def dsn(request: pytest.FixtureRequest, engine: str) -> Iterator[str]:
+    """The DSN of a database with the schema and nothing else in it, dropped afterwards."""
+    yield from _empty(request, engine)
+
+
+@pytest.fixture
+def other_dsn(request: pytest.FixtureRequest, engine: str) -> Iterator[str]:
     """The DSN of a second one beside it."""
-    yield from _database(server, f"TEMPLATE {template}")
+    yield from _empty(request, engine)
 
 
 @pytest.fixture
@@ -91,6 +108,14 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def _migrate(dsn: str) -> None:
     async with open_memory(dsn):
         pass
+
+
+def _empty(request: pytest.FixtureRequest, engine: str) -> Iterator[str]:
+    if engine == "seekdb":
+        yield from request.getfixturevalue("seekdb").lend()
+    else:
+        template = request.getfixturevalue("template")
+        yield from _database(request.getfixturevalue("server"), f"TEMPLATE {template}")
 
 
 def _database(server: str, options: str) -> Iterator[str]:
