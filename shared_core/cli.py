@@ -117,14 +117,27 @@ def doctor(
 
 
 @app.command()
-def migrate(uri: Uri = None, schema: Schema = None, as_json: AsJson = False) -> None:
+def migrate(
+    uri: Uri = None,
+    schema: Schema = None,
+    distribute: Annotated[
+        bool, typer.Option("--distribute", help="Then spread the tables over a Citus cluster.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Bring the database to the schema of this version. Every first use does it too."""
 
     async def run() -> None:
         async with open_memory(uri, schema=schema) as memory:
             report = await memory.report()
+            found = dataclasses.asdict(report)
+            if distribute:
+                from shared_core.storage.distribute import spread
+
+                moved = await asyncio.to_thread(spread, await memory.dsn(), report.schema)
+                found["tables"] = [dataclasses.asdict(table) for table in moved]
             if as_json:
-                typer.echo(json.dumps(dataclasses.asdict(report)))
+                typer.echo(json.dumps(found))
                 return
             console().print(
                 Text(
@@ -134,6 +147,9 @@ def migrate(uri: Uri = None, schema: Schema = None, as_json: AsJson = False) -> 
                 ),
                 soft_wrap=True,
             )
+            for table in found.get("tables", ()):
+                told = "moved" if table["moved"] else "there"
+                console().print(Text(f"{table['table']}: {table['place']}, {told}"))
 
     asyncio.run(run())
 
