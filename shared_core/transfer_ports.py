@@ -98,6 +98,9 @@ class TransferStorage(Protocol):
         """
         ...
 
+    async def applications(self) -> Sequence[str]:
+        """Return the names of all applications that have anything here, in order."""
+
     async def import_rows(self, whose: Whose, batch: RowBatch, *, restore: bool) -> Written:
         """Write rows that are not here, in one transaction.
 

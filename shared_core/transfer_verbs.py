@@ -81,6 +81,11 @@ class TransferVerbs:
                 yield row_line(row)
             yield End(rows=count).as_line()
 
+    async def applications(self) -> Sequence[str]:
+        """Return the names of all applications that have anything here, in order."""
+        await self.open()
+        return await self._storage.applications()
+
     async def import_lines(
         self,
         source: str | Path | Iterable[bytes | str],

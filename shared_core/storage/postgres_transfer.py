@@ -12,7 +12,7 @@ import psycopg
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.item_ports import VectorRows
 from shared_core.job_ports import JobPriority, JobType
-from shared_core.namespaces import from_path, path_end
+from shared_core.namespaces import ROOT, from_path, path_end
 from shared_core.ports import Clock
 from shared_core.storage.database import Database
 from shared_core.storage.sql_files import statement
@@ -67,6 +67,10 @@ class PostgresTransfer:
                 dimensions=dimensions,
                 rows=_rows(connection, whose, shapes, vectors),
             )
+
+    async def applications(self) -> Sequence[str]:
+        [rows] = await self._database.run(ROOT, (statement("applications"), {}))
+        return [from_path(f"/{label}/")[0] for (label,) in rows]
 
     async def import_rows(self, whose: Whose, batch: RowBatch, *, restore: bool) -> Written:
         shape = (await self._known_shapes())[batch.table]
