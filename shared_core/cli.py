@@ -26,8 +26,10 @@ from shared_core.cli_app import (
     MARKS,
     App,
     AsJson,
+    DemoEngine,
     DemoLanguage,
     Embedder,
+    Malformed,
     Schema,
     Uri,
     User,
@@ -68,6 +70,9 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Use your own memory, and stay there.")
     ] = False,
+    engine: Annotated[
+        DemoEngine, typer.Option(help="Of the database in the temporary folder.")
+    ] = DemoEngine.POSTGRES,
     as_json: AsJson = False,
 ) -> None:
     """Learn two conversations through ADK and ask about them through LangGraph and ADK.
@@ -77,8 +82,10 @@ def demo(
     from shared_core.demo.script import LANGUAGES
     from shared_core.demo.tour import Tour
 
+    if engine is not DemoEngine.POSTGRES and (uri or keep):
+        raise Malformed("--engine is for the temporary folder: --uri says where else, and on what")
     wanted = [one for one in LANGUAGES if language in (one, DemoLanguage.BOTH)]
-    tour = Tour(languages=wanted, uri=uri, schema=schema, keep=keep)
+    tour = Tour(languages=wanted, uri=uri, schema=schema, keep=keep, engine=engine.value)
     results = asyncio.run(tour.run(console(stderr=as_json)))
     if as_json:
         typer.echo(json.dumps([result.to_dict() for result in results], ensure_ascii=False))

@@ -71,3 +71,36 @@ async def test_bad_input_is_named(memory: OceanBaseMemoryProvider) -> None:
         await memory.recall("x", min_importance=7)
     with pytest.raises(InvalidInput, match="OceanBase, not in"):
         OceanBaseMemoryProvider("postgresql://localhost/x", agent_id="a")
+
+
+async def test_what_an_adk_agent_learns_a_graph_reads(seekdb: SeekdbDatabases) -> None:
+    from google.adk.events import Event
+    from google.adk.sessions import Session
+    from google.genai import types
+
+    from adk_memory import OpenMemoryService
+    from langgraph_store import OceanBaseHippocampusStore
+
+    lent = seekdb.lend()
+    uri = next(lent)
+    content = types.Content(role="user", parts=[types.Part(text="我住在深圳，喜欢火锅。")])
+    session = Session(
+        id="s1", app_name="app", user_id="朱莉", events=[Event(author="user", content=content)]
+    )
+    service = OpenMemoryService(uri=uri)
+    await service.add_session_to_memory(session)
+    async with OceanBaseHippocampusStore(uri) as store:
+        found = await store.asearch(("app", "朱莉", "memories"), query="她住在哪里？")
+        assert any("深圳" in str(item.value) for item in found)
+        await store.aput(("app", "朱莉", "memories"), "k1", {"text": "She plays the cello."})
+    answer = await service.search_memory(app_name="app", user_id="朱莉", query="cello")
+    assert any("cello" in str(entry.content) for entry in answer.memories)
+    await service.close()
+    next(lent, None)
+
+
+def test_the_store_of_another_engine_is_named() -> None:
+    from langgraph_store import OceanBaseHippocampusStore
+
+    with pytest.raises(InvalidInput, match="OceanBase, not in 'embedded'"):
+        OceanBaseHippocampusStore()
