@@ -1,4 +1,8 @@
-"""Brings the tables up to date: numbered scripts, each done once, one process at a time."""
+"""Brings the tables up to date: numbered scripts, each done once, one process at a time.
+
+A script has the number of the migration of PostgreSQL whose tables and columns it comes to: exports
+name it, and the two engines read each other's.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +99,9 @@ def _migrate(cursor: Any, ending: str) -> int:
             f"the tables are of version {done}, this library knows {known[-1][0]}: update it with"
             " pip install -U pg-hippocampus"
         )
-    for version, script in known[done:]:
+    for version, script in known:
+        if version <= done:
+            continue
         for statement in statements(script, ending):
             cursor.execute(statement)  # commits by itself; each may be run again
         cursor.execute("INSERT INTO schema_migrations VALUES (%s, utc_timestamp(6))", (version,))
