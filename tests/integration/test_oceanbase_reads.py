@@ -34,7 +34,8 @@ RELATED = [
     ("Mia", "knows", "Bob", 0), ("Bob", "knows", "Cleo", 1), ("Cleo", "knows", "Dan", 2),
     ("Dan", "knows", "Mia", 3), ("Bob", "likes", "tea", 3), ("user", "knows", "Bob", 4),
     ("Café Zoë", "located_in", "Rome", 5), ("小安", "knows", "Bob", 6), ("Bob", "knows", "Bob", 6),
-    ("Bob", "works_at", "Initech", 7), ("Bob", "works_at", "Acme", 9), ("Bobby", "likes", "jazz", 9),
+    ("Bob", "works_at", "Initech", 7), ("Bob", "works_at", "Acme", 9),
+    ("Bobby", "likes", "jazz", 9),
 ]  # fmt: skip
 MOMENTS = [
     None, AsOf(), AsOf(valid=START + 4 * DAY), AsOf(known=START + 4 * DAY),

@@ -26,7 +26,7 @@ from shared_core.storage.oceanbase.current import (
     soon,
 )
 from shared_core.storage.oceanbase.edge_rows import edges_about
-from shared_core.storage.oceanbase.filters import matches_filter
+from shared_core.storage.oceanbase.filters import Matches, matches
 from shared_core.storage.oceanbase.recall_ranking import picked
 from shared_core.storage.oceanbase.recall_reach import bounded, similarities
 from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
@@ -48,7 +48,7 @@ class OceanBaseRecall(OceanBasePart):
         if request.namespace[:2] != (request.scope.app, request.scope.user):
             raise InvalidInput(f"namespace {request.namespace} is not in scope {request.scope}")
         tenant, now = scope_path(request.scope), self._clock()
-        threshold = self._settings.ann_threshold
+        threshold, is_wanted = self._settings.ann_threshold, matches(request.filter)
 
         def work(tx: Transaction) -> Recalled:
             edges: list[Edge] = []
@@ -58,7 +58,7 @@ class OceanBaseRecall(OceanBasePart):
             there = _there(tx, tenant, now, request)
             if threshold is not None:
                 there = bounded(tx, tenant, request, there, threshold)
-            rows = _living(tx, request, there)
+            rows = _living(tx, request, there, is_wanted)
             if not rows:
                 return Recalled(edges=edges)
             corpus = _corpus(rows, request, similarities(tx, tenant, request, _ids(rows)))
@@ -80,7 +80,9 @@ def _there(tx: Transaction, tenant: str, now: datetime, request: SearchRequest) 
     )
 
 
-def _living(tx: Transaction, request: SearchRequest, there: Condition) -> list[Row]:
+def _living(
+    tx: Transaction, request: SearchRequest, there: Condition, is_wanted: Matches | None
+) -> list[Row]:
     """Return what lives in the order it was said: turns by thread, then all else.
 
     Words come of memories that hold one of the query: sending them costs as much as reading. They
@@ -88,15 +90,14 @@ def _living(tx: Transaction, request: SearchRequest, there: Condition) -> list[R
     """
     words = [f" {term} " for term in dict.fromkeys(request.terms)]
     any_word = " OR ".join(["instr(m.terms, %s) > 0"] * len(words)) or "FALSE"
-    value = ", m.value" if request.filter else ""
+    value = ", m.value" if is_wanted else ""
     rows = tx.rows(
         "SELECT m.memory_id, m.kind, m.thread_id, m.occurred_at, m.updated_at, m.term_count,"
         f" CASE WHEN {any_word} THEN m.terms END AS terms{value} FROM memories m WHERE {there.sql}",
         *words,
         *there.values,
     )
-    if request.filter:
-        is_wanted = matches_filter(request.filter)
+    if is_wanted:
         rows = [row for row in rows if is_wanted(row[_VALUE])]
     rows.sort(
         key=lambda row: (
