@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import aclosing
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from standing_clock import NOW, StandingClock
 
 from shared_core import Conflict, Scope
 from shared_core.domain import ThreadId
@@ -26,47 +25,11 @@ from shared_core.job_ports import (
 )
 from shared_core.namespaces import scope_path
 from shared_core.ports import Storage
-from shared_core.settings import Settings
-from shared_core.storage import open_storage
 
 ANN, BOB, CAT = Scope("app", "ann"), Scope("app", "bob"), Scope("other", "cat")
 T = ThreadId("t")
-NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ALL = [Capability(kind) for kind in JobType if kind is not JobType.CALLBACK]
 LEASE_S = 60.0
-
-
-class Clock:
-    """A clock that stands until it is put forward."""
-
-    now = NOW
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def forward(self, seconds: float) -> datetime:
-        self.now += timedelta(seconds=seconds)
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture(params=["postgres", "seekdb"])
-async def storage(request: pytest.FixtureRequest, clock: Clock) -> AsyncIterator[Storage]:
-    if request.param == "seekdb":
-        lent = request.getfixturevalue("seekdb").lend()
-        uri = next(lent)
-    else:
-        lent, uri = None, request.getfixturevalue("dsn")
-    storage = open_storage(Settings(uri=uri, home=Path()), clock)
-    await storage.open()
-    yield storage
-    await storage.close()
-    if lent is not None:
-        next(lent, None)
 
 
 def new(after_s: float = 0, **fields: Any) -> NewJob:
@@ -87,7 +50,9 @@ async def only(storage: Storage, scope: Scope = ANN) -> JobRecord:
     return record
 
 
-async def test_a_job_goes_from_asked_to_done(storage: Storage, clock: Clock) -> None:
+async def test_a_job_goes_from_asked_to_done(
+    storage: Storage, storage_clock: StandingClock
+) -> None:
     asked = new(payload={"note": "火锅", "n": [1, None]})
     await storage.enqueue(ANN, T, asked)
     assert NOW == await storage.next_job_at(ALL)
@@ -101,38 +66,42 @@ async def test_a_job_goes_from_asked_to_done(storage: Storage, clock: Clock) -> 
     assert not await storage.extend_job(job, "w2", 90)
     assert NOW + timedelta(seconds=90) == await storage.next_job_at(ALL)
     assert 1 == await storage.open_jobs([(ANN, T)], ALL)
-    clock.forward(3)
+    storage_clock.forward(3)
     await storage.complete_job(job, "w2", {})
     assert JobStatus.RUNNING is (await only(storage)).status
     await storage.complete_job(job, "w1", {"facts": 2})
     done = await only(storage)
-    assert (JobStatus.COMPLETED, {"facts": 2}, NOW, clock.now, None, None) == (
+    assert (JobStatus.COMPLETED, {"facts": 2}, NOW, storage_clock.now, None, None) == (
         done.status, done.result, done.started_at, done.completed_at, done.lease_until, done.error
     )  # fmt: skip
     assert await storage.next_job_at(ALL) is None
     assert [] == await storage.list_jobs(JobFilter())
 
 
-async def test_of_a_thread_one_done_job_is_kept(storage: Storage, clock: Clock) -> None:
+async def test_of_a_thread_one_done_job_is_kept(
+    storage: Storage, storage_clock: StandingClock
+) -> None:
     for _ in range(3):
         await storage.enqueue(ANN, T, new())
         job = await claim(storage)
         assert job
         await storage.complete_job(job, "w1", {})
-        clock.forward(1)
+        storage_clock.forward(1)
     assert job.job_id == (await only(storage)).job_id
 
 
-async def test_a_request_joins_the_one_that_waits(storage: Storage, clock: Clock) -> None:
+async def test_a_request_joins_the_one_that_waits(
+    storage: Storage, storage_clock: StandingClock
+) -> None:
     first = new(60)
     await storage.enqueue(ANN, T, first)
-    clock.forward(30)
+    storage_clock.forward(30)
     await storage.enqueue(ANN, T, new(90, priority=JobPriority.MANUAL))
     one = await only(storage)
     assert (first.job_id, NOW + timedelta(seconds=90), 20, NOW) == (
         one.job_id, one.run_after, one.priority, one.created_at
     )  # fmt: skip
-    clock.forward(530)
+    storage_clock.forward(530)
     await storage.enqueue(ANN, T, new(560 + 60))
     assert NOW + timedelta(seconds=600) == (await only(storage)).run_after  # no later than that
     other = new(700, payload={"n": 1})
@@ -143,7 +112,9 @@ async def test_a_request_joins_the_one_that_waits(storage: Storage, clock: Clock
     assert other.job_id == (await only(storage)).job_id
 
 
-async def test_a_failed_try_waits_for_its_next_one(storage: Storage, clock: Clock) -> None:
+async def test_a_failed_try_waits_for_its_next_one(
+    storage: Storage, storage_clock: StandingClock
+) -> None:
     await storage.enqueue(ANN, T, new())
     job = await claim(storage)
     assert job
@@ -156,16 +127,16 @@ async def test_a_failed_try_waits_for_its_next_one(storage: Storage, clock: Cloc
     )  # fmt: skip
     assert 1 == await storage.open_jobs([(ANN, T)], ALL)
     assert retry_at == (await only(storage)).run_after
-    clock.forward(10)
+    storage_clock.forward(10)
     await storage.enqueue(ANN, T, new(10, payload={"n": 1}))
     one = await only(storage)
-    assert (0, clock.now, None, clock.now) == (
+    assert (0, storage_clock.now, None, storage_clock.now) == (
         one.attempts, one.run_after, one.error, one.created_at
     )  # fmt: skip
 
 
 async def test_what_is_given_up_is_kept_and_can_be_tried_again(
-    storage: Storage, clock: Clock
+    storage: Storage, storage_clock: StandingClock
 ) -> None:
     for error in ("first", "second"):
         await storage.enqueue(ANN, T, new())
@@ -180,11 +151,11 @@ async def test_what_is_given_up_is_kept_and_can_be_tried_again(
     assert [] == await storage.list_jobs(JobFilter(app="app", user="bob"))
     assert [one] == list(await storage.list_jobs(JobFilter(app="app", job_id=one.job_id)))
     assert [] == await storage.list_jobs(JobFilter(statuses=[JobStatus.PENDING]))
-    clock.forward(1)
+    storage_clock.forward(1)
     assert 1 == await storage.retry_jobs([one.job_id, uuid4()])
     assert 0 == await storage.retry_jobs([])
     one = await only(storage)
-    assert (JobStatus.PENDING, 0, clock.now, None, None) == (
+    assert (JobStatus.PENDING, 0, storage_clock.now, None, None) == (
         one.status, one.attempts, one.run_after, one.error, one.completed_at
     )  # fmt: skip
     assert 1 == await storage.cancel_jobs([one.job_id])
@@ -203,26 +174,30 @@ async def test_a_cancelled_job_is_lost_to_its_worker(storage: Storage) -> None:
     assert [] == list(await storage.jobs_of_threads([(ANN, T)]))
 
 
-async def test_a_silent_worker_loses_its_job(storage: Storage, clock: Clock) -> None:
+async def test_a_silent_worker_loses_its_job(
+    storage: Storage, storage_clock: StandingClock
+) -> None:
     await storage.enqueue(ANN, T, new())
     job = await claim(storage)
     assert job
     again = await claim(storage)  # the answer was lost
     assert again == job
-    clock.forward(LEASE_S)
+    storage_clock.forward(LEASE_S)
     taken = await claim(storage, "w2")
     assert taken and (job.job_id, 2) == (taken.job_id, taken.attempts)
     await storage.complete_job(job, "w1", {})
     assert JobStatus.RUNNING is (await only(storage)).status
 
 
-async def test_what_a_worker_gives_back_waits_again(storage: Storage, clock: Clock) -> None:
+async def test_what_a_worker_gives_back_waits_again(
+    storage: Storage, storage_clock: StandingClock
+) -> None:
     await storage.enqueue(ANN, T, new())
     await storage.enqueue(BOB, T, new())
     for worker in ("w1", "w2"):
         assert await claim(storage, worker)
     await storage.enqueue(ANN, T, new(70))
-    clock.forward(1)
+    storage_clock.forward(1)
     await storage.release_jobs("w1")
     statuses = [record.status for record in await storage.jobs_of_threads([(ANN, T)])]
     assert sorted(statuses) == [JobStatus.CANCELLED, JobStatus.PENDING]  # the newer one waits
@@ -240,10 +215,10 @@ async def test_one_job_of_a_thread_runs_at_a_time(storage: Storage) -> None:
     assert await storage.start_job(ANN, ThreadId("none"), new(), "w3", LEASE_S) is None
 
 
-async def test_a_job_is_started_at_once(storage: Storage, clock: Clock) -> None:
+async def test_a_job_is_started_at_once(storage: Storage, storage_clock: StandingClock) -> None:
     await storage.enqueue(ANN, T, new(job_type=JobType.FAST_REPLAY))
     assert await claim(storage)
-    clock.forward(LEASE_S)  # its worker was silent
+    storage_clock.forward(LEASE_S)  # its worker was silent
     asked = new(payload={"a": 1})
     started = await storage.start_job(ANN, T, asked, "w2", LEASE_S)
     assert started and (asked.job_id, 1, {"a": 1}) == (

@@ -12,15 +12,16 @@ from shared_core.job_ports import Capability, JobFilter, JobRecord, JobStats, Jo
 from shared_core.namespaces import path_end, scope_path, to_path
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.job_rows import (
-    FREE_THREAD,
     RECORD_COLUMNS,
     TABLE,
     doable,
     newest_first,
 )
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.oceanbase.transactions import Row, Transaction
 
 POLL_S = 1.0
+CANDIDATES = 64
+"""Jobs that wait, of one page."""
 HINTED = 1000
 """Jobs that one look tells of at most."""
 
@@ -32,9 +33,10 @@ class OceanBaseJobReads(OceanBasePart):
         can, values = doable(capabilities)
 
         def work(tx: Transaction) -> datetime | None:
-            waiting = tx.one(
-                f"SELECT j.run_after FROM {TABLE} j WHERE j.status = 'pending' AND {can}"
-                f" AND {FREE_THREAD} ORDER BY j.run_after LIMIT 1",
+            waiting = free(
+                tx,
+                f"SELECT j.tenant_id, j.thread_id, j.run_after FROM {TABLE} j"
+                f" WHERE j.status = 'pending' AND {can} ORDER BY j.run_after",
                 *values,
             )
             leased = tx.one(
@@ -42,7 +44,8 @@ class OceanBaseJobReads(OceanBasePart):
                 " AND j.lease_until IS NOT NULL ORDER BY j.lease_until LIMIT 1",
                 *values,
             )
-            return min((row[0] for row in (waiting, leased) if row), default=None)
+            moments = [row[-1] for row in [*waiting[:1], *([leased] if leased else [])]]
+            return min(moments, default=None)
 
         return await self._database.read(work)
 
@@ -119,6 +122,21 @@ class OceanBaseJobReads(OceanBasePart):
             )
 
         return await self._database.read(work)
+
+
+def free(tx: Transaction, query: str, *values: object) -> list[Row]:
+    """Return the first jobs that wait whose threads no worker is at; the rows begin with these.
+
+    Who runs is few, and read apart: so the query stops at its limit.
+    """
+    busy = set(tx.rows(f"SELECT tenant_id, thread_id FROM {TABLE} WHERE status = 'running'"))
+    start = 0
+    while True:
+        page = tx.rows(f"{query} LIMIT %s OFFSET %s", *values, CANDIDATES, start)
+        found = [row for row in page if row[:2] not in busy]
+        if found or len(page) < CANDIDATES:
+            return found
+        start += CANDIDATES
 
 
 def _newest(tx: Transaction) -> dict[UUID, datetime]:

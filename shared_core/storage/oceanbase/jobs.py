@@ -16,9 +16,8 @@ from shared_core.job_ports import (
 )
 from shared_core.jsontext import to_json
 from shared_core.namespaces import clean_text, scope_path
-from shared_core.storage.oceanbase.job_reads import OceanBaseJobReads
+from shared_core.storage.oceanbase.job_reads import CANDIDATES, OceanBaseJobReads, free
 from shared_core.storage.oceanbase.job_rows import (
-    FREE_THREAD,
     SAME_WORK,
     TABLE,
     doable,
@@ -37,7 +36,6 @@ __all__ = ["OceanBaseJobs", "count_extraction", "enqueue"]
 
 CLAIMS = 8
 """So many times a claim is repeated when another worker was first."""
-CANDIDATES = 16
 _WORK_COLUMNS = "tenant_id, job_id, thread_id, job_type, performer"
 
 
@@ -337,14 +335,15 @@ def _candidates(
         " ORDER BY priority DESC",
         now,
     ):
-        found: list[Row] = []
         for lap in (">", "<="):
-            found += tx.rows(
-                f"SELECT j.tenant_id, j.job_id FROM {TABLE} j WHERE j.status = 'pending'"
+            found = free(
+                tx,
+                f"SELECT j.tenant_id, j.thread_id, j.job_id FROM {TABLE} j"
+                " WHERE j.status = 'pending'"
                 f" AND j.priority = %s AND j.tenant_id {lap} %s AND j.run_after <= %s AND {can}"
-                f" AND {FREE_THREAD} ORDER BY j.tenant_id, j.run_after LIMIT %s",
-                priority, after, now, *values, CANDIDATES,
+                " ORDER BY j.tenant_id, j.run_after",
+                priority, after, now, *values,
             )  # fmt: skip
-        if found:
-            return found[:CANDIDATES]
+            if found:
+                return [(tenant, job_id) for tenant, _, job_id in found]
     return []

@@ -285,6 +285,7 @@ CREATE TABLE IF NOT EXISTS consolidation_jobs (
     KEY consolidation_jobs_due (status, run_after),
     KEY consolidation_jobs_new (status, created_at),
     KEY consolidation_jobs_leased (status, lease_until),
+    KEY consolidation_jobs_running (status, tenant_id, thread_id),
     KEY consolidation_jobs_of_thread (tenant_id, thread_id, status)
 ) {table};
 
