@@ -8,7 +8,7 @@ from datetime import datetime
 
 from shared_core.item_ports import ImportMark, ItemAddress, ItemStamp
 from shared_core.namespaces import rest_of, tenant_of
-from shared_core.storage.oceanbase.timing import pages
+from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.transactions import Transaction
 
 ALL = bytes(32)
@@ -43,9 +43,7 @@ def mark_all_deleted(tx: Transaction, tenant: str, now: datetime) -> None:
         tx.insert("import_marks", _COLUMNS, [(tenant, ALL, now, now)])
 
 
-def marks_of(
-    tx: Transaction, addresses: Sequence[ItemAddress]
-) -> Mapping[ItemAddress, ImportMark]:
+def marks_of(tx: Transaction, addresses: Sequence[ItemAddress]) -> Mapping[ItemAddress, ImportMark]:
     """Return the mark of each item that has one, or whose tenant has one."""
     keys = {_mark_key(address) for address in addresses}
     asked = sorted(keys | {(tenant, ALL) for tenant, _ in keys})
@@ -53,8 +51,7 @@ def marks_of(
         (tenant, digest): ImportMark(updated_at=updated_at, deleted_at=deleted_at)
         for page in pages(asked)
         for tenant, digest, updated_at, deleted_at in tx.rows(
-            f"SELECT {', '.join(_COLUMNS)} FROM import_marks"
-            " WHERE (tenant_id, address_hash) IN %s",
+            f"SELECT {', '.join(_COLUMNS)} FROM import_marks WHERE (tenant_id, address_hash) IN %s",
             page,
         )
     }
