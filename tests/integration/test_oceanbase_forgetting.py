@@ -1,0 +1,361 @@
+"""Forgetting takes the same with it on both engines: the same worlds, and what is left of them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from seekdb_databases import SeekdbDatabases
+
+from shared_core import Scope
+from shared_core.domain import ThreadId
+from shared_core.namespaces import scope_path
+from shared_core.settings import Settings
+from shared_core.storage.oceanbase.forgetting import forget_memories
+from shared_core.storage.oceanbase.storage import OceanBaseStorage
+from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.postgres import PostgresStorage
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+THREADS = ("one", "two", "three")
+EVENTS = [(thread, f"{thread}{number}") for thread in THREADS for number in range(4)]
+WORLDS = 12
+
+Row = dict[str, Any]
+World = dict[str, list[Row]]
+
+Forget = Callable[["Both", Scope, World, random.Random], Awaitable[tuple[int, int]]]
+
+LEFT = {
+    "threads": "thread_id",
+    "events": "thread_id, event_id, memory_seq",
+    "tombstones": "thread_id, event_id",
+    "memories": "memory_id",
+    "memory_sources": "memory_id, thread_id, event_id, basis",
+    "memory_bases": "memory_id, basis_id",
+    "memory_access": "memory_id",
+    "facts": "memory_id",
+    "edges": "edge_id, memory_id",
+    "edge_sources": "edge_id, thread_id, event_id, basis",
+    "retractions": "retraction_id",
+    "runs": "run_id",
+    "consolidation_jobs": "job_id",
+    "conversations": "thread_id",
+    "entity_aliases": "alias_id",
+    "extraction_counts": "extractions",
+}
+JSON = ("state", "metadata", "value", "counts", "result", "payload")
+
+
+class Both:
+    """The same rows on both engines, and what is there afterwards."""
+
+    def __init__(self, postgres: str, seekdb: str) -> None:
+        self._dsn = postgres
+        settings = [Settings(uri=uri, home=Path()) for uri in (postgres, seekdb)]
+        self.postgres = PostgresStorage(settings[0], lambda: NOW)
+        self.seekdb = OceanBaseStorage(settings[1], lambda: NOW)
+
+    async def put(self, tenant: str, world: World) -> None:
+        with self._admin() as admin:
+            for table, rows in world.items():
+                for row in rows:
+                    given = {"tenant_id": tenant, **row}
+                    names = ", ".join(given)
+                    admin.execute(
+                        f"INSERT INTO {table} ({names}) VALUES ({', '.join(['%s'] * len(given))})",
+                        [_postgres(name, value) for name, value in given.items()],
+                    )
+        await self.seekdb._database.write(lambda tx: _put(tx, tenant, world))
+
+    async def left(self, tenant: str) -> tuple[World, World]:
+        """Return what is left on PostgreSQL, and on SeekDB."""
+        with self._admin() as admin:
+            first = {
+                table: _sorted(
+                    admin.execute(
+                        f"SELECT {columns} FROM {table} WHERE tenant_id = %s", [tenant]
+                    ).fetchall()
+                )
+                for table, columns in LEFT.items()
+            }
+        second = await self.seekdb._database.read(
+            lambda tx: {
+                table: _sorted(
+                    tx.rows(f"SELECT {columns} FROM {table} WHERE tenant_id = %s", tenant)
+                )
+                for table, columns in LEFT.items()
+            }
+        )
+        return first, second
+
+    def _admin(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self._dsn, options="-c search_path=hippocampus,public")
+
+
+def _put(tx: Transaction, tenant: str, world: World) -> None:
+    for table, rows in world.items():
+        for row in rows:
+            given = {"tenant_id": tenant, **row}
+            names = [f"`{name}`" for name in given]
+            tx.insert(table, names, [[_seekdb(value) for value in given.values()]])
+
+
+def _postgres(name: str, value: object) -> object:
+    return json.dumps(value) if name in JSON and value is not None else value
+
+
+def _seekdb(value: object) -> object:
+    return json.dumps(value) if isinstance(value, dict | list) else value
+
+
+def _sorted(rows: Sequence[Sequence[Any]]) -> list[Any]:
+    return sorted((tuple(row) for row in rows), key=repr)
+
+
+@pytest.fixture
+def engine() -> str:
+    return "postgres"
+
+
+@pytest.fixture
+def uri_of_seekdb(seekdb: SeekdbDatabases) -> Iterator[str]:
+    yield from seekdb.lend()
+
+
+@pytest.fixture
+async def both(dsn: str, uri_of_seekdb: str) -> AsyncIterator[Both]:
+    both = Both(dsn, uri_of_seekdb)
+    await both.postgres.open()
+    await both.seekdb.open()
+    yield both
+    await both.seekdb.close()
+    await both.postgres.close()
+
+
+def some_world(chance: random.Random) -> World:
+    """Return turns, what was drawn from them, and what was drawn from that."""
+    world: World = {table: [] for table in ORDER}
+    for thread in THREADS:
+        world["threads"].append(thread_row(thread, logged=chance.random() < 0.5))
+    for place, (thread, event) in enumerate(EVENTS):
+        payload = {} if chance.random() < 0.4 else None
+        world["events"].append(event_row(thread, event, place, payload))
+        add_memory(world, "episodic", thread, [[(thread, event)]])
+    for thread in THREADS:
+        for superseded in (NOW, NOW, None):
+            add_memory(world, "summary", thread, [some_turns(chance)], superseded)
+    for number in range(14):
+        memory_id = add_memory(world, "semantic", None, some_bases(chance))
+        if chance.random() < 0.7:
+            add_fact(world, memory_id, number, chance)
+        if chance.random() < 0.7:
+            add_edge(world, number, memory_id, some_bases(chance))
+    for number in range(14, 20):
+        add_edge(world, number, None, some_bases(chance))
+    ids = [row["memory_id"] for row in world["memories"]]
+    for _ in range(6):
+        memory_id = add_memory(world, "reflection", None, [])
+        for basis_id in chance.sample(ids, 2):
+            world["memory_bases"].append({"memory_id": memory_id, "basis_id": basis_id})
+    add_run(world, chance)
+    return world
+
+
+ORDER = (
+    "threads", "events", "memories", "memory_sources", "memory_bases", "memory_access", "facts",
+    "edges", "edge_sources", "runs", "retractions", "consolidation_jobs", "conversations",
+    "entity_aliases", "extraction_counts",
+)  # fmt: skip
+
+
+def some_turns(chance: random.Random) -> list[tuple[str, str]]:
+    return chance.sample(EVENTS, chance.choice((1, 1, 2, 3)))
+
+
+def some_bases(chance: random.Random) -> list[list[tuple[str, str]]]:
+    return [some_turns(chance) for _ in range(chance.choice((1, 1, 2)))]
+
+
+def thread_row(thread: str, *, logged: bool) -> Row:
+    return {
+        "thread_id": thread, "state": {}, "last_seq": 4, "created_at": NOW, "updated_at": NOW,
+        "session_started_at": NOW if logged else None,
+        "session_updated_at": NOW if logged else None,
+    }  # fmt: skip
+
+
+def event_row(thread: str, event: str, place: int, payload: object) -> Row:
+    return {
+        "thread_id": thread, "seq": place, "event_id": event, "author": "a", "role": "user",
+        "text": event, "metadata": {}, "occurred_at": NOW, "recorded_at": NOW,
+        "memory_seq": place, "payload": payload,
+    }  # fmt: skip
+
+
+def add_memory(
+    world: World,
+    kind: str,
+    thread: str | None,
+    bases: Sequence[Sequence[tuple[str, str]]],
+    superseded_at: datetime | None = None,
+) -> UUID:
+    memory_id = uuid4()
+    world["memories"].append({
+        "memory_id": memory_id, "namespace": "/memories/", "key": str(memory_id), "kind": kind,
+        "text": "", "value": {}, "terms": "", "term_count": 0, "thread_id": thread,
+        "occurred_at": NOW, "created_at": NOW, "updated_at": NOW, "superseded_at": superseded_at,
+    })  # fmt: skip
+    world["memory_access"].append({"memory_id": memory_id})
+    world["memory_sources"] += [
+        {"memory_id": memory_id, "thread_id": thread_id, "event_id": event_id, "basis": basis}
+        for basis, turns in enumerate(bases)
+        for thread_id, event_id in turns
+    ]
+    return memory_id
+
+
+def add_fact(world: World, memory_id: UUID, number: int, chance: random.Random) -> None:
+    person = chance.choice(("ann", "bo:b@x"))
+    slot = chance.choice(("relation.friend", "relation.friend.likes", "likes"))
+    world["facts"].append({
+        "memory_id": memory_id, "fact_type": "custom", "slot": slot, "key": f"{slot}@{person}",
+        "value": "x", "functional": True, "confidence": 1, "extractor": "", "pattern": "",
+        "valid_from": NOW - timedelta(days=number), "valid_until": NOW, "recorded_at": NOW,
+        "superseded_at": NOW,
+    })  # fmt: skip
+
+
+def add_edge(
+    world: World,
+    number: int,
+    memory_id: UUID | None,
+    bases: Sequence[Sequence[tuple[str, str]]],
+) -> None:
+    edge_id = uuid4()
+    world["edges"].append({
+        "edge_id": edge_id, "memory_id": memory_id, "subject": "s", "relation": f"r{number}",
+        "object": "o", "subject_key": "s", "object_key": "o", "valid_from": NOW,
+        "recorded_at": NOW,
+    })  # fmt: skip
+    world["edge_sources"] += [
+        {"edge_id": edge_id, "basis": basis, "thread_id": thread_id, "event_id": event_id}
+        for basis, turns in enumerate(bases)
+        for thread_id, event_id in turns
+    ]
+
+
+def add_run(world: World, chance: random.Random) -> None:
+    """What a run retracted, a job, a conversation, and what is noted of the whole scope."""
+    runs = {thread: uuid4() for thread in (*THREADS, None)}
+    world["runs"] += [
+        {"run_id": run_id, "kind": "x", "thread_id": thread, "extractor": "", "counts": {},
+         "started_at": NOW, "finished_at": NOW}
+        for thread, run_id in runs.items()
+    ]  # fmt: skip
+    for person in ("ann", "bo b x", "carl"):
+        for slot in ("relation.friend.likes", "relation.friend.likes.food"):
+            turns = some_turns(chance)
+            thread = turns[0][0]
+            world["retractions"].append({
+                "retraction_id": uuid4(), "run_id": runs[None], "fact_type": "custom",
+                "slot": slot, "subject_key": f"{slot}@{person}", "value": "", "said_at": NOW,
+                "thread_id": thread, "event_ids": [event for _, event in turns],
+            })  # fmt: skip
+    for thread in THREADS:
+        world["consolidation_jobs"].append({
+            "job_id": uuid4(), "thread_id": thread, "job_type": "fast_replay", "run_after": NOW,
+            "result": {}, "created_at": NOW,
+        })  # fmt: skip
+        world["conversations"].append({
+            "thread_id": thread, "status": "ended", "created_at": NOW, "last_active_at": NOW,
+            "ends_at": NOW,
+        })  # fmt: skip
+    world["entity_aliases"].append({
+        "alias_id": uuid4(), "alias_key": "a", "alias": "A", "entity_key": "b", "entity": "B",
+        "merged_at": NOW,
+    })  # fmt: skip
+    world["extraction_counts"].append({"extractions": 3})
+
+
+async def compared(both: Both, forget: Forget) -> None:
+    """Do the same on both engines to the same worlds, and compare what it says and leaves."""
+    for number in range(WORLDS):
+        chance = random.Random(number)
+        scope = Scope("app", f"user {number}")
+        world = some_world(chance)
+        await both.put(scope_path(scope), world)
+        first, second = await forget(both, scope, world, chance)
+        assert first == second
+        left, same = await both.left(scope_path(scope))
+        for table in left:
+            assert same[table] == left[table], f"{table} of world {number}"
+        assert len(left["memories"]) == len(world["memories"]) - first
+
+
+async def test_turns_take_the_same_along(both: Both) -> None:
+    async def forget(
+        both: Both, scope: Scope, world: World, chance: random.Random
+    ) -> tuple[int, int]:
+        thread = chance.choice(THREADS)
+        events = [f"{thread}{chance.randrange(4)}", f"{thread}{chance.randrange(4)}", "unknown"]
+        events = events[: chance.choice((1, 2, 3))]
+        return (
+            await both.postgres.forget_turns(scope, ThreadId(thread), events),
+            await both.seekdb.forget_turns(scope, ThreadId(thread), events),
+        )
+
+    await compared(both, forget)
+
+
+async def test_memories_take_the_same_along(both: Both) -> None:
+    async def forget(
+        both: Both, scope: Scope, world: World, chance: random.Random
+    ) -> tuple[int, int]:
+        tenant = scope_path(scope)
+        named = chance.sample(world["memories"], chance.choice((1, 2, 5)))
+        ids = [row["memory_id"] for row in named]
+        namespace = (scope.app, scope.user, "memories")
+
+        def work(tx: Transaction) -> int:
+            tx.lock(tenant)
+            return len(forget_memories(tx, tenant, ids, NOW))
+
+        return (
+            await both.postgres.forget([(namespace, str(memory_id)) for memory_id in ids]),
+            await both.seekdb._database.write(work),
+        )
+
+    await compared(both, forget)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+async def test_erasing_leaves_the_same(both: Both, whole: bool) -> None:
+    async def forget(
+        both: Both, scope: Scope, world: World, chance: random.Random
+    ) -> tuple[int, int]:
+        thread = None if whole else ThreadId(chance.choice(THREADS))
+        return (
+            await both.postgres.forget_scope(scope, thread),
+            await both.seekdb.forget_scope(scope, thread),
+        )
+
+    await compared(both, forget)
+
+
+async def test_closing_a_log_leaves_the_same(both: Both) -> None:
+    async def forget(
+        both: Both, scope: Scope, world: World, chance: random.Random
+    ) -> tuple[int, int]:
+        for storage in (both.postgres, both.seekdb):
+            await storage.close_session(scope, ThreadId("one"), forget=False)
+        return 0, 0
+
+    await compared(both, forget)
