@@ -18,11 +18,10 @@ from shared_core.errors import Conflict, InvalidInput
 from shared_core.item_ports import VectorRows
 from shared_core.job_ports import JobPriority, JobType, NewJob
 from shared_core.namespaces import from_path, path_end
-from shared_core.storage.oceanbase.addressed import add_addressed, tenants_of
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.job_steps import insert_job
+from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.streams import Emit, streamed
-from shared_core.storage.oceanbase.timing import pages
 from shared_core.storage.oceanbase.transactions import Transaction
 from shared_core.storage.oceanbase.transfer_rows import (
     given_rows,
@@ -33,6 +32,7 @@ from shared_core.storage.oceanbase.transfer_rows import (
 from shared_core.storage.oceanbase.transfer_shapes import SHAPES, names
 from shared_core.storage.oceanbase.transfer_values import quoted, row_text, vector_text
 from shared_core.storage.oceanbase.vectors import active_model, add_vectors, models, table_of
+from shared_core.storage.oceanbase.writing import put_vectors, tenants_of
 from shared_core.storage.sql_files import migrations
 from shared_core.transfer_ports import (
     EMBEDDINGS,
@@ -173,8 +173,8 @@ class OceanBaseTransfer(OceanBasePart):
 
     async def add_made_vectors(self, whose: Whose, vectors: VectorRows) -> None:
         def work(tx: Transaction) -> None:
-            tx.lock(*tenants_of(vectors))
-            add_addressed(tx, vectors)
+            tx.lock(*tenants_of(vectors.addresses))
+            put_vectors(tx, vectors)
 
         await self._database.write(work)
 
@@ -273,7 +273,7 @@ def _embedded(
             f"SELECT tenant_id, memory_id, field FROM {table_of(dimensions)}"
             " WHERE model = %s AND (tenant_id, memory_id, field) IN %s",
             model,
-            list(page),
+            page,
         )
     }
 
@@ -285,6 +285,6 @@ def _memories(tx: Transaction, wanted: set[tuple[str, Any]]) -> dict[tuple[Any, 
         for row in tx.rows(
             "SELECT tenant_id, memory_id, namespace, `key`, text, value FROM memories"
             " WHERE (tenant_id, memory_id) IN %s",
-            list(page),
+            page,
         )
     }

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pymysql
 
 from shared_core.errors import Conflict, InvalidInput
-from shared_core.storage.oceanbase.timing import pages
+from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.transactions import Transaction
 from shared_core.storage.oceanbase.transfer_shapes import (
     CHOICES,
@@ -144,7 +144,7 @@ def stored_row(table: str, shape: Shape, row: Sequence[Any]) -> Values:
 def restore_turns(tx: Transaction, rows: Sequence[Values]) -> None:
     """Take back that turns were forgotten, because they are given."""
     for page in pages(_turns(rows)):
-        tx.run("DELETE FROM tombstones WHERE (tenant_id, thread_id, event_id) IN %s", list(page))
+        tx.run("DELETE FROM tombstones WHERE (tenant_id, thread_id, event_id) IN %s", page)
 
 
 def require_unforgotten(tx: Transaction, rows: Sequence[Values]) -> None:
@@ -152,7 +152,7 @@ def require_unforgotten(tx: Transaction, rows: Sequence[Values]) -> None:
     for page in pages(_turns(rows)):
         if tx.rows(
             "SELECT 1 FROM tombstones WHERE (tenant_id, thread_id, event_id) IN %s LIMIT 1",
-            list(page),
+            page,
         ):
             raise Conflict(_FORGOTTEN)
 
@@ -171,11 +171,11 @@ def _require_unerased(tx: Transaction, rows: Sequence[Values]) -> None:
         buried = tx.rows(
             "SELECT DISTINCT tenant_id, thread_id FROM tombstones"
             " WHERE (tenant_id, thread_id) IN %s",
-            list(page),
+            page,
         )
         here = tx.rows(
             "SELECT tenant_id, thread_id FROM conversations WHERE (tenant_id, thread_id) IN %s",
-            list(page),
+            page,
         )
         if set(buried) - set(here):
             raise Conflict(_ERASED)
@@ -193,7 +193,7 @@ def _end_second(tx: Transaction, rows: Iterable[Values]) -> None:
         for page in pages(tenants)
         for row in tx.rows(
             "SELECT tenant_id FROM conversations WHERE tenant_id IN %s AND status = 'active'",
-            list(page),
+            page,
         )
     }
     for row in active:
@@ -222,7 +222,7 @@ def _taken(
     return {
         tuple(row)
         for page in pages(wanted)
-        for row in tx.rows(f"{select} AND ({names(columns)}) IN %s", list(page))
+        for row in tx.rows(f"{select} AND ({names(columns)}) IN %s", page)
     }
 
 
