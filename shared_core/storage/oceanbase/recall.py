@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from uuid import UUID
 
 import numpy as np
 
 from shared_core.domain import AsOf, MemoryId
 from shared_core.errors import InvalidInput
+from shared_core.graph_ports import Edge
 from shared_core.namespaces import rest_of, scope_path
 from shared_core.recall_ports import Candidate, Corpus, Recalled, SearchRequest
 from shared_core.storage.oceanbase.base import OceanBasePart
@@ -49,10 +51,10 @@ class OceanBaseRecall(OceanBasePart):
         threshold = self._settings.ann_threshold
 
         def work(tx: Transaction) -> Recalled:
-            edges = ()
+            edges: list[Edge] = []
             if request.mentions:
                 found = edges_about(tx, tenant, request.mentions, MOST_EDGES, now, request.as_of)
-                edges = tuple(one.edge for one in found)
+                edges = [one.edge for one in found]
             there = _there(tx, tenant, now, request)
             if threshold is not None:
                 there = bounded(tx, tenant, request, there, threshold)
@@ -81,14 +83,15 @@ def _there(tx: Transaction, tenant: str, now: datetime, request: SearchRequest) 
 def _living(tx: Transaction, request: SearchRequest, there: Condition) -> list[Row]:
     """Return what lives in the order it was said: turns by thread, then all else.
 
-    Words come of memories that hold one of the query: sending them costs as much as reading.
+    Words come of memories that hold one of the query: sending them costs as much as reading. They
+    have a name, or the server would name them by the words asked for, cut within a character.
     """
     words = [f" {term} " for term in dict.fromkeys(request.terms)]
     any_word = " OR ".join(["instr(m.terms, %s) > 0"] * len(words)) or "FALSE"
     value = ", m.value" if request.filter else ""
     rows = tx.rows(
         "SELECT m.memory_id, m.kind, m.thread_id, m.occurred_at, m.updated_at, m.term_count,"
-        f" CASE WHEN {any_word} THEN m.terms END{value} FROM memories m WHERE {there.sql}",
+        f" CASE WHEN {any_word} THEN m.terms END AS terms{value} FROM memories m WHERE {there.sql}",
         *words,
         *there.values,
     )
@@ -140,7 +143,7 @@ def _opens(rows: Sequence[Row]) -> list[bool]:
         row[_KIND] != "episodic"
         or row[_THREAD] != before[_THREAD]
         or row[_OCCURRED] - before[_OCCURRED] > PAUSE
-        for before, row in zip(rows, rows[1:], strict=False)
+        for before, row in pairwise(rows)
     ]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from shared_core.domain import Memory, MemoryId, ThreadId
+from shared_core.item_ports import Item
 from shared_core.namespaces import from_path
 from shared_core.storage.oceanbase.transactions import Row, Transaction
 
@@ -53,3 +54,29 @@ def sources_of(
     ):
         found[memory_id].add(event_id)
     return {memory_id: tuple(sorted(events)) for memory_id, events in found.items()}
+
+
+ITEM_COLUMNS = 7
+
+
+def item_columns(alias: str) -> str:
+    """Return the columns that item_of() reads."""
+    names = ("tenant_id", "namespace", "`key`", "value", "created_at", "updated_at", "ttl_s")
+    return ", ".join(f"{alias}.{name}" for name in names)
+
+
+def item_of(row: Row) -> Item:
+    """Return the item in the columns of item_columns(), and in a distance after them if any."""
+    similarity = None
+    if len(row) > ITEM_COLUMNS and row[ITEM_COLUMNS] is not None:
+        similarity = min(max(1.0 - row[ITEM_COLUMNS], -1.0), 1.0)
+    return Item(
+        namespace=from_path(row[0] + row[1][1:]),
+        key=row[2],
+        value=json.loads(row[3]),
+        created_at=row[4],
+        updated_at=row[5],
+        has_ttl=row[6] is not None,
+        similarity=similarity,
+        score=similarity,
+    )
