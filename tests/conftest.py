@@ -65,19 +65,19 @@ def seekdb(testrun_uid: str, worker_id: str) -> Iterator[SeekdbDatabases]:
 @pytest.fixture
 def engine() -> str:
     """Which engine a test runs on: "postgres" or "seekdb"."""
-    return os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")
+    return _engine()
 
 
 @pytest.fixture
-def dsn(request: pytest.FixtureRequest, engine: str) -> Iterator[str]:
+def dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     """The DSN of a database with the schema and nothing else in it, dropped afterwards."""
-    yield from _empty(request, engine)
+    yield from _empty(request)
 
 
 @pytest.fixture
-def other_dsn(request: pytest.FixtureRequest, engine: str) -> Iterator[str]:
+def other_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     """The DSN of a second one beside it."""
-    yield from _empty(request, engine)
+    yield from _empty(request)
 
 
 @pytest.fixture
@@ -123,8 +123,12 @@ async def _migrate(dsn: str) -> None:
         pass
 
 
-def _empty(request: pytest.FixtureRequest, engine: str) -> Iterator[str]:
-    if engine == "seekdb":
+def _engine() -> str:
+    return os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")
+
+
+def _empty(request: pytest.FixtureRequest) -> Iterator[str]:
+    if _engine() == "seekdb":  # not by the fixture: test files have one of that name themselves
         yield from request.getfixturevalue("seekdb").lend()
     else:
         template = request.getfixturevalue("template")

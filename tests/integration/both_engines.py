@@ -31,12 +31,10 @@ async def copied(
     dsn: str, uri: str, clock: Callable[[], datetime], ann_threshold: int | None = 20_000
 ) -> AsyncIterator[OceanBaseStorage]:
     """Yield an open storage at uri with all that PostgreSQL holds at dsn."""
-    storage = OceanBaseStorage(
-        Settings(uri=uri, home=Path(), ann_threshold=ann_threshold), clock
-    )
+    storage = OceanBaseStorage(Settings(uri=uri, home=Path(), ann_threshold=ann_threshold), clock)
     await storage.open()
     try:
-        with psycopg.connect(dsn) as connection:
+        with psycopg.connect(dsn, options="-c search_path=hippocampus,public") as connection:
             for model, dimensions in connection.execute(
                 "SELECT model, dimensions FROM embedding_models WHERE active"
             ):
@@ -81,6 +79,8 @@ def _held(kind: str, value: Any) -> object:
         return None
     if kind == "tsvector":
         return _words(value)
+    if kind == "float4":  # read as the nearest decimal, but the core is told all its digits
+        return float(np.float32(value))
     if kind == "jsonb":
         return to_json(json.loads(value))
     return to_json(value) if isinstance(value, list) else value

@@ -102,7 +102,7 @@ class Edges:
         after = Condition("TRUE")
         while True:
             there = all_of(*conditions, after)
-            rows = self.where(there._replace(sql=there.sql), f"{NEWEST_FIRST} LIMIT {size:d}")
+            rows = self.where(there, f"{NEWEST_FIRST} LIMIT {size:d}")
             yield rows
             if len(rows) < size:
                 return
@@ -225,7 +225,7 @@ class Edges:
                 valid_until=one.valid_until,
                 recorded_at=one.recorded_at,
                 superseded_at=one.superseded_at,
-                fact_id=one.fact_id and MemoryId(one.fact_id),
+                fact_id=MemoryId(one.fact_id) if one.fact_id else None,
                 run_id=one.run_id,
                 source_event_ids=tuple(sorted(sources[one.edge_id])),
                 current=one.edge_id in current,

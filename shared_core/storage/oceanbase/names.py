@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from shared_core.graph_ports import Alias
 from shared_core.storage.oceanbase.current import Condition
 from shared_core.storage.oceanbase.transactions import Transaction
 
@@ -65,3 +66,27 @@ class Names:
             *self._known.values,
         )
         return sorted({*roots, *(row[0] for row in rows)})
+
+    def aliases_of(self, roots: Iterable[str]) -> dict[str, list[Alias]]:
+        """Return of each entity its aliases, sorted."""
+        found: dict[str, list[Alias]] = {root: [] for root in roots}
+        for row in self._tx.rows(
+            "SELECT a.alias_id, a.alias_key, a.alias, a.entity_key, a.entity"
+            " FROM entity_aliases a"
+            f" WHERE a.tenant_id = %s AND a.entity_key IN %s AND {self._known.sql}"
+            " ORDER BY a.alias_key",
+            self._tenant,
+            sorted(found),
+            *self._known.values,
+        ):
+            alias_id, alias_key, alias, entity_key, entity = row
+            found[entity_key].append(
+                Alias(
+                    alias_id=alias_id,
+                    alias_key=alias_key,
+                    alias=alias,
+                    entity_key=entity_key,
+                    entity=entity,
+                )
+            )
+        return found

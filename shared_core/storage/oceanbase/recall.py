@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from uuid import UUID
 
 import numpy as np
 
 from shared_core.domain import AsOf, MemoryId
 from shared_core.errors import InvalidInput
+from shared_core.graph_ports import Edge
 from shared_core.namespaces import rest_of, scope_path
 from shared_core.recall_ports import Candidate, Corpus, Recalled, SearchRequest
 from shared_core.storage.oceanbase.base import OceanBasePart
@@ -24,7 +26,7 @@ from shared_core.storage.oceanbase.current import (
     soon,
 )
 from shared_core.storage.oceanbase.edge_rows import edges_about
-from shared_core.storage.oceanbase.filters import matches_filter
+from shared_core.storage.oceanbase.filters import Matches, matches
 from shared_core.storage.oceanbase.recall_ranking import picked
 from shared_core.storage.oceanbase.recall_reach import bounded, similarities
 from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
@@ -46,17 +48,17 @@ class OceanBaseRecall(OceanBasePart):
         if request.namespace[:2] != (request.scope.app, request.scope.user):
             raise InvalidInput(f"namespace {request.namespace} is not in scope {request.scope}")
         tenant, now = scope_path(request.scope), self._clock()
-        threshold = self._settings.ann_threshold
+        threshold, is_wanted = self._settings.ann_threshold, matches(request.filter)
 
         def work(tx: Transaction) -> Recalled:
-            edges = ()
+            edges: list[Edge] = []
             if request.mentions:
                 found = edges_about(tx, tenant, request.mentions, MOST_EDGES, now, request.as_of)
-                edges = tuple(one.edge for one in found)
+                edges = [one.edge for one in found]
             there = _there(tx, tenant, now, request)
             if threshold is not None:
                 there = bounded(tx, tenant, request, there, threshold)
-            rows = _living(tx, request, there)
+            rows = _living(tx, request, there, is_wanted)
             if not rows:
                 return Recalled(edges=edges)
             corpus = _corpus(rows, request, similarities(tx, tenant, request, _ids(rows)))
@@ -78,22 +80,24 @@ def _there(tx: Transaction, tenant: str, now: datetime, request: SearchRequest) 
     )
 
 
-def _living(tx: Transaction, request: SearchRequest, there: Condition) -> list[Row]:
+def _living(
+    tx: Transaction, request: SearchRequest, there: Condition, is_wanted: Matches | None
+) -> list[Row]:
     """Return what lives in the order it was said: turns by thread, then all else.
 
-    Words come of memories that hold one of the query: sending them costs as much as reading.
+    Words come of memories that hold one of the query: sending them costs as much as reading. They
+    have a name, or the server would name them by the words asked for, cut within a character.
     """
     words = [f" {term} " for term in dict.fromkeys(request.terms)]
     any_word = " OR ".join(["instr(m.terms, %s) > 0"] * len(words)) or "FALSE"
-    value = ", m.value" if request.filter else ""
+    value = ", m.value" if is_wanted else ""
     rows = tx.rows(
         "SELECT m.memory_id, m.kind, m.thread_id, m.occurred_at, m.updated_at, m.term_count,"
-        f" CASE WHEN {any_word} THEN m.terms END{value} FROM memories m WHERE {there.sql}",
+        f" CASE WHEN {any_word} THEN m.terms END AS terms{value} FROM memories m WHERE {there.sql}",
         *words,
         *there.values,
     )
-    if request.filter:
-        is_wanted = matches_filter(request.filter)
+    if is_wanted:
         rows = [row for row in rows if is_wanted(row[_VALUE])]
     rows.sort(
         key=lambda row: (
@@ -140,7 +144,7 @@ def _opens(rows: Sequence[Row]) -> list[bool]:
         row[_KIND] != "episodic"
         or row[_THREAD] != before[_THREAD]
         or row[_OCCURRED] - before[_OCCURRED] > PAUSE
-        for before, row in zip(rows, rows[1:], strict=False)
+        for before, row in pairwise(rows)
     ]
 
 

@@ -27,7 +27,7 @@ def picked(corpus: Corpus, tie: Places, candidates: int) -> list[int]:
     context = _in_context(_standardised(corpus.similarity, bm25), corpus)
     context[np.isnan(corpus.similarity) & np.isnan(bm25)] = np.nan
     firsts = [_first(scores, tie, candidates) for scores in (corpus.similarity, bm25, context)]
-    return np.unique(np.concatenate(firsts)).tolist()
+    return sorted({int(place) for places in firsts for place in places})
 
 
 def _bm25(corpus: Corpus) -> Numbers:
@@ -52,7 +52,8 @@ def _standardised(similarity: Numbers, bm25: Numbers) -> Numbers:
 def _standard(values: Numbers, known: Numbers) -> Numbers:
     if len(known) == 0 or np.ptp(known) == 0:
         return np.zeros_like(values)
-    return (values - known.mean()) / known.std()
+    standard: Numbers = (values - known.mean()) / known.std()
+    return standard
 
 
 def _in_context(scores: Numbers, corpus: Corpus) -> Numbers:

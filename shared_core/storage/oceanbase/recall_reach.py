@@ -95,7 +95,8 @@ def similarities(
         whose = all_of(whose, Condition("memory_id IN %s", (list(ids),)))
     found: dict[UUID, float] = {}
     for memory_id, distance in tx.rows(
-        f"SELECT memory_id, cosine_distance(embedding, %s) FROM {table} WHERE {whose.sql}",
+        f"SELECT memory_id, cosine_distance(embedding, %s) AS distance FROM {table}"
+        f" WHERE {whose.sql}",
         asked_form(request.vector[0]),
         *whose.values,
     ):
