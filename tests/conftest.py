@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from both_engines import Both
 from hypothesis import settings
 from psycopg.conninfo import make_conninfo
 from seekdb_databases import SeekdbDatabases
@@ -77,6 +78,18 @@ def dsn(request: pytest.FixtureRequest) -> Iterator[str]:
 def other_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     """The DSN of a second one beside it."""
     yield from _empty(request)
+
+
+@pytest.fixture
+async def both(server: str, template: str, seekdb: SeekdbDatabases) -> AsyncIterator[Both]:
+    """A storage on either engine, over a database with nothing in it."""
+    postgres, lent = _database(server, f"TEMPLATE {template}"), seekdb.lend()
+    both = Both(next(postgres), next(lent))
+    await both.open()
+    yield both
+    await both.close()
+    next(lent, None)
+    next(postgres, None)
 
 
 @pytest.fixture
