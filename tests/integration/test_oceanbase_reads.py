@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from both_engines import copied
+from copied_rows import copied
 from seekdb_databases import SeekdbDatabases
 
 from shared_core import AsOf, Conflict, Event, MemoryEngine, Scope, open_memory

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from both_engines import copied, in_any_order
+from copied_rows import copied, in_any_order
 from seekdb_databases import SeekdbDatabases
 
 from shared_core import AsOf, Event, Hit, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
