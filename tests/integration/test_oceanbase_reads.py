@@ -44,10 +44,10 @@ MOMENTS = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def engine() -> str:
-    """The dsn is of PostgreSQL; the storage to compare is of the other one."""
-    return "postgres"
+@pytest.fixture(autouse=True)
+def dsn_of_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever engine the other tests run on, dsn is of PostgreSQL here, and uri of SeekDB."""
+    monkeypatch.delenv("HIPPOCAMPUS_TEST_ENGINE", raising=False)
 
 
 @pytest.fixture

@@ -62,10 +62,10 @@ def texts() -> list[str]:
     return found
 
 
-@pytest.fixture
-def engine() -> str:
-    """The dsn is of PostgreSQL; uri is of the other one."""
-    return "postgres"
+@pytest.fixture(autouse=True)
+def dsn_of_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever engine the other tests run on, dsn is of PostgreSQL here, and uri of SeekDB."""
+    monkeypatch.delenv("HIPPOCAMPUS_TEST_ENGINE", raising=False)
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ async def test_thirty_questions_have_the_same_ten_answers(
         {"limit": 200, "ranking": "fusion"},
         {"ranking": "vector"},
         {"ranking": "bm25"},
-        {"ranking": "rrf"},
+        {"ranking": "three_factor"},
         {"distinct": True, "diversity": 0.5, "limit": 20},
     ],
     ids=str,

@@ -166,6 +166,7 @@ def _candidates(
         tenant,
         ids,
     )
+    rows.sort(key=lambda row: number_of[row[0]])
     return [
         _candidate(row, number_of[row[0]], sources.get(row[0], ()), ended.get(row[0], 0.0), as_of)
         for row in rows
