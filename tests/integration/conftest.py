@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import uuid
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 from standing_clock import StandingClock
 
 from shared_core.ports import Storage
@@ -25,10 +28,21 @@ async def storage(
 ) -> AsyncIterator[Storage]:
     """An open storage on an empty database, of one engine and of the other."""
     lent = request.getfixturevalue("seekdb").lend() if request.param == "seekdb" else None
-    uri = next(lent) if lent else request.getfixturevalue("dsn")
+    uri = next(lent) if lent else request.getfixturevalue("postgres_dsn")
     storage = open_storage(Settings(uri=uri, home=Path()), storage_clock)
     await storage.open()
     yield storage
     await storage.close()
     if lent:
         next(lent, None)
+
+
+@pytest.fixture
+def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The DSN of a PostgreSQL database with the schema and nothing else in it."""
+    server, template = map(request.getfixturevalue, ("server", "template"))
+    name = f"test_{uuid.uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        yield make_conninfo(server, dbname=name)
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -132,7 +132,7 @@ def _forget(
     derived = _derived(tx, tenant, said, named, broken)
     gone = named.keys() | derived
     going = gone | _resting_on(tx, tenant, gone)
-    _bury(tx, tenant, said, now)
+    bury_turns(tx, tenant, said, now)
     _unretract(tx, tenant, said, derived)
     _drop_bases(tx, "memory", tenant, (basis for basis in broken.bases if basis[0] not in going))
     _forget_edges(tx, tenant, broken_edges, derived)
@@ -221,7 +221,8 @@ def _resting_on(tx: Transaction, tenant: str, gone: Iterable[UUID]) -> set[UUID]
     }
 
 
-def _bury(tx: Transaction, tenant: str, said: Collection[Turn], now: datetime) -> None:
+def bury_turns(tx: Transaction, tenant: str, said: Collection[Turn], now: datetime) -> None:
+    """Delete turns, or have only their session log know them, so that nothing brings them back."""
     bury(tx, tenant, said, now)
     for thread_id, page in _paged(said):
         turns = "WHERE tenant_id = %s AND thread_id = %s AND event_id IN %s AND payload IS"

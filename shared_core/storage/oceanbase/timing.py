@@ -7,25 +7,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeVar
 from uuid import UUID
 
 from shared_core.domain import MemoryKind
 from shared_core.namespaces import ROOT
 from shared_core.retention import initial_strength, next_stage_at
 from shared_core.retention_ports import FADING, POLICIES, STAGES, RetentionPolicy
+from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.transactions import Row, Transaction
 from shared_core.storage.retention_columns import POLICY_COLUMNS, policy_of
 
-AT_ONCE = 1000
-"""Ids of one statement."""
-
 _APPLICATION = re.compile(r"/[^/]+/")
-
-T = TypeVar("T")
 
 
 class Policies:
@@ -55,11 +50,6 @@ def paths_above(path: str) -> list[str]:
     """Return a path, that of its application and that of all, the nearest first."""
     application = _APPLICATION.match(path)
     return list(dict.fromkeys([path, *([application[0]] if application else []), ROOT]))
-
-
-def pages(values: Sequence[T], size: int = AT_ONCE) -> Iterator[Sequence[T]]:
-    """Return values in parts that a statement can name."""
-    return (values[start : start + size] for start in range(0, len(values), size))
 
 
 def arousal_of(value: str) -> float:
