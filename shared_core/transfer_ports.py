@@ -90,6 +90,10 @@ class Written:
 class TransferStorage(Protocol):
     """All rows of a user or an application as text, and back."""
 
+    async def rows_version(self) -> int:
+        """Return of which version of PostgreSQL's schema the rows are; later ones are not read."""
+        ...
+
     def snapshot(self, whose: Whose, *, vectors: bool) -> AbstractAsyncContextManager[Snapshot]:
         """Return all rows as of one moment, to be read inside of the context.
 

@@ -106,7 +106,7 @@ class TransferVerbs:
         NotFound for no file.
         """
         await self.open()
-        known = (await self._storage.report()).schema_version
+        known = await self._storage.rows_version()
         run = _Import(self._storage, self._embedding, restore, text_of_field, progress)
         if isinstance(source, str | Path):
             path = Path(source)

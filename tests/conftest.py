@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from both_engines import Both
 from hypothesis import settings
 from psycopg.conninfo import make_conninfo
 from seekdb_databases import SeekdbDatabases
@@ -64,19 +65,31 @@ def seekdb(testrun_uid: str, worker_id: str) -> Iterator[SeekdbDatabases]:
 @pytest.fixture
 def engine() -> str:
     """Which engine a test runs on: "postgres" or "seekdb"."""
-    return os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")
+    return _engine()
 
 
 @pytest.fixture
-def dsn(request: pytest.FixtureRequest, engine: str) -> Iterator[str]:
+def dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     """The DSN of a database with the schema and nothing else in it, dropped afterwards."""
-    yield from _empty(request, engine)
+    yield from _empty(request)
 
 
 @pytest.fixture
-def other_dsn(request: pytest.FixtureRequest, engine: str) -> Iterator[str]:
+def other_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     """The DSN of a second one beside it."""
-    yield from _empty(request, engine)
+    yield from _empty(request)
+
+
+@pytest.fixture
+async def both(server: str, template: str, seekdb: SeekdbDatabases) -> AsyncIterator[Both]:
+    """A storage on either engine, over a database with nothing in it."""
+    postgres, lent = _database(server, f"TEMPLATE {template}"), seekdb.lend()
+    both = Both(next(postgres), next(lent))
+    await both.open()
+    yield both
+    await both.close()
+    next(lent, None)
+    next(postgres, None)
 
 
 @pytest.fixture
@@ -110,8 +123,12 @@ async def _migrate(dsn: str) -> None:
         pass
 
 
-def _empty(request: pytest.FixtureRequest, engine: str) -> Iterator[str]:
-    if engine == "seekdb":
+def _engine() -> str:
+    return os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")
+
+
+def _empty(request: pytest.FixtureRequest) -> Iterator[str]:
+    if _engine() == "seekdb":  # not by the fixture: test files have one of that name themselves
         yield from request.getfixturevalue("seekdb").lend()
     else:
         template = request.getfixturevalue("template")

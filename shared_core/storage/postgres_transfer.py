@@ -52,17 +52,20 @@ class PostgresTransfer:
     def _vector_steps(self, vectors: VectorRows | None) -> list[Statement]:
         raise NotImplementedError
 
-    @asynccontextmanager
-    async def snapshot(self, whose: Whose, *, vectors: bool) -> AsyncIterator[Snapshot]:
+    async def rows_version(self) -> int:
         prepared = self._database.prepared
         assert prepared is not None
+        return prepared.schema_version
+
+    @asynccontextmanager
+    async def snapshot(self, whose: Whose, *, vectors: bool) -> AsyncIterator[Snapshot]:
         shapes = await self._known_shapes()
         async with self._database.snapshot(whose.path) as connection:
             await connection.execute(statement("plain_values"))
             cursor = await connection.execute(statement("active_model"))
             model, dimensions = await cursor.fetchone() or (None, None)
             yield Snapshot(
-                schema_version=prepared.schema_version,
+                schema_version=await self.rows_version(),
                 model=model,
                 dimensions=dimensions,
                 rows=_rows(connection, whose, shapes, vectors),

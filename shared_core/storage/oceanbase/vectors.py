@@ -23,12 +23,14 @@ _TABLE = """CREATE TABLE IF NOT EXISTS {name} (
     memory_id BINARY(16) NOT NULL,
     field VARBINARY(1500) NOT NULL,
     embedding VECTOR({dimensions}) NOT NULL,
-    PRIMARY KEY (tenant_id, model, memory_id, field),
-    KEY of_memory (tenant_id, memory_id),
+    PRIMARY KEY (tenant_id, memory_id, model, field),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE,
     VECTOR INDEX nearest (embedding) WITH (distance=cosine, type=hnsw_sq, lib=vsag, m=16,
                                            ef_construction=200, ef_search=64)
 ) {table}"""
+
+"""The key begins with what a memory is deleted by: of a table with a vector index, a deletion that
+goes along by another index fails (4016, internal error)."""
 
 
 def table_of(dimensions: int) -> str:

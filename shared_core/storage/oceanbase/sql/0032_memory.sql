@@ -281,13 +281,12 @@ CREATE TABLE IF NOT EXISTS consolidation_jobs (
     performer          VARBINARY(1500),
     PRIMARY KEY (tenant_id, job_id),
     FOREIGN KEY (tenant_id, thread_id) REFERENCES threads (tenant_id, thread_id) ON DELETE CASCADE,
-    KEY consolidation_jobs_waiting (tenant_id, thread_id, job_type, performer),
-    KEY consolidation_jobs_running (tenant_id, thread_id),
-    KEY consolidation_jobs_turns (priority, tenant_id, run_after),
-    KEY consolidation_jobs_due (run_after),
-    KEY consolidation_jobs_leased (lease_until),
-    KEY consolidation_jobs_failed (tenant_id),
-    KEY consolidation_jobs_of_thread (tenant_id, thread_id)
+    KEY consolidation_jobs_turns (status, priority, tenant_id, run_after),
+    KEY consolidation_jobs_due (status, run_after),
+    KEY consolidation_jobs_new (status, created_at),
+    KEY consolidation_jobs_leased (status, lease_until),
+    KEY consolidation_jobs_running (status, tenant_id, thread_id),
+    KEY consolidation_jobs_of_thread (tenant_id, thread_id, status)
 ) {table};
 
 CREATE TABLE IF NOT EXISTS extraction_counts (
