@@ -201,7 +201,7 @@ async def test_a_key_that_exists_is_replaced(both: Both) -> None:
     assert by_key["plain"]["created_at"] == NOW < by_key["expired"]["created_at"]
     assert by_key["plain"]["updated_at"] > both.now and by_key["said"]["kind"] == "episodic"
     assert [first[1].memory_id] == [one["memory_id"] for one in held["memory_sources"]]
-    query = ItemQuery(prefix=NOTES, limit=9, model=MODEL, vector=np.ones((1, DIMENSIONS)))
+    query = ItemQuery(prefix=NOTES, limit=9, model=MODEL, vector=asking(7))
     assert [] == await found(both, query)
 
 
