@@ -78,7 +78,7 @@ class RandomRuns:
             metadata={"emotion": {"label": "joy"}} if self.maybe(0.2) else {},
         )
         memory_id = MemoryId(self.id())
-        value_of = {"metadata": dict(event.metadata)} if self.maybe(0.7) else {}
+        value_of = {"metadata": {"place": "屋", **event.metadata}} if self.maybe(0.7) else {}
         return EventRow(
             event=event, memory_id=memory_id, logged=False, value=value_of, terms=["about", value]
         )

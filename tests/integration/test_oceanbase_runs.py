@@ -26,6 +26,7 @@ from shared_core.storage.oceanbase.database import Database
 from shared_core.storage.oceanbase.transactions import Transaction
 
 TENANT = scope_path(SCOPE)
+ASKED = ReadRequest(turns=3, context=2, replay=3, reread=1, people=3)
 HELD = {
     "threads": "thread_id consolidated_seq summarised_seq unread_bytes last_memory_seq",
     "memories": "memory_id namespace key kind text value author importance thread_id run_id"
@@ -105,8 +106,7 @@ async def reads(both: Both, world: RandomRuns) -> None:
                     )
                 )
     for thread in (*THREADS, ThreadId("none")):
-        request = ReadRequest(turns=3, context=2, replay=3, reread=1, people=3)
-        await both.same(lambda one, t=thread: one.read_thread(SCOPE, t, request))
+        await both.same(lambda one, t=thread: one.read_thread(SCOPE, t, ASKED))
         await both.same(lambda one, t=thread: one.list_runs(SCOPE, t, 5))
     await both.same(lambda one: one.list_runs(SCOPE, None, 100))
     await both.same(lambda one: one.recent_memories(SCOPE, 5))
@@ -194,14 +194,14 @@ async def restored(both: Both, world: RandomRuns) -> None:
     await both.left(TENANT, HELD)
 
 
-@pytest.mark.parametrize("seed", [22, 23])
+@pytest.mark.parametrize("seed", [23, 24])
 async def test_undoing_the_last_run_leaves_what_was_before(
     both: Both, copies: None, seed: int
 ) -> None:
     world = RandomRuns(seed)
     await begun(both, world)
     undone = 0
-    for step in range(16):
+    for step in range(30):
         both.now = NOW + timedelta(minutes=step)
         before = await both.left(TENANT, UNDONE)
         plan = world.plan(await number_of_last(both))
