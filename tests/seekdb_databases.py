@@ -64,6 +64,7 @@ class SeekdbDatabases:
         assert self._server is not None
         server = pymysql.connect(**self._server.options(), autocommit=True)
         with server, server.cursor() as cursor:
+            cursor.execute("SET ob_query_timeout = 300000000, ob_trx_timeout = 300000000")
             cursor.execute("SHOW DATABASES")
             below = [row[0] for row in cursor.fetchall() if row[0].startswith(f"{name}_")]
             for extra in below:

@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID, uuid4
 
+import numpy as np
 import pytest
 from both_engines import NOW, Both, Row, World
 
 from shared_core import Scope
 from shared_core.domain import ThreadId
-from shared_core.namespaces import scope_path
+from shared_core.item_ports import VectorRows
+from shared_core.namespaces import memories_namespace, scope_path
 from shared_core.storage.oceanbase.forgetting import forget_memories
 from shared_core.storage.oceanbase.transactions import Transaction
 
@@ -187,17 +189,39 @@ def add_run(world: World, chance: random.Random) -> None:
     world["extraction_counts"].append({"extractions": 3})
 
 
+def vectors_of(scope: Scope, world: World) -> VectorRows:
+    addresses = [(memories_namespace(scope), row["key"]) for row in world["memories"]]
+    return VectorRows(
+        model="m",
+        addresses=addresses,
+        fields=["text"] * len(addresses),
+        vectors=np.ones((len(addresses), 3), dtype=np.float32),
+    )
+
+
+async def with_vectors(both: Both, tenant: str) -> list[UUID]:
+    rows = await both.seekdb._database.read(
+        lambda tx: tx.rows("SELECT memory_id FROM embeddings_3 WHERE tenant_id = %s", tenant)
+    )
+    return [row[0] for row in rows]
+
+
 async def compared(both: Both, forget: Forget) -> None:
     """Do the same on both engines to the same worlds, and compare what it says and leaves."""
+    for storage in (both.postgres, both.seekdb):
+        await storage.use_model("m", 3)
     for number in range(WORLDS):
         chance = random.Random(number)
         scope = Scope("app", f"user {number}")
         world = some_world(chance)
         await both.put(scope_path(scope), world)
+        await both.same(lambda s, w=world, of=scope: s.add_vectors(of, vectors_of(of, w)))
         first, second = await forget(both, scope, world, chance)
         assert first == second
         left = await both.left(scope_path(scope), LEFT)
         assert len(left["memories"]) == len(world["memories"]) - first
+        embedded = await with_vectors(both, scope_path(scope))
+        assert sorted(embedded) == sorted(row["memory_id"] for row in left["memories"])
 
 
 async def test_turns_take_the_same_along(both: Both) -> None:

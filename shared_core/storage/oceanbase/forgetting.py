@@ -16,6 +16,7 @@ from uuid import UUID
 
 from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.storage.oceanbase.vectors import models, table_of
 
 Turn = tuple[str, str]
 """A thread, and an event of it."""
@@ -108,8 +109,11 @@ def kinds_of(tx: Transaction, tenant: str, memory_ids: Iterable[UUID]) -> dict[U
 
 def delete_memories(tx: Transaction, tenant: str, memory_ids: Iterable[UUID]) -> None:
     """Delete memories and all that hangs on their rows, and nothing else."""
+    vectors = sorted({table_of(dimensions) for dimensions in models(tx).values()})
     for page in pages(sorted(memory_ids)):
-        tx.run("DELETE FROM memories WHERE tenant_id = %s AND memory_id IN %s", tenant, page)
+        # What nearly all of them have goes first: by its foreign key it takes twice as long.
+        for table in (*vectors, "memory_sources", "memory_access", "memories"):
+            tx.run(f"DELETE FROM {table} WHERE tenant_id = %s AND memory_id IN %s", tenant, page)
 
 
 def by_thread(said: Iterable[Turn]) -> dict[str, list[str]]:
@@ -128,7 +132,7 @@ def _forget(
     derived = _derived(tx, tenant, said, named, broken)
     gone = named.keys() | derived
     going = gone | _resting_on(tx, tenant, gone)
-    _bury(tx, tenant, said, now)
+    bury_turns(tx, tenant, said, now)
     _unretract(tx, tenant, said, derived)
     _drop_bases(tx, "memory", tenant, (basis for basis in broken.bases if basis[0] not in going))
     _forget_edges(tx, tenant, broken_edges, derived)
@@ -217,7 +221,8 @@ def _resting_on(tx: Transaction, tenant: str, gone: Iterable[UUID]) -> set[UUID]
     }
 
 
-def _bury(tx: Transaction, tenant: str, said: Collection[Turn], now: datetime) -> None:
+def bury_turns(tx: Transaction, tenant: str, said: Collection[Turn], now: datetime) -> None:
+    """Delete turns, or have only their session log know them, so that nothing brings them back."""
     bury(tx, tenant, said, now)
     for thread_id, page in _paged(said):
         turns = "WHERE tenant_id = %s AND thread_id = %s AND event_id IN %s AND payload IS"

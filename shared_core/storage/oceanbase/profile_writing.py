@@ -159,7 +159,7 @@ def _add_sources(tx: Transaction, tenant: str, ids: Mapping[str, UUID], new: New
             for key, (thread_id, event_id), basis in new.sources
             if key in ids
         ),
-        ignore=True,
+        update="basis = VALUES(basis)",
     )
 
 
