@@ -40,6 +40,16 @@ async def storage(
 @pytest.fixture
 def postgres_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
     """The DSN of a PostgreSQL database with the schema and nothing else in it."""
+    yield from _postgres(request)
+
+
+@pytest.fixture
+def dsn_of_source(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The DSN of a second one beside it."""
+    yield from _postgres(request)
+
+
+def _postgres(request: pytest.FixtureRequest) -> Iterator[str]:
     server, template = map(request.getfixturevalue, ("server", "template"))
     name = f"test_{uuid.uuid4().hex}"
     with psycopg.connect(server, autocommit=True) as admin:

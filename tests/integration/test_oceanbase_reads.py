@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from both_engines import copied
+from copied_rows import copied
 from seekdb_databases import SeekdbDatabases
 
 from shared_core import AsOf, Conflict, Event, MemoryEngine, Scope, open_memory
@@ -44,10 +44,10 @@ MOMENTS = [
 ]  # fmt: skip
 
 
-@pytest.fixture
-def engine() -> str:
-    """The dsn is of PostgreSQL; the storage to compare is of the other one."""
-    return "postgres"
+@pytest.fixture(autouse=True)
+def dsn_of_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever engine the other tests run on, dsn is of PostgreSQL here, and uri of SeekDB."""
+    monkeypatch.delenv("HIPPOCAMPUS_TEST_ENGINE", raising=False)
 
 
 @pytest.fixture

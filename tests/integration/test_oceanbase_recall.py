@@ -5,16 +5,19 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pytest
-from both_engines import copied, in_any_order
+from copied_rows import copied, in_any_order
 from seekdb_databases import SeekdbDatabases
 
-from shared_core import AsOf, Event, Hit, MemoryEngine, NewMemory, Scope, open_memory
+from shared_core import AsOf, Event, Hit, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
 from shared_core.recall import Wanted, recall
+from shared_core.recall_ports import SearchRequest
+from shared_core.storage.oceanbase import recall_reach
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
 ANN, BOB = Scope("app", "ann"), Scope("app", "ann ")
@@ -59,10 +62,10 @@ def texts() -> list[str]:
     return found
 
 
-@pytest.fixture
-def engine() -> str:
-    """The dsn is of PostgreSQL; uri is of the other one."""
-    return "postgres"
+@pytest.fixture(autouse=True)
+def dsn_of_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever engine the other tests run on, dsn is of PostgreSQL here, and uri of SeekDB."""
+    monkeypatch.delenv("HIPPOCAMPUS_TEST_ENGINE", raising=False)
 
 
 @pytest.fixture
@@ -154,7 +157,7 @@ async def test_thirty_questions_have_the_same_ten_answers(
         {"limit": 200, "ranking": "fusion"},
         {"ranking": "vector"},
         {"ranking": "bm25"},
-        {"ranking": "rrf"},
+        {"ranking": "three_factor"},
         {"distinct": True, "diversity": 0.5, "limit": 20},
     ],
     ids=str,
@@ -169,3 +172,55 @@ async def test_every_option_means_the_same(
             assert len(expected) == len(found)
             for one, other in zip(expected, found, strict=True):
                 close(one, other)
+
+
+@pytest.mark.parametrize("vector", [True, False])
+async def test_a_filter_cuts_the_corpus_alike(
+    memory: MemoryEngine, dsn: str, uri: str, vector: bool
+) -> None:
+    embedded, _ = await memory._embedding.query_or_words("violin")
+    assert embedded is not None
+    request = SearchRequest(
+        scope=ANN, namespace=("app", "ann", "memories"), terms=["violin", "a%b", "x\\"],
+        model=memory._embedding.model, vector=np.float32(np.float16(embedded)) if vector else None,
+        kinds=None, candidates=7, filter={"content": {"$contains": "violin"}},
+    )  # fmt: skip
+    async with on_both(memory, dsn, uri) as (postgres, oceanbase):
+        expected, found = await postgres.recall(request), await oceanbase.recall(request)
+        assert expected.corpus and found.corpus and 5 < len(found.corpus.length) < 100
+        for name in ("similarity", "length", "opens"):
+            one, other = getattr(expected.corpus, name), getattr(found.corpus, name)
+            np.testing.assert_allclose(other, one, atol=1e-5)
+        held = [
+            {*zip(one.holders, one.words, strict=True)} for one in (expected.corpus, found.corpus)
+        ]
+        assert held[0] == held[1]
+        assert in_any_order([one.memory() for one in expected.candidates]) == in_any_order(
+            [one.memory() for one in found.candidates]
+        )
+        stranger = replace(request, scope=Scope("app", "nobody"))
+        with pytest.raises(InvalidInput, match="not in scope"):
+            await oceanbase.recall(stranger)
+
+
+async def test_of_a_large_user_the_nearest_the_newest_and_the_holders_are_ranked(
+    memory: MemoryEngine, dsn: str, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recall_reach, "AT_MOST", 40)
+    async with on_both(memory, dsn, uri, ann_threshold=200) as (postgres, oceanbase):
+        alike = 0
+        for query in QUERIES:
+            expected = await hits(memory, postgres, query)
+            found = await hits(memory, oceanbase, query)
+            assert 10 == len(found)
+            alike += len({hit.memory.memory_id for hit in expected} & {
+                hit.memory.memory_id for hit in found
+            })  # fmt: skip
+        assert alike >= 0.8 * 10 * len(QUERIES), alike
+        narrow = await hits(memory, oceanbase, "violin", begin=START, end=START + timedelta(days=1))
+        assert [hit.memory for hit in narrow] == [
+            hit.memory
+            for hit in await hits(
+                memory, postgres, "violin", begin=START, end=START + timedelta(days=1)
+            )
+        ]

@@ -28,7 +28,7 @@ from shared_core.storage.oceanbase.current import (
 from shared_core.storage.oceanbase.edge_rows import edges_about
 from shared_core.storage.oceanbase.filters import Matches, matches
 from shared_core.storage.oceanbase.recall_ranking import picked
-from shared_core.storage.oceanbase.recall_reach import bounded, similarities
+from shared_core.storage.oceanbase.recall_reach import bounded, holding, similarities
 from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
 from shared_core.storage.oceanbase.transactions import Row, Transaction
 from shared_core.storage.rows import as_known
@@ -88,13 +88,15 @@ def _living(
     Words come of memories that hold one of the query: sending them costs as much as reading. They
     have a name, or the server would name them by the words asked for, cut within a character.
     """
-    words = [f" {term} " for term in dict.fromkeys(request.terms)]
-    any_word = " OR ".join(["instr(m.terms, %s) > 0"] * len(words)) or "FALSE"
+    words = [
+        Condition("m.terms LIKE %s", (holding(term),)) for term in dict.fromkeys(request.terms)
+    ]
+    any_word = " OR ".join(one.sql for one in words) or "FALSE"
     value = ", m.value" if is_wanted else ""
     rows = tx.rows(
         "SELECT m.memory_id, m.kind, m.thread_id, m.occurred_at, m.updated_at, m.term_count,"
         f" CASE WHEN {any_word} THEN m.terms END AS terms{value} FROM memories m WHERE {there.sql}",
-        *words,
+        *all_of(*words).values,
         *there.values,
     )
     if is_wanted:
@@ -123,18 +125,18 @@ def _corpus(
     rows: Sequence[Row], request: SearchRequest, similarity: Mapping[UUID, float]
 ) -> Corpus:
     terms = {term: place for place, term in enumerate(dict.fromkeys(request.terms))}
-    held = [
-        (number, terms[word])
+    held = sorted(  # sums over the words of a memory are made in the order of the query
+        (terms[word], number)
         for number, row in enumerate(rows)
         if row[_TERMS] is not None
-        for word in sorted(terms.keys() & set(row[_TERMS].split(" ")), key=terms.__getitem__)
-    ]
+        for word in terms.keys() & set(row[_TERMS].split(" "))
+    )
     return Corpus.of(
         similarity=[similarity.get(row[_ID]) for row in rows],
         length=[row[_LENGTH] for row in rows],
         opens=_opens(rows),
-        holders=[number for number, _ in held],
-        words=[place for _, place in held],
+        holders=[number for _, number in held],
+        words=[place for place, _ in held],
         terms=len(terms),
     )
 
@@ -164,6 +166,7 @@ def _candidates(
         tenant,
         ids,
     )
+    rows.sort(key=lambda row: number_of[row[0]])
     return [
         _candidate(row, number_of[row[0]], sources.get(row[0], ()), ended.get(row[0], 0.0), as_of)
         for row in rows

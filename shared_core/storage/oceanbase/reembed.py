@@ -127,7 +127,7 @@ class OceanBaseReembed(OceanBaseVectors):
             new, gone = table_of(known[model]), 0
             for table in {table_of(size) for size in known.values()}:
                 old = tx.rows(
-                    f"SELECT e.tenant_id, e.model, e.memory_id, e.field FROM {table} e"
+                    f"SELECT e.tenant_id, e.memory_id, e.model, e.field FROM {table} e"
                     f" JOIN {new} n ON n.tenant_id = e.tenant_id AND n.model = %s"
                     " AND n.memory_id = e.memory_id AND n.field = e.field"
                     " WHERE e.model <> %s LIMIT %s",
@@ -137,7 +137,7 @@ class OceanBaseReembed(OceanBaseVectors):
                 )
                 for page in pages(old):
                     gone += tx.run(
-                        f"DELETE FROM {table} WHERE (tenant_id, model, memory_id, field) IN %s",
+                        f"DELETE FROM {table} WHERE (tenant_id, memory_id, model, field) IN %s",
                         page,
                     )
                 if gone >= limit:

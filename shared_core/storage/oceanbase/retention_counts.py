@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from shared_core.domain import MemoryKind
-from shared_core.retention import next_stage_at
+from shared_core.retention import stage_end
 from shared_core.retention_ports import (
     FATES,
     STAGES,
@@ -65,7 +65,7 @@ def _fates(
             return
         since = max(moment, now + _SOON) if stage == one.stage else moment
         stage += 1
-        moment = next_stage_at(
+        moment = stage_end(
             STAGES[stage],
             initial=one.initial,
             last_used_at=one.used_at,

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from shared_core.domain import MemoryKind
 from shared_core.jsontext import to_json
-from shared_core.retention import next_stage_at
+from shared_core.retention import stage_end
 from shared_core.retention_ports import STAGES, Weak
 from shared_core.storage.oceanbase.forgetting import bury_turns, delete_memories
 from shared_core.storage.oceanbase.parts import pages
@@ -123,7 +123,7 @@ def _stage(tx: Transaction, due: Sequence[Due], now: datetime) -> None:
 def _leaves_at(one: Due, stage: int, since: datetime) -> datetime | None:
     if one.rule is None:
         return None
-    return next_stage_at(
+    return stage_end(
         STAGES[stage],
         initial=one.memory.initial,
         last_used_at=one.memory.used_at,

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from shared_core.domain import MemoryKind
 from shared_core.namespaces import ROOT
-from shared_core.retention import initial_strength, next_stage_at
+from shared_core.retention import initial_strength, stage_end
 from shared_core.retention_ports import FADING, POLICIES, STAGES, RetentionPolicy
 from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.transactions import Row, Transaction
@@ -103,7 +103,7 @@ class Timed:
         since = self.created_at
         if self.staged_at is not None:
             since = max(since, self.staged_at) if self.stage == 0 else self.staged_at
-        return next_stage_at(
+        return stage_end(
             STAGES[self.stage],
             initial=self.initial,
             last_used_at=self.used_at,

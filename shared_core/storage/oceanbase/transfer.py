@@ -228,9 +228,9 @@ def _export_vectors(
     while True:
         page = tx.rows(
             f"SELECT {columns} FROM {table_of(model[1])} WHERE model = %s AND tenant_id >= %s"
-            " AND tenant_id < %s AND (tenant_id, model, memory_id, field) > (%s, %s, %s, %s)"
-            f" ORDER BY tenant_id, model, memory_id, field LIMIT {FETCHED}",
-            model[0], whose.path, path_end(whose.path), last[0], model[0], last[1], last[2],
+            " AND tenant_id < %s AND (tenant_id, memory_id, model, field) > (%s, %s, %s, %s)"
+            f" ORDER BY tenant_id, memory_id, model, field LIMIT {FETCHED}",
+            model[0], whose.path, path_end(whose.path), last[0], last[1], model[0], last[2],
         )  # fmt: skip
         emit([ExportedRow(table=EMBEDDINGS, text=_vector_row(row)) for row in page])
         if len(page) < FETCHED:
