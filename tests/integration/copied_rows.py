@@ -57,7 +57,7 @@ def _copy(connection: psycopg.Connection[Any], tx: Transaction) -> None:
             ).fetchall()
         )
         quoted = ", ".join(f'"{name}"{_cast(types[name])}' for name in columns)
-        rows = connection.execute(f"SELECT {quoted} FROM {table}").fetchall()  # type: ignore[arg-type]
+        rows = connection.execute(f"SELECT {quoted} FROM {table}").fetchall()
         kinds = [types[name] for name in columns]
         tx.insert(
             table, [f"`{name}`" for name in columns], ([*map(_held, kinds, row)] for row in rows)

@@ -117,10 +117,14 @@ async def hits(memory: MemoryEngine, storage: Any, query: str, **options: Any) -
     """Return what one storage answers; PostgreSQL keeps half the digits, so both are asked so."""
     vector, is_degraded = await memory._embedding.query_or_words(query)
     assert vector is not None
-    half = np.float32(np.float16(vector))
-    usual = {"limit": 10, "with_graph": True, "embedded": (half, is_degraded)}
+    half = _half(vector)
+    usual: dict[str, Any] = {"limit": 10, "with_graph": True, "embedded": (half, is_degraded)}
     wanted = Wanted(now=LATER, **usual | options)
     return await recall(storage, memory._embedding, ANN, query, wanted)
+
+
+def _half(vector: Any) -> Any:
+    return vector.astype(np.float16).astype(np.float32)
 
 
 def close(first: Hit, second: Hit) -> None:
@@ -182,7 +186,7 @@ async def test_a_filter_cuts_the_corpus_alike(
     assert embedded is not None
     request = SearchRequest(
         scope=ANN, namespace=("app", "ann", "memories"), terms=["violin", "a%b", "x\\"],
-        model=memory._embedding.model, vector=np.float32(np.float16(embedded)) if vector else None,
+        model=memory._embedding.model, vector=_half(embedded) if vector else None,
         kinds=None, candidates=7, filter={"content": {"$contains": "violin"}},
     )  # fmt: skip
     async with on_both(memory, dsn, uri) as (postgres, oceanbase):
