@@ -71,12 +71,11 @@ def _add_bases(
     given = _given(tx, tenant, [one for one in said if one[0] in writers])
     known = _known(tx, tenant, what, {target for target, _ in given})
     rows, noted = [], defaultdict(list)
+    last: dict[UUID, int] = {}
     for (target, _), turns in sorted(given.items()):
-        bases = known[target]
-        if turns in bases.values():
+        if turns in known[target].values():
             continue
-        basis = max(bases, default=0) + 1
-        bases[basis] = turns
+        last[target] = basis = last.get(target, max(known[target], default=0)) + 1
         rows += [(tenant, target, *turn, basis) for turn in sorted(turns)]
         if writers[target] != run_id:
             for _, event_id in turns:
