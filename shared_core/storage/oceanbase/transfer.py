@@ -17,7 +17,7 @@ import pymysql
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.item_ports import VectorRows
 from shared_core.job_ports import JobPriority, JobType, NewJob
-from shared_core.namespaces import from_path, path_end
+from shared_core.namespaces import ROOT, from_path, path_end
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.job_steps import insert_job
 from shared_core.storage.oceanbase.parts import pages
@@ -49,6 +49,13 @@ FETCHED = 500
 """Rows of a table that are in memory at once."""
 
 
+OF_TENANTS = (
+    "threads", "memories", "tombstones", "shared_state", "instructions", "import_marks",
+    "retention_policies", "erasures", "entity_aliases", "edges",
+)  # fmt: skip
+"""Tables whose rows can be the first ones of a user."""
+
+
 class OceanBaseTransfer(OceanBasePart):
     """Rows as text, as PostgreSQL writes and reads them: nothing is lost on the way."""
 
@@ -74,6 +81,18 @@ class OceanBaseTransfer(OceanBasePart):
                 dimensions=dimensions,
                 rows=_flat(parts),
             )
+
+    async def applications(self) -> Sequence[str]:
+        def work(tx: Transaction) -> set[str]:
+            paths = {
+                row[0]
+                for table in OF_TENANTS
+                for row in tx.rows(f"SELECT DISTINCT tenant_id FROM {table}")
+            }
+            return {path.split("/")[1] for path in paths if path != ROOT}
+
+        labels = await self._database.read(work)
+        return [from_path(f"/{label}/")[0] for label in sorted(labels)]
 
     async def import_rows(self, whose: Whose, batch: RowBatch, *, restore: bool) -> Written:
         strangers = [name for name in batch.columns if name not in SHAPES[batch.table].columns]

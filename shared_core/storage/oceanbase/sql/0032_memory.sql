@@ -102,8 +102,7 @@ CREATE TABLE IF NOT EXISTS memories (
     KEY memories_of_run (tenant_id, run_id),
     KEY memories_expiry (tenant_id, expires_at),
     KEY memories_in_time (tenant_id, occurred_at, memory_id),
-    KEY memories_of_words (tenant_id, words_key),
-    FULLTEXT INDEX memories_text (text) WITH PARSER ngram2
+    KEY memories_of_words (tenant_id, words_key)
 ) {table};
 
 CREATE TABLE IF NOT EXISTS memory_sources (
