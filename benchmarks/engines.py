@@ -2,7 +2,7 @@
 
     python -m benchmarks.engines [--turns 1000] [--questions 50] [--json]
 
-One user's turns, half English, half Chinese (sentences made of templates and words after Zipf), with
+One user has turns, half English, half Chinese (templates filled with words after Zipf), with
 the bundled embedder's vectors. Appended in batches of 50 and then 50 singly; recalled and searched
 by the questions; consolidated in threads of 20. Times are the median of a call; "recall@10" is the
 share of PostgreSQL's ten that SeekDB finds. "missed": appended turns that the next statement does

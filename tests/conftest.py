@@ -28,6 +28,12 @@ TEMPLATE = "hippocampus_template"
 ALICE = Scope("support.bot", "alice@example.com")
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marked = metafunc.definition.get_closest_marker("both_engines")
+    if marked and "on_engine" in metafunc.fixturenames:
+        metafunc.parametrize("on_engine", ["postgres", "seekdb"], indirect=True)
+
+
 @pytest.fixture(scope="session")
 def server(testrun_uid: str) -> Iterator[str]:
     """The DSN of a running server; one server for all workers, removed with the last of them."""
@@ -63,21 +69,27 @@ def seekdb(testrun_uid: str, worker_id: str) -> Iterator[SeekdbDatabases]:
 
 
 @pytest.fixture
-def engine() -> str:
-    """Which engine a test runs on: "postgres" or "seekdb"."""
-    return _engine()
+def on_engine(request: pytest.FixtureRequest) -> str:
+    """Which engine a test runs on: both, one after the other, where it is marked both_engines."""
+    return str(getattr(request, "param", os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")))
 
 
 @pytest.fixture
-def dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+def dsn(request: pytest.FixtureRequest, on_engine: str) -> Iterator[str]:
     """The DSN of a database with the schema and nothing else in it, dropped afterwards."""
-    yield from _empty(request)
+    yield from _empty(request, on_engine)
 
 
 @pytest.fixture
-def other_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+def other_dsn(request: pytest.FixtureRequest, on_engine: str) -> Iterator[str]:
     """The DSN of a second one beside it."""
-    yield from _empty(request)
+    yield from _empty(request, on_engine)
+
+
+@pytest.fixture
+def seekdb_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The DSN of a SeekDB database, on whatever engine the test runs otherwise."""
+    yield from _empty(request, "seekdb")
 
 
 @pytest.fixture
@@ -123,12 +135,8 @@ async def _migrate(dsn: str) -> None:
         pass
 
 
-def _engine() -> str:
-    return os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")
-
-
-def _empty(request: pytest.FixtureRequest) -> Iterator[str]:
-    if _engine() == "seekdb":  # not by the fixture: test files have one of that name themselves
+def _empty(request: pytest.FixtureRequest, engine: str) -> Iterator[str]:
+    if engine == "seekdb":
         yield from request.getfixturevalue("seekdb").lend()
     else:
         template = request.getfixturevalue("template")

@@ -89,8 +89,8 @@ async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-async def test_readers_see_a_fact_or_its_successor_and_never_both_or_none(dsn_seekdb: str) -> None:
-    async with open_memory(dsn_seekdb, worker=False, track_access=False) as memory:
+async def test_readers_see_a_fact_or_its_successor_and_never_both_or_none(seekdb_dsn: str) -> None:
+    async with open_memory(seekdb_dsn, worker=False, track_access=False) as memory:
         await memory.append_events(ANA, "t0", [said(0, "I live in Oslo.")])
         await memory.consolidate(ANA, "t0")
         states: set[tuple[str, ...]] = set()
@@ -115,7 +115,15 @@ async def test_readers_see_a_fact_or_its_successor_and_never_both_or_none(dsn_se
 @pytest.mark.timeout(300)
 def test_the_server_ends_with_its_last_user(tmp_path: Path) -> None:
     folder = tmp_path / "seekdb"
-    command = ["hippocampus", "remember", "app", "ana", "我住在深圳。", "--uri", f"seekdb://{folder}"]
+    command = [
+        "hippocampus",
+        "remember",
+        "app",
+        "ana",
+        "我住在深圳。",
+        "--uri",
+        f"seekdb://{folder}",
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=120)
     found = subprocess.run(
         ["hippocampus", "recall", "app", "ana", "住在哪里", "--uri", f"seekdb://{folder}", "--json"],
