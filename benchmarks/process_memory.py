@@ -71,14 +71,14 @@ LATIN = ("ba", "ko", "ri", "mu", "ten", "sal", "vor", "lin", "dap", "fe")
 HAN = "山水花草木石金银云雨风雷星月日海江河湖泉林竹松梅兰菊桃李杏梨茶米豆瓜桥塔楼亭城镇村街"
 
 
-def _words(spoken: str, count: int) -> list[str]:
+def words_of(spoken: str, count: int) -> list[str]:
     chooser = random.Random(f"words {spoken}")
     if spoken == "en":
         return ["".join(chooser.choices(LATIN, k=3)) for _ in range(count)]
     return ["".join(chooser.choices(HAN, k=2)) for _ in range(count)]
 
 
-WORDS = {spoken: _words(spoken, 3_000) for spoken in ("en", "zh")}
+WORDS = {spoken: words_of(spoken, 3_000) for spoken in ("en", "zh")}
 FREQUENCIES = list(accumulate(1 / (rank + 1) for rank in range(3_000)))
 
 

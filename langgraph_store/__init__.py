@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from langgraph_store.labels import memories_namespace, profile_namespace
     from langgraph_store.middleware import HippocampusMiddleware
+    from langgraph_store.oceanbase import OceanBaseHippocampusStore
     from langgraph_store.reflection import create_reflection_node
     from langgraph_store.server import make_store
     from langgraph_store.store import PgHippocampusStore
@@ -29,6 +30,7 @@ __all__ = [
     "BatchError",
     "DurableReflectionExecutor",
     "HippocampusMiddleware",
+    "OceanBaseHippocampusStore",
     "PgHippocampusStore",
     "create_reflection_node",
     "get_instruction",
@@ -46,6 +48,7 @@ _HOMES = {
     "BatchError": "shared_core.errors",
     "DurableReflectionExecutor": "langgraph_store.executor",
     "HippocampusMiddleware": "langgraph_store.middleware",
+    "OceanBaseHippocampusStore": "langgraph_store.oceanbase",
     "PgHippocampusStore": "langgraph_store.store",
     "create_reflection_node": "langgraph_store.reflection",
     "get_instruction": "langgraph_store.instructions",

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from shared_core.graph_ports import Edge, Entity, GraphChange, Path, Subgraph
     from shared_core.job_ports import JobRecord, JobStatus, JobType
     from shared_core.llm import FunctionModel
+    from shared_core.memory_manager import MemoryManager, OceanBaseMemoryProvider
     from shared_core.memory_strategies import MemoryRecord, MemoryStrategy
     from shared_core.namespaces import memories_namespace
     from shared_core.opening import open_memory
@@ -86,6 +87,7 @@ __all__ = [
     "MemoryConsolidationWorker",
     "MemoryCoreError",
     "MemoryEngine",
+    "MemoryManager",
     "MemoryRecord",
     "MemoryRetentionManager",
     "MemoryStats",
@@ -95,6 +97,7 @@ __all__ = [
     "ModelUnavailable",
     "NewMemory",
     "NotFound",
+    "OceanBaseMemoryProvider",
     "Path",
     "RecallResult",
     "Reranker",
@@ -142,6 +145,7 @@ _ROOMS = {
     "graph_ports": ("Edge", "Entity", "GraphChange", "Path", "Subgraph"),
     "job_ports": ("JobRecord", "JobStatus", "JobType"),
     "llm": ("FunctionModel",),
+    "memory_manager": ("MemoryManager", "OceanBaseMemoryProvider"),
     "memory_strategies": ("MemoryRecord", "MemoryStrategy"),
     "namespaces": ("memories_namespace",),
     "opening": ("open_memory",),

@@ -28,8 +28,10 @@ from shared_core.cli_app import (
     MARKS,
     App,
     AsJson,
+    DemoEngine,
     DemoLanguage,
     Embedder,
+    Malformed,
     Schema,
     Uri,
     User,
@@ -70,6 +72,9 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Use your own memory, and stay there.")
     ] = False,
+    engine: Annotated[
+        DemoEngine, typer.Option(help="Of the database in the temporary folder.")
+    ] = DemoEngine.POSTGRES,
     as_json: AsJson = False,
 ) -> None:
     """Learn two conversations through ADK and ask about them through LangGraph and ADK.
@@ -79,8 +84,10 @@ def demo(
     from shared_core.demo.script import LANGUAGES
     from shared_core.demo.tour import Tour
 
+    if engine is not DemoEngine.POSTGRES and (uri or keep):
+        raise Malformed("--engine is for the temporary folder: --uri says where else, and on what")
     wanted = [one for one in LANGUAGES if language in (one, DemoLanguage.BOTH)]
-    tour = Tour(languages=wanted, uri=uri, schema=schema, keep=keep)
+    tour = Tour(languages=wanted, uri=uri, schema=schema, keep=keep, engine=engine.value)
     results = asyncio.run(tour.run(console(stderr=as_json)))
     if as_json:
         typer.echo(json.dumps([result.to_dict() for result in results], ensure_ascii=False))
@@ -119,14 +126,27 @@ def doctor(
 
 
 @app.command()
-def migrate(uri: Uri = None, schema: Schema = None, as_json: AsJson = False) -> None:
+def migrate(
+    uri: Uri = None,
+    schema: Schema = None,
+    distribute: Annotated[
+        bool, typer.Option("--distribute", help="Then spread the tables over a Citus cluster.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Bring the database to the schema of this version. Every first use does it too."""
 
     async def run() -> None:
         async with open_memory(uri, schema=schema) as memory:
             report = await memory.report()
+            found = dataclasses.asdict(report)
+            if distribute:
+                from shared_core.storage.distribute import spread
+
+                moved = await asyncio.to_thread(spread, await memory.dsn(), report.schema)
+                found["tables"] = [dataclasses.asdict(table) for table in moved]
             if as_json:
-                typer.echo(json.dumps(dataclasses.asdict(report)))
+                typer.echo(json.dumps(found))
                 return
             console().print(
                 Text(
@@ -136,6 +156,9 @@ def migrate(uri: Uri = None, schema: Schema = None, as_json: AsJson = False) -> 
                 ),
                 soft_wrap=True,
             )
+            for table in found.get("tables", ()):
+                told = "moved" if table["moved"] else "there"
+                console().print(Text(f"{table['table']}: {table['place']}, {told}"))
 
     asyncio.run(run())
 

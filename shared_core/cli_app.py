@@ -96,6 +96,13 @@ def malformed() -> Iterator[None]:
         raise Malformed(str(error)) from error
 
 
+class DemoEngine(StrEnum):
+    """On which engine the demo runs."""
+
+    POSTGRES = "postgres"
+    SEEKDB = "seekdb"
+
+
 def date_option(text: str | None, option: str) -> datetime | None:
     """Return the moment that an option names, None for none. Raises Malformed for what is none."""
     if text is None:

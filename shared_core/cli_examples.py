@@ -24,6 +24,7 @@ EXAMPLES: Final = {
     "index": "hippocampus index --dry-run",
     "jobs": "hippocampus jobs --status failed",
     "mcp": "hippocampus mcp --app my_app --user ana",
+    "copy": "hippocampus copy --from embedded --to seekdb:///data/memory",
     "migrate": "hippocampus migrate --uri postgresql://user@host/db",
     "pin": "hippocampus pin my_app ana cello",
     "policy": "hippocampus policy sensitive --app my_app --user ana",

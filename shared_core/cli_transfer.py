@@ -164,6 +164,45 @@ def _import_file(
 
 
 @app.command()
+def copy(
+    source: Annotated[str, typer.Option("--from", help="Where everything is: a uri.")],
+    target: Annotated[str, typer.Option("--to", help="Where it shall be as well: another uri.")],
+    app_name: Annotated[
+        list[str] | None,
+        typer.Option("--app", help="Only this application; may be repeated. [default: all]"),
+    ] = None,
+    embedder: Embedder = None,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Bring back what was forgotten in the target.")
+    ] = False,
+    schema: Schema = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy everything from one database to another, of whatever engines, and compare the two.
+
+    What is in the target stays. Start it again after an interruption, and it does the rest. Exit
+    code 1 if the two sides do not agree in the end, row by row.
+    """
+    from shared_core import transfer_commands as transfer
+
+    report = asyncio.run(
+        transfer.copy(
+            open_memory(source, schema=schema, worker=False, track_access=False),
+            open_memory(target, schema=schema, embedder=embedder, worker=False, track_access=False),
+            apps=app_name or (),
+            restore=restore,
+            screen=console(stderr=True),
+        )
+    )
+    if as_json:
+        found = dataclasses.asdict(report) | {"complete": report.complete}
+        typer.echo(json.dumps(found, ensure_ascii=False))
+    else:
+        console().print(Text(transfer.copied(report)), soft_wrap=True)
+    raise typer.Exit(0 if report.complete else 1)
+
+
+@app.command()
 def reembed(
     embedder: Annotated[str, typer.Option(help="The new one: use, e5 or google:MODEL.")],
     drop_old: Annotated[

@@ -49,6 +49,7 @@ __all__ = [
     "initial_strength",
     "next_stage_at",
     "retention_score",
+    "stage_end",
 ]
 
 AROUSAL_SLOWDOWN: Final = 0.5
@@ -142,6 +143,28 @@ def next_stage_at(
     """
     check_moment(last_used_at, "last_used_at")
     check_moment(since, "created_at" if stage == "kept" else "since")
+    return stage_end(
+        stage,
+        initial=share(initial, "initial"),
+        last_used_at=last_used_at,
+        since=since,
+        accesses=accesses,
+        arousal=arousal,
+        policy=policy,
+    )
+
+
+def stage_end(
+    stage: Stage,
+    *,
+    initial: float,
+    last_used_at: datetime,
+    since: datetime,
+    accesses: int,
+    arousal: float,
+    policy: RetentionPolicy,
+) -> datetime | None:
+    """Return what next_stage_at() does, of aware moments as they are stored."""
     threshold: float | None
     if stage == "kept":
         threshold, grace_days = policy.threshold, policy.min_age_days
@@ -153,7 +176,7 @@ def next_stage_at(
         return None
     days = _days_above(
         threshold,
-        share(initial, "initial") * _reinforcement(accesses),
+        initial * _reinforcement(accesses),
         _slowed(policy.decay_rate, arousal),
     )
     faded_at = _after(last_used_at, days)

@@ -15,6 +15,7 @@ EMBEDDED = "embedded"
 ANN_THRESHOLD = 20_000
 """Up to so many vectors, reading all of a tenant is fast, and complete."""
 MOST_HOURS = 87_600
+_SCHEMES = ("embedded:///", "postgresql://", "postgres://", "seekdb://", "oceanbase://")
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
@@ -23,7 +24,8 @@ class Settings:
     """Where the memory is and how it is reached.
 
     uri: None or "embedded" for a private PostgreSQL in `home`; "embedded:///folder" for one in
-    that folder; "postgresql://..." or a libpq keyword string for a server.
+    that folder; "postgresql://..." or a libpq keyword string for a server; "seekdb:///folder" for
+    a private SeekDB in that folder, "seekdb://..." or "oceanbase://..." for a server of either.
     db_schema: the schema that holds every table. pool_size: connections at most.
     connect_timeout_s: how long to wait for a connection. statement_timeout_s: how long one
     statement may take. privacy: the name of a preset of shared_core.privacy. ann_threshold: a
@@ -97,6 +99,8 @@ def load_settings(
 
 def redacted(uri: str) -> str:
     """Return uri without its password, fit for messages and logs."""
+    if uri.startswith(("seekdb:", "oceanbase:")):  # their users may be of a tenant: user@tenant
+        return re.sub(r"(://[^:/\s]*):\S*@", r"\1:***@", uri)
     uri = re.sub(r"(://[^:/@\s]*):\S*@", r"\1:***@", uri)
     return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)", r"\1***", uri)
 
@@ -136,10 +140,10 @@ def _on_or_off(name: str, default: str = "on") -> bool:
 
 
 def _check_uri(uri: str) -> None:
-    known = uri == EMBEDDED or uri.startswith(("embedded:///", "postgresql://", "postgres://"))
+    known = uri == EMBEDDED or uri.startswith(_SCHEMES)
     if not known and not re.match(r"\s*\w+\s*=", uri):
         raise InvalidInput(
             f"uri {redacted(uri)!r} is of no known form: take 'embedded', 'embedded:///folder',"
-            " 'postgresql://user:password@host:5432/database' or a libpq string"
-            " 'host=... dbname=...'"
+            " 'postgresql://user:password@host:5432/database', a libpq string"
+            " 'host=... dbname=...', 'seekdb:///folder' or 'oceanbase://user:password@host:2881/db'"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -12,6 +12,7 @@ from typing import BinaryIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from shared_core.copying import Copied, copy_memory
 from shared_core.domain import JsonValue, Scope
 from shared_core.embedders import resolve_embedder
 from shared_core.engine import MemoryEngine
@@ -83,6 +84,42 @@ async def import_file(
                 text_of_field=_langgraph_fields(),
                 progress=lambda line: progress.update(bar, completed=line),
             )
+
+
+async def copy(
+    source: MemoryEngine,
+    target: MemoryEngine,
+    *,
+    apps: Sequence[str],
+    restore: bool,
+    screen: Console,
+) -> Copied:
+    """Copy one memory into another, and show how far it is."""
+    async with source, target:
+        with _progress(screen) as progress:
+            bar = progress.add_task("Copying", total=None)
+            return await copy_memory(
+                source,
+                target,
+                apps=apps,
+                restore=restore,
+                text_of_field=_langgraph_fields(),
+                progress=lambda app, what, lines: progress.update(
+                    bar, description=f"{app}: {what}", completed=lines
+                ),
+            )
+
+
+def copied(report: Copied) -> str:
+    """Return what became of a copy, a line for each application."""
+    lines = [
+        f"{one.app}: {one.written:,} rows written, {one.here:,} were there already"
+        + (f", {one.differ:,} of them with other values, which stay" if one.differ else "")
+        + f". {one.source.rows:,} rows in the source, {one.target.rows:,} in the target: "
+        + ("they agree." if one.agrees else "they differ.")
+        for one in report.applications
+    ]
+    return "\n".join(lines) or "There is nothing in the source."
 
 
 async def reembed(

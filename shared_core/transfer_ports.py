@@ -90,6 +90,10 @@ class Written:
 class TransferStorage(Protocol):
     """All rows of a user or an application as text, and back."""
 
+    async def rows_version(self) -> int:
+        """Return of which version of PostgreSQL's schema the rows are; later ones are not read."""
+        ...
+
     def snapshot(self, whose: Whose, *, vectors: bool) -> AbstractAsyncContextManager[Snapshot]:
         """Return all rows as of one moment, to be read inside of the context.
 
@@ -97,6 +101,9 @@ class TransferStorage(Protocol):
         else only with the names of what has some.
         """
         ...
+
+    async def applications(self) -> Sequence[str]:
+        """Return the names of all applications that have anything here, in order."""
 
     async def import_rows(self, whose: Whose, batch: RowBatch, *, restore: bool) -> Written:
         """Write rows that are not here, in one transaction.

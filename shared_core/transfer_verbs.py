@@ -81,6 +81,11 @@ class TransferVerbs:
                 yield row_line(row)
             yield End(rows=count).as_line()
 
+    async def applications(self) -> Sequence[str]:
+        """Return the names of all applications that have anything here, in order."""
+        await self.open()
+        return await self._storage.applications()
+
     async def import_lines(
         self,
         source: str | Path | Iterable[bytes | str],
@@ -101,7 +106,7 @@ class TransferVerbs:
         NotFound for no file.
         """
         await self.open()
-        known = (await self._storage.report()).schema_version
+        known = await self._storage.rows_version()
         run = _Import(self._storage, self._embedding, restore, text_of_field, progress)
         if isinstance(source, str | Path):
             path = Path(source)

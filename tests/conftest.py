@@ -3,6 +3,7 @@ PostgreSQL that all workers of the run share."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import uuid
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from both_engines import Both
 from hypothesis import settings
 from psycopg.conninfo import make_conninfo
+from seekdb_databases import SeekdbDatabases
 
 from shared_core import MemoryEngine, Scope, open_memory, run_sync
 from shared_core.storage.embedded import EmbeddedPostgres, describe
@@ -23,6 +26,12 @@ settings.load_profile("untimed")
 
 TEMPLATE = "hippocampus_template"
 ALICE = Scope("support.bot", "alice@example.com")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marked = metafunc.definition.get_closest_marker("both_engines")
+    if marked and "on_engine" in metafunc.fixturenames:
+        metafunc.parametrize("on_engine", ["postgres", "seekdb"], indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -50,16 +59,49 @@ def template(server: str) -> str:
     return TEMPLATE
 
 
-@pytest.fixture
-def dsn(server: str, template: str) -> Iterator[str]:
-    """The DSN of a fresh database with the schema in it, dropped afterwards."""
-    yield from _database(server, f"TEMPLATE {template}")
+@pytest.fixture(scope="session")
+def seekdb(testrun_uid: str, worker_id: str) -> Iterator[SeekdbDatabases]:
+    """Empty databases on a running SeekDB; one server for all workers, removed with the last."""
+    home = Path(tempfile.gettempdir()) / f"hippocampus-seekdb-{testrun_uid[:12]}"
+    databases = SeekdbDatabases(home, worker_id)
+    yield databases
+    databases.close()
 
 
 @pytest.fixture
-def other_dsn(server: str, template: str) -> Iterator[str]:
+def on_engine(request: pytest.FixtureRequest) -> str:
+    """Which engine a test runs on: both, one after the other, where it is marked both_engines."""
+    return str(getattr(request, "param", os.environ.get("HIPPOCAMPUS_TEST_ENGINE", "postgres")))
+
+
+@pytest.fixture
+def dsn(request: pytest.FixtureRequest, on_engine: str) -> Iterator[str]:
+    """The DSN of a database with the schema and nothing else in it, dropped afterwards."""
+    yield from _empty(request, on_engine)
+
+
+@pytest.fixture
+def other_dsn(request: pytest.FixtureRequest, on_engine: str) -> Iterator[str]:
     """The DSN of a second one beside it."""
-    yield from _database(server, f"TEMPLATE {template}")
+    yield from _empty(request, on_engine)
+
+
+@pytest.fixture
+def seekdb_dsn(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The DSN of a SeekDB database, on whatever engine the test runs otherwise."""
+    yield from _empty(request, "seekdb")
+
+
+@pytest.fixture
+async def both(server: str, template: str, seekdb: SeekdbDatabases) -> AsyncIterator[Both]:
+    """A storage on either engine, over a database with nothing in it."""
+    postgres, lent = _database(server, f"TEMPLATE {template}"), seekdb.lend()
+    both = Both(next(postgres), next(lent))
+    await both.open()
+    yield both
+    await both.close()
+    next(lent, None)
+    next(postgres, None)
 
 
 @pytest.fixture
@@ -91,6 +133,14 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def _migrate(dsn: str) -> None:
     async with open_memory(dsn):
         pass
+
+
+def _empty(request: pytest.FixtureRequest, engine: str) -> Iterator[str]:
+    if engine == "seekdb":
+        yield from request.getfixturevalue("seekdb").lend()
+    else:
+        template = request.getfixturevalue("template")
+        yield from _database(request.getfixturevalue("server"), f"TEMPLATE {template}")
 
 
 def _database(server: str, options: str) -> Iterator[str]:

@@ -37,12 +37,16 @@ Keys = Sequence[Sequence[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tour:
-    """What to show and where. uri and keep False: in a temporary folder, removed at the end."""
+    """What to show and where. uri and keep False: in a temporary folder, removed at the end.
+
+    engine: of the database in that folder, "postgres" or "seekdb".
+    """
 
     languages: Sequence[Language]
     uri: str | None = None
     schema: str | None = None
     keep: bool = False
+    engine: str = "postgres"
 
     async def run(self, console: Console) -> list[Result]:
         """Run the demo, print it, and return what was found.
@@ -73,7 +77,8 @@ class Tour:
             yield load_settings(self.uri, schema=self.schema)
         else:
             with TemporaryDirectory(prefix="hippocampus-demo-") as folder:
-                yield load_settings(f"embedded://{folder}", schema=self.schema)
+                scheme = "seekdb" if self.engine == "seekdb" else "embedded"
+                yield load_settings(f"{scheme}://{folder}", schema=self.schema)
 
 
 def require_frameworks() -> None:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from shared_core.ports import Clock, Storage
 from shared_core.retention_ports import Strength
 from shared_core.settings import Settings
+from shared_core.storage.oceanbase.locations import is_oceanbase
 
 
 def open_storage(settings: Settings, clock: Clock, strength: Strength | None = None) -> Storage:
     """Return the storage that the settings name; it connects when it is opened."""
     # Imported here so that a user of one engine does not pay for the driver of another.
+    if is_oceanbase(settings.uri):
+        from shared_core.storage.oceanbase.storage import OceanBaseStorage
+
+        return OceanBaseStorage(settings, clock, strength)
     from shared_core.storage.postgres import PostgresStorage
 
     return PostgresStorage(settings, clock, strength)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -25,7 +25,7 @@ from shared_core.storage.embedded import EmbeddedPostgres
 from shared_core.storage.migrate import Prepared, prepare
 from shared_core.storage.pool import ConnectionPool
 from shared_core.storage.sql_files import statement
-from shared_core.storage.wire import Connection, Rows, Statement
+from shared_core.storage.wire import LITERAL, Connection, Rows, Statement
 from shared_core.sync_bridge import exiting
 
 TRIES = 5
@@ -115,7 +115,7 @@ class Database:
             try:
                 async with self._pool.connection() as connection:
                     fresh = self._fresh_plans(connection)
-                    first = [*fresh, self._bind(scope)]
+                    first = [*fresh, *self._bind(scope)]
                     answers = await connection.exchange([*first, *steps], keep=keep_plans)
                     return answers[len(first) :]
             except psycopg.errors.ForeignKeyViolation as error:
@@ -155,7 +155,8 @@ class Database:
             await connection.set_read_only(True)
             await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
             async with connection.transaction():
-                await connection.execute(*self._bind(scope))
+                for bound in self._bind(scope):
+                    await connection.execute(*bound)
                 yield connection
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise self._unavailable(error) from error
@@ -169,14 +170,17 @@ class Database:
         self._plans_of[connection] = now
         return [(statement("forget_plans"), {})] if then < now else []
 
-    def _bind(self, scope: str) -> Statement:
+    def _bind(self, scope: str) -> list[Statement]:
         assert self.prepared is not None
-        return statement("bind"), {
+        values = {
             "role": self.prepared.role,
             "search_path": self.prepared.search_path,
             "statement_timeout": str(int(self._settings.statement_timeout_s * 1000)),
             "scope": scope,
         }
+        return (
+            bound_everywhere(values) if self.prepared.is_spread else [(statement("bind"), values)]
+        )
 
     def _new_pool(self) -> ConnectionPool:
         return ConnectionPool(
@@ -254,6 +258,24 @@ async def _finished(work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await task
         raise
+
+
+def bound_everywhere(values: Mapping[str, str]) -> list[Statement]:
+    """Return what binds a transaction on every node of a Citus cluster.
+
+    Only SET LOCAL with its value in the text is sent on to the workers; what set_config() says
+    stays on the coordinator, and row security then finds nothing there.
+    """
+    settings = {
+        "search_path": values["search_path"],
+        "statement_timeout": _literal(values["statement_timeout"]),
+        "hippocampus.scope": _literal(values["scope"]),
+    }
+    return [(f"{LITERAL}{name} TO {value}".encode(), {}) for name, value in settings.items()]
+
+
+def _literal(value: str) -> str:
+    return "'" + value.replace("'", "''").replace("%", "%%") + "'"
 
 
 def by_column(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:

@@ -19,12 +19,13 @@ MIN_EXTENSION = (0, 8)
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """How to speak to a database that is ready."""
+    """How to speak to a database that is ready. is_spread: over the nodes of a Citus cluster."""
 
     role: str
     search_path: str
     extension_version: str
     schema_version: int
+    is_spread: bool = False
 
 
 async def prepare(connection: Connection, schema: str) -> Prepared:
@@ -41,10 +42,11 @@ async def prepare(connection: Connection, schema: str) -> Prepared:
         raise StorageUnavailable("the extension vector was dropped from the database")
     version, extension_schema = extension
     path = ", ".join(_quoted(name) for name in dict.fromkeys((schema, extension_schema, "public")))
-    role = await _working_role(connection)
+    spread = await _is_spread(connection, schema)
+    role = await _working_role(connection, spread)
     if role == APP_ROLE and not await _may_work(connection, schema):
         await _grant(connection, schema)  # the role came to be after the schema
-    return Prepared(role, path, version, len(migrations()))
+    return Prepared(role, path, version, len(migrations()), spread)
 
 
 async def _is_current(connection: Connection, schema: str) -> bool:
@@ -205,8 +207,24 @@ async def _grant(connection: Connection, schema: str) -> None:
         await connection.execute(sql.SQL(grant).format(**names))
 
 
-async def _working_role(connection: Connection) -> str:
-    """Return the role to work as: one that row security binds."""
+async def _is_spread(connection: Connection, schema: str) -> bool:
+    cursor = await connection.execute("SELECT to_regclass('pg_catalog.pg_dist_partition')")
+    row = await cursor.fetchone()
+    if row is None or row[0] is None:
+        return False
+    cursor = await connection.execute(
+        "SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass(%s)",
+        [f"{_quoted(schema)}.memories"],
+    )
+    return await cursor.fetchone() is not None
+
+
+async def _working_role(connection: Connection, spread: bool) -> str:
+    """Return the role to work as: one that row security binds.
+
+    Where the tables are spread, that is the user who connected: the nodes connect to each other as
+    whoever works, and the application role may not log in.
+    """
     cursor = await connection.execute(
         "SELECT u.rolsuper OR u.rolbypassrls,"
         " (SELECT pg_has_role(current_user, r.oid, 'MEMBER') FROM pg_roles r WHERE r.rolname = %s)"
@@ -216,8 +234,13 @@ async def _working_role(connection: Connection) -> str:
     row = await cursor.fetchone()
     assert row is not None
     unbound, member = row
-    if member:
+    if member and not spread:
         return APP_ROLE
+    if unbound and spread:
+        raise StorageUnavailable(
+            f"user {connection.info.user!r} bypasses row security: connect to a distributed schema"
+            f" as a user who is no superuser, with the rights of {APP_ROLE}"
+        )
     if unbound:
         raise StorageUnavailable(
             f"user {connection.info.user!r} bypasses row security and is no member of {APP_ROLE}:"

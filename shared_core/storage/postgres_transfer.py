@@ -12,7 +12,7 @@ import psycopg
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.item_ports import VectorRows
 from shared_core.job_ports import JobPriority, JobType
-from shared_core.namespaces import from_path, path_end
+from shared_core.namespaces import ROOT, from_path, path_end
 from shared_core.ports import Clock
 from shared_core.storage.database import Database
 from shared_core.storage.sql_files import statement
@@ -52,21 +52,28 @@ class PostgresTransfer:
     def _vector_steps(self, vectors: VectorRows | None) -> list[Statement]:
         raise NotImplementedError
 
-    @asynccontextmanager
-    async def snapshot(self, whose: Whose, *, vectors: bool) -> AsyncIterator[Snapshot]:
+    async def rows_version(self) -> int:
         prepared = self._database.prepared
         assert prepared is not None
+        return prepared.schema_version
+
+    @asynccontextmanager
+    async def snapshot(self, whose: Whose, *, vectors: bool) -> AsyncIterator[Snapshot]:
         shapes = await self._known_shapes()
         async with self._database.snapshot(whose.path) as connection:
             await connection.execute(statement("plain_values"))
             cursor = await connection.execute(statement("active_model"))
             model, dimensions = await cursor.fetchone() or (None, None)
             yield Snapshot(
-                schema_version=prepared.schema_version,
+                schema_version=await self.rows_version(),
                 model=model,
                 dimensions=dimensions,
                 rows=_rows(connection, whose, shapes, vectors),
             )
+
+    async def applications(self) -> Sequence[str]:
+        [rows] = await self._database.run(ROOT, (statement("applications"), {}))
+        return [from_path(f"/{label}/")[0] for (label,) in rows]
 
     async def import_rows(self, whose: Whose, batch: RowBatch, *, restore: bool) -> Written:
         shape = (await self._known_shapes())[batch.table]

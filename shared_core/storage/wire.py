@@ -30,6 +30,9 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 Statement: TypeAlias = tuple[bytes, Mapping[str, Any]]
 """SQL with placeholders %(name)s, or %(name)b for a value that travels binary, and its values."""
 
+LITERAL = "SET LOCAL "
+"""Begins a statement that takes no parameters, so its text is another one each time: not kept."""
+
 MAX_PREPARED = 200
 """So many statements stay prepared on a connection; the one not used for longest gives way."""
 
@@ -124,7 +127,7 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         if name is not None:
             self._names.move_to_end(key)
             return _Part(key, name, False, values, formats)
-        if not keep:
+        if not keep or key[0].startswith(LITERAL.encode()):
             return _Part(key, b"", True, values, formats)
         self._made += 1
         return _Part(key, b"hippocampus_%d" % self._made, True, values, formats)

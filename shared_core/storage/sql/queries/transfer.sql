@@ -19,6 +19,16 @@ CROSS JOIN LATERAL (
     JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
     WHERE i.indrelid = to_regclass(g.name) AND i.indisprimary) keys
 
+-- name: applications
+-- The first label of every tenant, of all tables whose rows can be the first ones of a user.
+SELECT DISTINCT split_part(tenant_id, '/', 2) AS label
+FROM (SELECT tenant_id FROM threads UNION SELECT tenant_id FROM memories
+      UNION SELECT tenant_id FROM tombstones UNION SELECT tenant_id FROM shared_state
+      UNION SELECT tenant_id FROM instructions UNION SELECT tenant_id FROM import_marks
+      UNION SELECT tenant_id FROM retention_policies UNION SELECT tenant_id FROM erasures
+      UNION SELECT tenant_id FROM entity_aliases UNION SELECT tenant_id FROM edges) t
+WHERE tenant_id <> '/' ORDER BY label
+
 -- name: export_rows
 -- The rows of a table in the order of its key. JSON that was given with line breaks between its parts
 -- is stored with them: within a text they are escaped.

@@ -1,0 +1,163 @@
+"""The same work on PostgreSQL and on SeekDB, both embedded, in one run.
+
+    python -m benchmarks.engines [--turns 1000] [--questions 50] [--json]
+
+One user has turns, half English, half Chinese (templates filled with words after Zipf), with
+the bundled embedder's vectors. Appended in batches of 50 and then 50 singly; recalled and searched
+by the questions; consolidated in threads of 20. Times are the median of a call; "recall@10" is the
+share of PostgreSQL's ten that SeekDB finds. "missed": appended turns that the next statement does
+not find by their own words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.process_memory import CHINESE, ENGLISH, words_of
+from benchmarks.report import load_average
+from shared_core import Event, MemoryEngine, Scope, open_memory
+
+ANA = Scope("benchmark", "ana")
+BATCH = 50
+START = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def sentences(count: int) -> list[str]:
+    """Return different sentences, English and Chinese in turns."""
+    chooser = random.Random("engines")
+    made: list[str] = []
+    for number in range(count):
+        words = words_of("en" if number % 2 else "zh", 400)
+        templates = ENGLISH if number % 2 else CHINESE
+        weights = [1 / (1 + place) for place in range(len(words))]
+        made.append(
+            f"{templates[number % 4].format(*chooser.choices(words, weights, k=4))} {number}"
+        )
+    return made
+
+
+def turn(number: int, text: str) -> Event:
+    """Return a turn of the user."""
+    return Event(
+        event_id=f"e{number}",
+        author="user",
+        role="user",
+        text=text,
+        occurred_at=START + timedelta(minutes=number),
+    )
+
+
+async def timed(calls: Sequence[Callable[[], Awaitable[Any]]]) -> tuple[float, list[Any]]:
+    """Return the median of the calls in milliseconds, and what they returned."""
+    times, found = [], []
+    for call in calls:
+        began = time.perf_counter()
+        found.append(await call())
+        times.append(1000 * (time.perf_counter() - began))
+    return round(median(times), 2), found
+
+
+async def measure(
+    memory: MemoryEngine, texts: Sequence[str], questions: Sequence[str]
+) -> tuple[dict[str, float], list[list[str]]]:
+    """Return the figures of one engine, and the texts that each question found."""
+    turns = [turn(number, text) for number, text in enumerate(texts)]
+    batches = [turns[start : start + BATCH] for start in range(0, len(turns), BATCH)]
+    figures: dict[str, float] = {}
+    figures["append a batch of 50"], _ = await timed(
+        [
+            lambda batch=batch, number=number: memory.append_events(  # type: ignore[misc]
+                ANA, f"t{number}", batch
+            )
+            for number, batch in enumerate(batches)
+        ]
+    )
+    extra = [
+        turn(10**6 + number, f"The code of room {number} is {number}x.") for number in range(50)
+    ]
+    missed = 0
+
+    async def said_and_found(one: Event) -> None:
+        nonlocal missed
+        await memory.append_events(ANA, "single", [one])
+        hits = await memory.recall(ANA, one.text, limit=3)
+        missed += one.text not in [hit.memory.text for hit in hits]
+
+    figures["append one and recall it"], _ = await timed(
+        [lambda one=one: said_and_found(one) for one in extra]  # type: ignore[misc]
+    )
+    figures["missed"] = missed
+    figures["recall"], found = await timed(
+        [lambda ask=ask: memory.recall(ANA, ask, limit=10) for ask in questions]  # type: ignore[misc]
+    )
+    figures["search"], _ = await timed(
+        [lambda ask=ask: memory.search(ANA, ask, 10) for ask in questions]  # type: ignore[misc]
+    )
+    figures["consolidate 50 turns"], _ = await timed(
+        [lambda n=n: memory.consolidate(ANA, f"t{n}") for n in range(min(10, len(batches)))]  # type: ignore[misc]
+    )
+    return figures, [[hit.memory.text for hit in hits] for hits in found]
+
+
+async def run(turns: int, questions: int) -> dict[str, Any]:
+    """Return the figures of both engines, and their ratio."""
+    texts = sentences(turns)
+    chooser = random.Random("questions")
+    asked = [" ".join(text.split()[:-1])[: chooser.randint(8, 60)] for text in texts]
+    asked = chooser.sample(asked, questions)
+    figures: dict[str, dict[str, float]] = {}
+    found = {}
+    for scheme in ("embedded", "seekdb"):
+        with tempfile.TemporaryDirectory(prefix="hippocampus-engines-") as folder:
+            async with open_memory(
+                f"{scheme}://{Path(folder) / 'data'}", worker=False, track_access=False
+            ) as memory:
+                figures[scheme], found[scheme] = await measure(memory, texts, asked)
+    shared = [
+        len({*ours} & {*theirs}) / max(1, len(ours))
+        for ours, theirs in zip(found["embedded"], found["seekdb"], strict=True)
+    ]
+    return {
+        "turns": turns,
+        "load": load_average(),
+        "ms": figures,
+        "seekdb / postgres": {
+            name: round(figures["seekdb"][name] / value, 2)
+            for name, value in figures["embedded"].items()
+            if value
+        },
+        "recall@10": round(sum(shared) / len(shared), 4),
+        "same order": sum(a == b for a, b in zip(*found.values(), strict=True)) / len(shared),
+    }
+
+
+def main() -> None:
+    """Measure, and print."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--turns", type=int, default=1000)
+    parser.add_argument("--questions", type=int, default=50)
+    parser.add_argument("--json", action="store_true")
+    chosen = parser.parse_args()
+    report = asyncio.run(run(chosen.turns, chosen.questions))
+    if chosen.json:
+        print(json.dumps(report, ensure_ascii=False, indent=2))
+        return
+    print(f"{report['turns']} turns, load {report['load']}")
+    for name, value in report["ms"]["embedded"].items():
+        other = report["ms"]["seekdb"][name]
+        print(f"{name:28} PostgreSQL {value:>9} SeekDB {other:>9}")
+    print(f"recall@10 {report['recall@10']}, the same order in {report['same order']:.0%}")
+
+
+if __name__ == "__main__":
+    main()

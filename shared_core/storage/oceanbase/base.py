@@ -1,0 +1,18 @@
+"""What every part of OceanBaseStorage has: the database, the time of day, the caller's strength."""
+
+from __future__ import annotations
+
+from shared_core.ports import Clock
+from shared_core.retention_ports import Strength
+from shared_core.settings import Settings
+from shared_core.storage.oceanbase.database import Database
+
+
+class OceanBasePart:
+    """A part of the storage port; parts meet in storage.OceanBaseStorage."""
+
+    def __init__(self, settings: Settings, clock: Clock, strength: Strength | None = None) -> None:
+        self._settings = settings
+        self._database = Database(settings)
+        self._clock = clock
+        self._strength = strength

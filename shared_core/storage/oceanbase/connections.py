@@ -1,0 +1,59 @@
+"""A connection of pymysql that reads what this project works with: UUIDs, aware moments, and text
+of binary columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pymysql
+from pymysql.constants import CLIENT, FIELD_TYPE
+from pymysql.converters import conversions
+
+INIT = (
+    "SET time_zone='+00:00', sql_mode='STRICT_ALL_TABLES', collation_connection=utf8mb4_bin,"
+    " ob_query_timeout={query_us}, ob_trx_timeout={transaction_us}, ob_trx_lock_timeout=5000000"
+)
+"""The session's time zone is +08:00 by default; text compares as bytes do."""
+
+
+def connect(
+    options: Mapping[str, Any], *, timeout_s: float, statement_timeout_s: float
+) -> pymysql.Connection[Any]:
+    """Return a connection outside of any transaction. Raises pymysql's errors."""
+    microseconds = int(statement_timeout_s * 1_000_000)
+    return pymysql.connect(
+        **options,
+        charset="utf8mb4",
+        autocommit=True,
+        client_flag=CLIENT.FOUND_ROWS,
+        connect_timeout=max(1, int(timeout_s)),
+        read_timeout=statement_timeout_s + 10,
+        init_command=INIT.format(query_us=microseconds, transaction_us=10 * microseconds),
+        conv=_CONVERSIONS,
+    )
+
+
+def _aware(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _id(value: str | bytes) -> str | bytes | UUID:
+    return UUID(bytes=value) if isinstance(value, bytes) and len(value) == 16 else value
+
+
+_CONVERSIONS: dict[Any, Any] = {
+    **conversions,
+    FIELD_TYPE.DATETIME: _aware,
+    FIELD_TYPE.VAR_STRING: _text,
+    FIELD_TYPE.VARCHAR: _text,
+    FIELD_TYPE.STRING: _id,
+}
+"""BINARY(16) is read as a UUID, VARBINARY as text, DATETIME(6) as an aware
+moment, BLOB as bytes."""

@@ -1,0 +1,297 @@
+"""OceanBaseStorage: conversations that open and end by themselves, one active at a time for a user.
+
+Whoever writes one has locked its user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from shared_core.conversation_ports import Heard, Session, SessionRules, SessionStatus
+from shared_core.domain import USER, Event, Scope, ThreadId
+from shared_core.job_ports import NewJob
+from shared_core.jsontext import to_json
+from shared_core.namespaces import from_path, scope_path
+from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.job_steps import insert_job
+from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.storage.oceanbase.turns import EVENT_COLUMNS, event_of, grow_thread
+
+NAME = "is_called"
+KIN_AT_MOST = 20
+
+_COLUMNS = "thread_id, status, event_count, created_at, last_active_at, ends_at, ended_at"
+
+
+class OceanBaseConversations(OceanBasePart):
+    """Conversations."""
+
+    async def hear_turn(
+        self,
+        scope: Scope,
+        new_id: ThreadId,
+        turn: Event,
+        rules: SessionRules,
+        context: int,
+        kin: Sequence[str],
+    ) -> Heard:
+        tenant, now = scope_path(scope), self._clock()
+        metadata = to_json(turn.metadata, "event metadata")
+
+        def work(tx: Transaction) -> Heard:
+            tx.lock(tenant)
+            session = _active(tx, scope)
+            heard = session is not None and _has_event(tx, tenant, session, turn)
+            stored = heard
+            if session is None or not (heard or _is_over(session, rules, now)):
+                session = _gone_on(tx, scope, session, new_id, rules, now)
+                _say(tx, tenant, session, turn, metadata, now)
+                stored = True
+            known = _kin_of_user(tx, tenant, [NAME, *kin])
+            return Heard(
+                stored=stored,
+                session=replace(session, events=_before(tx, tenant, session, turn, context, now)),
+                user_name=next((name for relation, name, _ in known if relation == NAME), ""),
+                kin=tuple(key for relation, _, key in known if relation != NAME),
+            )
+
+        return await self._database.write(work)
+
+    async def open_conversation(
+        self, scope: Scope, new_id: ThreadId, rules: SessionRules
+    ) -> Session:
+        tenant, now = scope_path(scope), self._clock()
+
+        def work(tx: Transaction) -> Session:
+            tx.lock(tenant)
+            session = _active(tx, scope)
+            if session is None:
+                session = _new(scope, new_id, 0, rules, now)
+                _write(tx, tenant, session)
+            return session
+
+        return await self._database.write(work)
+
+    async def active_conversation(self, scope: Scope) -> Session | None:
+        return await self._database.read(lambda tx: _active(tx, scope))
+
+    async def conversation_of_thread(self, scope: Scope, thread_id: ThreadId) -> Session | None:
+        return await self._database.read(lambda tx: _of_thread(tx, scope, thread_id))
+
+    async def end_conversation(
+        self, scope: Scope, job: NewJob, rules: SessionRules, *, if_over: bool
+    ) -> Session | None:
+        tenant, now = scope_path(scope), self._clock()
+
+        def work(tx: Transaction) -> Session | None:
+            tx.lock(tenant)
+            session = _active(tx, scope)
+            if session is None or (if_over and not _is_over(session, rules, now)):
+                return None
+            if session.event_count == 0:
+                tx.run(
+                    "DELETE FROM conversations WHERE tenant_id = %s AND thread_id = %s",
+                    tenant,
+                    session.session_id,
+                )
+                return session
+            ended = replace(session, status=SessionStatus.ENDING, ended_at=now)
+            _write(tx, tenant, ended)
+            _ask(tx, tenant, ended.session_id, job, now)
+            return ended
+
+        return await self._database.write(work)
+
+    async def finish_conversation(self, scope: Scope, thread_id: ThreadId) -> None:
+        tenant = scope_path(scope)
+
+        def work(tx: Transaction) -> None:
+            tx.lock(tenant)
+            tx.run(
+                "UPDATE conversations SET status = 'ended'"
+                " WHERE tenant_id = %s AND thread_id = %s AND status = 'ending'"
+                " AND EXISTS (SELECT 1 FROM threads t WHERE t.tenant_id = %s AND t.thread_id = %s"
+                " AND t.last_memory_seq <= t.consolidated_seq)",
+                tenant,
+                thread_id,
+                tenant,
+                thread_id,
+            )
+
+        await self._database.write(work)
+
+    async def conversations_over(self, limit: int) -> tuple[Sequence[Scope], datetime | None]:
+        now = self._clock()
+
+        def work(tx: Transaction) -> tuple[list[Row], Row | None]:
+            over = tx.rows(
+                "SELECT tenant_id FROM conversations WHERE status = 'active' AND ends_at <= %s"
+                " ORDER BY ends_at LIMIT %s",
+                now,
+                limit,
+            )
+            first = "SELECT ends_at FROM conversations WHERE status = 'active' ORDER BY ends_at"
+            return over, tx.one(f"{first} LIMIT 1")
+
+        over, first = await self._database.read(work)
+        return [Scope(*from_path(row[0])) for row in over], first[0] if first else None
+
+
+def _session(scope: Scope, row: Row) -> Session:
+    thread_id, status, event_count, created_at, last_active_at, ends_at, ended_at = row
+    return Session(
+        session_id=ThreadId(thread_id),
+        scope=scope,
+        status=SessionStatus(status),
+        event_count=event_count,
+        created_at=created_at,
+        last_active_at=last_active_at,
+        ends_at=ends_at,
+        ended_at=ended_at,
+    )
+
+
+def _active(tx: Transaction, scope: Scope) -> Session | None:
+    row = tx.one(
+        f"SELECT {_COLUMNS} FROM conversations WHERE tenant_id = %s AND status = 'active'",
+        scope_path(scope),
+    )
+    return _session(scope, row) if row else None
+
+
+def _of_thread(tx: Transaction, scope: Scope, thread_id: ThreadId) -> Session | None:
+    row = tx.one(
+        f"SELECT {_COLUMNS} FROM conversations WHERE tenant_id = %s AND thread_id = %s",
+        scope_path(scope),
+        thread_id,
+    )
+    return _session(scope, row) if row else None
+
+
+def _is_over(session: Session, rules: SessionRules, now: datetime) -> bool:
+    return session.ends_at <= now or session.event_count >= rules.max_events
+
+
+def _has_event(tx: Transaction, tenant: str, session: Session, turn: Event) -> bool:
+    return bool(
+        tx.rows(
+            "SELECT 1 FROM events WHERE tenant_id = %s AND thread_id = %s AND event_id = %s",
+            tenant,
+            session.session_id,
+            turn.event_id,
+        )
+    )
+
+
+def _gone_on(
+    tx: Transaction,
+    scope: Scope,
+    session: Session | None,
+    new_id: ThreadId,
+    rules: SessionRules,
+    now: datetime,
+) -> Session:
+    """Let the active conversation, or a new one if there is none, hold one more turn."""
+    if session is None:
+        session = _new(scope, new_id, 1, rules, now)
+    else:
+        active_at, count = max(session.last_active_at, now), session.event_count + 1
+        ends_at = min(active_at + rules.timeout, session.created_at + rules.max_duration)
+        session = replace(
+            session,
+            event_count=count,
+            last_active_at=active_at,
+            ends_at=now if count >= rules.max_events else ends_at,
+        )
+    _write(tx, scope_path(scope), session)
+    return session
+
+
+def _new(
+    scope: Scope, new_id: ThreadId, event_count: int, rules: SessionRules, now: datetime
+) -> Session:
+    is_full = 0 < rules.max_events <= event_count
+    return Session(
+        session_id=new_id,
+        scope=scope,
+        status=SessionStatus.ACTIVE,
+        event_count=event_count,
+        created_at=now,
+        last_active_at=now,
+        ends_at=now if is_full else now + min(rules.timeout, rules.max_duration),
+    )
+
+
+def _write(tx: Transaction, tenant: str, session: Session) -> None:
+    tx.insert(
+        "conversations",
+        ("tenant_id", "thread_id", "status", "event_count", "created_at", "last_active_at",
+         "ends_at", "ended_at"),
+        [(tenant, session.session_id, session.status, session.event_count, session.created_at,
+          session.last_active_at, session.ends_at, session.ended_at)],
+        update=("status", "event_count", "last_active_at", "ends_at", "ended_at"),
+    )  # fmt: skip
+
+
+def _say(
+    tx: Transaction, tenant: str, session: Session, turn: Event, metadata: str, now: datetime
+) -> None:
+    """Append a turn to the thread of a conversation."""
+    thread_id = session.session_id
+    seq, memory_seq = grow_thread(tx, tenant, thread_id, now, 1, 1, len(turn.text.encode()))
+    tx.insert(
+        "events",
+        ("tenant_id", "thread_id", "seq", "event_id", "author", "role", "text", "metadata",
+         "occurred_at", "recorded_at", "memory_seq", "importance", "expires_at"),
+        [(tenant, thread_id, seq + 1, turn.event_id, turn.author, turn.role, turn.text, metadata,
+          turn.occurred_at, now, memory_seq + 1, float(turn.importance), turn.expires_at)],
+    )  # fmt: skip
+
+
+def _before(
+    tx: Transaction, tenant: str, session: Session, turn: Event, context: int, now: datetime
+) -> list[Event]:
+    """Return the last turns of a conversation before one, oldest first."""
+    newest = tx.rows(
+        f"SELECT {EVENT_COLUMNS}, memory_seq FROM events"
+        " WHERE tenant_id = %s AND thread_id = %s AND event_id <> %s"
+        " AND (expires_at IS NULL OR expires_at > %s) ORDER BY seq DESC LIMIT %s",
+        tenant,
+        session.session_id,
+        turn.event_id,
+        now,
+        context,
+    )
+    return [event_of(row[:-1]) for row in reversed(newest) if row[-1] is not None]
+
+
+def _kin_of_user(tx: Transaction, tenant: str, relations: Sequence[str]) -> list[Row]:
+    """Return who stands in some relations to the user now: relation, name and key, newest first."""
+    return tx.rows(
+        "SELECT relation, object, object_key FROM edges"
+        " WHERE tenant_id = %s AND subject_key = %s AND relation IN %s"
+        " AND valid_until IS NULL AND superseded_at IS NULL"
+        " ORDER BY valid_from DESC, edge_id LIMIT %s",
+        tenant,
+        USER,
+        list(relations),
+        KIN_AT_MOST,
+    )
+
+
+def _ask(tx: Transaction, tenant: str, thread_id: ThreadId, job: NewJob, now: datetime) -> None:
+    """Ask for a job on a conversation now, or let one that waits be due now."""
+    moved = tx.run(
+        "UPDATE consolidation_jobs SET run_after = LEAST(run_after, %s),"
+        " priority = GREATEST(priority, %s) WHERE tenant_id = %s AND thread_id = %s"
+        " AND job_type = %s AND performer IS NULL AND status = 'pending'",
+        now,
+        int(job.priority),
+        tenant,
+        thread_id,
+        str(job.job_type),
+    )
+    if not moved:
+        insert_job(tx, tenant, thread_id, job, now, run_after=now)

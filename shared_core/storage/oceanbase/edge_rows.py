@@ -1,0 +1,293 @@
+"""Edges of the graph: as they were believed at a moment, alive, and as the core reads them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from shared_core.domain import AsOf, MemoryId
+from shared_core.graph_ports import Edge, FoundEdge
+from shared_core.storage.oceanbase.current import Condition, all_of
+from shared_core.storage.oceanbase.names import Names
+from shared_core.storage.oceanbase.transactions import Transaction
+
+PAGE = 256
+"""Edges are read so many at a time, until enough of them live."""
+
+
+class EdgeRow(NamedTuple):
+    """One row of the table edges."""
+
+    edge_id: UUID
+    memory_id: UUID | None
+    subject: str
+    relation: str
+    object: str
+    functional: int
+    confidence: float
+    valid_from: datetime
+    valid_until: datetime | None
+    recorded_at: datetime
+    superseded_at: datetime | None
+    subject_key: str
+    object_key: str
+    run_id: UUID | None
+    fact_id: UUID | None
+
+    @property
+    def began(self) -> tuple[datetime, datetime, UUID]:
+        return self.valid_from, self.recorded_at, self.edge_id
+
+
+COLUMNS = ", ".join(f"e.{name}" for name in EdgeRow._fields)
+NEWEST_FIRST = "e.valid_from DESC, e.edge_id"
+
+
+class Edges:
+    """The edges of one tenant at one moment."""
+
+    def __init__(self, tx: Transaction, tenant: str, now: datetime, as_of: AsOf | None) -> None:
+        self.names = Names(tx, tenant, as_of.known if as_of else None)
+        self._tx = tx
+        self._tenant = tenant
+        self._now = now
+        self._at = (as_of.valid if as_of else None) or now
+        self._known = as_of.known if as_of else None
+        self._is_then = as_of is not None and as_of != AsOf()
+
+    def where(self, wanted: Condition, order: str = "e.edge_id") -> list[EdgeRow]:
+        """Return the edges of a condition, those that ended and those of the future too."""
+        rows = self._tx.rows(
+            f"SELECT {COLUMNS} FROM edges e WHERE e.tenant_id = %s AND {wanted.sql}"
+            f" ORDER BY {order}",
+            self._tenant,
+            *wanted.values,
+        )
+        return [EdgeRow(*row) for row in rows]
+
+    def known(self) -> Condition:
+        """Return {edge_known}."""
+        if self._known is None:
+            return Condition("TRUE")
+        return Condition("e.recorded_at <= %s", (self._known,))
+
+    def covering(self) -> Condition:
+        """Return {edge_covers}: whether it covers the moment, as its end was known."""
+        later_known = " OR e.superseded_at > %s" if self._known else ""
+        return Condition(
+            "e.valid_from <= %s AND (e.valid_until > %s"
+            f" OR e.valid_until IS NULL AND e.superseded_at IS NULL{later_known})",
+            (self._at, self._at, *([self._known] if self._known else [])),
+        )
+
+    def first(self, wanted: Condition, limit: int, *, holding: bool) -> list[EdgeRow]:
+        """Return the newest edges of a condition that live, so many at most, newest first.
+
+        holding: only those that hold.
+        """
+        found: list[EdgeRow] = []
+        for page in self._pages(wanted, limit, holding):
+            living = self.living(page)
+            found += self.holding(living) if holding else living
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    def _pages(self, wanted: Condition, limit: int, holding: bool) -> Iterator[list[EdgeRow]]:
+        conditions = [wanted, self.known(), *([self.covering()] if holding else [])]
+        size = max(PAGE, limit)
+        after = Condition("TRUE")
+        while True:
+            there = all_of(*conditions, after)
+            rows = self.where(there, f"{NEWEST_FIRST} LIMIT {size:d}")
+            yield rows
+            if len(rows) < size:
+                return
+            last = rows[-1]
+            after = Condition(
+                "(e.valid_from < %s OR e.valid_from = %s AND e.edge_id > %s)",
+                (last.valid_from, last.valid_from, last.edge_id),
+            )
+
+    def covers(self, edge: EdgeRow) -> bool:
+        """Tell what covering() asks of an edge."""
+        if edge.valid_from > self._at:
+            return False
+        if edge.superseded_at is not None and self._known and edge.superseded_at > self._known:
+            return True
+        if edge.valid_until is not None:
+            return edge.valid_until > self._at
+        return edge.superseded_at is None
+
+    def holding(self, edges: Sequence[EdgeRow]) -> list[EdgeRow]:
+        """Return the edges that hold ({edge_holds}), in their order.
+
+        Of several of a functional relation that cover a moment the one that began last holds. What
+        is current needs no look: there is only one.
+        """
+        covering = [one for one in edges if self.covers(one)]
+        alone = [one for one in covering if one.functional] if self._is_then else []
+        if not alone:
+            return covering
+        rivals = self.where(
+            all_of(
+                Condition("e.functional = 1"),
+                Condition("e.subject_key IN %s", (sorted({one.subject_key for one in alone}),)),
+                Condition("e.relation IN %s", (sorted({one.relation for one in alone}),)),
+                self.known(),
+                self.covering(),
+            )
+        )
+        last: dict[tuple[str, str], EdgeRow] = {}
+        for one in sorted(self.living(rivals), key=lambda one: one.began):
+            last[one.subject_key, one.relation] = one
+
+        def holds(edge: EdgeRow) -> bool:
+            later = last.get((edge.subject_key, edge.relation))
+            return not edge.functional or later is None or later.began <= edge.began
+
+        return [one for one in covering if holds(one)]
+
+    def living(self, edges: Sequence[EdgeRow]) -> list[EdgeRow]:
+        """Return the edges that live ({edge_living}), in their order.
+
+        What says a fact again fades with it. What rests on a fact or on turns lives as long as one
+        basis of it has not expired.
+        """
+        if not edges:
+            return []
+        facts = {one for edge in edges for one in (edge.fact_id, edge.memory_id) if one}
+        faded, expired = self._gone(facts)
+
+        def rests_on_a_fact(edge: EdgeRow) -> bool:
+            return edge.memory_id is not None and edge.memory_id not in expired
+
+        unsure = [one.edge_id for one in edges if not rests_on_a_fact(one)]
+        whole = self._whole(unsure)
+        return [
+            one
+            for one in edges
+            if (one.fact_id or one.memory_id) not in faded
+            and (rests_on_a_fact(one) or whole.get(one.edge_id, one.memory_id is None))
+        ]
+
+    def _gone(self, memory_ids: Iterable[UUID]) -> tuple[set[UUID], set[UUID]]:
+        """Return which memories have faded out of recall, and which have expired."""
+        rows = self._tx.rows(
+            "SELECT memory_id, demoted_at, expires_at FROM memories"
+            " WHERE tenant_id = %s AND memory_id IN %s",
+            self._tenant,
+            list(memory_ids),
+        )
+        faded = {row[0] for row in rows if row[1] is not None}
+        return faded, {row[0] for row in rows if row[2] is not None and row[2] <= self._now}
+
+    def _whole(self, edge_ids: Sequence[UUID]) -> dict[UUID, bool]:
+        """Return of each edge with turns whether a basis of it is left without an expired one."""
+        bases: dict[UUID, dict[int, bool]] = defaultdict(dict)
+        for edge_id, basis, expires_at in self._tx.rows(
+            "SELECT s.edge_id, s.basis, v.expires_at FROM edge_sources s"
+            " LEFT JOIN events v ON v.tenant_id = s.tenant_id AND v.thread_id = s.thread_id"
+            " AND v.event_id = s.event_id"
+            " WHERE s.tenant_id = %s AND s.edge_id IN %s",
+            self._tenant,
+            list(edge_ids),
+        ):
+            lives = expires_at is None or expires_at > self._now
+            bases[edge_id][basis] = bases[edge_id].get(basis, True) and lives
+        return {edge_id: any(held.values()) for edge_id, held in bases.items()}
+
+    def found(
+        self, edges: Sequence[EdgeRow], hops: Mapping[UUID, int] | int = 0
+    ) -> list[FoundEdge]:
+        """Return edges as the core reads them, in their order; hops: of each, or of all."""
+        sources = self._sources(edges)
+        roots = self.names.roots(
+            name for one in edges for name in (one.subject_key, one.object_key)
+        )
+        current = {one.edge_id for one in self.holding(edges)}
+        found = []
+        for one in edges:
+            subject, object_ = roots[one.subject_key], roots[one.object_key]
+            edge = Edge(
+                edge_id=one.edge_id,
+                subject=one.subject,
+                relation=one.relation,
+                object=one.object,
+                subject_entity=subject.entity or one.subject,
+                object_entity=object_.entity or one.object,
+                functional=bool(one.functional),
+                confidence=one.confidence,
+                valid_from=one.valid_from,
+                valid_until=one.valid_until,
+                recorded_at=one.recorded_at,
+                superseded_at=one.superseded_at,
+                fact_id=MemoryId(one.fact_id) if one.fact_id else None,
+                run_id=one.run_id,
+                source_event_ids=tuple(sorted(sources[one.edge_id])),
+                current=one.edge_id in current,
+                hops=hops if isinstance(hops, int) else hops[one.edge_id],
+            )
+            found.append(
+                FoundEdge(
+                    edge=edge,
+                    subject_root=subject.key,
+                    object_root=object_.key,
+                    subject_alias_of=subject.entity,
+                    object_alias_of=object_.entity,
+                )
+            )
+        return found
+
+    def _sources(self, edges: Sequence[EdgeRow]) -> dict[UUID, set[str]]:
+        """Return the turns of edges, and of the facts they rest on."""
+        sources: dict[UUID, set[str]] = {one.edge_id: set() for one in edges}
+        for edge_id, event_id in self._tx.rows(
+            "SELECT edge_id, event_id FROM edge_sources WHERE tenant_id = %s AND edge_id IN %s",
+            self._tenant,
+            list(sources),
+        ):
+            sources[edge_id].add(event_id)
+        resting = defaultdict(list)
+        for one in edges:
+            if one.memory_id:
+                resting[one.memory_id].append(one.edge_id)
+        for memory_id, event_id in self._tx.rows(
+            "SELECT memory_id, event_id FROM memory_sources"
+            " WHERE tenant_id = %s AND memory_id IN %s",
+            self._tenant,
+            list(resting),
+        ):
+            for edge_id in resting[memory_id]:
+                sources[edge_id].add(event_id)
+        return sources
+
+
+def touching(keys: Sequence[str], end: str) -> Condition:
+    """Return which edges have one of some names at an end: "subject" or "object"."""
+    return Condition(f"e.{end}_key IN %s", (list(keys),))
+
+
+def edges_about(
+    tx: Transaction,
+    tenant: str,
+    keys: Sequence[str],
+    limit: int,
+    now: datetime,
+    as_of: AsOf | None,
+) -> list[FoundEdge]:
+    """Return edges that hold and touch one of some names, or a name of the same entity.
+
+    limit: of each name and direction, the newest.
+    """
+    edges = Edges(tx, tenant, now, as_of)
+    roots = {root.key for root in edges.names.roots(keys).values()}
+    found: dict[UUID, EdgeRow] = {}
+    for name in edges.names.with_aliases(sorted(roots)):
+        for end in ("subject", "object"):
+            held = edges.first(touching([name], end), limit, holding=True)
+            found |= {one.edge_id: one for one in held}
+    return edges.found(list(found.values()), 1)

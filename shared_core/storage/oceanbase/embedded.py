@@ -1,0 +1,98 @@
+"""SeekDB in this process's care: pylibseekdb starts a server per folder and stops it with its last
+user. Several processes may open one folder; they share the one server."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shared_core.errors import InvalidInput, StorageUnavailable
+
+_lock = threading.Lock()
+
+
+@dataclass(slots=True)
+class _Opened:
+    """An open folder, by how many it is used, and how often it was started."""
+
+    instance: Any
+    users: int = 0
+    started: int = 1
+    pid: int = 0
+
+
+_opened: dict[Path, _Opened] = {}
+
+
+class EmbeddedSeekdb:
+    """One user of the SeekDB of a folder. Every method is safe from any thread, and may block."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.absolute()
+        self._started = 0
+
+    def acquire(self) -> None:
+        """Start the server or join it. Raises StorageUnavailable where it does not start."""
+        with _lock:
+            there = _opened.get(self._folder)
+            if there is None or there.pid != os.getpid():
+                there = _Opened(_open(self._folder), pid=os.getpid())
+                _opened[self._folder] = there
+            there.users += 1
+            self._started = there.started
+
+    def release(self) -> None:
+        """Leave the server; the last one of this process closes it."""
+        with _lock:
+            there = _opened.get(self._folder)
+            if there is None or there.pid != os.getpid():
+                return
+            there.users -= 1
+            if there.users <= 0:
+                del _opened[self._folder]
+                there.instance.close()
+
+    def options(self) -> Mapping[str, Any]:
+        """Return how to reach the server: the arguments of a connection."""
+        with _lock:
+            there = _opened.get(self._folder)
+            if there is None or there.pid != os.getpid():
+                raise StorageUnavailable("the memory is closed: open a new one with open_memory()")
+            self._started = there.started
+            return dict(there.instance.connection_options())
+
+    def restart(self) -> None:
+        """Start a server that died again, unless somebody of this process did so already.
+
+        As long as any handle of the dead one is open, opening would return that one.
+        """
+        with _lock:
+            there = _opened.get(self._folder)
+            if there is None or there.started != self._started:
+                return
+            there.instance.close()
+            there.instance = _open(self._folder)
+            there.started += 1
+
+
+def _open(folder: Path) -> Any:
+    os.environ["TELEMETRY_ENABLED"] = "false"  # read at the start; exactly this word
+    try:
+        import pylibseekdb
+    except ImportError as error:
+        raise InvalidInput(
+            "an embedded SeekDB needs its package: pip install 'pg-hippocampus[oceanbase]'"
+            " (on Linux; elsewhere name a server: seekdb://user:password@host:2881)"
+        ) from error
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return pylibseekdb.open(db_dir=str(folder))
+    except (pylibseekdb.SeekdbError, OSError) as error:
+        raise StorageUnavailable(
+            f"SeekDB does not start in {str(folder)!r}: {error}. It needs 1 GB of memory and 2 GB"
+            " of disk there, and a path that is not too long"
+        ) from error

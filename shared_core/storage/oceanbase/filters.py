@@ -1,0 +1,156 @@
+"""Filters on the value of an item, told in Python over its JSON.
+
+What a filter means, and what is none, storage.filters says; here it holds for the same values.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+from shared_core.domain import JsonValue
+from shared_core.jsontext import to_json
+from shared_core.namespaces import clean_text
+from shared_core.storage.filters import compile_filter
+
+Matches: TypeAlias = Callable[[str], bool]
+"""Whether the value of an item, as JSON text, is what a filter wants."""
+
+_Test: TypeAlias = Callable[[Any], bool]
+
+_ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
+
+
+class _Missing:
+    """What a field holds that is not there: equal to no JSON, not even to null."""
+
+
+_MISSING: Final = _Missing()
+
+
+def matches(wanted: Mapping[str, JsonValue]) -> Matches | None:
+    """Return what tells whether a value matches; None where every one does.
+
+    Raises InvalidInput, naming it, for an unknown operator or an operand of the wrong type.
+    """
+    compile_filter(wanted)
+    if not wanted:
+        return None
+    test = _all_of(wanted)
+    return lambda text: test(_parsed(text))
+
+
+def _all_of(wanted: Mapping[str, Any]) -> _Test:
+    tests = [_part(name, operand) for name, operand in wanted.items()]
+    return lambda value: all(test(value) for test in tests)
+
+
+def _part(name: str, operand: Any) -> _Test:
+    if name.startswith("$"):
+        return _OPERATORS[name](operand)
+    field = clean_text(name)
+    test = _all_of(operand) if isinstance(operand, Mapping) and operand else _equals(operand)
+    return lambda value: test(value.get(field, _MISSING) if isinstance(value, dict) else _MISSING)
+
+
+def _negated(make: Callable[[Any], _Test]) -> Callable[[Any], _Test]:
+    def negated(operand: Any) -> _Test:
+        test = make(operand)
+        return lambda value: not test(value)
+
+    return negated
+
+
+def _and(operand: Any) -> _Test:
+    tests = [_all_of(part) for part in operand]
+    return lambda value: all(test(value) for test in tests)
+
+
+def _or(operand: Any) -> _Test:
+    tests = [_all_of(part) for part in operand]
+    return lambda value: any(test(value) for test in tests)
+
+
+def _equals(operand: Any) -> _Test:
+    wanted = _stored(operand)
+    return lambda value: _same(value, wanted)
+
+
+def _is_one_of(operand: Any) -> _Test:
+    wanted = [_stored(part) for part in operand]
+    return lambda value: any(_same(value, one) for one in wanted)
+
+
+def _exists(operand: Any) -> _Test:
+    return lambda value: (value is not _MISSING) is operand
+
+
+def _contains(operand: Any) -> _Test:
+    wanted = _stored(operand)
+
+    def test(value: Any) -> bool:
+        if isinstance(value, list):
+            return any(_same(part, wanted) for part in value)
+        return isinstance(value, str) and isinstance(wanted, str) and wanted in value
+
+    return test
+
+
+def _in_order(name: str) -> Callable[[Any], _Test]:
+    compare = _ORDER[name]
+
+    def in_order(operand: Any) -> _Test:
+        wanted = _stored(operand)
+        kind = _kind(wanted)
+        return lambda value: _kind(value) is kind and compare(value, wanted)
+
+    return in_order
+
+
+_OPERATORS: Final[Mapping[str, Callable[[Any], _Test]]] = {
+    "$eq": _equals,
+    "$ne": _negated(_equals),
+    **{name: _in_order(name) for name in _ORDER},
+    "$in": _is_one_of,
+    "$nin": _negated(_is_one_of),
+    "$exists": _exists,
+    "$contains": _contains,
+    "$and": _and,
+    "$or": _or,
+    "$not": _negated(_all_of),
+}
+
+
+def _same(value: Any, wanted: Any) -> bool:
+    """Tell whether two values are the same JSON: 1 is 1.0, and true is neither."""
+    if _kind(value) is not _kind(wanted):
+        return False
+    if isinstance(value, dict):
+        return value.keys() == wanted.keys() and all(
+            _same(inner, wanted[name]) for name, inner in value.items()
+        )
+    if isinstance(value, list):
+        return len(value) == len(wanted) and all(map(_same, value, wanted))
+    return bool(value == wanted)
+
+
+def _kind(value: Any) -> type:
+    return Decimal if type(value) is int else type(value)
+
+
+def _parsed(text: str) -> Any:
+    """Return JSON with exact numbers: a float is a Decimal."""
+    return json.loads(text, parse_float=Decimal)
+
+
+def _stored(operand: Any) -> Any:
+    """Return an operand as it would be read if it had been stored."""
+    return _parsed(to_json(operand))

@@ -1,0 +1,347 @@
+"""OceanBaseStorage: the knowledge graph."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from shared_core.domain import AsOf, MemoryId, Scope
+from shared_core.errors import Conflict
+from shared_core.graph_ports import Alias, Edge, Entity, FoundEdge, KnownSpells, Spell, Walk
+from shared_core.jsontext import to_json
+from shared_core.namespaces import scope_path
+from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.current import Condition, all_of
+from shared_core.storage.oceanbase.edge_rows import EdgeRow, Edges, touching
+from shared_core.storage.oceanbase.reopening import (
+    ended_fact,
+    moment,
+    note_moves,
+    reopen,
+    reopen_told,
+    require_no_opposite,
+)
+from shared_core.storage.oceanbase.timing import retime
+from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.text import without_accents
+
+CHANGED = "the aliases were changed meanwhile"
+
+
+class OceanBaseGraph(OceanBasePart):
+    """See the port."""
+
+    async def walk(
+        self, scope: Scope, keys: Sequence[str], depth: int, limit: int, as_of: AsOf | None
+    ) -> Sequence[Walk]:
+        def work(tx: Transaction) -> list[Walk]:
+            edges = self._edges(tx, scope, as_of)
+            return [_walk(edges, edges.names.root(key), depth, limit) for key in keys]
+
+        return await self._database.read(work)
+
+    async def edges_of(
+        self, scope: Scope, key: str, limit: int, as_of: AsOf | None
+    ) -> Sequence[FoundEdge]:
+        def work(tx: Transaction) -> list[FoundEdge]:
+            edges = self._edges(tx, scope, as_of)
+            names = edges.names.with_aliases([edges.names.root(key)])
+            last = _newest(
+                limit,
+                *(edges.first(touching(names, end), limit, holding=False) for end in ENDS),
+            )
+            return edges.found(sorted(last, key=lambda one: one.began))
+
+        return await self._database.read(work)
+
+    async def entities(
+        self, scope: Scope, matching: str, limit: int, as_of: AsOf | None
+    ) -> Sequence[Entity]:
+        def work(tx: Transaction) -> list[Entity]:
+            edges = self._edges(tx, scope, as_of)
+            rows = edges.where(all_of(edges.known(), edges.covering()))
+            degrees, names = _entities(edges.found(edges.holding(edges.living(rows))))
+            aliases = edges.names.aliases_of(degrees)
+            wanted = [
+                root
+                for root in degrees
+                if _has_name([root, *(one.alias_key for one in aliases[root])], matching)
+            ]
+            wanted.sort(key=lambda root: (-degrees[root], root))
+            return [
+                Entity(
+                    name=names[root],
+                    aliases=tuple(one.alias for one in aliases[root]),
+                    degree=degrees[root],
+                )
+                for root in wanted[:limit]
+            ]
+
+        return await self._database.read(work)
+
+    async def known_spells(
+        self, scope: Scope, subject_key: str, relation: str, object_key: str, *, alone: bool
+    ) -> KnownSpells:
+        tenant, now = scope_path(scope), self._clock()
+
+        def work(tx: Transaction) -> KnownSpells:
+            edges = self._edges(tx, scope, None)
+            names = edges.names
+            value, keys = names.root(object_key), names.with_aliases([names.root(subject_key)])
+            rows = edges.where(
+                all_of(touching(keys, "subject"), Condition("e.relation = %s", (relation,)))
+            )
+            roots = names.roots(one.object_key for one in rows)
+            rows = [one for one in rows if not alone or roots[one.object_key].key == value]
+            open_facts = _open_facts(tx, tenant, [one.fact_id for one in rows if one.fact_id], now)
+            spells = [
+                Spell(
+                    edge_id=one.edge_id,
+                    value=roots[one.object_key].key,
+                    valid_from=one.valid_from,
+                    valid_until=one.valid_until,
+                    fact_id=MemoryId(one.fact_id) if one.fact_id in open_facts else None,
+                )
+                for one in sorted(rows, key=lambda one: one.began)
+            ]
+            [(number,)] = tx.rows(LAST_RUN, tenant)
+            return KnownSpells(value=value, subject_keys=keys, spells=spells, number=number)
+
+        return await self._database.read(work)
+
+    async def one_edge(self, scope: Scope, edge_id: UUID) -> Edge | None:
+        def work(tx: Transaction) -> Edge | None:
+            edges = self._edges(tx, scope, None)
+            rows = edges.where(Condition("e.edge_id = %s", (edge_id,)))
+            return next((one.edge for one in edges.found(rows)), None)
+
+        return await self._database.read(work)
+
+    async def restore_edge(self, scope: Scope, edge: Edge, run_id: UUID) -> None:
+        tenant, now = scope_path(scope), self._clock()
+
+        def work(tx: Transaction) -> None:
+            tx.lock(tenant)
+            _add_run(tx, tenant, run_id, now, {"restored": 1})
+            fact_id = _reopen_edge(tx, tenant, run_id, edge.edge_id)
+            fact = ended_fact(tx, tenant, fact_id) if fact_id else None
+            if fact is not None:
+                try:
+                    reopen(tx, tenant, run_id, [fact], now)
+                except Conflict as error:
+                    raise _taken(edge.edge_id) from error
+            if edge.fact_id is not None:
+                require_no_opposite(tx, tenant, edge.fact_id)
+                if edge.superseded_at is not None:
+                    reopen_told(tx, tenant, run_id, edge.fact_id, edge.superseded_at)
+            changed = tx.rows(
+                "SELECT DISTINCT target FROM run_changes WHERE tenant_id = %s AND run_id = %s",
+                tenant,
+                run_id,
+            )
+            retime(tx, tenant, [row[0] for row in changed])
+
+        await self._database.write(work)
+
+    async def aliases(self, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
+        def work(tx: Transaction) -> list[Alias]:
+            names = self._edges(tx, scope, None).names
+            roots = {*keys, *(root.key for root in names.roots(keys).values())}
+            found = [one for held in names.aliases_of(roots).values() for one in held]
+            return sorted(found, key=lambda one: one.alias_key)
+
+        return await self._database.read(work)
+
+    async def change_aliases(
+        self, scope: Scope, run_id: UUID, ended: Sequence[UUID], added: Sequence[Alias]
+    ) -> None:
+        tenant, now = scope_path(scope), self._clock()
+
+        def work(tx: Transaction) -> None:
+            tx.lock(tenant)
+            _add_run(tx, tenant, run_id, now, {"merged": len(added), "parted": len(ended)})
+            count = tx.run(
+                "UPDATE entity_aliases SET unmerged_at = %s"
+                " WHERE tenant_id = %s AND alias_id IN %s AND unmerged_at IS NULL",
+                now,
+                tenant,
+                list(ended),
+            )
+            if count != len(ended):
+                raise Conflict(CHANGED)
+            note_moves(tx, tenant, run_id, ((one, {"alias": "ended"}) for one in ended))
+            columns = ("alias_id", "alias_key", "alias", "entity_key", "entity")
+            tx.insert(
+                "entity_aliases",
+                ("tenant_id", *columns, "merged_at"),
+                ((tenant, *(getattr(one, name) for name in columns), now) for one in added),
+            )
+            note_moves(tx, tenant, run_id, ((one.alias_id, {"alias": "added"}) for one in added))
+            _require_entities(tx, tenant)
+
+        await self._database.write(work)
+
+    def _edges(self, tx: Transaction, scope: Scope, as_of: AsOf | None) -> Edges:
+        return Edges(tx, scope_path(scope), self._clock(), as_of)
+
+
+ENDS = ("subject", "object")
+OTHER = {"subject": "object", "object": "subject"}
+LAST_RUN = "SELECT coalesce(max(number), 0) FROM runs WHERE tenant_id = %s"
+
+
+def _walk(edges: Edges, root: str, depth: int, limit: int) -> Walk:
+    """Walk breadth first: what was come to once is not come to again, so cycles end."""
+    reached, visited = [root], {root}
+    met: dict[UUID, EdgeRow] = {}
+    hops: dict[UUID, int] = {}
+    for hop in range(1, depth + 1):
+        if not reached or len(met) >= limit:
+            break
+        names = edges.names.with_aliases(reached)
+        past = visited - {*reached}
+        behind = edges.names.with_aliases(sorted(past)) if past else []
+        step = _newest(
+            limit - len(met),
+            *(
+                edges.first(_leading(names, behind, end), limit - len(met), holding=True)
+                for end in ENDS
+            ),
+        )
+        met |= {one.edge_id: one for one in step}
+        hops = {one.edge_id: hop for one in step} | hops
+        roots = edges.names.roots(
+            name for one in step for name in (one.subject_key, one.object_key)
+        )
+        reached = sorted({one.key for one in roots.values()} - visited)
+        visited |= {*reached}
+    found = sorted(_newest(len(met), met.values()), key=lambda one: hops[one.edge_id])
+    return Walk(root=root, edges=edges.found(found, hops))
+
+
+def _leading(names: Sequence[str], behind: Sequence[str], end: str) -> Condition:
+    """Return which edges lead from some names to any that is not behind."""
+    if not behind:
+        return touching(names, end)
+    onward = Condition(f"e.{OTHER[end]}_key NOT IN %s", (list(behind),))
+    return all_of(touching(names, end), onward)
+
+
+def _newest(limit: int, *found: Iterable[EdgeRow]) -> list[EdgeRow]:
+    """Return the newest of some edges, each once, so many at most."""
+    every = {one.edge_id: one for edges in found for one in edges}
+    in_order = sorted(every.values(), key=lambda one: one.edge_id)
+    return sorted(in_order, key=lambda one: one.valid_from, reverse=True)[:limit]
+
+
+def _entities(found: Sequence[FoundEdge]) -> tuple[dict[str, int], dict[str, str]]:
+    """Return of each entity how many edges it has, and its name: as merged, or as last spelt."""
+    degrees: dict[str, int] = defaultdict(int)
+    merged: dict[str, str] = {}
+    spelt: dict[str, str] = {}
+    newest = sorted(found, key=lambda one: one.edge.edge_id)
+    newest.sort(key=lambda one: one.edge.valid_from, reverse=True)
+    for one in newest:
+        ends = {one.subject_root: (one.subject_alias_of, one.edge.subject)}
+        ends.setdefault(one.object_root, (one.object_alias_of, one.edge.object))
+        for root, (entity, name) in ends.items():
+            degrees[root] += 1
+            if entity is not None:
+                merged.setdefault(root, entity)
+            spelt.setdefault(root, name)
+    return dict(degrees), spelt | merged
+
+
+def _has_name(keys: Sequence[str], matching: str) -> bool:
+    plain = without_accents(matching)
+    return not matching or any(matching in key or plain in without_accents(key) for key in keys)
+
+
+def _open_facts(
+    tx: Transaction, tenant: str, memory_ids: Sequence[UUID], now: datetime
+) -> set[UUID]:
+    """Return the facts that hold, or whose end is known and has not come."""
+    rows = tx.rows(
+        "SELECT memory_id FROM facts WHERE tenant_id = %s AND memory_id IN %s"
+        " AND (valid_until IS NULL AND superseded_at IS NULL OR valid_until > %s)",
+        tenant,
+        list(memory_ids),
+        now,
+    )
+    return {row[0] for row in rows}
+
+
+def _add_run(
+    tx: Transaction, tenant: str, run_id: UUID, now: datetime, counts: Mapping[str, int]
+) -> None:
+    """Add a run that changes the graph alone."""
+    [(number,)] = tx.rows(LAST_RUN, tenant)
+    tx.insert(
+        "runs",
+        (
+            "tenant_id",
+            "run_id",
+            "kind",
+            "extractor",
+            "counts",
+            "started_at",
+            "finished_at",
+            "number",
+        ),
+        [(tenant, run_id, "graph", "caller", to_json(counts), now, now, number + 1)],
+    )
+
+
+def _reopen_edge(tx: Transaction, tenant: str, run_id: UUID, edge_id: UUID) -> UUID | None:
+    """Let an edge that ended hold again, and return the fact it says again, if any."""
+    row = tx.one(
+        "SELECT fact_id, valid_until, superseded_at, subject_key, relation, object_key, functional"
+        " FROM edges WHERE tenant_id = %s AND edge_id = %s AND superseded_at IS NOT NULL",
+        tenant,
+        edge_id,
+    )
+    if row is None:
+        raise Conflict("the edge holds, or is gone")
+    fact_id: UUID | None
+    fact_id, valid_until, superseded_at, subject_key, relation, object_key, functional = row
+    if tx.rows(
+        "SELECT 1 FROM edges WHERE tenant_id = %s AND subject_key = %s AND relation = %s"
+        " AND (object_key = %s OR functional = 1 AND %s)"
+        " AND valid_until IS NULL AND superseded_at IS NULL LIMIT 1",
+        tenant,
+        subject_key,
+        relation,
+        object_key,
+        bool(functional),
+    ):
+        raise _taken(edge_id)
+    tx.run(
+        "UPDATE edges SET valid_until = NULL, superseded_at = NULL"
+        " WHERE tenant_id = %s AND edge_id = %s",
+        tenant,
+        edge_id,
+    )
+    before = {"valid_until": moment(valid_until), "superseded_at": moment(superseded_at)}
+    note_moves(tx, tenant, run_id, [(edge_id, before)])
+    return fact_id
+
+
+def _taken(edge_id: UUID) -> Conflict:
+    return Conflict(
+        f"edge {edge_id} cannot hold again: another one has taken its place since,"
+        " retract that one first; graph.history() shows both"
+    )
+
+
+def _require_entities(tx: Transaction, tenant: str) -> None:
+    """Raise Conflict if a name is merged twice, or an entity has become an alias of another."""
+    rows = tx.rows(
+        "SELECT alias_key, entity_key FROM entity_aliases"
+        " WHERE tenant_id = %s AND unmerged_at IS NULL",
+        tenant,
+    )
+    merged = {alias_key for alias_key, _ in rows}
+    if len(merged) < len(rows) or any(entity_key in merged for _, entity_key in rows):
+        raise Conflict(CHANGED)

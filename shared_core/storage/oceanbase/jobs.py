@@ -1,0 +1,349 @@
+"""OceanBaseStorage: the queue, work on threads, taken by one worker at a time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from shared_core.domain import JsonValue, Scope, ThreadId
+from shared_core.errors import Conflict
+from shared_core.job_ports import (
+    Capability,
+    Job,
+    NewJob,
+)
+from shared_core.jsontext import to_json
+from shared_core.namespaces import clean_text, scope_path
+from shared_core.storage.oceanbase.job_reads import CANDIDATES, OceanBaseJobReads, free
+from shared_core.storage.oceanbase.job_rows import (
+    SAME_WORK,
+    TABLE,
+    doable,
+)
+from shared_core.storage.oceanbase.job_steps import (
+    count_extraction,
+    enqueue,
+    insert_job,
+    open_thread,
+    put_back,
+    take,
+)
+from shared_core.storage.oceanbase.transactions import Row, Transaction
+
+__all__ = ["OceanBaseJobs", "count_extraction", "enqueue"]
+
+CLAIMS = 8
+"""So many times a claim is repeated when another worker was first."""
+_WORK_COLUMNS = "tenant_id, job_id, thread_id, job_type, performer"
+
+
+class OceanBaseJobs(OceanBaseJobReads):
+    """Jobs of all scopes: a worker takes whatever is due."""
+
+    async def enqueue(self, scope: Scope, thread_id: ThreadId | None, job: NewJob) -> None:
+        tenant, now = scope_path(scope), self._clock()
+
+        def work(tx: Transaction) -> None:
+            tx.lock(tenant)
+            if thread_id is not None:
+                open_thread(tx, tenant, thread_id, now)
+            enqueue(tx, scope, thread_id, job, now)
+
+        await self._database.write(work)
+
+    async def end_session(self, scope: Scope, thread_id: ThreadId, job: NewJob) -> bool:
+        tenant, now = scope_path(scope), self._clock()
+
+        def work(tx: Transaction) -> bool:
+            tx.lock(tenant)
+            return enqueue(tx, scope, thread_id, job, now, if_unread=True)
+
+        return await self._database.write(work)
+
+    async def start_job(
+        self, scope: Scope, thread_id: ThreadId, job: NewJob, worker_id: str, lease_s: float
+    ) -> Job | None:
+        tenant, now = scope_path(scope), self._clock()
+        until = now + timedelta(seconds=lease_s)
+
+        def work(tx: Transaction) -> bool:
+            tx.lock(tenant)
+            running = tx.rows(
+                f"SELECT {_WORK_COLUMNS}, lease_until FROM {TABLE}"
+                " WHERE tenant_id = %s AND thread_id = %s AND status = 'running'",
+                tenant,
+                thread_id,
+            )
+            put_back(tx, [row[:5] for row in running if row[5] <= now], "lease_until = NULL")
+            found = tx.rows(
+                "SELECT 1 FROM threads WHERE tenant_id = %s AND thread_id = %s", tenant, thread_id
+            )
+            if not found:
+                return False
+            if tx.run(
+                f"UPDATE {TABLE} SET lease_until = %s WHERE tenant_id = %s AND job_id = %s",
+                until,
+                tenant,
+                job.job_id,
+            ):
+                return True
+            if any(row[5] > now for row in running):
+                raise Conflict(f"another job of thread {thread_id!r} runs")
+            insert_job(tx, tenant, thread_id, job, now, run_after=now, lease=(worker_id, until))
+            return True
+
+        if not await self._database.write(work):
+            return None
+        return Job(
+            job_id=job.job_id,
+            scope=scope,
+            thread_id=thread_id,
+            job_type=job.job_type,
+            attempts=1,
+            payload=job.payload,
+        )
+
+    async def claim_job(
+        self,
+        worker_id: str,
+        lease_s: float,
+        capabilities: Sequence[Capability],
+        after_tenant: Scope | None,
+    ) -> Job | None:
+        now = self._clock()
+        until = now + timedelta(seconds=lease_s)
+        after = scope_path(after_tenant) if after_tenant else ""
+        for attempt in range(CLAIMS):
+            candidates = await self._database.read(
+                lambda tx: _candidates(tx, worker_id, now, capabilities, after)
+            )
+            if not candidates:
+                return None
+            # Whoever came second looks elsewhere, so that workers do not meet again and again.
+            tenant, job_id = random.choice(candidates[: 1 + 5 * attempt])
+
+            def work(tx: Transaction, tenant: str = tenant, job_id: UUID = job_id) -> Job | None:
+                tx.lock(tenant)
+                return take(tx, tenant, job_id, worker_id, now, until)
+
+            taken = await self._database.write(work)
+            if taken is not None:
+                return taken
+        raise Conflict("other workers came first again and again")
+
+    async def extend_job(self, job: Job, worker_id: str, lease_s: float) -> bool:
+        tenant, until = scope_path(job.scope), self._clock() + timedelta(seconds=lease_s)
+
+        def work(tx: Transaction) -> bool:
+            tx.lock(tenant)
+            return bool(
+                tx.run(
+                    f"UPDATE {TABLE} SET lease_until = %s WHERE {_OURS}",
+                    until,
+                    tenant,
+                    job.job_id,
+                    worker_id,
+                )
+            )
+
+        return await self._database.write(work)
+
+    async def complete_job(self, job: Job, worker_id: str, result: Mapping[str, JsonValue]) -> None:
+        tenant, now, told = scope_path(job.scope), self._clock(), to_json(result)
+
+        def work(tx: Transaction) -> None:
+            tx.lock(tenant)
+            done = _ours(tx, tenant, job.job_id, worker_id)
+            if done is None:
+                return
+            tx.run(
+                f"UPDATE {TABLE} SET status = 'completed', completed_at = %s, result = %s,"
+                " error = NULL, lease_until = NULL, payload = NULL"
+                " WHERE tenant_id = %s AND job_id = %s",
+                now,
+                told,
+                tenant,
+                job.job_id,
+            )
+            tx.run(
+                f"DELETE FROM {TABLE} WHERE {SAME_WORK} AND job_id <> %s"
+                " AND status IN ('completed', 'failed', 'cancelled')",
+                tenant,
+                *done,
+                job.job_id,
+            )
+
+        await self._database.write(work)
+
+    async def return_job(
+        self,
+        job: Job,
+        worker_id: str,
+        error: str,
+        retry_at: datetime | None,
+        *,
+        counted: bool = True,
+    ) -> None:
+        tenant, now, said = scope_path(job.scope), self._clock(), clean_text(error)
+
+        def work(tx: Transaction) -> None:
+            tx.lock(tenant)
+            same = _work_of(tx, tenant, job.job_id)
+            if same is None:
+                return
+            tx.run(
+                f"DELETE FROM {TABLE} WHERE {SAME_WORK} AND status IN ('failed', 'cancelled')",
+                tenant,
+                *same,
+            )
+            if _ours(tx, tenant, job.job_id, worker_id) is None:
+                return
+            fields = "attempts = attempts - %s, error = %s, lease_until = NULL, completed_at = %s"
+            uncounted = 0 if counted else 1
+            if retry_at is None:
+                tx.run(
+                    f"UPDATE {TABLE} SET status = 'failed', {fields}"
+                    " WHERE tenant_id = %s AND job_id = %s",
+                    uncounted, said, now, tenant, job.job_id,
+                )  # fmt: skip
+            else:
+                put_back(
+                    tx, [(tenant, job.job_id, *same)], f"{fields}, run_after = %s",
+                    uncounted, said, None, retry_at,
+                )  # fmt: skip
+
+        await self._database.write(work)
+
+    async def release_jobs(self, worker_id: str) -> None:
+        now = self._clock()
+
+        def work(tx: Transaction) -> None:
+            held = "status = 'running' AND worker_id = %s"
+            _lock_tenants(tx, held, worker_id)
+            jobs = tx.rows(f"SELECT {_WORK_COLUMNS} FROM {TABLE} WHERE {held}", worker_id)
+            put_back(tx, jobs, "run_after = %s, lease_until = NULL", now)
+
+        await self._database.write(work)
+
+    async def open_jobs(
+        self, threads: Sequence[tuple[Scope, ThreadId]], capabilities: Sequence[Capability]
+    ) -> int:
+        now = self._clock()
+        can, values = doable(capabilities)
+        asked = [(scope_path(scope), thread_id) for scope, thread_id in threads]
+
+        def work(tx: Transaction) -> int:
+            tx.lock(*(tenant for tenant, _ in asked))
+            tx.run(
+                f"UPDATE {TABLE} j SET j.run_after = %s WHERE (j.tenant_id, j.thread_id) IN %s"
+                f" AND j.status = 'pending' AND {can} AND j.error IS NULL AND j.run_after > %s",
+                now, asked, *values, now,
+            )  # fmt: skip
+            return len(
+                tx.rows(
+                    f"SELECT 1 FROM {TABLE} j WHERE (j.tenant_id, j.thread_id) IN %s"
+                    f" AND j.status IN ('pending', 'running') AND {can}",
+                    asked,
+                    *values,
+                )
+            )
+
+        return await self._database.write(work) if asked else 0
+
+    async def retry_jobs(self, job_ids: Sequence[UUID]) -> int:
+        now, ids = self._clock(), list(job_ids)
+
+        def work(tx: Transaction) -> int:
+            given_up = "status = 'failed' AND job_id IN %s"
+            _lock_tenants(tx, given_up, ids)
+            jobs = tx.rows(f"SELECT {_WORK_COLUMNS} FROM {TABLE} WHERE {given_up}", ids)
+            put_back(
+                tx, jobs, "attempts = 0, run_after = %s, error = NULL, completed_at = NULL", now
+            )
+            return len(jobs)
+
+        return await self._database.write(work)
+
+    async def cancel_jobs(self, job_ids: Sequence[UUID]) -> int:
+        now, ids = self._clock(), list(job_ids)
+
+        def work(tx: Transaction) -> int:
+            is_open = "status IN ('pending', 'running') AND job_id IN %s"
+            _lock_tenants(tx, is_open, ids)
+            return tx.run(
+                f"UPDATE {TABLE} SET status = 'cancelled', lease_until = NULL, payload = NULL,"
+                f" completed_at = %s WHERE {is_open}",
+                now,
+                ids,
+            )
+
+        return await self._database.write(work)
+
+
+_OURS = "tenant_id = %s AND job_id = %s AND status = 'running' AND worker_id = %s"
+
+
+def _ours(tx: Transaction, tenant: str, job_id: UUID, worker_id: str) -> Row | None:
+    """Return thread, type and name of a job that a worker has; None if it has it no more."""
+    return tx.one(
+        f"SELECT thread_id, job_type, performer FROM {TABLE} WHERE {_OURS}",
+        tenant,
+        job_id,
+        worker_id,
+    )
+
+
+def _work_of(tx: Transaction, tenant: str, job_id: UUID) -> Row | None:
+    return tx.one(
+        f"SELECT thread_id, job_type, performer FROM {TABLE} WHERE tenant_id = %s AND job_id = %s",
+        tenant,
+        job_id,
+    )
+
+
+def _lock_tenants(tx: Transaction, condition: str, *values: object) -> None:
+    """Lock the tenants of jobs, which never change theirs; what holds is read again after that."""
+    tenants = tx.rows(f"SELECT DISTINCT tenant_id FROM {TABLE} WHERE {condition}", *values)
+    tx.lock(*(row[0] for row in tenants))
+
+
+def _candidates(
+    tx: Transaction,
+    worker_id: str,
+    now: datetime,
+    capabilities: Sequence[Capability],
+    after: str,
+) -> list[Row]:
+    """Return tenant and id of jobs to take, the one that is first in line first.
+
+    What a worker was silent about for its whole lease comes first, then the most urgent that is
+    due; at equal priority the tenants take turns, the next one after the given one first.
+    """
+    can, values = doable(capabilities)
+    silent = tx.rows(
+        f"SELECT j.tenant_id, j.job_id FROM {TABLE} j WHERE j.status = 'running'"
+        f" AND (j.lease_until <= %s OR j.worker_id = %s) AND {can}"
+        " ORDER BY j.lease_until LIMIT %s",
+        now, worker_id, *values, CANDIDATES,
+    )  # fmt: skip
+    if silent:
+        return silent
+    for (priority,) in tx.rows(
+        f"SELECT DISTINCT priority FROM {TABLE} WHERE status = 'pending' AND run_after <= %s"
+        " ORDER BY priority DESC",
+        now,
+    ):
+        for lap in (">", "<="):
+            found = free(
+                tx,
+                f"SELECT j.tenant_id, j.thread_id, j.job_id FROM {TABLE} j"
+                " WHERE j.status = 'pending'"
+                f" AND j.priority = %s AND j.tenant_id {lap} %s AND j.run_after <= %s AND {can}"
+                " ORDER BY j.tenant_id, j.run_after",
+                priority, after, now, *values,
+            )  # fmt: skip
+            if found:
+                return [(tenant, job_id) for tenant, _, job_id in found]
+    return []

@@ -1,0 +1,203 @@
+"""How a version of a profile, and the record of its run, are written; the tenant is locked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from uuid import UUID
+
+from shared_core.domain import Scope, Turn
+from shared_core.errors import Conflict
+from shared_core.jsontext import to_json
+from shared_core.namespaces import profile_namespace, rest_of, scope_path
+from shared_core.profile_ports import PARAGRAPH_KEY, NewVersion, ProfileRun
+from shared_core.storage.oceanbase.parts import pages
+from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.oceanbase.writing import put_rows
+
+_RUN = (
+    "tenant_id", "run_id", "kind", "extractor", "counts", "started_at", "finished_at", "number",
+)  # fmt: skip
+_LOG = (
+    "tenant_id", "run_id", "step", "stage", "output", "error", "started_at", "duration_s",
+    "status", "input", "memory_id", "thread_id",
+)  # fmt: skip
+_VERSION = (
+    "tenant_id", "subject_kind", "subject_id", "version", "content_hash", "run_id", "created_at",
+    "memory_id", "entries", "event_limit", "began_at",
+)  # fmt: skip
+
+
+def write_run(
+    tx: Transaction, tenant: str, memory_id: UUID, run: ProfileRun, now: datetime
+) -> None:
+    """Note a run about a profile, and its stages. Raises Conflict where it undoes none."""
+    last = tx.one("SELECT coalesce(max(number), 0) FROM runs WHERE tenant_id = %s", tenant)
+    number = 1 + (int(last[0]) if last else 0)
+    row = (
+        tenant, run.run_id, "profile", run.extractor, to_json(run.counts), run.started_at, now,
+        number,
+    )  # fmt: skip
+    tx.insert("runs", _RUN, [row])
+    if run.undoes is not None and not tx.run(
+        "UPDATE runs SET undone_at = %s WHERE tenant_id = %s AND run_id = %s AND undone_at IS NULL",
+        now,
+        tenant,
+        run.undoes,
+    ):
+        raise Conflict("the run is gone, or was undone")
+    tx.insert(
+        "pipeline_log",
+        _LOG,
+        (
+            (tenant, run.run_id, step, one.stage, to_json(one.output), one.error, one.started_at,
+             one.duration_s, one.status, to_json(one.input), memory_id, run.thread_id)
+            for step, one in enumerate(run.stages, start=1)
+        ),
+    )  # fmt: skip
+
+
+def write_version(
+    tx: Transaction,
+    scope: Scope,
+    memory_id: UUID,
+    run: ProfileRun,
+    new: NewVersion,
+    now: datetime,
+    strengths: Mapping[UUID, float | None],
+) -> None:
+    """Write a version, or revise the newest. Raises Conflict where it is not what was loaded."""
+    tenant = scope_path(scope)
+    namespace = rest_of(profile_namespace(scope, new.subject, new.agent_id))
+    _require_newest(tx, tenant, memory_id, new)
+    _require_memories(tx, tenant, new)
+    _require_turns(tx, tenant, new)
+    if new.revises:
+        tx.run(
+            "UPDATE profiles SET revision = revision + 1 WHERE tenant_id = %s"
+            " AND subject_kind = %s AND subject_id = %s AND version = %s",
+            tenant, new.subject, new.agent_id, new.expected,
+        )  # fmt: skip
+    else:
+        entries = [{"id": str(one), "role": role} for one, role in new.entries]
+        row = (
+            tenant, new.subject, new.agent_id, new.expected + 1, bytes.fromhex(new.content_hash),
+            run.run_id, now, memory_id, to_json(entries), new.event_limit, new.began_at,
+        )  # fmt: skip
+        tx.insert("profiles", _VERSION, [row])
+    put_rows(tx, new.rows, now, strengths)
+    ids = _ids_of(tx, tenant, namespace)
+    _add_sources(tx, tenant, ids, new)
+    if not new.revises:
+        _show(tx, tenant, namespace, ids, new, now)
+
+
+def _require_newest(tx: Transaction, tenant: str, memory_id: UUID, new: NewVersion) -> None:
+    newest = tx.one(
+        "SELECT version, revision, memory_id FROM profiles"
+        " WHERE tenant_id = %s AND subject_kind = %s AND subject_id = %s"
+        " ORDER BY version DESC LIMIT 1",
+        tenant,
+        new.subject,
+        new.agent_id,
+    )
+    held = new.expected == 0 if newest is None else newest == (
+        new.expected, new.revision, memory_id
+    )  # fmt: skip
+    if not held:
+        raise Conflict("the profile was changed meanwhile")
+
+
+def _require_memories(tx: Transaction, tenant: str, new: NewVersion) -> None:
+    there = 0
+    for page in pages(new.rewritten):
+        there += len(
+            tx.rows(
+                "SELECT memory_id FROM memories WHERE tenant_id = %s AND memory_id IN %s",
+                tenant,
+                page,
+            )
+        )
+    if there != len(new.rewritten):
+        raise Conflict("a memory was forgotten meanwhile")
+
+
+def _require_turns(tx: Transaction, tenant: str, new: NewVersion) -> None:
+    there: set[Turn] = set()
+    for page in pages(new.required):
+        there |= {
+            (thread_id, event_id)
+            for thread_id, event_id in tx.rows(
+                "SELECT thread_id, event_id FROM events WHERE tenant_id = %s"
+                " AND (thread_id, event_id) IN %s AND memory_seq IS NOT NULL",
+                tenant,
+                page,
+            )
+        }
+    if not there.issuperset(new.required):
+        raise Conflict("a turn was forgotten meanwhile")
+
+
+def _ids_of(tx: Transaction, tenant: str, namespace: str) -> dict[str, UUID]:
+    """Return the ids of the memories of a profile, by their keys."""
+    return dict(
+        tx.rows(
+            "SELECT `key`, memory_id FROM memories WHERE tenant_id = %s AND namespace = %s",
+            tenant,
+            namespace,
+        )
+    )
+
+
+def _add_sources(tx: Transaction, tenant: str, ids: Mapping[str, UUID], new: NewVersion) -> None:
+    """Add the turns of memories named by key; of one that is not there, none."""
+    tx.insert(
+        "memory_sources",
+        ("tenant_id", "memory_id", "thread_id", "event_id", "basis"),
+        (
+            (tenant, ids[key], thread_id, event_id, basis)
+            for key, (thread_id, event_id), basis in new.sources
+            if key in ids
+        ),
+        update="basis = VALUES(basis)",
+    )
+
+
+def _show(
+    tx: Transaction,
+    tenant: str,
+    namespace: str,
+    ids: Mapping[str, UUID],
+    new: NewVersion,
+    now: datetime,
+) -> None:
+    """Show what a version names, and retire the rest; the paragraph goes with all it tells."""
+    paragraph = ids.get(PARAGRAPH_KEY)
+    if paragraph is not None:
+        tx.run(
+            "DELETE FROM memory_bases WHERE tenant_id = %s AND memory_id = %s", tenant, paragraph
+        )
+        tx.insert(
+            "memory_bases",
+            ("tenant_id", "memory_id", "basis_id"),
+            ((tenant, paragraph, basis) for basis in dict.fromkeys(new.told)),
+            ignore=True,
+        )
+    shown = {one for one, role in new.entries if role != "ended"} | {paragraph}
+    living: list[UUID] = []
+    retired: list[UUID] = []
+    for memory_id, superseded_at in tx.rows(
+        "SELECT memory_id, superseded_at FROM memories WHERE tenant_id = %s AND namespace = %s",
+        tenant,
+        namespace,
+    ):
+        if (superseded_at is None) != (memory_id in shown):
+            (living if memory_id in shown else retired).append(memory_id)
+    for ids_of_some, moment in ((living, None), (retired, now)):
+        for page in pages(ids_of_some):
+            tx.run(
+                "UPDATE memories SET superseded_at = %s WHERE tenant_id = %s AND memory_id IN %s",
+                moment,
+                tenant,
+                page,
+            )

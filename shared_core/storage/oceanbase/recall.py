@@ -1,0 +1,224 @@
+"""OceanBaseStorage: recall."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from uuid import UUID
+
+import numpy as np
+
+from shared_core.domain import AsOf, MemoryId
+from shared_core.errors import InvalidInput
+from shared_core.graph_ports import Edge
+from shared_core.namespaces import rest_of, scope_path
+from shared_core.recall_ports import Candidate, Corpus, Recalled, SearchRequest
+from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.current import (
+    Condition,
+    all_of,
+    below,
+    between,
+    current_at,
+    of_kinds,
+    soon,
+)
+from shared_core.storage.oceanbase.edge_rows import edges_about
+from shared_core.storage.oceanbase.filters import Matches, matches
+from shared_core.storage.oceanbase.recall_ranking import picked
+from shared_core.storage.oceanbase.recall_reach import bounded, holding, similarities
+from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
+from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.storage.rows import as_known
+
+MOST_EDGES = 50
+"""Of each name and direction, the newest."""
+PAUSE = timedelta(hours=6)
+"""Turns of a thread with no longer pause between them are one session."""
+
+_ID, _KIND, _THREAD, _OCCURRED, _UPDATED, _LENGTH, _TERMS, _VALUE = range(8)
+
+
+class OceanBaseRecall(OceanBasePart):
+    """See the port."""
+
+    async def recall(self, request: SearchRequest) -> Recalled:
+        if request.namespace[:2] != (request.scope.app, request.scope.user):
+            raise InvalidInput(f"namespace {request.namespace} is not in scope {request.scope}")
+        tenant, now = scope_path(request.scope), self._clock()
+        threshold, is_wanted = self._settings.ann_threshold, matches(request.filter)
+
+        def work(tx: Transaction) -> Recalled:
+            edges: list[Edge] = []
+            if request.mentions:
+                found = edges_about(tx, tenant, request.mentions, MOST_EDGES, now, request.as_of)
+                edges = [one.edge for one in found]
+            there = _there(tx, tenant, now, request)
+            if threshold is not None:
+                there = bounded(tx, tenant, request, there, threshold)
+            rows = _living(tx, request, there, is_wanted)
+            if not rows:
+                return Recalled(edges=edges)
+            corpus = _corpus(rows, request, similarities(tx, tenant, request, _ids(rows)))
+            numbers = picked(corpus, _tie(rows), request.candidates)
+            number_of = {rows[number][_ID]: number for number in numbers}
+            candidates = _candidates(tx, tenant, now, request.as_of, number_of)
+            return Recalled(candidates=candidates, corpus=corpus, edges=edges)
+
+        return await self._database.read(work)
+
+
+def _there(tx: Transaction, tenant: str, now: datetime, request: SearchRequest) -> Condition:
+    return all_of(
+        Condition("m.tenant_id = %s", (tenant,)),
+        below(rest_of(request.namespace)),
+        current_at(tx, tenant, now, request.as_of),
+        of_kinds(request.kinds),
+        between(request.begin, request.end),
+    )
+
+
+def _living(
+    tx: Transaction, request: SearchRequest, there: Condition, is_wanted: Matches | None
+) -> list[Row]:
+    """Return what lives in the order it was said: turns by thread, then all else.
+
+    Words come of memories that hold one of the query: sending them costs as much as reading. They
+    have a name, or the server would name them by the words asked for, cut within a character.
+    """
+    words = [
+        Condition("m.terms LIKE %s", (holding(term),)) for term in dict.fromkeys(request.terms)
+    ]
+    any_word = " OR ".join(one.sql for one in words) or "FALSE"
+    value = ", m.value" if is_wanted else ""
+    rows = tx.rows(
+        "SELECT m.memory_id, m.kind, m.thread_id, m.occurred_at, m.updated_at, m.term_count,"
+        f" CASE WHEN {any_word} THEN m.terms END AS terms{value} FROM memories m WHERE {there.sql}",
+        *all_of(*words).values,
+        *there.values,
+    )
+    if is_wanted:
+        rows = [row for row in rows if is_wanted(row[_VALUE])]
+    rows.sort(
+        key=lambda row: (
+            row[_KIND] != "episodic", row[_THREAD] is None, row[_THREAD] or "", row[_ID].int
+        )
+    )  # fmt: skip
+    return rows
+
+
+def _ids(rows: Sequence[Row]) -> list[UUID]:
+    return [row[_ID] for row in rows]
+
+
+def _tie(rows: Sequence[Row]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
+    """Return the place of each row among all by when it was updated, the last first."""
+    places = np.empty(len(rows), dtype=np.intp)
+    by_id = sorted(range(len(rows)), key=lambda at: rows[at][_ID].int)
+    places[sorted(by_id, key=lambda at: rows[at][_UPDATED], reverse=True)] = range(len(rows))
+    return places
+
+
+def _corpus(
+    rows: Sequence[Row], request: SearchRequest, similarity: Mapping[UUID, float]
+) -> Corpus:
+    terms = {term: place for place, term in enumerate(dict.fromkeys(request.terms))}
+    held = sorted(  # sums over the words of a memory are made in the order of the query
+        (terms[word], number)
+        for number, row in enumerate(rows)
+        if row[_TERMS] is not None
+        for word in terms.keys() & set(row[_TERMS].split(" "))
+    )
+    return Corpus.of(
+        similarity=[similarity.get(row[_ID]) for row in rows],
+        length=[row[_LENGTH] for row in rows],
+        opens=_opens(rows),
+        holders=[number for _, number in held],
+        words=[place for place, _ in held],
+        terms=len(terms),
+    )
+
+
+def _opens(rows: Sequence[Row]) -> list[bool]:
+    return [True] + [
+        row[_KIND] != "episodic"
+        or row[_THREAD] != before[_THREAD]
+        or row[_OCCURRED] - before[_OCCURRED] > PAUSE
+        for before, row in pairwise(rows)
+    ]
+
+
+def _candidates(
+    tx: Transaction,
+    tenant: str,
+    now: datetime,
+    as_of: AsOf | None,
+    number_of: Mapping[UUID, int],
+) -> list[Candidate]:
+    ids = list(number_of)
+    sources = sources_of(tx, tenant, ids)
+    ended = _ended(tx, tenant, now, as_of, ids)
+    rows = tx.rows(
+        "SELECT m.memory_id, m.kind, m.text, m.author, m.occurred_at, m.role,"
+        f" {memory_columns('m')} FROM memories m WHERE m.tenant_id = %s AND m.memory_id IN %s",
+        tenant,
+        ids,
+    )
+    rows.sort(key=lambda row: number_of[row[0]])
+    return [
+        _candidate(row, number_of[row[0]], sources.get(row[0], ()), ended.get(row[0], 0.0), as_of)
+        for row in rows
+    ]
+
+
+def _candidate(
+    row: Row, number: int, sources: Sequence[str], ended: float, as_of: AsOf | None
+) -> Candidate:
+    memory_id, kind, text, author, occurred_at, role = row[:6]
+    return Candidate(
+        memory_id=MemoryId(memory_id),
+        kind=kind,
+        text=text,
+        author=author,
+        occurred_at=occurred_at,
+        number=number,
+        memory=lambda: as_known(memory_of(row[6:], sources), as_of),
+        role=role if kind == "episodic" else None,
+        ended=ended,
+    )
+
+
+def _ended(
+    tx: Transaction, tenant: str, now: datetime, as_of: AsOf | None, ids: Sequence[UUID]
+) -> dict[UUID, float]:
+    """Return the share of the facts drawn from a turn, or from those of a summary, that ended."""
+    by = (as_of.valid or now) if as_of else soon(now)
+    known = as_of.known if as_of else None
+
+    def has_ended(valid_until: datetime | None, superseded_at: datetime | None) -> bool:
+        if valid_until is None or valid_until > by:
+            return False
+        return as_of is None or (
+            superseded_at is not None and (known is None or superseded_at <= known)
+        )
+
+    if not tx.rows(
+        "SELECT 1 FROM facts WHERE tenant_id = %s AND valid_until <= %s LIMIT 1", tenant, by
+    ):
+        return {}
+    facts: dict[UUID, dict[UUID, bool]] = defaultdict(dict)
+    for memory_id, fact_id, valid_until, superseded_at in tx.rows(
+        "SELECT s.memory_id, f.memory_id, f.valid_until, f.superseded_at"
+        " FROM memories m"
+        " JOIN memory_sources s ON s.tenant_id = m.tenant_id AND s.memory_id = m.memory_id"
+        " JOIN memory_sources d ON d.tenant_id = s.tenant_id AND d.thread_id = s.thread_id"
+        " AND d.event_id = s.event_id"
+        " JOIN facts f ON f.tenant_id = d.tenant_id AND f.memory_id = d.memory_id"
+        " WHERE m.tenant_id = %s AND m.memory_id IN %s AND m.kind IN ('episodic', 'summary')",
+        tenant,
+        list(ids),
+    ):
+        facts[memory_id][fact_id] = has_ended(valid_until, superseded_at)
+    return {memory_id: sum(held.values()) / len(held) for memory_id, held in facts.items()}

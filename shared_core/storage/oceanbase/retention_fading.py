@@ -1,0 +1,309 @@
+"""What becomes of memories that have faded, within one transaction of locked tenants."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from shared_core.domain import MemoryKind
+from shared_core.jsontext import to_json
+from shared_core.retention import stage_end
+from shared_core.retention_ports import STAGES, Weak
+from shared_core.storage.oceanbase.forgetting import bury_turns, delete_memories
+from shared_core.storage.oceanbase.parts import pages
+from shared_core.storage.oceanbase.retention_rows import (
+    RIPE,
+    Due,
+    due_of,
+    ripe_values,
+    score_of,
+)
+from shared_core.storage.oceanbase.timing import (
+    TIMED_COLUMNS,
+    WITH_COUNTERS,
+    Policies,
+    Timed,
+    timed_of,
+)
+from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.storage.oceanbase.vectors import models, table_of
+
+_ARCHIVE = (
+    "tenant_id", "memory_id", "text", "value", "is_shown", "words_key", "archived_at",
+    "keeps_words",
+)  # fmt: skip
+Told = list[tuple[MemoryKind, str, int]]
+"""Kind of memory, what became of it, how many."""
+
+
+def forget_ripe(tx: Transaction, path: str, now: datetime, limit: int) -> Told:
+    """Move at most limit memories below a path on that are due, one stage each.
+
+    Returns what became of how many: "retimed" where a policy has changed meanwhile and it was too
+    early; "along" for what was erased with them.
+    """
+    tenants = {row[0] for row in _ripe(tx, "a.tenant_id", path, now, limit)}
+    if not tenants:
+        return []
+    tx.lock(*tenants)
+    rows = _ripe(tx, TIMED_COLUMNS, path, now, limit)
+    ripe = [timed_of(row) for row in rows if row[0] in tenants]
+    policies = Policies(tx, tenants)
+    due = [due_of(one, policies) for one in ripe]
+    early = [one for one in due if one.due_at is None or one.due_at > now]
+    ready = [one for one in due if one.due_at is not None and one.due_at <= now]
+    tx.insert(
+        "memory_access",
+        ("tenant_id", "memory_id", "forget_at"),
+        ((one.memory.tenant, one.memory.memory_id, one.due_at) for one in early),
+        update=("forget_at",),
+    )
+    _stage(tx, [one for one in ready if one.fate != "erased"], now)
+    _archive(tx, [one for one in ready if one.fate == "archived"], now)
+    along = erase(tx, [one for one in ready if one.fate == "erased"], now)
+    counted = Counter((one.memory.kind, str(one.fate)) for one in ready)
+    counted += Counter((one.memory.kind, "retimed") for one in early)
+    counted += Counter((kind, "along") for kind in along.values())
+    return [(kind, fate, count) for (kind, fate), count in counted.items()]
+
+
+def _ripe(tx: Transaction, columns: str, path: str, now: datetime, limit: int) -> list[Row]:
+    return tx.rows(
+        f"SELECT {columns} FROM memory_access a JOIN memories m ON m.tenant_id = a.tenant_id"
+        f" AND m.memory_id = a.memory_id WHERE {RIPE} ORDER BY a.forget_at, a.memory_id LIMIT %s",
+        *ripe_values(path, now),
+        limit,
+    )
+
+
+def count_due(tx: Transaction, path: str, now: datetime) -> Told:
+    """Return what would become of how many, of all that is due below a path."""
+    rows = tx.rows(
+        f"SELECT {TIMED_COLUMNS} FROM memory_access a JOIN memories m"
+        f" ON m.tenant_id = a.tenant_id AND m.memory_id = a.memory_id WHERE {RIPE}",
+        *ripe_values(path, now),
+    )
+    policies = Policies(tx, {row[0] for row in rows})
+    due = [due_of(timed_of(row), policies) for row in rows]
+    ready = [one for one in due if one.due_at is not None and one.due_at <= now]
+    counted = Counter((one.memory.kind, str(one.fate)) for one in ready)
+    along = erased_along(tx, [one for one in ready if one.fate == "erased"])
+    counted += Counter((kind, "along") for kind in along.values())
+    return [(kind, fate, count) for (kind, fate), count in counted.items()]
+
+
+def _stage(tx: Transaction, due: Sequence[Due], now: datetime) -> None:
+    """Put memories into the stage after theirs, out of recall."""
+    rows = []
+    for one in due:
+        stage = 1 if one.fate == "demoted" else 2
+        rows.append(
+            (one.memory.tenant, one.memory.memory_id, stage, now, _leaves_at(one, stage, now))
+        )
+    tx.insert(
+        "memory_access",
+        ("tenant_id", "memory_id", "stage", "staged_at", "forget_at"),
+        rows,
+        update=("stage", "staged_at", "forget_at"),
+    )
+    for tenant, ids in _by_tenant(due):
+        for page in pages(ids):
+            tx.run(
+                "UPDATE memories SET demoted_at = coalesce(demoted_at, %s)"
+                " WHERE tenant_id = %s AND memory_id IN %s",
+                now,
+                tenant,
+                page,
+            )
+
+
+def _leaves_at(one: Due, stage: int, since: datetime) -> datetime | None:
+    if one.rule is None:
+        return None
+    return stage_end(
+        STAGES[stage],
+        initial=one.memory.initial,
+        last_used_at=one.memory.used_at,
+        since=since,
+        accesses=one.memory.access_count,
+        arousal=one.memory.arousal,
+        policy=one.rule,
+    )
+
+
+def _archive(tx: Transaction, due: Sequence[Due], now: datetime) -> None:
+    """Put away what memories say; vectors and words go, but those of items, which stay."""
+    for tenant, ids in _by_tenant(due):
+        for page in pages(ids):
+            rows = tx.rows(
+                "SELECT memory_id, kind, text, value, words_key FROM memories"
+                " WHERE tenant_id = %s AND memory_id IN %s",
+                tenant,
+                page,
+            )
+            tx.insert(
+                "memory_archive",
+                _ARCHIVE,
+                (
+                    (tenant, memory_id, text, *_packed(text, value), words_key, now, kind == "item")
+                    for memory_id, kind, text, value, words_key in rows
+                ),
+                update=_ARCHIVE[2:],
+            )
+            tx.run(
+                "UPDATE memories SET text = '', value = '{}', words_key = NULL"
+                " WHERE tenant_id = %s AND memory_id IN %s",
+                tenant,
+                page,
+            )
+            wordless = [row[0] for row in rows if row[1] != "item"]
+            tx.run(
+                "UPDATE memories SET terms = '', term_count = 0"
+                " WHERE tenant_id = %s AND memory_id IN %s",
+                tenant,
+                wordless,
+            )
+            for dimensions in set(models(tx).values()):
+                tx.run(
+                    f"DELETE FROM {table_of(dimensions)} WHERE tenant_id = %s AND memory_id IN %s",
+                    tenant,
+                    wordless,
+                )
+
+
+def _packed(text: str, value: str) -> tuple[str, bool]:
+    """Return the value of a memory without its text, and whether it held that."""
+    found = json.loads(value)
+    if not isinstance(found, dict) or found.get("content") is None:
+        return value, False
+    content = found["content"]
+    if (content if isinstance(content, str) else to_json(content)) != text:
+        return value, False
+    del found["content"]
+    return to_json(found), True
+
+
+def erase(
+    tx: Transaction, due: Sequence[Due], now: datetime, *, alone: bool = False
+) -> dict[tuple[str, UUID], MemoryKind]:
+    """Delete memories with what goes along, and return that; facts drawn from them stay.
+
+    With an erased turn goes what was said, and nothing brings it back. alone: neither turns nor
+    ended facts go along.
+    """
+    along = erased_along(tx, due, with_facts=not alone)
+    if not alone:
+        for tenant, ids in _by_tenant([one for one in due if one.memory.kind == "episodic"]):
+            for page in pages(ids):
+                said = tx.rows(
+                    "SELECT thread_id, event_id FROM memory_sources"
+                    " WHERE tenant_id = %s AND memory_id IN %s",
+                    tenant,
+                    page,
+                )
+                bury_turns(tx, tenant, {(thread_id, event_id) for thread_id, event_id in said}, now)
+    gone: dict[str, set[UUID]] = defaultdict(set)
+    for tenant, memory_id in [*((one.memory.tenant, one.memory.memory_id) for one in due), *along]:
+        gone[tenant].add(memory_id)
+    for tenant, memory_ids in gone.items():
+        for page in pages(sorted(memory_ids)):
+            tx.run("DELETE FROM memory_bases WHERE tenant_id = %s AND basis_id IN %s", tenant, page)
+        delete_memories(tx, tenant, memory_ids)
+    return along
+
+
+def erased_along(
+    tx: Transaction, due: Sequence[Due], *, with_facts: bool = True
+) -> dict[tuple[str, UUID], MemoryKind]:
+    """Return what goes along when memories are erased, and its kind.
+
+    Of a fact the ended facts of its place, if its policy says so; of a summary those it replaced.
+    What is pinned stays.
+    """
+    along: dict[tuple[str, UUID], MemoryKind] = {}
+    of_facts = [one for one in due if with_facts and (one.rule is None or one.rule.with_history)]
+    for tenant, ids in _by_tenant(of_facts):
+        for page in pages(ids):
+            along |= _unpinned(
+                tx,
+                "SELECT m.memory_id, m.kind FROM facts f JOIN facts h ON h.tenant_id = f.tenant_id"
+                " AND h.fact_type = f.fact_type AND h.`key` = f.`key`"
+                " AND h.superseded_at IS NOT NULL AND h.memory_id <> f.memory_id"
+                " JOIN memories m ON m.tenant_id = h.tenant_id AND m.memory_id = h.memory_id",
+                "f.tenant_id = %s AND f.memory_id IN %s",
+                tenant,
+                page,
+            )
+    for tenant, ids in _by_tenant([one for one in due if one.memory.kind == "summary"]):
+        for page in pages(ids):
+            along |= _unpinned(
+                tx,
+                "SELECT m.memory_id, m.kind FROM memories s JOIN memories m"
+                " ON m.tenant_id = s.tenant_id AND m.thread_id = s.thread_id"
+                " AND m.kind = 'summary' AND m.superseded_at IS NOT NULL",
+                "s.tenant_id = %s AND s.memory_id IN %s",
+                tenant,
+                page,
+            )
+    return along
+
+
+def _unpinned(
+    tx: Transaction, query: str, condition: str, tenant: str, page: list[UUID]
+) -> dict[tuple[str, UUID], MemoryKind]:
+    rows = tx.rows(
+        f"{query} LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id"
+        f" AND a.memory_id = m.memory_id WHERE {condition} AND a.pinned_at IS NULL",
+        tenant,
+        page,
+    )
+    return {(tenant, memory_id): kind for memory_id, kind in rows}
+
+
+def _by_tenant(due: Iterable[Due]) -> list[tuple[str, list[UUID]]]:
+    found: dict[str, list[UUID]] = defaultdict(list)
+    for one in due:
+        found[one.memory.tenant].append(one.memory.memory_id)
+    return sorted(found.items())
+
+
+def weak_of(
+    tx: Transaction,
+    tenant: str,
+    weak: Weak,
+    now: datetime,
+    memory_ids: Sequence[UUID] | None = None,
+) -> list[Due]:
+    """Return those memories of a tenant, or of some of it, that are weak, in the order of ids.
+
+    They fade, are not pinned, so old, and score below a threshold.
+    """
+    query = (
+        f"SELECT {TIMED_COLUMNS} FROM {WITH_COUNTERS} WHERE m.tenant_id = %s"
+        " AND m.superseded_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > %s)"
+        " AND a.pinned_at IS NULL"
+    )
+    if memory_ids is None:
+        rows = tx.rows(query, tenant, now)
+    else:
+        rows = [
+            row
+            for page in pages(list(dict.fromkeys(memory_ids)))
+            for row in tx.rows(f"{query} AND m.memory_id IN %s", tenant, now, page)
+        ]
+    policies = Policies(tx, [tenant])
+    found = [due_of(timed_of(row), policies) for row in rows]
+    found.sort(key=lambda one: one.memory.memory_id)
+    return [one for one in found if _is_weak(one.memory, one, weak, now)]
+
+
+def _is_weak(one: Timed, due: Due, weak: Weak, now: datetime) -> bool:
+    if due.rule is None:
+        return False
+    if (now - one.created_at).total_seconds() < weak.min_age_days * 86_400:
+        return False
+    decay_rate = due.rule.decay_rate if weak.decay_rate is None else weak.decay_rate
+    return score_of(one, decay_rate, now) < weak.threshold

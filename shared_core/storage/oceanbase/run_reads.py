@@ -1,0 +1,334 @@
+"""What runs read: turns of a thread, people, and what is known that drafts may meet."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from shared_core.domain import Event, KnownPerson, MemoryId, ThreadId
+from shared_core.run_ports import KnownEdge, KnownFact, Reading, ReadRequest, Retraction
+from shared_core.storage.oceanbase.current import living
+from shared_core.storage.oceanbase.names import Names
+from shared_core.storage.oceanbase.parts import pages
+from shared_core.storage.oceanbase.run_records import last_number, rows_in
+from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.oceanbase.turns import EVENT_COLUMNS, event_of
+
+_RELATION = "relation."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadAsked:
+    """A thread that is read, and where its summary stands."""
+
+    tenant: str
+    thread_id: ThreadId
+    namespace: str
+    summary_key: str
+
+
+def read_thread(
+    tx: Transaction, asked: ThreadAsked, request: ReadRequest, now: datetime
+) -> Reading | None:
+    """Return what is new of a thread since the last runs; None when there is no thread."""
+    marks = tx.one(
+        "SELECT consolidated_seq, summarised_seq FROM threads"
+        " WHERE tenant_id = %s AND thread_id = %s",
+        asked.tenant,
+        asked.thread_id,
+    )
+    if marks is None:
+        return None
+    read_mark, replay_mark = marks
+    summary = living_summary(tx, asked.tenant, asked.namespace, asked.summary_key, now)
+    summed = replay_mark if summary else 0
+    replay = request.replay + request.reread if request.replay else 0
+    unread = _turns(tx, asked, now, "> %s ORDER BY memory_seq", read_mark, request.turns)
+    before = _turns(tx, asked, now, "<= %s ORDER BY memory_seq DESC", read_mark, request.context)
+    return Reading(
+        read_mark=read_mark,
+        turns=unread,
+        context=[event for _, event in reversed(before)],
+        replay_mark=replay_mark,
+        summed=summed,
+        replay=_turns(tx, asked, now, "> %s ORDER BY memory_seq", summed - request.reread, replay),
+        summary=summary[0] if summary else "",
+        summary_run=summary[1] if summary else None,
+        people=_known_people(tx, asked.tenant, request.people, now) if request.people else [],
+        known_number=last_number(tx, asked.tenant),
+    )
+
+
+def living_summary(
+    tx: Transaction, tenant: str, namespace: str, summary_key: str | None, now: datetime
+) -> tuple[str, UUID | None] | None:
+    """Return the text of the summary of a thread and the run that wrote it, None if it is gone."""
+    lives = living(now)
+    row = tx.one(
+        "SELECT m.text, m.run_id FROM memories m WHERE m.tenant_id = %s AND m.namespace = %s"
+        f" AND m.`key` = %s AND m.kind = 'summary' AND {lives.sql}",
+        tenant,
+        namespace,
+        summary_key,
+        *lives.values,
+    )
+    return (row[0], row[1]) if row else None
+
+
+def _turns(
+    tx: Transaction, asked: ThreadAsked, now: datetime, which: str, mark: int, limit: int
+) -> list[tuple[int, Event]]:
+    if limit <= 0:
+        return []
+    rows = tx.rows(
+        f"SELECT memory_seq, {EVENT_COLUMNS} FROM events"
+        " WHERE tenant_id = %s AND thread_id = %s AND (expires_at IS NULL OR expires_at > %s)"
+        f" AND memory_seq {which} LIMIT %s",
+        asked.tenant,
+        asked.thread_id,
+        now,
+        mark,
+        limit,
+    )
+    return [(row[0], event_of(row[1:])) for row in rows]
+
+
+def _known_people(tx: Transaction, tenant: str, limit: int, now: datetime) -> list[KnownPerson]:
+    """Return whom the user is known to have, the newest first.
+
+    With the turns of the first basis in which the user says so, and the other names that stand for
+    them.
+    """
+    facts = tx.rows(
+        "SELECT memory_id, slot, value, `key` FROM facts WHERE tenant_id = %s"
+        " AND fact_type = 'profile' AND `key` >= 'relation.' AND `key` < 'relation/'"
+        " AND valid_until IS NULL AND superseded_at IS NULL"
+        f" AND LOCATE('.', SUBSTR(slot, {len(_RELATION) + 1})) = 0"
+        " AND LEFT(`key`, LENGTH(slot) + 1) = CONCAT(slot, ':')"
+        " ORDER BY recorded_at DESC, memory_id DESC LIMIT %s",
+        tenant,
+        limit,
+    )
+    ids = [row[0] for row in facts]
+    texts: dict[UUID, str] = dict(
+        tx.rows(
+            "SELECT memory_id, text FROM memories WHERE tenant_id = %s AND memory_id IN %s"
+            " AND (expires_at IS NULL OR expires_at > %s)",
+            tenant,
+            ids,
+            now,
+        )
+    )
+    told = _first_told(tx, tenant, ids, now)
+    names = Names(tx, tenant, None)
+    roots = names.roots(_name_key(slot, key) for _, slot, _, key in facts)
+    aliases = names.aliases_of({root.key for root in roots.values()})
+    people = []
+    for memory_id, slot, value, key in facts:
+        basis = told.get(memory_id)
+        if memory_id not in texts or basis is None:
+            continue
+        name = shown(value)
+        others = aliases[roots[_name_key(slot, key)].key]
+        spelt = {spelling for one in others for spelling in (one.alias, one.entity)}
+        people.append(
+            KnownPerson(
+                memory_id=MemoryId(memory_id),
+                relation=slot[len(_RELATION) :],
+                name=name,
+                statement=texts[memory_id],
+                turns=tuple(basis.turns),
+                told_at=basis.told_at,
+                expires_at=basis.expires_at,
+                aliases=tuple(one for one in sorted(spelt) if one != name),
+            )
+        )
+    return people
+
+
+def shown(value: str) -> str:
+    """Return a value that is kept as JSON as it is shown: a text as it is."""
+    held = json.loads(value)
+    return held if isinstance(held, str) else value
+
+
+def _name_key(slot: str, key: str) -> str:
+    return key[len(slot) + 1 :]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Basis:
+    """Turns that say something together, in order."""
+
+    number: int
+    turns: list[tuple[ThreadId, str]]
+    told_at: datetime
+    expires_at: datetime | None
+
+
+def _first_told(
+    tx: Transaction, tenant: str, memory_ids: Sequence[UUID], now: datetime
+) -> dict[UUID, _Basis]:
+    """Return of each memory the first basis in which the user says it, and that is remembered."""
+    bases: dict[tuple[UUID, int], list[Any]] = defaultdict(list)
+    for memory_id, number, *turn in tx.rows(
+        "SELECT s.memory_id, s.basis, s.thread_id, s.event_id, e.occurred_at, e.expires_at,"
+        " e.role, e.memory_seq FROM memory_sources s"
+        " JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id"
+        " AND e.event_id = s.event_id WHERE s.tenant_id = %s AND s.memory_id IN %s",
+        tenant,
+        list(memory_ids),
+    ):
+        bases[memory_id, number].append(turn)
+    found: dict[UUID, _Basis] = {}
+    for (memory_id, number), turns in bases.items():
+        expires_at = min((turn[3] for turn in turns if turn[3]), default=None)
+        if expires_at and expires_at <= now:
+            continue
+        if not any(turn[4] == "user" for turn in turns) or any(turn[5] is None for turn in turns):
+            continue
+        basis = _Basis(
+            number=number,
+            turns=sorted((ThreadId(turn[0]), turn[1]) for turn in turns),
+            told_at=max(turn[2] for turn in turns),
+            expires_at=expires_at,
+        )
+        there = found.get(memory_id)
+        if there is None or (basis.told_at, number) < (there.told_at, there.number):
+            found[memory_id] = basis
+    return found
+
+
+def said_of(
+    tx: Transaction, tenant: str, what: str, ids: Iterable[UUID]
+) -> dict[UUID, set[datetime]]:
+    """Return when the turns were said that memories, or edges, were drawn from.
+
+    what: "memory" or "edge". The turns of a basis count once, with the last of them.
+    """
+    said: dict[UUID, set[datetime]] = defaultdict(set)
+    for one, _, at in rows_in(
+        tx,
+        f"SELECT s.{what}_id, s.basis, max(e.occurred_at) FROM {what}_sources s"
+        " JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id"
+        " AND e.event_id = s.event_id"
+        f" WHERE s.tenant_id = %s AND s.{what}_id IN %s GROUP BY s.{what}_id, s.basis",
+        tenant,
+        list(ids),
+    ):
+        said[one].add(at)
+    return said
+
+
+def known_facts(
+    tx: Transaction, tenant: str, slots: Sequence[str], since: datetime
+) -> list[KnownFact]:
+    """Return what is believed now of some slots, and what ended since, also where it has faded."""
+    rows = list(
+        rows_in(
+            tx,
+            "SELECT f.fact_type, f.`key`, f.memory_id, f.value, f.valid_from, f.valid_until,"
+            " f.recorded_at, m.demoted_at FROM facts f"
+            " JOIN memories m ON m.tenant_id = f.tenant_id AND m.memory_id = f.memory_id"
+            " WHERE f.tenant_id = %s AND f.slot IN %s"
+            " AND (f.valid_until IS NULL OR f.valid_until > %s OR f.superseded_at > %s)"
+            " ORDER BY f.memory_id",
+            tenant,
+            list(slots),
+            since,
+            since,
+        )
+    )
+    said = said_of(tx, tenant, "memory", [row[2] for row in rows])
+    return [
+        KnownFact(
+            memory_id=MemoryId(memory_id),
+            fact_type=fact_type,
+            key=key,
+            value=json.loads(value),
+            valid_from=valid_from,
+            valid_until=valid_until,
+            said=sorted(said[memory_id]) or [_stated_at(valid_from, valid_until, recorded_at)],
+            has_faded=demoted_at is not None,
+        )
+        for fact_type, key, memory_id, value, valid_from, valid_until, recorded_at, demoted_at
+        in rows
+    ]  # fmt: skip
+
+
+def known_retractions(
+    tx: Transaction, tenant: str, slots: Sequence[str], since: datetime
+) -> list[Retraction]:
+    """Return what was retracted of some slots since."""
+    return [
+        Retraction(
+            retraction_id=row[0],
+            fact_type=row[1],
+            slot=row[2],
+            subject_key=row[3],
+            value=row[4],
+            said_at=row[5],
+            valid_until=row[6],
+        )
+        for row in rows_in(
+            tx,
+            "SELECT retraction_id, fact_type, slot, subject_key, value, said_at, valid_until"
+            " FROM retractions WHERE tenant_id = %s AND slot IN %s AND said_at > %s"
+            " ORDER BY retraction_id",
+            tenant,
+            list(slots),
+            since,
+        )
+    ]
+
+
+def known_edges(
+    tx: Transaction, tenant: str, relations: Sequence[tuple[str, str]], since: datetime
+) -> list[KnownEdge]:
+    """Return what is believed now of some subjects and relations, and what ended since."""
+    rows = [
+        row
+        for page in pages(relations)
+        for row in tx.rows(
+            "SELECT edge_id, memory_id, subject, relation, object, valid_from, valid_until,"
+            " recorded_at FROM edges"
+            " WHERE tenant_id = %s AND (subject_key, relation) IN %s"
+            " AND (valid_until IS NULL OR valid_until > %s OR superseded_at > %s)"
+            " ORDER BY edge_id",
+            tenant,
+            page,
+            since,
+            since,
+        )
+    ]
+    of_edges = said_of(tx, tenant, "edge", [row[0] for row in rows])
+    of_facts = said_of(tx, tenant, "memory", {row[1] for row in rows if row[1]})
+    return [
+        KnownEdge(
+            edge_id=edge_id,
+            subject=subject,
+            relation=relation,
+            object=object_,
+            valid_from=valid_from,
+            valid_until=valid_until,
+            said=sorted(of_edges[edge_id] | of_facts[memory_id])
+            or [_stated_at(valid_from, valid_until, recorded_at)],
+        )
+        for edge_id, memory_id, subject, relation, object_, valid_from, valid_until, recorded_at
+        in rows
+    ]  # fmt: skip
+
+
+def _stated_at(
+    valid_from: datetime, valid_until: datetime | None, recorded_at: datetime
+) -> datetime:
+    """Return when what rests on no turn was stated outright.
+
+    What holds, when it was recorded; history, when it began.
+    """
+    return max(recorded_at, valid_from) if valid_until is None else valid_from

@@ -1,0 +1,76 @@
+"""OceanBaseStorage: bearer tokens, which are looked up before it is known whose they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from shared_core.jsontext import to_json
+from shared_core.namespaces import from_path, to_path
+from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.token_ports import ApiToken
+
+_COLUMNS = "tenant_id, token_id, label, users, created_at, expires_at, revoked_at"
+
+
+class OceanBaseTokens(OceanBasePart):
+    """Tokens of all applications."""
+
+    async def add_token(self, token: ApiToken, secret_hash: bytes) -> None:
+        row = (
+            to_path((token.app,)), token.token_id, secret_hash, token.label,
+            None if token.users is None else to_json(list(token.users)), token.created_at,
+            token.expires_at,
+        )  # fmt: skip
+        columns = (
+            "tenant_id", "token_id", "secret_hash", "label", "users", "created_at", "expires_at",
+        )  # fmt: skip
+        await self._database.write(lambda tx: tx.insert("api_tokens", columns, [row]))
+
+    async def token(self, token_id: str) -> tuple[ApiToken, bytes] | None:
+        row = await self._database.read(
+            lambda tx: tx.one(
+                f"SELECT {_COLUMNS}, secret_hash FROM api_tokens WHERE token_id = %s", token_id
+            )
+        )
+        return (_token(row), bytes(row[-1])) if row else None
+
+    async def tokens(self, app: str | None) -> Sequence[ApiToken]:
+        condition, values = ("TRUE", ()) if app is None else ("tenant_id = %s", (to_path((app,)),))
+        rows = await self._database.read(
+            lambda tx: tx.rows(
+                f"SELECT {_COLUMNS} FROM api_tokens WHERE {condition}"
+                " ORDER BY created_at DESC, token_id",
+                *values,
+            )
+        )
+        return [_token(row) for row in rows]
+
+    async def revoke_token(self, token_id: str) -> bool:
+        now = self._clock()
+
+        def work(tx: Transaction) -> bool:
+            sql = "UPDATE api_tokens SET revoked_at = coalesce(revoked_at, %s) WHERE token_id = %s"
+            return bool(tx.run(sql, now, token_id))
+
+        return await self._database.write(work)
+
+    async def any_token(self) -> bool:
+        return bool(
+            await self._database.read(lambda tx: tx.rows("SELECT 1 FROM api_tokens LIMIT 1"))
+        )
+
+
+def _token(row: Row) -> ApiToken:
+    tenant, token_id, label, users, created_at, expires_at, revoked_at = row[:7]
+    [app] = from_path(tenant)
+    return ApiToken(
+        token_id=token_id,
+        app=app,
+        users=None if users is None else tuple(json.loads(users)),
+        label=label,
+        created_at=created_at,
+        expires_at=expires_at,
+        revoked_at=revoked_at,
+    )

@@ -1,0 +1,112 @@
+"""What runs inside of one transaction: statements with bound values, and many rows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+import pymysql
+
+Row = tuple[Any, ...]
+
+ROWS_AT_ONCE = 500
+BYTES_AT_ONCE = 4_000_000
+"""Of one INSERT; the server takes packets of 16 MB."""
+
+
+class Transaction:
+    """One transaction. All of it happens, or nothing does; it may run more than once."""
+
+    def __init__(self, connection: pymysql.Connection[Any]) -> None:
+        self._connection = connection
+
+    def rows(self, sql: str, *values: object) -> list[Row]:
+        """Return the rows of a query; values fill its %s, a list or tuple those of IN."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql, _bound(values))
+            return list(cursor.fetchall())
+
+    def one(self, sql: str, *values: object) -> Row | None:
+        """Return the first row of a query, or None."""
+        found = self.rows(sql, *values)
+        return found[0] if found else None
+
+    def run(self, sql: str, *values: object) -> int:
+        """Run a statement; return how many rows it found, changed or not."""
+        with self._connection.cursor() as cursor:
+            return int(cursor.execute(sql, _bound(values)))
+
+    def insert(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        update: Sequence[str] | str | None = None,
+        ignore: bool = False,
+    ) -> None:
+        """Insert rows, many at once.
+
+        update: columns to take over where the key exists, or what follows ON DUPLICATE KEY UPDATE.
+        ignore: a key that exists is passed over.
+        """
+        verb = "INSERT IGNORE" if ignore else "INSERT"
+        head = f"{verb} INTO {table} ({', '.join(columns)}) VALUES "
+        tail = _on_duplicate(update)
+        one = f"({', '.join(['%s'] * len(columns))})"
+        parts: list[str] = []
+        size = 0
+        with self._connection.cursor() as cursor:
+            for row in rows:
+                part = cursor.mogrify(one, _bound(row))
+                if parts and (size + len(part) > BYTES_AT_ONCE or len(parts) == ROWS_AT_ONCE):
+                    cursor.execute(head + ", ".join(parts) + tail)
+                    parts, size = [], 0
+                parts.append(part)
+                size += len(part)
+            if parts:
+                cursor.execute(head + ", ".join(parts) + tail)
+
+    def lock(self, *tenants: str) -> None:
+        """Put whoever writes to these tenants in line, until the transaction ends.
+
+        What is read afterwards is what the one before committed. Locks are taken in one order, so
+        that two never wait for each other: take all of a transaction at once, before anything else.
+        """
+        wanted = sorted(set(tenants))
+        missing = set(wanted) - {
+            row[0]
+            for row in self.rows("SELECT tenant_id FROM tenants WHERE tenant_id IN %s", wanted)
+        }
+        if missing:
+            self.insert("tenants", ["tenant_id"], [[name] for name in sorted(missing)], ignore=True)
+        for name in wanted:
+            self.rows("SELECT tenant_id FROM tenants WHERE tenant_id = %s FOR UPDATE", name)
+
+
+def _bound(values: Iterable[object]) -> tuple[object, ...]:
+    return tuple(_bound_value(value) for value in values)
+
+
+def _bound_value(value: object) -> object:
+    """Return a value as the driver takes it; nothing is IN a list of none, nor NOT IN."""
+    if isinstance(value, UUID):
+        return value.bytes
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, list | tuple):
+        return list(_bound(value)) or [None]
+    return value
+
+
+def _on_duplicate(update: Sequence[str] | str | None) -> str:
+    if update is None:
+        return ""
+    if not isinstance(update, str):
+        update = ", ".join(f"{name} = VALUES({name})" for name in update)
+    return f" ON DUPLICATE KEY UPDATE {update}"

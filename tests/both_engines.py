@@ -1,0 +1,128 @@
+"""The same calls on both engines, and what each of them says and holds afterwards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+
+from shared_core.settings import Settings
+from shared_core.storage.oceanbase.storage import OceanBaseStorage
+from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.postgres import PostgresStorage
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+JSON = ("state", "metadata", "value", "counts", "result", "payload", "entries", "before")
+
+Row = dict[str, Any]
+World = dict[str, list[Row]]
+T = TypeVar("T")
+
+
+class Both:
+    """A storage on PostgreSQL and one on SeekDB, with one clock."""
+
+    def __init__(self, postgres: str, seekdb: str) -> None:
+        self.now = NOW
+        self._dsn = postgres
+        settings = [Settings(uri=uri, home=Path()) for uri in (postgres, seekdb)]
+        self.postgres = PostgresStorage(settings[0], lambda: self.now)
+        self.seekdb = OceanBaseStorage(settings[1], lambda: self.now)
+
+    async def open(self) -> None:
+        await self.postgres.open()
+        await self.seekdb.open()
+
+    async def close(self) -> None:
+        await self.seekdb.close()
+        await self.postgres.close()
+
+    async def same(self, call: Callable[[Any], Awaitable[T]]) -> T:
+        """Return what both storages return, which must be the same."""
+        first = await call(self.postgres)
+        assert await call(self.seekdb) == first
+        return first
+
+    async def put(self, tenant: str, world: World) -> None:
+        """Write rows, by table and column, into both."""
+        with self._admin() as admin:
+            for table, names, rows in _alike(tenant, world):
+                admin.cursor().executemany(
+                    f"INSERT INTO {table} ({', '.join(names)})"
+                    f" VALUES ({', '.join(['%s'] * len(names))})",
+                    [[_postgres(name, row[name]) for name in names] for row in rows],
+                )
+        await self.seekdb._database.write(lambda tx: _put(tx, tenant, world))
+
+    async def left(self, tenant: str, wanted: Mapping[str, str]) -> World:
+        """Return the rows of some tables, which must be the same. wanted: columns of tables."""
+        with self._admin() as admin:
+            first = {
+                table: _read(
+                    columns,
+                    admin.execute(_select(table, columns, ""), [tenant]).fetchall(),
+                )
+                for table, columns in wanted.items()
+            }
+        second = await self.seekdb._database.read(
+            lambda tx: {
+                table: _read(columns, tx.rows(_select(table, columns, "`"), tenant))
+                for table, columns in wanted.items()
+            }
+        )
+        for table, rows in first.items():
+            assert second[table] == rows, table
+        return first
+
+    def _admin(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(
+            self._dsn, options="-c search_path=hippocampus,public -c timezone=UTC"
+        )
+
+
+def _select(table: str, columns: str, quote: str) -> str:
+    names = ", ".join(f"{quote}{name}{quote}" for name in columns.split())
+    return f"SELECT {names} FROM {table} WHERE tenant_id = %s"
+
+
+def _put(tx: Transaction, tenant: str, world: World) -> None:
+    for table, names, rows in _alike(tenant, world):
+        quoted = [f"`{name}`" for name in names]
+        tx.insert(table, quoted, [[_seekdb(row[name]) for name in names] for row in rows])
+
+
+def _alike(tenant: str, world: World) -> Iterator[tuple[str, Sequence[str], Sequence[Row]]]:
+    """Yield the rows of each table that have the same columns, and these."""
+    for table, rows in world.items():
+        groups: dict[tuple[str, ...], list[Row]] = {}
+        for row in rows:
+            groups.setdefault(("tenant_id", *row), []).append({"tenant_id": tenant, **row})
+        for names, alike in groups.items():
+            yield table, names, alike
+
+
+def _postgres(name: str, value: object) -> object:
+    return json.dumps(value) if name in JSON and value is not None else value
+
+
+def _seekdb(value: object) -> object:
+    return json.dumps(value) if isinstance(value, dict | list) else value
+
+
+def _read(columns: str, rows: Sequence[Sequence[Any]]) -> list[Row]:
+    names = columns.split()
+    read = [
+        {name: _told(name, value) for name, value in zip(names, row, strict=True)} for row in rows
+    ]
+    return sorted(read, key=repr)
+
+
+def _told(name: str, value: Any) -> Any:
+    told = json.loads(value) if name in JSON and isinstance(value, str) else value
+    if isinstance(told, dict):
+        return {key: told[key] for key in sorted(told)}
+    return told.astimezone(UTC) if isinstance(told, datetime) else told

@@ -1,0 +1,148 @@
+"""Conversations open, go on and end on SeekDB as they do on PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from both_engines import NOW, Both
+
+from shared_core import Event, Scope
+from shared_core.conversation_ports import SessionRules, SessionStatus
+from shared_core.domain import USER, ThreadId
+from shared_core.job_ports import JobPriority, JobType, NewJob
+from shared_core.namespaces import scope_path
+from shared_core.storage.oceanbase.storage import OceanBaseStorage
+
+SCOPE = Scope("app", "ann")
+TENANT = scope_path(SCOPE)
+RULES = SessionRules(
+    timeout=timedelta(minutes=10), max_duration=timedelta(minutes=30), max_events=5
+)
+HELD = {
+    "conversations": "thread_id status event_count created_at last_active_at ends_at ended_at",
+    "threads": "thread_id last_seq last_memory_seq unread_bytes created_at updated_at",
+    "events": "thread_id seq event_id text metadata memory_seq recorded_at",
+    "consolidation_jobs": "job_id thread_id job_type status priority run_after created_at",
+}
+
+
+def said(number: int, **given: Any) -> Event:
+    return Event(
+        event_id=f"e{number}",
+        author="ann",
+        role="user",
+        text=f"茶 {number}",
+        occurred_at=NOW,
+        **given,
+    )
+
+
+def job(number: int) -> NewJob:
+    return NewJob(
+        job_id=UUID(int=number),
+        job_type=JobType.FULL_CONSOLIDATION,
+        run_after=NOW,
+        priority=JobPriority.SESSION_END,
+    )
+
+
+def edge(number: int, relation: str, name: str, **given: Any) -> dict[str, Any]:
+    return {
+        "edge_id": UUID(int=number), "subject": USER, "relation": relation, "object": name,
+        "subject_key": USER, "object_key": name.lower(), "recorded_at": NOW,
+        "valid_from": NOW + timedelta(days=number), "superseded_at": None, "valid_until": None,
+        **given,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_any_course_is_the_same(both: Both, seed: int) -> None:
+    chance = random.Random(seed)
+    for number in range(25):
+        both.now += timedelta(minutes=chance.choice((0, 1, 4, 11)))
+        new_id = ThreadId(f"conversation:{number}")
+        turn = said(chance.randrange(max(1, number - 2), number + 2))
+        step = chance.choice("hhhhhhoei")
+        if step == "h":
+            context = chance.choice((0, 3))
+            await both.same(
+                lambda s, t=turn, i=new_id, c=context: s.hear_turn(SCOPE, i, t, RULES, c, [])
+            )
+        elif step == "o":
+            await both.same(lambda s, i=new_id: s.open_conversation(SCOPE, i, RULES))
+        else:
+            await both.same(
+                lambda s, n=number, over=step == "i": s.end_conversation(
+                    SCOPE, job(n), RULES, if_over=over
+                )
+            )
+        await both.same(lambda s: s.active_conversation(SCOPE))
+        await both.same(lambda s: s.conversations_over(9))
+    await both.left(TENANT, HELD)
+
+
+async def test_what_ends_is_consolidated_once(both: Both) -> None:
+    thread = ThreadId("conversation:1")
+    waiting = {
+        "job_id": UUID(int=9), "thread_id": thread, "job_type": "full_consolidation",
+        "run_after": NOW + timedelta(days=1), "created_at": NOW, "result": {}, "priority": 20,
+    }  # fmt: skip
+    await both.same(lambda s: s.hear_turn(SCOPE, thread, said(1), RULES, 3, []))
+    await both.put(TENANT, {"consolidation_jobs": [waiting]})
+    ended = await both.same(lambda s: s.end_conversation(SCOPE, job(1), RULES, if_over=False))
+    assert ended is not None and ended.status == SessionStatus.ENDING
+    held = await both.left(TENANT, HELD)
+    assert [(row["run_after"], row["priority"]) for row in held["consolidation_jobs"]] == [
+        (NOW, 20)
+    ]
+    for done in (0, 1):
+        await _consolidated(both, done)
+        await both.same(lambda s: s.finish_conversation(SCOPE, thread))
+        found = await both.same(lambda s: s.conversation_of_thread(SCOPE, thread))
+        assert found is not None and (found.status == SessionStatus.ENDED) == bool(done)
+    assert await both.same(lambda s: s.conversation_of_thread(SCOPE, ThreadId("no"))) is None
+
+
+async def _consolidated(both: Both, seq: int) -> None:
+    change = "UPDATE threads SET consolidated_seq = %s"
+    with both._admin() as admin:
+        admin.execute(change, [seq])
+    await both.seekdb._database.write(lambda tx: tx.run(change, seq))
+
+
+async def test_the_kin_of_the_user_are_told(both: Both) -> None:
+    edges = [
+        edge(1, "is_called", "Old"),
+        edge(2, "is_called", "Ann"),
+        edge(3, "has_sister", "Bea"),
+        edge(4, "has_sister", "Past", valid_until=NOW + timedelta(days=9)),
+        edge(5, "has_sister", "Gone", superseded_at=NOW),
+        edge(6, "has_brother", "Carl"),
+        edge(7, "has_dog", "Rex"),
+    ]
+    await both.put(TENANT, {"edges": edges})
+    heard = await both.same(
+        lambda s: s.hear_turn(
+            SCOPE, ThreadId("c"), said(1), RULES, 3, ["has_sister", "has_brother"]
+        )
+    )
+    assert (heard.user_name, heard.kin) == ("Ann", ("carl", "bea"))
+
+
+async def test_what_many_say_at_once_is_one_conversation(both: Both) -> None:
+    storage: OceanBaseStorage = both.seekdb
+    rules = SessionRules(timeout=RULES.timeout, max_duration=RULES.max_duration, max_events=99)
+    heard = await asyncio.gather(
+        *(
+            storage.hear_turn(SCOPE, ThreadId(f"c{n}"), said(n // 2), rules, 3, [])
+            for n in range(24)
+        )
+    )
+    assert all(one.stored for one in heard)
+    assert len({one.session.session_id for one in heard}) == 1
+    assert max(one.session.event_count for one in heard) == 12

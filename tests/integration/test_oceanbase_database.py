@@ -1,0 +1,191 @@
+"""Transactions on a real SeekDB: all or nothing, in line, and as text and bytes were given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from seekdb_databases import SeekdbDatabases
+
+from shared_core import InvalidInput, StorageUnavailable
+from shared_core.settings import Settings
+from shared_core.storage.oceanbase.database import Database
+from shared_core.storage.oceanbase.locations import location_of
+from shared_core.storage.oceanbase.migrate import checked_version
+from shared_core.storage.oceanbase.transactions import Transaction
+
+COLUMNS = ("tenant_id", "state", "updated_at")
+NOW = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
+
+
+@pytest.fixture
+async def database(seekdb: SeekdbDatabases) -> AsyncIterator[Database]:
+    lent = seekdb.lend()
+    database = Database(Settings(uri=next(lent), home=Path()))
+    await database.open()
+    yield database
+    await database.close()
+    next(lent, None)
+
+
+@pytest.mark.parametrize(
+    "text", ["it's", "\\", "\0", "中😀", "%s", "a ", "", "'; DROP TABLE x; --"]
+)
+async def test_text_comes_back_as_it_was_given(database: Database, text: str) -> None:
+    await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [(text, text, NOW)]))
+    found = await database.read(
+        lambda tx: tx.rows("SELECT * FROM shared_state WHERE tenant_id = %s", text)
+    )
+    assert found == [(text, text, NOW)]
+
+
+@pytest.mark.parametrize("year", [1, 9999])
+async def test_moments_are_utc_in_every_year(database: Database, year: int) -> None:
+    moment = datetime(year, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+    await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [("a", "", moment)]))
+    assert await database.read(lambda tx: tx.one("SELECT updated_at FROM shared_state")) == (
+        moment,
+    )
+
+
+async def test_ids_that_look_alike_are_different(database: Database) -> None:
+    names = ["alice", "Alicé", "Alice", "Alice ", "ALICE", "ａlice"]
+    rows = [(name, str(place), NOW) for place, name in enumerate(names)]
+    await database.write(lambda tx: tx.insert("shared_state", COLUMNS, rows))
+    for place, name in enumerate(names):
+        assert await database.read(
+            lambda tx, name=name: tx.rows(
+                "SELECT state FROM shared_state WHERE tenant_id = %s", name
+            )
+        ) == [(str(place),)]
+    some = await database.read(
+        lambda tx: tx.rows("SELECT state FROM shared_state WHERE tenant_id IN %s", names[:2])
+    )
+    assert sorted(some) == [("0",), ("1",)]
+
+
+async def test_what_raises_is_undone(database: Database) -> None:
+    def work(tx: Transaction) -> None:
+        tx.insert("shared_state", COLUMNS, [("a", "", NOW)])
+        raise LookupError("half-way")
+
+    with pytest.raises(LookupError, match="half-way"):
+        await database.write(work)
+    assert await database.read(lambda tx: tx.rows("SELECT * FROM shared_state")) == []
+
+
+async def test_writers_of_a_tenant_stand_in_line(database: Database) -> None:
+    def count(tx: Transaction) -> None:
+        tx.lock("/a/b/")
+        row = tx.one("SELECT extractions FROM extraction_counts WHERE tenant_id = '/a/b/'")
+        value = row[0] + 1 if row else 1
+        tx.insert(
+            "extraction_counts",
+            ("tenant_id", "extractions"),
+            [("/a/b/", value)],
+            update=("extractions",),
+        )
+
+    await asyncio.gather(*(database.write(count) for _ in range(40)))
+    assert await database.read(lambda tx: tx.one("SELECT extractions FROM extraction_counts")) == (
+        40,
+    )
+
+
+async def test_a_read_is_of_one_moment(database: Database) -> None:
+    await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [("a", "1", NOW)]))
+    loop = asyncio.get_running_loop()
+
+    def read(tx: Transaction) -> list[object]:
+        before = tx.rows("SELECT state FROM shared_state")
+        change = database.write(lambda tx: tx.run("UPDATE shared_state SET state = '2'"))
+        asyncio.run_coroutine_threadsafe(change, loop).result()
+        return [before, tx.rows("SELECT state FROM shared_state")]
+
+    assert await database.read(read) == [[("1",)], [("1",)]]
+
+
+async def test_an_id_of_sixteen_bytes_is_a_uuid(database: Database) -> None:
+    given = uuid4()
+    await database.write(
+        lambda tx: tx.insert(
+            "entity_aliases",
+            ("tenant_id", "alias_id", "alias_key", "alias", "entity_key", "entity", "merged_at"),
+            [("/a/b/", given, "a", "A", "b", "B", NOW)],
+        )
+    )
+    found = await database.read(
+        lambda tx: tx.rows("SELECT alias_id FROM entity_aliases WHERE alias_id IN %s", [given])
+    )
+    assert found == [(given,)]
+    assert (
+        await database.read(
+            lambda tx: tx.rows("SELECT alias_id FROM entity_aliases WHERE alias_id IN %s", [])
+        )
+        == []
+    )
+
+
+async def test_what_is_too_long_is_said_so(database: Database) -> None:
+    with pytest.raises(InvalidInput, match="this large"):
+        await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [("a" * 2000, "", NOW)]))
+
+
+async def test_a_closed_database_says_so(database: Database) -> None:
+    await database.close()
+    with pytest.raises(StorageUnavailable, match="closed"):
+        await database.read(lambda tx: tx.rows("SELECT 1"))
+
+
+@pytest.mark.parametrize(
+    ("uri", "user", "password", "host", "port", "database"),
+    [
+        (
+            "oceanbase://root@shop#east:p@w#d@db:2883/app",
+            "root@shop#east",
+            "p@w#d",
+            "db",
+            2883,
+            "app",
+        ),
+        ("seekdb://127.0.0.1", "", "", "", 0, ""),
+        ("seekdb://ann@127.0.0.1", "ann", "", "127.0.0.1", 2881, "hippocampus"),
+        ("oceanbase://a%3Ab:c%2Fd@[::1]:1/x", "a:b", "c/d", "::1", 1, "x"),
+    ],
+)
+def test_servers_are_named_as_their_users_know_them(
+    uri: str, user: str, password: str, host: str, port: int, database: str
+) -> None:
+    if not user:
+        with pytest.raises(InvalidInput, match="seekdb://user"):
+            location_of(uri)
+        return
+    place = location_of(uri)
+    assert (place.user, place.password, place.host, place.port, place.database) == (
+        user, password, host, port, database,
+    )  # fmt: skip
+    assert password not in repr(place) or not password
+
+
+def test_a_schema_is_a_database_of_its_own() -> None:
+    assert location_of("seekdb:///x", "other").database == "other"
+    assert location_of("seekdb:///x?database=app", "other").database == "app_other"
+    assert location_of("seekdb:///x?database=app").database == "app"
+
+
+@pytest.mark.parametrize("uri", ["seekdb:///", "oceanbase:///x", "seekdb:///x?typo=1", "seekdb://"])
+def test_bad_uris_are_refused(uri: str) -> None:
+    with pytest.raises(InvalidInput):
+        location_of(uri)
+
+
+def test_old_servers_are_refused() -> None:
+    assert checked_version("5.7.25-OceanBase seekdb-v1.4.0.0") == ("SeekDB", (1, 4, 0, 0))
+    assert checked_version("5.7.25-OceanBase-v4.3.5.3")[0] == "OceanBase"
+    for text in ("5.7.25-OceanBase-v4.3.5.2", "5.7.25-OceanBase seekdb-v1.3.9.9", "8.0.33"):
+        with pytest.raises(StorageUnavailable):
+            checked_version(text)

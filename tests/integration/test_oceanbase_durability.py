@@ -1,0 +1,139 @@
+"""What SeekDB acknowledged is there after kill -9 of its server, and readers see whole states."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from shared_core import Event, Scope, open_memory
+from shared_core.errors import StorageUnavailable
+
+ANA = Scope("app", "ana")
+
+
+def said(number: int, text: str) -> Event:
+    return Event(
+        event_id=f"e{number}",
+        author="user",
+        role="user",
+        text=text,
+        occurred_at=datetime(2026, 3, 1, 9, number % 60, tzinfo=UTC),
+    )
+
+
+def server_of(folder: Path) -> int:
+    """Return the pid of the server that has a folder."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if Path(os.fsdecode(words[0])).name == "seekdb" and any(
+                os.fsencode(folder) in word for word in words
+            ):
+                return int(entry.name)
+    raise AssertionError("no server runs there")
+
+
+async def until_reachable(memory: object) -> None:
+    for _ in range(20):
+        try:
+            await memory.list_memories(ANA, limit=1)  # type: ignore[attr-defined]
+        except StorageUnavailable:
+            await asyncio.sleep(0.5)
+        else:
+            return
+    raise AssertionError("the memory did not come back")
+
+
+@pytest.mark.timeout(300)
+async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+    folder = tmp_path / "seekdb"
+    acknowledged: list[str] = []
+    async with open_memory(f"seekdb://{folder}", worker=False) as memory:
+        await memory.append_events(ANA, "t1", [said(0, "The first turn.")])
+
+        async def write() -> None:
+            for number in range(1, 400):
+                event = said(number, f"Turn number {number}.")
+                try:
+                    await memory.append_events(ANA, "t1", [event])
+                except StorageUnavailable:
+                    return
+                acknowledged.append(event.event_id)
+
+        writing = asyncio.create_task(write())
+        while len(acknowledged) < 20 and not writing.done():
+            await asyncio.sleep(0.01)
+        os.kill(server_of(folder), signal.SIGKILL)
+        await asyncio.wait([writing], timeout=60)
+        writing.cancel()
+        await until_reachable(memory)
+        held = {
+            event_id
+            for found in await memory.list_memories(ANA, limit=1000)
+            for event_id in found.source_event_ids
+        }
+        assert len(acknowledged) >= 20
+        assert set(acknowledged) <= held
+        hits = await memory.recall(ANA, "The first turn.", limit=3)
+        assert hits[0].memory.text == "The first turn."
+
+
+@pytest.mark.timeout(300)
+async def test_readers_see_a_fact_or_its_successor_and_never_both_or_none(seekdb_dsn: str) -> None:
+    async with open_memory(seekdb_dsn, worker=False, track_access=False) as memory:
+        await memory.append_events(ANA, "t0", [said(0, "I live in Oslo.")])
+        await memory.consolidate(ANA, "t0")
+        states: set[tuple[str, ...]] = set()
+        done = asyncio.Event()
+
+        async def read() -> None:
+            while not done.is_set():
+                facts = await memory.facts(ANA)
+                states.add(tuple(sorted(f.value for f in facts if f.slot == "residence")))
+
+        readers = [asyncio.create_task(read()) for _ in range(2)]
+        cities = ["Bergen", "Rome", "Lima", "Kyoto", "Quito", "Leeds", "Turin", "Porto"]
+        for number, city in enumerate(cities, start=1):
+            await memory.append_events(ANA, f"t{number}", [said(number, f"I moved to {city}.")])
+            await memory.consolidate(ANA, f"t{number}")
+        done.set()
+        await asyncio.gather(*readers)
+        assert len(states) > 1
+        assert {len(state) for state in states} == {1}, states
+
+
+@pytest.mark.timeout(300)
+def test_the_server_ends_with_its_last_user(tmp_path: Path) -> None:
+    folder = tmp_path / "seekdb"
+    command = [
+        "hippocampus",
+        "remember",
+        "app",
+        "ana",
+        "我住在深圳。",
+        "--uri",
+        f"seekdb://{folder}",
+    ]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    found = subprocess.run(
+        ["hippocampus", "recall", "app", "ana", "住在哪里", "--uri", f"seekdb://{folder}", "--json"],
+        check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    assert "深圳" in found.stdout.decode()
+    for _ in range(100):
+        try:
+            server_of(folder)
+        except AssertionError:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the server is still there")

@@ -1,0 +1,106 @@
+"""The memory loop of one agent on a real SeekDB, from its public face."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from seekdb_databases import SeekdbDatabases
+
+from shared_core import InvalidInput, MemoryManager, OceanBaseMemoryProvider
+
+
+@pytest.fixture
+async def memory(seekdb: SeekdbDatabases) -> AsyncIterator[OceanBaseMemoryProvider]:
+    lent = seekdb.lend()
+    async with OceanBaseMemoryProvider(next(lent), agent_id="concierge", worker=False) as memory:
+        yield memory
+    next(lent, None)
+
+
+def told(hits: object) -> list[str]:
+    return [hit.memory.text for hit in hits]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "question", "said"),
+    [
+        ("Alice", "What is the user's name?", "My name is Alice."),
+        ("朱莉", "用户叫什么名字？", "我叫朱莉。"),
+    ],
+)
+async def test_a_name_that_was_told_is_used_later(
+    memory: OceanBaseMemoryProvider, name: str, question: str, said: str
+) -> None:
+    assert isinstance(memory, MemoryManager)
+    await memory.append_event("monday", said)
+    report = await memory.consolidate("monday")
+    assert report.facts_opened == 1
+    window = await memory.context("friday", question, system_prompt="Be kind.", max_tokens=500)
+    assert name in window.to_prompt()
+    assert name in told(await memory.recall(question))[0]
+
+
+async def test_an_event_is_there_in_the_next_statement(memory: OceanBaseMemoryProvider) -> None:
+    missed = 0
+    for number in range(100):
+        await memory.append_event("s", f"The code of room {number} is {number * 7919}.")
+        hits = await memory.recall(f"code of room {number}", limit=3)
+        missed += not any(f"room {number} " in text for text in told(hits))
+    assert missed == 0
+
+
+async def test_an_event_is_appended_once(memory: OceanBaseMemoryProvider) -> None:
+    again = [memory.append_event("s", "I like tea.", event_id="e1") for _ in range(5)]
+    assert set(await asyncio.gather(*again)) == {"e1"}
+    assert told(await memory.recall("tea")) == ["I like tea."]
+
+
+async def test_thoughts_and_tools_are_events_as_well(memory: OceanBaseMemoryProvider) -> None:
+    await memory.append_event("s", "The user seems to be in a hurry.", event_type="agent_thought")
+    await memory.append_event("s", {"tool": "weather", "city": "Oslo"}, event_type="tool_call")
+    await memory.append_event("s", {"text": "It rains in Oslo."}, event_type="agent_msg")
+    assert any("rains" in text for text in told(await memory.recall("rain in Oslo")))
+
+
+async def test_bad_input_is_named(memory: OceanBaseMemoryProvider) -> None:
+    with pytest.raises(InvalidInput, match="event_type 'shout'"):
+        await memory.append_event("s", "x", event_type="shout")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="min_importance"):
+        await memory.recall("x", min_importance=7)
+    with pytest.raises(InvalidInput, match="OceanBase, not in"):
+        OceanBaseMemoryProvider("postgresql://localhost/x", agent_id="a")
+
+
+async def test_what_an_adk_agent_learns_a_graph_reads(seekdb: SeekdbDatabases) -> None:
+    from google.adk.events import Event
+    from google.adk.sessions import Session
+    from google.genai import types
+
+    from adk_memory import OpenMemoryService
+    from langgraph_store import OceanBaseHippocampusStore
+
+    lent = seekdb.lend()
+    uri = next(lent)
+    content = types.Content(role="user", parts=[types.Part(text="我住在深圳，喜欢火锅。")])
+    session = Session(
+        id="s1", app_name="app", user_id="朱莉", events=[Event(author="user", content=content)]
+    )
+    service = OpenMemoryService(uri=uri)
+    await service.add_session_to_memory(session)
+    async with OceanBaseHippocampusStore(uri) as store:
+        found = await store.asearch(("app", "朱莉", "memories"), query="她住在哪里？")
+        assert any("深圳" in str(item.value) for item in found)
+        await store.aput(("app", "朱莉", "memories"), "k1", {"text": "She plays the cello."})
+    answer = await service.search_memory(app_name="app", user_id="朱莉", query="cello")
+    assert any("cello" in str(entry.content) for entry in answer.memories)
+    await service.close()
+    next(lent, None)
+
+
+def test_the_store_of_another_engine_is_named() -> None:
+    from langgraph_store import OceanBaseHippocampusStore
+
+    with pytest.raises(InvalidInput, match="OceanBase, not in 'embedded'"):
+        OceanBaseHippocampusStore()

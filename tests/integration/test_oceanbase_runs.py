@@ -1,0 +1,285 @@
+"""Runs and facts on SeekDB are what they are on PostgreSQL: written, refused, undone, asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pymysql
+import pytest
+from both_engines import NOW, Both
+from random_runs import MODEL, SCOPE, SLOTS, THREADS, VALUES, RandomRuns
+
+from shared_core import Conflict, NotFound
+from shared_core.domain import AsOf, MemoryId, ThreadId
+from shared_core.fact_ports import Restoration
+from shared_core.item_ports import ItemAddress, VectorRows
+from shared_core.job_ports import JobType
+from shared_core.namespaces import memories_namespace, scope_path
+from shared_core.run_ports import ReadRequest, RunPlan
+from shared_core.storage import postgres_runs
+from shared_core.storage.oceanbase import run_summaries
+from shared_core.storage.oceanbase.database import Database
+from shared_core.storage.oceanbase.transactions import Transaction
+
+TENANT = scope_path(SCOPE)
+ASKED = ReadRequest(turns=3, context=2, replay=3, reread=1, people=3)
+HELD = {
+    "threads": "thread_id consolidated_seq summarised_seq unread_bytes last_memory_seq",
+    "memories": "memory_id namespace key kind text value author importance thread_id run_id"
+    " occurred_at created_at updated_at expires_at superseded_at words_key demoted_at",
+    "memory_sources": "memory_id thread_id event_id basis",
+    "memory_bases": "memory_id basis_id",
+    "memory_access": "memory_id forget_at stage strength",
+    "facts": "memory_id fact_type slot key functional confidence extractor pattern"
+    " valid_from valid_until recorded_at superseded_at",
+    "fact_closures": "memory_id closed_at restored_at valid_until run_id",
+    "edges": "edge_id memory_id fact_id run_id subject relation object subject_key object_key"
+    " functional confidence valid_from valid_until recorded_at superseded_at",
+    "edge_sources": "edge_id thread_id event_id basis",
+    "runs": "run_id kind thread_id extractor from_seq to_seq summed_from_seq summed_to_seq counts"
+    " started_at finished_at undone_at number",
+    "run_changes": "run_id change target event_id before",
+    "retractions": "retraction_id run_id fact_type slot subject_key said_at valid_until thread_id",
+    "consolidation_jobs": "job_id thread_id job_type status",
+    "extraction_counts": "extractions",
+}
+UNDONE = {
+    table: " ".join(name for name in columns.split() if name not in ("updated_at", "forget_at"))
+    for table, columns in HELD.items()
+    if table not in ("runs", "run_changes", "consolidation_jobs", "extraction_counts")
+}
+
+
+@pytest.fixture
+def copies(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both engines give the copies of summaries the same ids; two of one moment have the same."""
+
+    def now_as_id() -> UUID:
+        return UUID(int=int(both.now.timestamp()))
+
+    for module in (postgres_runs, run_summaries):
+        monkeypatch.setattr(module, "uuid7", now_as_id)
+
+
+async def outcome(both: Both, call: Callable[[Any], Awaitable[object]]) -> str:
+    """Return what a call on both engines ends with, which must be the same: "" for well."""
+    said, why = [], []
+    for storage in (both.postgres, both.seekdb):
+        try:
+            await call(storage)
+        except (Conflict, NotFound) as error:
+            said.append(f"{type(error).__name__}: {error}")
+            why.append(error.__cause__)
+        else:
+            said.append("")
+    assert said[0] == said[1], why
+    return said[0]
+
+
+async def begun(both: Both, world: RandomRuns) -> None:
+    for storage in (both.postgres, both.seekdb):
+        await storage.use_model(MODEL, 3)
+    for thread in THREADS:
+        rows = world.turns(thread, 4)
+        await both.same(lambda one, t=thread, r=rows: one.append_events(SCOPE, t, r, None))
+
+
+async def number_of_last(both: Both) -> int:
+    known = await both.same(lambda one: one.known(SCOPE, [], [], NOW))
+    return int(known.number)
+
+
+async def reads(both: Both, world: RandomRuns) -> None:
+    """Every way to ask answers the same."""
+    moments = [None, AsOf(valid=world.moment()), AsOf(known=both.now - timedelta(minutes=3)),
+               AsOf(valid=world.moment(), known=both.now - timedelta(minutes=2))]  # fmt: skip
+    for as_of in moments:
+        for slot in (None, "like"):
+            for history in (False, True):
+                await both.same(
+                    lambda one, a=as_of, s=slot, h=history: one.list_facts(
+                        SCOPE, slot=s, history=h, as_of=a
+                    )
+                )
+    for thread in (*THREADS, ThreadId("none")):
+        await both.same(lambda one, t=thread: one.read_thread(SCOPE, t, ASKED))
+        await both.same(lambda one, t=thread: one.list_runs(SCOPE, t, 5))
+    await both.same(lambda one: one.list_runs(SCOPE, None, 100))
+    await both.same(lambda one: one.recent_memories(SCOPE, 5))
+    relations = [("user", "lives_in"), ("emil", "knows")]
+    since = world.moment()
+    await both.same(lambda one: known(one, list(SLOTS), relations, since))
+    keys = [f"like:{value.lower()}" for value in VALUES]
+    await both.same(lambda one: places(one, keys))
+    drafts: list[ItemAddress] = [(memories_namespace(SCOPE), f"draft {n}") for n in range(3)]
+    asked = world.vectors(drafts[:2])
+    await both.same(lambda one: likes(one, drafts, asked))
+    for name in map(str, world.facts[-3:] + world.memories[-2:]):
+        await both.same(lambda one, n=name: one.named_memory(SCOPE, n))
+        await both.same(lambda one, n=name: in_place(one, UUID(n)))
+    assert await both.same(lambda one: one.named_memory(SCOPE, "none")) is None
+
+
+async def known(storage: Any, slots: Any, relations: Any, since: datetime) -> Any:
+    """Return what is known; PostgreSQL says it in any order."""
+    found = await storage.known(SCOPE, slots, relations, since)
+    parts = (found.facts, found.retractions, found.edges)
+    return found.number, [sorted(map(repr, part)) for part in parts]
+
+
+async def places(storage: Any, keys: list[str]) -> Any:
+    return sorted(map(repr, await storage.facts_in_place(SCOPE, "preference", keys)))
+
+
+async def in_place(storage: Any, memory_id: UUID) -> Any:
+    return sorted(map(repr, await storage.edges_in_place(SCOPE, MemoryId(memory_id))))
+
+
+async def likes(storage: Any, drafts: list[ItemAddress], asked: VectorRows | None) -> Any:
+    """Return how near what is known is; of what is as near as another either may come."""
+    words = {one: UUID(int=10_000 + n) for n, one in enumerate(drafts)}
+    found = await storage.like_texts(SCOPE, ["semantic"], words, asked)
+    return {one: [round(like.similarity, 3) for like in near] for one, near in found.items()}
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_runs_at_random_end_alike(both: Both, copies: None, seed: int) -> None:
+    world = RandomRuns(seed)
+    await begun(both, world)
+    ended = set()
+    for step in range(18):
+        both.now = NOW + timedelta(minutes=step)
+        if step % 5 == 4:
+            thread = world.random.choice(THREADS)
+            rows = world.turns(thread, 2)
+            await both.same(lambda one, t=thread, r=rows: one.append_events(SCOPE, t, r, None))
+        plan = world.plan(await number_of_last(both))
+        said = await outcome(both, lambda one, p=plan: one.apply_run(p))
+        ended.add(said.partition(":")[0])
+        if not said:
+            world.applied(plan)
+        await both.left(TENANT, HELD)
+        if step % 3 == 2:
+            await restored(both, world)
+        if step % 6 == 5:
+            await reads(both, world)
+    assert {"", "Conflict"} == ended
+    for run_id in world.random.sample(world.runs, min(3, len(world.runs))):
+        await outcome(both, lambda one, r=run_id: one.undo_run(SCOPE, r))
+        await both.left(TENANT, HELD)
+    for run in await both.same(lambda one: one.list_runs(SCOPE, None, 100)):
+        await outcome(both, lambda one, r=run.run_id: one.undo_run(SCOPE, r))
+        await both.left(TENANT, HELD)
+    await reads(both, world)
+
+
+async def restored(both: Both, world: RandomRuns) -> None:
+    """Let a fact hold again that has ended, or one that has not."""
+    facts = await both.same(lambda one: one.list_facts(SCOPE, history=True))
+    if not facts:
+        return
+    fact = world.random.choice(facts)
+    wanted = Restoration(
+        run_id=world.id(),
+        scope=SCOPE,
+        memory_id=fact.memory_id,
+        closed_at=fact.superseded_at or both.now,
+        keys=[fact.slot, f"{fact.slot}:{fact.value.lower()}"],
+    )
+    await outcome(both, lambda one: one.restore_fact(wanted))
+    await both.left(TENANT, HELD)
+
+
+@pytest.mark.parametrize("seed", [23, 24])
+async def test_undoing_the_last_run_leaves_what_was_before(
+    both: Both, copies: None, seed: int
+) -> None:
+    world = RandomRuns(seed)
+    await begun(both, world)
+    undone = 0
+    for step in range(30):
+        both.now = NOW + timedelta(minutes=step)
+        before = await both.left(TENANT, UNDONE)
+        plan = world.plan(await number_of_last(both))
+        if await outcome(both, lambda one, p=plan: one.apply_run(p)):
+            continue
+        if world.maybe(0.4):
+            world.applied(plan)
+            continue
+        await both.same(lambda one, p=plan: one.undo_run(SCOPE, p.run_id))
+        after = await both.left(TENANT, UNDONE)
+        kept = [row["memory_id"] for row in before["memory_access"]]
+        after["memory_access"] = [r for r in after["memory_access"] if r["memory_id"] in kept]
+        before["threads"] = after["threads"] = []  # what is unread is counted anew
+        assert before == after
+        undone += 1
+        said = await outcome(both, lambda one, p=plan: one.undo_run(SCOPE, p.run_id))
+        assert "was undone already" in said
+    assert undone
+    assert "there is no run" in await outcome(both, lambda one: one.undo_run(SCOPE, UUID(int=1)))
+
+
+def plain_run(number: int) -> RunPlan:
+    return RunPlan(
+        run_id=UUID(int=number),
+        kind=JobType.FULL_CONSOLIDATION,
+        scope=SCOPE,
+        thread_id=None,
+        extractor="rules",
+        started_at=NOW,
+    )
+
+
+async def test_a_run_that_was_committed_unseen_is_not_written_again(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = iter([True])
+    tell = Database._once
+
+    def cut(self: Database, connection: Any, work: Any, begin: Any) -> Any:
+        answer = tell(self, connection, work, begin)
+        if begin == ("START TRANSACTION",) and next(lost, False):
+            connection.close()
+            raise pymysql.OperationalError(2013, "Lost connection to MySQL server during query")
+        return answer
+
+    monkeypatch.setattr(Database, "_once", cut)
+    await both.seekdb.apply_run(plain_run(1))
+    lost = iter([True])
+    await both.seekdb.undo_run(SCOPE, UUID(int=1))
+    [run] = await both.seekdb.list_runs(SCOPE, None, 9)
+    assert run.undone_at == NOW
+    with pytest.raises(Conflict):
+        await both.seekdb.apply_run(plain_run(1))
+
+
+async def test_a_run_that_breaks_off_leaves_nothing(
+    both: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = RandomRuns(0)
+    await begun(both, world)
+    before = await both.left(TENANT, HELD)
+    insert = Transaction.insert
+
+    def dying(self: Transaction, table: str, *given: Any, **more: Any) -> None:
+        if table == "memory_sources":
+            raise KeyboardInterrupt
+        insert(self, table, *given, **more)
+
+    monkeypatch.setattr(Transaction, "insert", dying)
+    with pytest.raises(KeyboardInterrupt):
+        await both.seekdb.apply_run(world.plan(0))
+    monkeypatch.undo()
+    assert before == await both.left(TENANT, HELD)
+
+
+async def test_runs_of_a_tenant_stand_in_line(both: Both) -> None:
+    await asyncio.gather(*(both.seekdb.apply_run(plain_run(n)) for n in range(1, 9)))
+    numbers = await both.seekdb._database.read(
+        lambda tx: tx.rows("SELECT number FROM runs ORDER BY number")
+    )
+    assert [(n,) for n in range(1, 9)] == numbers

@@ -1,0 +1,77 @@
+"""Empty databases on one embedded SeekDB. Making their tables takes a second, so they are used
+again: what a test wrote is deleted after it."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pymysql
+
+from shared_core import run_sync
+from shared_core.settings import Settings
+from shared_core.storage.oceanbase.database import Database
+from shared_core.storage.oceanbase.embedded import EmbeddedSeekdb
+
+KEPT = ("schema_migrations",)
+
+
+class SeekdbDatabases:
+    """The databases of one worker of the test run."""
+
+    def __init__(self, home: Path, worker: str) -> None:
+        self._home = home
+        self._worker = worker
+        self._free: list[str] = []
+        self._made = 0
+        self._server: EmbeddedSeekdb | None = None
+
+    def lend(self) -> Iterator[str]:
+        """Yield the uri of an empty database, and empty it again."""
+        if self._server is None:
+            self._server = EmbeddedSeekdb(self._home)
+            self._server.acquire()
+        name = self._free.pop() if self._free else self._make()
+        yield self._uri(name)
+        self._empty(name)
+        self._free.append(name)
+
+    def close(self) -> None:
+        """Stop the server with the last worker, and remove its folder."""
+        if self._server is not None:
+            self._server.release()
+            with contextlib.suppress(OSError):  # another worker goes on
+                shutil.rmtree(self._home)
+
+    def _uri(self, name: str) -> str:
+        return f"seekdb://{self._home}?database={name}"
+
+    def _make(self) -> str:
+        self._made += 1
+        name = f"test_{self._worker}_{self._made}"
+
+        async def made() -> None:
+            database = Database(Settings(uri=self._uri(name), home=self._home))
+            await database.open()
+            await database.close()
+
+        run_sync(made())
+        return name
+
+    def _empty(self, name: str) -> None:
+        assert self._server is not None
+        server = pymysql.connect(**self._server.options(), autocommit=True)
+        with server, server.cursor() as cursor:
+            cursor.execute("SET ob_query_timeout = 300000000, ob_trx_timeout = 300000000")
+            cursor.execute("SHOW DATABASES")
+            below = [row[0] for row in cursor.fetchall() if row[0].startswith(f"{name}_")]
+            for extra in below:
+                cursor.execute(f"DROP DATABASE {extra}")
+            cursor.execute(f"USE {name}")
+            cursor.execute("SHOW TABLES")
+            tables = [row[0] for row in cursor.fetchall() if row[0] not in KEPT]
+            cursor.execute("SET foreign_key_checks = 0")
+            for table in tables:
+                cursor.execute(f"DELETE FROM {table}")
