@@ -3,13 +3,14 @@ of binary columns."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import pymysql
-from pymysql.constants import CLIENT, FIELD_TYPE
+from pymysql.constants import CLIENT, CR, FIELD_TYPE
 from pymysql.converters import conversions
 
 INIT = (
@@ -24,7 +25,7 @@ def connect(
 ) -> pymysql.Connection[Any]:
     """Return a connection outside of any transaction. Raises pymysql's errors."""
     microseconds = int(statement_timeout_s * 1_000_000)
-    return pymysql.connect(
+    connection = pymysql.connect(
         **options,
         charset="utf8mb4",
         autocommit=True,
@@ -33,7 +34,23 @@ def connect(
         read_timeout=statement_timeout_s + 10,
         init_command=INIT.format(query_us=microseconds, transaction_us=10 * microseconds),
         conv=_CONVERSIONS,
+        defer_connect=True,
     )
+    path = options.get("unix_socket")
+    connection.connect(_reached(path, timeout_s) if path else None)
+    return connection
+
+
+def _reached(path: str, timeout_s: float) -> socket.socket:
+    """Return a socket of a server on this machine; the driver leaves one that fails open."""
+    reached = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    reached.settimeout(timeout_s)
+    try:
+        reached.connect(path)
+    except OSError as error:
+        reached.close()
+        raise pymysql.OperationalError(CR.CR_CONN_HOST_ERROR, str(error)) from error
+    return reached
 
 
 def _aware(text: str) -> datetime:
