@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from http_processes import COMMAND
 
 from shared_core import Event, Scope, open_memory
 from shared_core.errors import StorageUnavailable
@@ -61,6 +62,8 @@ async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     async with open_memory(f"seekdb://{folder}", worker=False) as memory:
         await memory.append_events(ANA, "t1", [said(0, "The first turn.")])
 
+        enough = asyncio.Event()
+
         async def write() -> None:
             for number in range(1, 400):
                 event = said(number, f"Turn number {number}.")
@@ -69,10 +72,11 @@ async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
                 except StorageUnavailable:
                     return
                 acknowledged.append(event.event_id)
+                if len(acknowledged) == 20:
+                    enough.set()
 
         writing = asyncio.create_task(write())
-        while len(acknowledged) < 20 and not writing.done():
-            await asyncio.sleep(0.01)
+        await asyncio.wait_for(enough.wait(), 60)
         os.kill(server_of(folder), signal.SIGKILL)
         await asyncio.wait([writing], timeout=60)
         writing.cancel()
@@ -115,20 +119,14 @@ async def test_readers_see_a_fact_or_its_successor_and_never_both_or_none(seekdb
 @pytest.mark.timeout(300)
 def test_the_server_ends_with_its_last_user(tmp_path: Path) -> None:
     folder = tmp_path / "seekdb"
-    command = [
-        "hippocampus",
-        "remember",
-        "app",
-        "ana",
-        "我住在深圳。",
-        "--uri",
-        f"seekdb://{folder}",
-    ]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
-    found = subprocess.run(
-        ["hippocampus", "recall", "app", "ana", "住在哪里", "--uri", f"seekdb://{folder}", "--json"],
-        check=True, capture_output=True, timeout=120,
-    )  # fmt: skip
+    where = ["--uri", f"seekdb://{folder}", "--json"]
+    for command in (
+        ["remember", "app", "ana", "我住在深圳。"],
+        ["recall", "app", "ana", "住在哪里"],
+    ):
+        found = subprocess.run(
+            [*COMMAND, *command, *where], check=True, capture_output=True, timeout=120
+        )
     assert "深圳" in found.stdout.decode()
     for _ in range(100):
         try:
