@@ -12,6 +12,8 @@ from adk_memory import OpenMemoryService, invocation_cache
 from adk_memory.events import MAX_TOOL_CHARACTERS, to_core_events
 from shared_core import MemoryEngine
 
+pytestmark = pytest.mark.both_engines
+
 WHO = {"app_name": "app", "user_id": "ann"}
 Part = types.Part
 

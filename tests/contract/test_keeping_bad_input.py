@@ -23,6 +23,8 @@ from shared_core import (
 )
 from shared_core.errors import NotFound
 
+pytestmark = pytest.mark.both_engines
+
 ANN = Scope("app", "ann")
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 NAN, INF = math.nan, math.inf

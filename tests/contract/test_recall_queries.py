@@ -6,6 +6,8 @@ import pytest
 
 from shared_core import InvalidInput, MemoryEngine, Scope
 
+pytestmark = pytest.mark.both_engines
+
 ANN = Scope("app", "ann")
 TEA, DOG, CHINESE = "Ann drinks green tea.", "The dog is called Rex.", "她喜欢喝绿茶。"
 

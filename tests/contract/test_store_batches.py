@@ -30,6 +30,8 @@ from shared_core import (
     run_sync,
 )
 
+pytestmark = pytest.mark.both_engines
+
 HERE = ("batch", "alice")
 
 

@@ -13,6 +13,8 @@ from langgraph_store.operations import ScoredItem
 from shared_core import CapabilityMissing, Event, InvalidInput, MemoryEngine, Scope, open_memory
 from shared_core.domain import SCORE_PARTS
 
+pytestmark = pytest.mark.both_engines
+
 ALICE = Scope("app", "alice@example.com")
 SHARED = memories_namespace("app", "alice@example.com")
 HERE = ("search", "alice")

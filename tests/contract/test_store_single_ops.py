@@ -14,6 +14,8 @@ from langgraph_store.single_ops import MAX_BATCH
 from shared_core import InvalidInput, ModelUnavailable, StorageUnavailable, open_memory
 from shared_core.item_ops import ItemOp, ItemResult
 
+pytestmark = pytest.mark.both_engines
+
 HERE = ("single", "alice", "notes")
 
 

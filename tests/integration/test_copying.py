@@ -13,6 +13,8 @@ from shared_core import Conflict, InvalidInput, MemoryEngine, NotFound, Scope, o
 from shared_core.cli import app
 from shared_core.copying import copy_memory
 
+pytestmark = pytest.mark.both_engines
+
 
 def opened(dsn: str, clock: WholeClock) -> MemoryEngine:
     return open_memory(dsn, clock=clock, worker=False)
@@ -109,3 +111,22 @@ def test_the_command_counts_and_compares(dsn: str, other_dsn: str, tmp_path: Pat
     same = runner.invoke(app, ["copy", "--from", dsn, "--to", dsn])
     assert same.exit_code == 1
     assert "same memory" in same.stderr
+
+
+@pytest.mark.parametrize("to_seekdb", [True, False])
+async def test_from_one_engine_to_the_other(
+    postgres_dsn: str, seekdb_dsn: str, to_seekdb: bool
+) -> None:
+    places = (postgres_dsn, seekdb_dsn) if to_seekdb else (seekdb_dsn, postgres_dsn)
+    clock = WholeClock()
+    async with opened(places[0], clock) as source, opened(places[1], clock) as target:
+        await fill(source, clock)
+        copied = await copy_memory(source, target)
+        assert [(one.app, one.differ) for one in copied.applications] == [
+            ("helper", 0),
+            ("商店", 0),
+        ]
+        assert copied.complete
+        assert [hit.memory.text for hit in await target.recall(ANA, "Where does she live?")] == (
+            [hit.memory.text for hit in await source.recall(ANA, "Where does she live?")]
+        )

@@ -17,6 +17,8 @@ from shared_core.domain import MemoryId
 from shared_core.fact_commands import facts_table
 from shared_core.graph_commands import edges_table
 
+pytestmark = pytest.mark.both_engines
+
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 ID = UUID("01a2033d-0b84-7bd9-b9e1-f0eeb10dbe5c")
 

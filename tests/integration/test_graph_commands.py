@@ -11,6 +11,8 @@ from typer.testing import CliRunner, Result
 from shared_core import Event, Scope, open_memory, run_sync
 from shared_core.cli import app
 
+pytestmark = pytest.mark.both_engines
+
 ANN = Scope("my app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 

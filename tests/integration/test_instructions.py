@@ -20,6 +20,8 @@ from shared_core.item_ops import ReadItem
 from shared_core.item_ports import Item
 from shared_core.namespaces import instructions_scope
 
+pytestmark = pytest.mark.both_engines
+
 ANN = Scope("app", "ann")
 
 

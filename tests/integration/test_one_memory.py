@@ -15,6 +15,8 @@ from adk_memory import OpenMemoryService
 from langgraph_store import PgHippocampusStore, memories_namespace
 from shared_core import MemoryEngine, open_memory
 
+pytestmark = pytest.mark.both_engines
+
 WHO = {"app_name": "support.bot", "user_id": "alice@example.com"}
 NAMESPACE = memories_namespace(**WHO)
 

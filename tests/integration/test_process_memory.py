@@ -10,6 +10,8 @@ import pytest
 from shared_core import MemoryEngine, Scope
 from tests.integration.talking import Watch, opened
 
+pytestmark = pytest.mark.both_engines
+
 USER = "user_001"
 
 

@@ -13,6 +13,8 @@ from shared_core.errors import ModelUnavailable
 from shared_core.profile import Memory
 from shared_core.profile_repository import MemoryRepository
 
+pytestmark = pytest.mark.both_engines
+
 MONDAY = "2026-03-02T09:00:00+00:00"
 TUESDAY = "2026-03-03T09:00:00+00:00"
 ENGLISH = {

@@ -14,6 +14,8 @@ from shared_core.tokens import count_tokens
 from tests.integration.test_adk_tools import Caller
 from tests.integration.test_cli import run, succeed
 
+pytestmark = pytest.mark.both_engines
+
 WHO = ("support", "ann")
 TALK = {1: "I planted tulips.", 2: "Mia came for dinner.", 40: "We sold the [bold]car[/bold]."}
 

@@ -23,6 +23,8 @@ from shared_core.ranking import relevance
 from shared_core.recall_ports import ThreeFactor
 from shared_core.recall_result import RecallResult
 
+pytestmark = pytest.mark.both_engines
+
 ANN = Scope("app", "ann")
 NOW = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 TEA = "Ann drinks green tea every morning."

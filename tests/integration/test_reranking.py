@@ -13,6 +13,8 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from shared_core import InvalidInput, MemoryEngine, Scope, open_memory, reranking
 from shared_core.recall import RERANKED
 
+pytestmark = pytest.mark.both_engines
+
 ANN = Scope("app", "ann")
 BLOCKED = threading.Event()
 SAID = ["Ann drinks green tea.", "Tea is grown in Assam and Darjeeling.", "Bob sails."]

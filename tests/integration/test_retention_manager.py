@@ -9,6 +9,8 @@ import pytest
 
 from shared_core import Event, InvalidInput, MemoryRetentionManager, MemoryStats, Scope, open_memory
 
+pytestmark = pytest.mark.both_engines
+
 ANN, BOB = Scope("app", "ann"), Scope("app", "bob")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 

@@ -21,6 +21,8 @@ from shared_core import (
 from shared_core.domain import Extraction, TripleDraft
 from shared_core.extraction import RuleExtractor
 
+pytestmark = pytest.mark.both_engines
+
 ANN = Scope("app", "ann")
 DAY = timedelta(days=1)
 START = datetime(2024, 1, 1, tzinfo=UTC)

@@ -12,6 +12,8 @@ import pytest
 
 from shared_core import AsOf, Event, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
 
+pytestmark = pytest.mark.both_engines
+
 ANN = Scope("app", "ann")
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)  # a Sunday
 TALK = [

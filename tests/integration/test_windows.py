@@ -15,6 +15,8 @@ from shared_core.extraction import RuleExtractor
 from shared_core.llm import ModelReply, ModelRequest
 from shared_core.llm_extractor import ModelExtractor
 
+pytestmark = pytest.mark.both_engines
+
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 NOTHING = '{"facts": [], "statements": [], "insights": [], "relations": [], "feelings": []}'
