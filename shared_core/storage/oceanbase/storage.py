@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from shared_core.ports import StorageReport
 from shared_core.settings import redacted
 from shared_core.storage.oceanbase.accesses import OceanBaseAccesses
@@ -66,7 +68,8 @@ class OceanBaseStorage(
                     "SELECT coalesce(sum(data_length + index_length), 0)"
                     " FROM information_schema.tables WHERE table_schema = %s",
                     location.database,
-                ),
+                )
+                or (0,),
                 active_model(tx),
             )
         )
@@ -82,5 +85,13 @@ class OceanBaseStorage(
             schema_version=prepared.schema_version,
             model=model[0] if model else None,
             dimensions=model[1] if model else None,
-            size_bytes=int(size[0]) if size else 0,
+            size_bytes=_bytes_in(location.folder) if location.folder else int(size[0]),
         )
+
+
+def _bytes_in(folder: Path) -> int:
+    """Return what the files of an embedded server take, its log of changes included.
+
+    What its catalogue says leaves out all that is still in memory.
+    """
+    return sum(file.lstat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())
