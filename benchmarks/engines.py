@@ -1,9 +1,9 @@
 """The same work on PostgreSQL and on SeekDB, both embedded, in one run.
 
-    python -m benchmarks.engines [--turns 1000] [--questions 50] [--json]
+    python -m benchmarks.engines [--turns 1000] [--questions 50] [--writes 50] [--json]
 
 One user has turns, half English, half Chinese (templates filled with words after Zipf), with
-the bundled embedder's vectors. Appended in batches of 50 and then 50 singly; recalled and searched
+the bundled embedder's vectors. Appended in batches of 50 and then --writes singly; recalled and searched
 by the questions; consolidated in threads of 20. Times are the median of a call; "recall@10" is the
 share of PostgreSQL's ten that SeekDB finds. "missed": appended turns that the next statement does
 not find by their own words.
@@ -68,7 +68,7 @@ async def timed(calls: Sequence[Callable[[], Awaitable[Any]]]) -> tuple[float, l
 
 
 async def measure(
-    memory: MemoryEngine, texts: Sequence[str], questions: Sequence[str]
+    memory: MemoryEngine, texts: Sequence[str], questions: Sequence[str], writes: int
 ) -> tuple[dict[str, float], list[list[str]]]:
     """Return the figures of one engine, and the texts that each question found."""
     turns = [turn(number, text) for number, text in enumerate(texts)]
@@ -83,7 +83,7 @@ async def measure(
         ]
     )
     extra = [
-        turn(10**6 + number, f"The code of room {number} is {number}x.") for number in range(50)
+        turn(10**6 + number, f"The code of room {number} is {number}x.") for number in range(writes)
     ]
     missed = 0
 
@@ -109,7 +109,7 @@ async def measure(
     return figures, [[hit.memory.text for hit in hits] for hits in found]
 
 
-async def run(turns: int, questions: int) -> dict[str, Any]:
+async def run(turns: int, questions: int, writes: int) -> dict[str, Any]:
     """Return the figures of both engines, and their ratio."""
     texts = sentences(turns)
     chooser = random.Random("questions")
@@ -122,7 +122,7 @@ async def run(turns: int, questions: int) -> dict[str, Any]:
             async with open_memory(
                 f"{scheme}://{Path(folder) / 'data'}", worker=False, track_access=False
             ) as memory:
-                figures[scheme], found[scheme] = await measure(memory, texts, asked)
+                figures[scheme], found[scheme] = await measure(memory, texts, asked, writes)
     shared = [
         len({*ours} & {*theirs}) / max(1, len(ours))
         for ours, theirs in zip(found["embedded"], found["seekdb"], strict=True)
@@ -146,9 +146,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--turns", type=int, default=1000)
     parser.add_argument("--questions", type=int, default=50)
+    parser.add_argument("--writes", type=int, default=50)
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    report = asyncio.run(run(chosen.turns, chosen.questions))
+    report = asyncio.run(run(chosen.turns, chosen.questions, chosen.writes))
     if chosen.json:
         print(json.dumps(report, ensure_ascii=False, indent=2))
         return
