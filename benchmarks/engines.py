@@ -3,8 +3,8 @@
     python -m benchmarks.engines [--turns 1000] [--questions 50] [--writes 50] [--json]
 
 One user has turns, half English, half Chinese (templates filled with words after Zipf), with
-the bundled embedder's vectors. Appended in batches of 50, then --writes singly; recalled and searched
-by the questions; consolidated in threads of 20. Times are the median of a call; "recall@10" is the
+the bundled embedder's vectors. Appended in batches of 50, then --writes singly; recalled, searched
+by the questions; consolidated in threads of 50. Times are the median of a call; "recall@10" is the
 share of PostgreSQL's ten that SeekDB finds. "missed": appended turns that the next statement does
 not find by their own words.
 """
