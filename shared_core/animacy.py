@@ -14,7 +14,7 @@ from shared_core.noun_phrases_en import english_phrases
 from shared_core.noun_phrases_zh import chinese_phrases
 from shared_core.people import Gender, gender_of
 from shared_core.rules import load_rules
-from shared_core.text import Language
+from shared_core.text import Language, whole
 
 KNOWN: Final = "§"
 """Stands for those who are known, in a clause that is searched for others."""
@@ -39,8 +39,7 @@ def unknown_people(clause: str, known: Iterable[str], spoken: Language) -> set[G
     """
     masked = load_rules(spoken).kin_mention.sub(KNOWN, clause)
     for name in sorted(known, key=len, reverse=True):
-        edge = r"\b" if name.isascii() else ""
-        masked = re.sub(f"{edge}{re.escape(name)}{edge}", KNOWN, masked)
+        masked = re.sub(whole(name), KNOWN, masked)
     phrases = chinese_phrases(masked) if spoken == "zh" else english_phrases(masked)
     return {gender_in(phrase, spoken) for phrase in phrases}
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 from shared_core.rules import RuleSet
-from shared_core.text import Language, has_words, language, sentences
+from shared_core.text import Language, by_language, has_words, sentences
 
 MAX_READ_CHARACTERS: Final = 200_000
 # Enough of a turn before to know whom it spoke of: a query waits for it.
@@ -31,13 +32,14 @@ SPEAKER_OR_STOP: Final = re.compile(r"\b(?:i|my|me|we)\b|[我咱]|[.!?。！？]
 def own_sentences(text: str, limit: int = MAX_READ_CHARACTERS) -> list[tuple[str, Language]]:
     """Return the sentences the author may have meant, each with its language.
 
+    One that goes on in another language is two.
     Of the first limit characters, and none longer than MAX_SENTENCE_CHARACTERS.
     """
     return [
         (AROUND_HAN.sub("", sentence) if spoken == "zh" else sentence, spoken)
-        for sentence in sentences(own_words(text[:limit]))
-        if len(sentence) <= MAX_SENTENCE_CHARACTERS and has_words(sentence)
-        for spoken in [language(sentence)]
+        for whole in sentences(own_words(text[:limit]))
+        if len(whole) <= MAX_SENTENCE_CHARACTERS and has_words(whole)
+        for sentence, spoken in by_language(whole)
     ]
 
 
@@ -60,7 +62,8 @@ def clauses(sentence: str, rules: RuleSet) -> Iterator[tuple[str, str]]:
     Read, a clause has no lead-in, and the subject of the clause before it if it shares that.
     """
     subject = ""
-    for part in rules.clause_break.split(" ".join(sentence.split())):
+    broken = rules.clause_break.split(" ".join(sentence.split()))
+    for part in chain.from_iterable(by_subject(part, rules) for part in broken):
         clause = rules.lead.sub("", part, count=1).strip()
         if subject and rules.carried.match(clause):
             space = " " if subject.isascii() and not subject.endswith(" ") else ""
@@ -69,3 +72,13 @@ def clauses(sentence: str, rules: RuleSet) -> Iterator[tuple[str, str]]:
         subject = carrier["subject"] or rules.subject if carrier else ""
         if clause:
             yield clause, part
+
+
+def by_subject(part: str, rules: RuleSet) -> Iterator[str]:
+    """Yield the clauses that tell of one each: "Ben is 9 and Max is 6" is two."""
+    start = 0
+    for match in rules.other_subject.finditer(part):
+        if rules.verb.search(part[start : match.start()]):
+            yield part[start : match.start()]
+            start = match.end()
+    yield part[start:]

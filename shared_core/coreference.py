@@ -15,7 +15,7 @@ from shared_core.domain import Event
 from shared_core.people import Entity, Gender
 from shared_core.register import Register
 from shared_core.rules import load_rules
-from shared_core.text import Language, language
+from shared_core.text import Language, language, whole
 
 MAX_CONTEXT: Final = 20
 """So many turns before a query are read."""
@@ -140,7 +140,8 @@ def follow(register: Register, events: Sequence[Event]) -> None:
         by_user = event.role == "user"
         for sentence, spoken in own_sentences(event.text, MAX_FOLLOWED_CHARACTERS):
             register.begin_sentence()
-            for clause, _ in clauses(sentence, load_rules(spoken)):
+            for read, _ in clauses(sentence, load_rules(spoken)):
+                clause = register.several.told(read, spoken)
                 resolved = resolve_persons(clause, spoken, register)
                 from_before = not resolved.complete and register.knows_nobody
                 register.read(
@@ -236,7 +237,7 @@ def subject_of(clause: str, spoken: Language, register: Register) -> tuple[Entit
 
 def begins_with(name: str, text: str) -> bool:
     """Tell whether a text begins with a name, a Latin one as whole words."""
-    return text.startswith(name) and not (name.isascii() and text[len(name) :][:1].isalnum())
+    return text.startswith(name) and re.match(whole(name), text) is not None
 
 
 def begins_with_person(clause: str, spoken: Language, register: Register) -> bool:

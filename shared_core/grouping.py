@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from shared_core.domain import MemoryId, StatementDraft
-from shared_core.people import Entity, title_in
+from shared_core.people import Entity, title_for, title_in
 from shared_core.rule_extractor import ReadClause
 from shared_core.text import Language
 
@@ -62,12 +62,13 @@ def statements_of(read: Iterable[ReadClause]) -> list[StatementDraft]:
 
     Those of people are private, general knowledge is public. Nobody is told of who was only named.
     """
-    groups: dict[str, _Group | StatementDraft] = {}
+    groups: dict[tuple[str, Language], _Group | StatementDraft] = {}
     for clause in read:
         if not clause.complete:
             continue
         for entity, part in told(clause):
-            group = groups.setdefault(entity.name, _Group(entity, clause.language))
+            key = (entity.name, clause.language)
+            group = groups.setdefault(key, _Group(entity, clause.language))
             keeps = not part or tells_more(clause) or is_plain(part, clause.language)
             if keeps and isinstance(group, _Group) and len(group.parts) < MAX_PARTS:
                 group.entity = entity if entity.relation else group.entity
@@ -76,7 +77,7 @@ def statements_of(read: Iterable[ReadClause]) -> list[StatementDraft]:
                 group.event_ids |= dict.fromkeys([clause.event_id, *clause.needs])
                 group.people |= dict.fromkeys(clause.people)
         if clause.about is None and not clause.facts and is_knowledge(clause):
-            groups.setdefault(clause.text, knowledge(clause))
+            groups.setdefault((clause.text, clause.language), knowledge(clause))
     drafts = [one if isinstance(one, StatementDraft) else stated(one) for one in groups.values()]
     return [draft for draft in drafts if draft is not None]
 
@@ -106,7 +107,9 @@ def told(clause: ReadClause) -> list[tuple[Entity, str]]:
 
 def only_names(clause: ReadClause) -> bool:
     """Tell whether a clause says no more of somebody than their name."""
-    rest = clause.said.strip(" ,，")
+    rest = clause.said.strip(" ,，.。!！")
+    if clause.about and rest in (f"is {clause.about.name}", f"是{clause.about.name}"):
+        return True
     if clause.language == "zh":
         return bool(re.match(r"的?(?:名字|小名)?(?:叫做?|名叫|是叫|名字是|是我)", rest))
     return bool(re.match(r"(?:'s name |is |are )?(?:is )?(?:called|named) |is (?:my|our) ", rest))
@@ -131,8 +134,8 @@ def stated(group: _Group) -> StatementDraft | None:
     """Return the statement of a group; None if it says no more than a name known already."""
     entity, parts = group.entity, list(group.parts)
     if entity.named and entity.title:
-        zh = group.language == "zh"
-        parts.insert(0, f"是我的{entity.title}" if zh else f"is my {entity.title}")
+        title = title_for(entity, group.language)
+        parts.insert(0, f"是我的{title}" if group.language == "zh" else f"is my {title}")
     if not entity.relation or len(parts) < 2:
         return None  # who knows if it is a person; or the fact says as much
     return StatementDraft(

@@ -43,7 +43,8 @@ PLACING: Final = re.compile(
     re.IGNORECASE,
 )
 NAMED: Final = re.compile(
-    r"(?:, ?|:? \(|,? (?:who is |who's |whose name is |is )?(?:called |named ))§", re.IGNORECASE
+    r"(?:, ?|:? \(|,? (?:who is |who's |whose name is |is )?(?:called |named ))§| is §(?=\W*\Z)",
+    re.IGNORECASE,
 )
 APPOSED: Final = re.compile(rf" ?§|{NAMED.pattern}", re.IGNORECASE)
 PROPER: Final = re.compile(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from shared_core.domain import KnownPerson, MemoryId
-from shared_core.rules import load_kinship
+from shared_core.rules import kin_word, load_kinship
+from shared_core.text import HAN_CHARACTER, Language
 
 Gender = Literal["female", "male", "animal", "unknown"]
 
@@ -56,6 +57,14 @@ def title_in(statement: str) -> str:
     """Return the words of the relation in a statement such as "User's sister is called Runa."."""
     match = TITLE.search(statement)
     return (match[1] or match[2]) if match else ""
+
+
+def title_for(entity: Entity, language: Language) -> str:
+    """Return the words of somebody's relation in a language: 女儿 for one named as "daughter"."""
+    in_han = HAN_CHARACTER.search(entity.title) is not None
+    if not entity.title or in_han is (language == "zh"):
+        return entity.title
+    return kin_word(entity.relation, language) or entity.title
 
 
 def gender_of(relation: str) -> Gender:

@@ -19,7 +19,8 @@ from shared_core.animacy import unknown_people
 from shared_core.domain import KnownPerson, MemoryId
 from shared_core.people import Entity, Gender, entities_of, gender_of
 from shared_core.rules import Pattern, RuleSet, load_kinship, load_rules
-from shared_core.text import Language
+from shared_core.several import Several
+from shared_core.text import Language, whole
 
 SIGHTINGS: Final = 2
 REACH: Final = 12
@@ -35,7 +36,6 @@ NOBODY: Final = re.compile(
     r"|yesterday|everyone|someone|nobody|somebody|people|please|thanks|sorry|ok|okay)(?:\s|\Z)",
     re.IGNORECASE,
 )
-
 
 STRANGER: Final = Entity(name="", gender="unknown", named=False)
 CALLED: Final = re.compile(r" (?:is|was) (?:called )?(?=M(?:r|r?s|iss)\b)")
@@ -54,6 +54,7 @@ class Register:
     """
 
     def __init__(self, people: Sequence[KnownPerson] = ()) -> None:
+        self.several = Several()
         self._people = sorted(people, key=lambda one: one.told_at)
         self._told = 0
         self._known: Mapping[str, Entity] = {}
@@ -376,9 +377,7 @@ def names(value: str, pattern: Pattern, separator: re.Pattern[str]) -> list[str]
 
 def named_in(name: str, clause: str) -> bool:
     """Tell whether a clause names somebody; Latin names as whole words."""
-    if name not in clause:
-        return False
-    return not name.isascii() or re.search(rf"\b{re.escape(name)}\b", clause) is not None
+    return name in clause and re.search(whole(name), clause) is not None
 
 
 def links(entity: Entity, relation: str, title: str) -> bool:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import Final
 
 from shared_core.coreference import SPEAKER
@@ -15,7 +13,7 @@ from shared_core.domain import USER
 from shared_core.facts import normalised
 from shared_core.graph_ports import Edge
 from shared_core.relations import slot_relations
-from shared_core.rules import load_rules
+from shared_core.rules import kin_word, load_relation_words, load_rules
 from shared_core.text import Language, language
 
 NAME: Final = "is_called"
@@ -146,7 +144,7 @@ def _table() -> Mapping[str, RelationWords]:
     """Return the relations that the file gives words to ask for."""
     return {
         name: RelationWords(str(words["zh"]), str(words["en"]), _any_of(words["asked"]))
-        for name, words in _file()["relations"].items()
+        for name, words in load_relation_words()["relations"].items()
         if "asked" in words
     }
 
@@ -159,20 +157,14 @@ def _kin() -> Mapping[str, RelationWords]:
         for word, relation in load_rules(spoken).kin.items():
             name = re.sub(r"\W+", "_", relation)
             found.setdefault(name, {"zh": [], "en": []})[spoken].append(word)
-    labels = _file()["relations"]
     return {
         name: RelationWords(
-            zh=str(labels.get(name, {}).get("zh") or _label(words["zh"])),
+            zh=kin_word(name, "zh"),
             en=name.replace("_", " "),
             asked=_any_of([*words["zh"], *words["en"]]),
         )
         for name, words in found.items()
     }
-
-
-def _label(words: Sequence[str]) -> str:
-    """Return the plainest of some words: two characters, the first that is."""
-    return next((word for word in words if len(word) == 2), words[0] if words else "")
 
 
 def _any_of(words: Sequence[str]) -> re.Pattern[str]:
@@ -184,11 +176,5 @@ def _any_of(words: Sequence[str]) -> re.Pattern[str]:
 
 @lru_cache
 def _leads() -> tuple[str, ...]:
-    leads = _file()["leads"]
+    leads = load_relation_words()["leads"]
     return (*leads["zh"], *leads["en"])
-
-
-@lru_cache
-def _file() -> Mapping[str, Mapping[str, dict[str, list[str]]]]:
-    text = (files("shared_core.rules") / "relation_words.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)

@@ -30,7 +30,7 @@ from shared_core.rules import Guard, GuardScope, Pattern, RuleSet, load_rules
 from shared_core.text import Language
 from shared_core.third_person import DATED, about_whom, slot_name, third_person_facts
 
-RULES_VERSION: Final = "rules-v3"
+RULES_VERSION: Final = "rules-v4"
 MAX_JUST_GIVEN: Final = 32
 MAX_READ_CLAUSES: Final = 25_000
 MAX_STATING_CLAUSES: Final = 3_000
@@ -194,7 +194,7 @@ def read_clause(
     without: Collection[str] = (),
 ) -> ReadClause | None:
     """Return what a clause states; None if that is still to come."""
-    clause = expanded(clause)
+    clause = register.several.told(expanded(clause), spoken)
     resolved = resolve_persons(clause, spoken, register)
     of_other = begins_with_person(clause, spoken, register)
     register.read(resolved.text, spoken, said=clause, meant=resolved.meant, left=resolved.left)

@@ -16,11 +16,11 @@ from shared_core.coreference import follow
 from shared_core.domain import USER, Event, FactDraft, KnownPerson, StatementDraft
 from shared_core.grouping import DEICTIC, statements_of, told
 from shared_core.intake import is_small_talk
-from shared_core.people import Entity
+from shared_core.people import Entity, title_for
 from shared_core.privacy_class import OF_THE_USER
 from shared_core.register import Register
 from shared_core.rule_extractor import ReadClause, read_turn
-from shared_core.text import Language
+from shared_core.text import HAN, Language
 
 OWN_IMPORTANCE: Final = 6.0
 OTHER_IMPORTANCE: Final = 3.0
@@ -36,7 +36,7 @@ REQUEST: Final = re.compile(
 )
 """How a clause begins that asks for something."""
 STANDS_ALONE: Final[dict[Language, re.Pattern[str]]] = {
-    "en": re.compile(r"(?:the|a|an|[A-Z][\w'-]*)(?: [\w'-]+){3,}\Z"),
+    "en": re.compile(r"(?:the|a|an|[A-Z\u4e00-\u9fff][\w'-]*)(?: [\w'-]+){3,}\Z"),
     "zh": re.compile(r"(?![很太真挺好非也还都就不没有是])[\u4e00-\u9fffA-Za-z0-9·《》]{4,40}\Z"),
 }
 """A clause of the world that has a subject, by its looks."""
@@ -45,6 +45,7 @@ NO_SUBJECT: Final = re.compile(
     "|不(?:喜欢|爱|吃|喝|会)|会[说讲弹画唱游]|在.+(?:工作|上班|上学|读书))"
 )
 """How a clause begins that shares the subject of the one before it."""
+BESIDE_HAN: Final = re.compile(f"(?<=[A-Za-z])(?=[{HAN}])")
 NAMING: Final = re.compile(r"(.+?)有一个(.+?)叫(.+)|(.+?) has an? (.+?) called (.+?)\.")
 
 
@@ -156,7 +157,7 @@ def _only_named(clause: ReadClause) -> Entity | None:
 def _introduced(
     naming: tuple[ReadClause, FactDraft], entity: Entity, clause: ReadClause
 ) -> StatementDraft:
-    user, title = naming[1].value, entity.title
+    user, title = naming[1].value, title_for(entity, clause.language)
     if clause.language == "zh":
         text = f"{user}有一个{title}叫{entity.name}"
     else:
@@ -170,7 +171,7 @@ def _own(clause: ReadClause) -> StatementDraft | None:
     text = _text(clause)
     if not text or REQUEST.match(text) or is_small_talk(text):
         return None
-    if clause.facts or clause.about or OF_THE_USER[clause.language].search(text):
+    if clause.facts or clause.about or _is_of_the_user(text):
         return _draft(text, clause)
     bare = text.rstrip(".")
     if STANDS_ALONE[clause.language].match(bare) and not DEICTIC.search(bare):
@@ -178,6 +179,11 @@ def _own(clause: ReadClause) -> StatementDraft | None:
             text=text, event_ids=(clause.event_id,), importance=OTHER_IMPORTANCE, privacy=None
         )
     return None
+
+
+def _is_of_the_user(text: str) -> bool:
+    spaced = BESIDE_HAN.sub(" ", text)
+    return any(words.search(spaced) for words in OF_THE_USER.values())
 
 
 def _draft(text: str, clause: ReadClause, *further: str) -> StatementDraft:

@@ -45,10 +45,73 @@ HAN_CHARACTER: Final = re.compile(f"[{HAN}]")
 LATIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f]+")
 
 
+# What tells in which language a sentence is said, whatever the names and values in it are.
+ENGLISH_FRAME = (
+    STOP_WORDS
+    + """
+us call called calls named like likes liked love loves loved hate hates hated live lives lived move
+moves moved work works worked want wants wanted need needs know knows go goes went say says said get
+got speak speaks study studies studied play plays played joined married met
+"""
+)
+ENGLISH_FRAME_WORDS: Final = frozenset(ENGLISH_FRAME.split())
+CHINESE_FRAME: Final = re.compile(
+    "[我你您他她它咱]们?|喜欢|讨厌|[的了吗呢吧啊呀嘛是在叫很都也就不没有和跟这那把被给会要爱住去来做]"
+)
+
+
 def language(text: str) -> Language:
-    """Return "zh" when there is at least one Han character for every two Latin words."""
+    """Return the language that the words between names and values are of.
+
+    "I live in 上海" is English and "我在 Google 上班" Chinese: what counts is pronouns, verbs and
+    particles; as many of both, and the first does. A text without any is Chinese when there is at
+    least one Han character for every two Latin words.
+    """
     han = len(HAN_CHARACTER.findall(text))
-    return "zh" if han and han * 2 >= len(LATIN_WORD.findall(text)) else "en"
+    latin = LATIN_WORD.findall(text) if han else []
+    if not latin:
+        return "zh" if han else "en"
+    english = [match.start() for match in LATIN_WORD.finditer(text) if is_frame(match)]
+    chinese = [match.start() for match in CHINESE_FRAME.finditer(text)]
+    if len(english) != len(chinese):
+        return "en" if len(english) > len(chinese) else "zh"
+    if english:
+        return "en" if english[0] < chinese[0] else "zh"
+    return "zh" if han * 2 >= len(latin) else "en"
+
+
+def is_frame(word: re.Match[str]) -> bool:
+    """Tell whether a word says that its sentence is English: "The" of a title does not."""
+    found = word[0]
+    begins = not word.string[: word.start()].strip()
+    return found.lower() in ENGLISH_FRAME_WORDS and (found.islower() or found == "I" or begins)
+
+
+OTHER_LANGUAGE: Final = re.compile(
+    r"(?:\s*[,，;；]\s*|\s+)(?:(?:and|but|so|because|while|though)\s+|(?:而且|但是?|不过|所以|因为|可是?)(?=[我她他]))?"
+    r"(?=(?:I|[Mm]y|[Ww]e|[Oo]ur|[Ss]?he|[Hh]e|[Hh]is|[Hh]er)(?:'\w+)? [a-z]|[我她他])"
+)
+"""Where a clause may begin that is of another language than the one before."""
+
+
+def by_language(sentence: str) -> list[tuple[str, Language]]:
+    """Return the parts of a sentence that are said in one language each, with it.
+
+    "My name is Ana, 我女儿叫小美" is two; a comma, or a conjunction, and a subject part them.
+    """
+    if not (HAN_CHARACTER.search(sentence) and LATIN_WORD.search(sentence)):
+        return [(sentence, language(sentence))]
+    parts: list[tuple[str, Language]] = []
+    start = 0
+    for match in OTHER_LANGUAGE.finditer(sentence):
+        if not match[0].strip():
+            continue
+        before, after = sentence[start : match.start()], sentence[match.end() :]
+        spoken: Language = "zh" if HAN_CHARACTER.match(after) else "en"
+        if has_words(before) and language(before) != spoken:
+            parts.append((before, language(before)))
+            start = match.end()
+    return [*parts, (sentence[start:], language(sentence[start:]))]
 
 
 TITLES = "mr mrs ms dr st prof gen sen rep gov capt lt sgt mt vs e.g i.e fig"
@@ -209,3 +272,12 @@ def without_accents(text: str) -> str:
 def has_words(text: str) -> bool:
     """Return whether a search could find anything in text: a letter or a digit of any script."""
     return any(character.isalnum() for character in text)
+
+
+def whole(name: str) -> str:
+    """Return an expression for a name as a whole word, beside Han characters too.
+
+    One that is not of ASCII letters is found anywhere: nothing parts Chinese words.
+    """
+    found = re.escape(name)
+    return f"(?<![^\\W{UNSPACED}]){found}(?![^\\W\\d{UNSPACED}])" if name.isascii() else found

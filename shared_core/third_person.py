@@ -14,7 +14,7 @@ from shared_core.coreference import as_own_words, subject_of
 from shared_core.domain import USER, FactDraft
 from shared_core.importance import fact_importance
 from shared_core.pattern_facts import clause_facts
-from shared_core.people import Entity
+from shared_core.people import Entity, title_for
 from shared_core.register import Register, plain_title
 from shared_core.rules import load_kinship, load_rules
 from shared_core.text import Language
@@ -117,15 +117,15 @@ def third_person_facts(
 def by_relation(entity: Entity, own: str, rest: str, spoken: Language) -> str:
     """Return what is said of somebody as the user says it of "my daughter"."""
     if spoken == "zh":
-        return f"我{entity.title}{own[1:]}"
-    return f"my {entity.title} {rest.lstrip(' ,')}"
+        return f"我{title_for(entity, spoken)}{own[1:]}"
+    return f"my {title_for(entity, spoken)} {rest.lstrip(' ,')}"
 
 
 def told_by(draft: FactDraft, entity: Entity, spoken: Language) -> str:
     """Return the statement of a fact about a relation, with the name if there is one."""
     if not entity.named:
         return draft.statement
-    kin = f"用户的{entity.title}" if spoken == "zh" else f"User's {entity.relation}"
+    kin = f"用户的{title_for(entity, spoken)}" if spoken == "zh" else f"User's {entity.relation}"
     return draft.statement.replace(kin, described(entity, spoken), 1)
 
 
@@ -137,5 +137,6 @@ def told_of(statement: str, entity: Entity, spoken: Language) -> str:
 def described(entity: Entity, spoken: Language) -> str:
     """Return somebody as a statement names them: "User's daughter Cancan", "用户的女儿灿灿"."""
     if spoken == "zh":
-        return f"用户的{entity.title}{entity.name if entity.named else ''}"
-    return f"User's {entity.relation} {entity.name}" if entity.named else f"User's {entity.title}"
+        return f"用户的{title_for(entity, spoken)}{entity.name if entity.named else ''}"
+    told = f"{entity.relation} {entity.name}" if entity.named else title_for(entity, spoken)
+    return f"User's {told}"

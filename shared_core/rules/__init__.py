@@ -84,6 +84,9 @@ class RuleSet:
     `wrong_first` and `right_last`.
     no_person: names of places, days, languages and such. surname: how a full name may begin.
     person_noun: a word for somebody.
+    several: a clause that tells of how many of a relation, `kin`, there are. one_of: one of them,
+    told apart by `which`, and what is said of it, `rest`.
+    other_subject: where a clause about somebody else may begin, if a verb is before it.
     """
 
     lead: re.Pattern[str]
@@ -112,6 +115,10 @@ class RuleSet:
     no_person: re.Pattern[str]
     surname: re.Pattern[str]
     person_noun: re.Pattern[str]
+    several: re.Pattern[str]
+    one_of: re.Pattern[str]
+    other_subject: re.Pattern[str]
+    verb: re.Pattern[str]
     sentences: Mapping[str, str]
     guards: Sequence[Guard]
     patterns: Sequence[Pattern]
@@ -156,7 +163,8 @@ class RuleFile(TypedDict):
 EXPRESSIONS: Final = (
     "lead", "clause_break", "carrier", "carried", "cut", "aside", "filler", "list", "separator",
     "unspeakable", "speaker", "kin_mention", "stranger", "someone", "thing", "further", "telling",
-    "idle", "slip", "no_person", "surname", "person_noun",
+    "idle", "slip", "no_person", "surname", "person_noun", "several", "one_of", "other_subject",
+    "verb",
 )  # fmt: skip
 PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 
@@ -173,6 +181,29 @@ def load_kinship() -> Kinship:
     """Return what the relations of both languages tell of a person."""
     text = (files(__package__) / "kinship.toml").read_text(encoding="utf-8")
     return Kinship(**{name: frozenset(words) for name, words in tomllib.loads(text).items()})
+
+
+@lru_cache
+def load_relation_words() -> Mapping[str, Mapping[str, dict[str, list[str]]]]:
+    """Return the tables of relation_words.toml."""
+    text = (files(__package__) / "relation_words.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+@lru_cache
+def kin_word(relation: str, language: Language) -> str:
+    """Return the plainest word of a language for a relation: 女儿 for "daughter"; "" for none.
+
+    relation: its canonical name, in words or in snake_case.
+    """
+    name = re.sub(r"\W+", "_", relation)
+    if language == "en":
+        return name.replace("_", " ")
+    if label := load_relation_words()["relations"].get(name, {}).get("zh"):
+        return str(label)
+    kin = load_rules("zh").kin
+    words = [word for word, one in kin.items() if re.sub(r"\W+", "_", one) == name]
+    return next((word for word in words if len(word) == 2), words[0] if words else "")
 
 
 def build_rules(source: RuleFile) -> RuleSet:

@@ -280,3 +280,33 @@ async def test_an_application_and_a_user_have_their_own(memory: MemoryEngine) ->
     assert (await memory.process_memory(asked, "a", app="one"))["metadata"]["has_memory"] is True
     assert (await memory.process_memory(asked, "a"))["metadata"]["has_memory"] is False
     assert (await memory.process_memory(asked, "b", app="one"))["metadata"]["has_memory"] is False
+
+
+async def test_a_chinese_name_in_an_english_sentence_is_remembered(memory: MemoryEngine) -> None:
+    await said(memory, "My name is 王伟. I live in 上海.", "My daughter is called 灿灿.")
+    await said(memory, "She loves 画画.", "I met 李娜 in 北京.")
+    await ended(memory)
+    assert set(await stored(memory)) == {
+        "My name is 王伟.",
+        "I live in 上海.",
+        "灿灿 is my daughter and loves 画画.",
+        "I met 李娜 in 北京.",
+    }
+    answer = await said(memory, "What does my daughter love?")
+    assert "灿灿 is my daughter and loves 画画." in [one["content"] for one in answer["memories"]]
+
+
+async def test_each_of_several_children_has_what_is_told_of_them(memory: MemoryEngine) -> None:
+    await said(memory, "I have two sons, Ben and Max. Ben is 9 and Max is 6.")
+    await said(memory, "我们有两个女儿，大的叫乐乐，小的叫欢欢", "乐乐5岁")
+    await ended(memory)
+    known = await memory.facts(Scope("default", USER))
+    assert {fact.statement for fact in known} == {
+        "User's son is called Ben.",
+        "User's son is called Max.",
+        "User's son Ben is 9 years old.",
+        "User's son Max is 6 years old.",
+        "用户的大女儿叫乐乐。",
+        "用户的小女儿叫欢欢。",
+        "用户的大女儿乐乐5岁。",
+    }

@@ -89,6 +89,15 @@ ENGLISH = [
     ("en.relation.apposition", "My husband Pavel cooks.", "relation.husband", "Pavel"),
     ("en.relation.apposition", "My boss, Ms. Okafor, is on leave", "relation.boss", "Ms. Okafor"),
     ("en.relation.is-my", "Runa is my sister.", "relation.sister", "Runa"),
+    ("en.relation.who-is", "My boss is Maria.", "relation.boss", "Maria"),
+    ("en.relation.who-is", "My dentist is Dr. Lee", "relation.dentist", "Dr. Lee"),
+    ("en.relation.name-is", "My daughter is called 灿灿.", "relation.daughter", "灿灿"),
+    ("en.relation.apposition", "My wife 李娜 cooks.", "relation.wife", "李娜"),
+    ("en.name.my-name-is", "My name is 王伟.", "name", "王伟"),
+    ("en.residence.live-in", "I live in 上海.", "residence", "上海"),
+    ("en.employer.work-at", "I work at 华为.", "employer", "华为"),
+    ("en.like.love", "I love 火锅", "like", "火锅"),
+    ("en.name.my-name-is", "My name is Иван", "name", "Иван"),
     ("en.relation.have", "We have a beagle called Biscuit", "relation.dog", "Biscuit"),
     ("en.relation.age", "My son is nine.", "relation.son.age", "nine"),
     ("en.relation.year-old", "I took my 6-year-old daughter along", "relation.daughter.age", "6"),
@@ -165,6 +174,8 @@ CHINESE = [
     ("zh.rule.answer-style", "回答请尽量简短", "rule", "回答请尽量简短"),
     ("zh.relation.name-is", "我儿子叫东东。", "relation.son", "东东"),
     ("zh.relation.apposition", "我老板贺总很忙", "relation.boss", "贺总"),
+    ("zh.relation.who-is", "我老板是王芳。", "relation.boss", "王芳"),
+    ("zh.relation.who-is", "我老板是Maria。", "relation.boss", "Maria"),
     ("zh.relation.is-my", "沈月是我的闺蜜", "relation.friend", "沈月"),
     ("zh.relation.pet", "奶糖是我养的橘猫", "relation.cat", "奶糖"),
     ("zh.relation.have", "我有一只猫叫奶糖", "relation.cat", "奶糖"),
@@ -318,6 +329,18 @@ def test_the_age_of_a_student_is_not_that_of_their_teacher(text: str) -> None:
 )  # fmt: skip
 def test_what_never_was_is_told_from_what_is_over(text: str, denies: bool) -> None:
     assert [denies] == [fact.denies for fact in facts(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My boss is Moroccan.", "My wife is Brazilian.", "My son is Catholic.", "My boss is IT",
+        "My brother is English.", "My cousin is Portuguese", "My aunt is Christian.",
+        "我爸是马来人", "我妈是余杭人", "我爸是石匠", "我妹是高中生", "我爸是高工", "我哥是任性的",
+    ],
+)  # fmt: skip
+def test_what_somebody_is_is_not_their_name(text: str) -> None:
+    assert [] == [fact for fact in facts(text) if fact.slot.count(".") == 1]
 
 
 @pytest.mark.parametrize("text", ["I never work at night.", "我没在家工作过", "我没在华为工作"])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
 
-from shared_core.text import language, search_terms, sentences
+from shared_core.text import Language, by_language, language, search_terms, sentences, whole
 
 
 @pytest.mark.parametrize(
@@ -15,13 +16,54 @@ from shared_core.text import language, search_terms, sentences
         ("I live in Porto", "en"),
         ("我住在绍兴", "zh"),
         ("我在Google上班", "zh"),
+        ("I live in 上海.", "en"),
+        ("My name is 王伟", "en"),
+        ("灿灿 loves 画画", "en"),
+        ("How old is 灿灿?", "en"),
+        ("我喜欢 The Beatles", "zh"),
+        ("The Beatles 是我最喜欢的乐队", "zh"),
+        ("I like 我是歌手", "en"),
+        ("我 love 火锅", "zh"),
         ("Please translate the word 你 for me and for my sister", "en"),
         ("12345 ?!", "en"),
         ("", "en"),
     ],
 )
-def test_the_share_of_han_characters_decides_the_language(text: str, expected: str) -> None:
+def test_the_words_between_names_and_values_tell_the_language(text: str, expected: str) -> None:
     assert language(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("sentence", "parts"),
+    [
+        ("My name is Chen Wei, 我女儿叫小美。",
+         [("My name is Chen Wei", "en"), ("我女儿叫小美。", "zh")]),
+        ("我喜欢Python and I hate Java", [("我喜欢Python", "zh"), ("I hate Java", "en")]),
+        ("I hate 香菜, 但是我喜欢火锅", [("I hate 香菜", "en"), ("我喜欢火锅", "zh")]),
+        ("I like 我是歌手", [("I like 我是歌手", "en")]),
+        ("我喜欢 Rock and Roll", [("我喜欢 Rock and Roll", "zh")]),
+        ("我爱看 The Office, I Love Lucy", [("我爱看 The Office, I Love Lucy", "zh")]),
+        ("I like tea and I hate milk", [("I like tea and I hate milk", "en")]),
+    ],
+)  # fmt: skip
+def test_a_sentence_that_goes_on_in_another_language_is_two(
+    sentence: str, parts: list[tuple[str, Language]]
+) -> None:
+    assert by_language(sentence) == parts
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("Mia", "Mia来自西班牙", True),
+        ("Mia", "我和Mia5岁", True),
+        ("Ann", "Anna来自", False),
+        ("Ann", "JoAnn", False),
+        ("灿灿", "灿灿5岁", True),
+    ],
+)
+def test_a_latin_name_is_a_whole_word_beside_han_too(name: str, text: str, found: bool) -> None:
+    assert (re.search(whole(name), text) is not None) is found
 
 
 @pytest.mark.parametrize(
