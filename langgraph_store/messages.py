@@ -19,7 +19,8 @@ from langchain_core.messages import (
 )
 
 from shared_core import Event
-from shared_core.domain import Role
+from shared_core.domain import ROLES, Role
+from shared_core.ids import id_of_words
 from shared_core.memory_marks import HEAD
 from shared_core.namespaces import storable
 
@@ -30,8 +31,8 @@ MAX_ID_BYTES = 500
 """Longer ids of messages may be too long for the index of turns."""
 
 _CHAT_ROLES: dict[str, Role] = {
-    "user": "user", "human": "user", "assistant": "agent", "ai": "agent",
-}  # fmt: skip
+    given: role for given, role in ROLES.items() if role in ("user", "agent")
+}
 _THOUGHTS = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL)
 
 
@@ -66,7 +67,7 @@ def turns_of(
     were said before, so that the same history gives the same ids. known: ids to leave out.
     """
     turns: list[Event] = []
-    said: Counter[str] = Counter()
+    said: Counter[tuple[str, str]] = Counter()
     for message in messages:
         if message.id in known:
             continue
@@ -76,9 +77,8 @@ def turns_of(
         if role is None or not text:
             continue
         if event_id is None:
-            words = f"{role}\n{text}"
-            said[words] += 1
-            event_id = str(uuid5(NAMESPACE_URL, f"{thread_id}\n{said[words]}\n{words}"))
+            said[role, text] += 1
+            event_id = id_of_words(thread_id, said[role, text], role, text)
         if event_id in known:
             continue
         turns.append(

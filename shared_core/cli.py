@@ -43,6 +43,7 @@ from shared_core.cli_app import (
 )
 from shared_core.cli_examples import show_examples
 from shared_core.domain import Scope
+from shared_core.errors import InvalidInput
 from shared_core.recall_ports import Ranking
 
 
@@ -209,6 +210,8 @@ def recall(
     """Show what is remembered of a user about a question, best first."""
     from shared_core import recall_commands
 
+    if not query.strip():
+        raise InvalidInput("the query must not be empty or blank: ask a question, or give words")
     then = as_of_options(as_of, known)
 
     async def run() -> None:

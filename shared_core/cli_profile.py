@@ -128,7 +128,10 @@ def update(
                 _print([Text(known.to_prompt())])
 
     given = _conversation(file, conversation)
-    _at_desk(uri, schema, Scope(app_name, user), agent, subject, ask, embedder=embedder, llm=llm)
+    _at_desk(
+        uri, schema, Scope(app_name, user), agent, subject, ask, embedder=embedder, llm=llm,
+        reads=True,
+    )  # fmt: skip
 
 
 @profiles.command("versions")
@@ -222,13 +225,17 @@ def _at_desk(
     *,
     embedder: str | None = None,
     llm: str | None = None,
+    reads: bool = False,
 ) -> None:
+    """Ask at a desk. reads: draw facts and a summary out of what was left for later, and wait."""
     of: Literal["user", "agent"] = "agent" if subject is Of.AGENT else "user"
 
     async def run() -> None:
-        memory = open_memory(uri, schema=schema, embedder=embedder, llm=llm, worker=False)
+        memory = open_memory(uri, schema=schema, embedder=embedder, llm=llm, worker=reads)
         async with memory:
             await ask(memory.profiles.desk(scope, agent, of))
+            if reads and not await memory.flush():
+                typer.echo("Facts are not drawn from it yet: see hippocampus jobs.", err=True)
 
     asyncio.run(run())
 

@@ -14,6 +14,7 @@ from shared_core.cli_app import (
     Commands,
     Embedder,
     Llm,
+    Malformed,
     Schema,
     Uri,
     app,
@@ -194,7 +195,13 @@ def _end(expires: str | None) -> datetime | None:
         return None
     if span := _SPAN.fullmatch(expires.strip()):
         return datetime.now(UTC) + timedelta(**{_UNITS[span[2]]: int(span[1])})
-    return date_option(expires, "--expires")
+    try:
+        return date_option(expires, "--expires")
+    except Malformed as error:
+        raise Malformed(
+            f"--expires takes a span such as 30d, 12h or 15m, or a date such as 2030-01-31, not"
+            f" {expires!r}: leave it out for a token without an end"
+        ) from error
 
 
 def _state(token: ApiToken, now: datetime) -> str:

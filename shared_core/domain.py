@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, NewType, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NewType, TypeAlias
 from uuid import UUID
 
 from shared_core.errors import InvalidInput
@@ -25,6 +25,12 @@ MemoryId = NewType("MemoryId", UUID)
 ThreadId = NewType("ThreadId", str)
 
 Role = Literal["user", "agent", "tool", "system"]
+GivenRole = Literal["user", "human", "agent", "assistant", "ai", "tool", "system"]
+ROLES: Final[Mapping[str, Role]] = {
+    "user": "user", "human": "user", "agent": "agent", "assistant": "agent", "ai": "agent",
+    "tool": "tool", "system": "system",
+}  # fmt: skip
+"""What a message may call who speaks, wherever a conversation is given, and the role it is."""
 MemoryKind = Literal["episodic", "semantic", "summary", "reflection", "item"]
 FactType = Literal["preference", "rule", "profile", "custom"]
 Privacy = Literal["private", "public"]

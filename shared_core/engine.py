@@ -130,7 +130,7 @@ class MemoryEngine(
         self.sessions = SessionLog(storage, self._intake, self.open)
         self.profiles = Profiles(
             storage, embedding, self._intake, clock, extractor, self._recalling, self.open,
-            self._formation if profiles else None,
+            self._formation if profiles else None, self.jobs.ask_if_unread,
         )  # fmt: skip
         self.instructions = Instructions(storage, embedding, clock, self.open)
         self.imported = ImportedItems(storage, embedding, clock, self.open)

@@ -103,6 +103,8 @@ def scope_path(scope: Scope) -> str:
             check_label(label, what)
         except InvalidInput as error:
             raise InvalidInput(f"{error} (Scope.{field})") from None
+        if not label.strip():
+            raise InvalidInput(f"{what} must not be blank: {label!r} (Scope.{field})")
     return to_path((scope.app, scope.user))
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, Final
 
 from rich.table import Table
 from rich.text import Text
 
 from shared_core.cli_app import word_table
-from shared_core.domain import JsonValue
+from shared_core.domain import ROLES, JsonValue
 from shared_core.errors import InvalidInput
 from shared_core.profile import Memory
 from shared_core.profile_parts import Mind
@@ -20,15 +20,16 @@ from shared_core.profile_repository import ProfileDiff
 
 MAX_BYTES: Final = 16_777_216
 JSON: Final = re.compile(r"\s*(?:\{|\[\s*[{\]])")
-SAID_BY: Final = re.compile(r"(user|assistant|用户|助手)\s*[:：]\s*", re.IGNORECASE)
-ROLES: Final = {"user": "user", "assistant": "assistant", "用户": "user", "助手": "assistant"}
+SPEAKERS: Final[Mapping[str, str]] = {**ROLES, "用户": "user", "助手": "agent"}
+SAID_BY: Final = re.compile(rf"({'|'.join(SPEAKERS)})\s*[:：]\s*", re.IGNORECASE)
 
 
 def read_conversation(source: BinaryIO) -> object:
     """Return the conversation of a UTF-8 stream: JSON, or a message a line.
 
     JSON is what update_with_pipeline() takes. A line is the user's, unless it begins with
-    "assistant:" (助手：). Raises InvalidInput for what is neither, or longer than 16 MiB.
+    "assistant:" (助手：), or with another of domain.ROLES. Raises InvalidInput for what is neither,
+    or longer than 16 MiB.
     """
     raw = source.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
@@ -52,7 +53,7 @@ def _message(line: str) -> dict[str, JsonValue]:
     named = SAID_BY.match(line)
     if named is None:
         return {"role": "user", "content": line.strip()}
-    return {"role": ROLES[named[1].lower()], "content": line[named.end() :].strip()}
+    return {"role": SPEAKERS[named[1].lower()], "content": line[named.end() :].strip()}
 
 
 def profile_lines(memory: Memory) -> Iterator[Text]:

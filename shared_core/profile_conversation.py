@@ -5,22 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from typing import Any, Final
 
 from shared_core.derived import topics
-from shared_core.domain import Event, JsonValue, Role, ThreadId
+from shared_core.domain import ROLES, Event, JsonValue, ThreadId
 from shared_core.errors import InvalidInput
-from shared_core.ids import uuid7
+from shared_core.ids import id_of_words, uuid7
 from shared_core.intake import is_small_talk
 from shared_core.moments import check_moment
 from shared_core.namespaces import check_label, clean_text
 from shared_core.summary import summarise
 
-ROLES: Final[Mapping[str, Role]] = {
-    "user": "user", "assistant": "agent", "agent": "agent", "ai": "agent", "human": "user",
-    "system": "system", "tool": "tool",
-}  # fmt: skip
 MESSAGE_TYPE: Final = "message_type"
 MAX_TYPE: Final = 50
 SUMMARY_CHARACTERS: Final = 400
@@ -95,10 +90,11 @@ def conversation_of(given: object, now: datetime) -> SessionConversation:
     """Return the conversation that is given.
 
     Either a SessionConversation, a dict with "messages" and perhaps "conversation_id", or the
-    messages alone: Events, or dicts with "role" ("user", "assistant", "system", "tool") and
-    "content", and perhaps "timestamp" (aware, or ISO 8601), "message_id", "message_type" ("text",
-    "command", "file_upload" or a word of yours) and "metadata", a dict. A message without an id is
-    known by its place and words. Raises InvalidInput, naming the message.
+    messages alone: Events, or dicts with "role" (one of domain.ROLES) and "content", and perhaps
+    "timestamp" (aware, or ISO 8601), "message_id", "message_type" ("text", "command",
+    "file_upload" or a word of yours) and "metadata", a dict. A message without an id is known by
+    its conversation, place and words; in a conversation without an id it is a new one each time.
+    Raises InvalidInput, naming the message.
     """
     if isinstance(given, SessionConversation):
         return _spoken(given)
@@ -111,19 +107,23 @@ def conversation_of(given: object, now: datetime) -> SessionConversation:
             "a conversation is a list of messages, e.g. [{'role': 'user', 'content': '...'}], or"
             f" {{'conversation_id': ..., 'messages': [...]}}, not {type(given).__name__}"
         )
-    named = str(uuid7()) if conversation_id is None else conversation_id
+    is_named = conversation_id is not None
+    thread = check_label(conversation_id if is_named else str(uuid7()), "conversation_id")
     return _spoken(
         SessionConversation(
-            conversation_id=ThreadId(check_label(named, "conversation_id")),
-            events=tuple(event_of(one, place, now) for place, one in enumerate(given)),
+            conversation_id=ThreadId(thread),
+            events=tuple(
+                event_of(one, place, now, thread_id=thread if is_named else None)
+                for place, one in enumerate(given)
+            ),
         )
     )
 
 
-def event_of(given: object, place: int, now: datetime, *, new_id: str | None = None) -> Event:
+def event_of(given: object, place: int, now: datetime, *, thread_id: str | None = None) -> Event:
     """Return a message as a turn. place: its number in the conversation, from 0.
 
-    new_id: the id of one that has none; None for one of its place and words.
+    thread_id: in which one without an id is known by its place and words; None for a new id.
     """
     if isinstance(given, Event):
         check_label(given.event_id, f"the id of message {place}")
@@ -138,7 +138,8 @@ def event_of(given: object, place: int, now: datetime, *, new_id: str | None = N
         raise InvalidInput(f"the content of message {place} must be a text, not {content!r:.80}")
     text = clean_text(content)
     given_id: Any = given.get("message_id") or given.get("event_id")
-    event_id: Any = given_id or new_id or f"{place}-{_digest(role, text)}"
+    new_id = str(uuid7()) if thread_id is None else id_of_words(thread_id, place, ROLES[role], text)
+    event_id: Any = given_id or new_id
     author: Any = given.get("author") or role
     return Event(
         event_id=check_label(str(event_id), f"the id of message {place}"),
@@ -161,10 +162,6 @@ def _metadata(given: Mapping[Any, Any], place: int) -> dict[str, JsonValue]:
         )
     typed = {} if kind in (None, "text") else {MESSAGE_TYPE: kind}
     return {**(metadata or {}), **typed}
-
-
-def _digest(role: str, text: str) -> str:
-    return sha256(f"{role}\n{text}".encode()).hexdigest()[:16]
 
 
 def _spoken(conversation: SessionConversation) -> SessionConversation:

@@ -10,7 +10,6 @@ from uuid import UUID
 
 from shared_core.domain import Event, JsonValue, ThreadId
 from shared_core.errors import InvalidInput, NotFound
-from shared_core.ids import uuid7
 from shared_core.ingest import append_events
 from shared_core.namespaces import check_label
 from shared_core.ports import Clock
@@ -47,7 +46,7 @@ class ConversationRecords(ProfileStore):
         """
         thread_id = ThreadId(check_label(conversation_id, "conversation_id"))
         await self._open()
-        event = event_of(message, 0, self._clock(), new_id=str(uuid7()))
+        event = event_of(message, 0, self._clock())
         await self._append(thread_id, [event])
         return event.event_id
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
+from typing import TypeAlias
 
-from shared_core.domain import JsonValue
+from shared_core.domain import JsonValue, Scope
 from shared_core.errors import NotFound
 from shared_core.profile import Memory
 from shared_core.profile_parts import Subject
 from shared_core.profile_ports import ProfileVersion
 from shared_core.profile_repository import MemoryRepository, ProfileDiff
 from shared_core.profile_results import PipelineResult
+
+ReadLater: TypeAlias = Callable[[Scope, str], Awaitable[None]]
+"""Leaves what is unread of a thread to the worker."""
 
 
 class ProfileDesk:
@@ -22,12 +26,17 @@ class ProfileDesk:
     """
 
     def __init__(
-        self, repository: MemoryRepository, agent_id: str | None, subject: Subject = "user"
+        self,
+        repository: MemoryRepository,
+        agent_id: str | None,
+        subject: Subject = "user",
+        read_later: ReadLater | None = None,
     ) -> None:
         self.scope = repository.scope
         self.agent_id = repository.scope.app if agent_id is None else agent_id
         self.subject: Subject = subject
         self._repository = repository
+        self._read_later = read_later
 
     async def current(self) -> Memory | None:
         """Return the newest version; None if there is no profile."""
@@ -41,9 +50,15 @@ class ProfileDesk:
         return await self._repository.load_memory(newest.memory_id, version)
 
     async def update(self, conversation: object) -> tuple[Memory, PipelineResult]:
-        """Remember a conversation and return the profile after it, as update_with_pipeline."""
+        """Remember a conversation and return the profile after it, as update_with_pipeline.
+
+        Facts, edges and a summary are drawn from it afterwards, by a worker.
+        """
         known = await self._repository.load_or_create(self.agent_id, subject=self.subject)
-        return await self._repository.update_with_pipeline(known, conversation)
+        memory, result = await self._repository.update_with_pipeline(known, conversation)
+        if self._read_later is not None:
+            await self._read_later(self.scope, result.modification.thread_id)
+        return memory, result
 
     async def versions(self, limit: int = 100) -> Sequence[ProfileVersion]:
         """Return the versions that are kept, newest first."""

@@ -9,7 +9,7 @@ from uuid import UUID
 from shared_core.domain import AsOf, Scope, ThreadId
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.namespaces import scope_path
-from shared_core.profile_desk import ProfileDesk
+from shared_core.profile_desk import ProfileDesk, ReadLater
 from shared_core.profile_parts import Subject
 from shared_core.profile_pipeline import ProfilePipeline
 from shared_core.profile_repository import MemoryRepository
@@ -38,8 +38,12 @@ class Profiles:
         recalling: Recalling,
         open_memory: Callable[[], Awaitable[None]],
         formation: Formation | None = None,
+        read_later: ReadLater | None = None,
     ) -> None:
-        """formation: whose consolidations profiles of users follow by themselves; None: none."""
+        """formation: whose consolidations profiles of users follow by themselves; None: none.
+
+        read_later: leaves a thread to the worker.
+        """
         self._storage = storage
         self._embedding = embedding
         self._intake = intake
@@ -47,6 +51,7 @@ class Profiles:
         self._pipeline = ProfilePipeline(extractor, intake, clock)
         self._recalling = recalling
         self._open = open_memory
+        self._read_later = read_later
         if formation is not None:
             formation.followed_by(self._follow)
 
@@ -68,7 +73,7 @@ class Profiles:
         self, scope: Scope, agent_id: str | None = None, subject: Subject = "user"
     ) -> ProfileDesk:
         """Return one profile of a scope by whose it is; of the application if none is named."""
-        return ProfileDesk(self.repository(scope), agent_id, subject)
+        return ProfileDesk(self.repository(scope), agent_id, subject, self._read_later)
 
     def searcher(self, scope: Scope) -> MemorySearcher:
         """Return the search over the conversations and profiles of a scope."""

@@ -52,10 +52,24 @@ class Caller:
         return app or self.app or self.default_app
 
     def scope(self, user_id: str, app: str | None) -> Scope:
-        """Return the scope of a user; ProblemError for one that this caller has no token for."""
+        """Return the scope of a user, of the token's own if "" names none.
+
+        Raises ProblemError for one that this caller has no token for, and for nobody.
+        """
+        if not user_id:
+            user_id = self._only_user()
         if self.users is not None and user_id not in self.users:
             raise ProblemError(403, "forbidden", "This token is for other users.")
         return Scope(self.app_named(app), user_id)
+
+    def _only_user(self) -> str:
+        if self.users is not None and len(self.users) == 1:
+            return self.users[0]
+        raise ProblemError(
+            422,
+            "invalid-input",
+            "user_id is missing: only with a token for one user may it be left out.",
+        )
 
 
 async def caller_of(request: Request) -> Caller:

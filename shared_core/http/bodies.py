@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
-from shared_core.domain import AsOf, Event, MemoryKind, NewMemory, Role
+from shared_core.domain import ROLES, AsOf, Event, GivenRole, MemoryKind, NewMemory
+from shared_core.http.patterns import NO_NUL, NOT_BLANK, NOT_BLANK_NAME
 from shared_core.recall_ports import Ranking
 
-NO_NUL = r"^[^\x00]+$"
-SOME_TEXT = r"[^\s\x00]"
 MAX_NAME = 256
 MAX_TEXT = 100_000
 MAX_QUERY = 10_000
@@ -33,10 +32,13 @@ def whole(value: object) -> object:
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(rfc_3339)]
-Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=NO_NUL)]
-UserId = Annotated[Name, Field(description="The user of the application.", examples=["ana"])]
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME), NO_NUL]
+OwnerName = Annotated[str, Field(min_length=1, max_length=MAX_NAME), NOT_BLANK_NAME]
+UserId = Annotated[OwnerName, Field(description="The user of the application.", examples=["ana"])]
+LEFT_OUT = ""
+"""The user_id of a body that has none: its token is for one user."""
 App = Annotated[
-    Name | None,
+    OwnerName | None,
     Field(
         description="The application. With a token it is the token's and may be left out.",
         examples=["my_app"],
@@ -44,8 +46,8 @@ App = Annotated[
 ]
 ThreadName = Annotated[Name, Field(description="The conversation.", examples=["monday"])]
 Query = Annotated[str, Field(max_length=MAX_QUERY, description="A question, or words to look for.")]
-SomeQuery = Annotated[Query, Field(min_length=1, pattern=SOME_TEXT)]
-Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT, pattern=SOME_TEXT)]
+SomeQuery = Annotated[Query, NOT_BLANK]
+Text = Annotated[str, Field(max_length=MAX_TEXT), NOT_BLANK]
 Limit = Annotated[int, Field(ge=1, le=100, description="So many at most."), BeforeValidator(whole)]
 Importance = Annotated[float, Field(ge=1, le=10, description="1 (trivial) to 10 (vital).")]
 Kinds = Annotated[
@@ -56,9 +58,15 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 def example(**values: JsonValue) -> ConfigDict:
     """Return the settings of a body: nothing unknown, and an example."""
-    return ConfigDict(
-        extra="forbid", strict=True, allow_inf_nan=False, json_schema_extra={"examples": [values]}
-    )
+
+    def tell(schema: dict[str, Any]) -> None:
+        schema["examples"] = [values]
+        user = schema["properties"].get("user_id", {})
+        if user.pop("default", None) == LEFT_OUT:
+            user["description"] += " With a token for one user it may be left out."
+            schema["required"] = ["user_id", *schema.get("required", ())]
+
+    return ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, json_schema_extra=tell)
 
 
 class ProcessBody(BaseModel):
@@ -67,7 +75,7 @@ class ProcessBody(BaseModel):
     model_config = example(input="我叫小朱", user_id="user_001")
 
     input: Text
-    user_id: UserId
+    user_id: UserId = LEFT_OUT
     app: App = None
     event_id: Name | None = Field(
         default=None,
@@ -80,13 +88,14 @@ class UserBody(BaseModel):
 
     model_config = example(user_id="user_001")
 
-    user_id: UserId
+    user_id: UserId = LEFT_OUT
     app: App = None
 
 
 class EraseBody(UserBody):
     """Who is erased; with a thread, that alone."""
 
+    user_id: UserId
     thread_id: Name | None = Field(default=None, description="Only this thread, or session.")
 
 
@@ -126,7 +135,7 @@ class RememberBody(BaseModel):
         memories=["Ana drinks green tea.", {"text": "Ana has two cats.", "key": "cats"}],
     )
 
-    user_id: UserId
+    user_id: UserId = LEFT_OUT
     app: App = None
     memories: Annotated[list[Text | RememberedMemory], Field(min_length=1, max_length=100)]
 
@@ -140,8 +149,8 @@ class TurnBody(BaseModel):
     )  # fmt: skip
 
     event_id: Name
-    role: Role
-    author: Annotated[str, Field(max_length=MAX_NAME, pattern=r"^[^\x00]*$")] = ""
+    role: GivenRole
+    author: Annotated[str, Field(max_length=MAX_NAME), NO_NUL] = ""
     text: Annotated[str, Field(max_length=MAX_TEXT)]
     occurred_at: Moment
     importance: Importance = 5.0
@@ -152,7 +161,7 @@ class TurnBody(BaseModel):
         """Return it as the core knows it."""
         return Event(
             event_id=self.event_id,
-            role=self.role,
+            role=ROLES[self.role],
             author=self.author,
             text=self.text,
             occurred_at=self.occurred_at,
@@ -179,7 +188,7 @@ class EventsBody(BaseModel):
         ],
     )
 
-    user_id: UserId
+    user_id: UserId = LEFT_OUT
     app: App = None
     thread_id: ThreadName
     events: Annotated[list[TurnBody], Field(min_length=1, max_length=500)]
@@ -209,7 +218,7 @@ class SearchBody(BaseModel):
 
     model_config = example(user_id="ana", query="What does Ana drink?")
 
-    user_id: UserId
+    user_id: UserId = LEFT_OUT
     app: App = None
     query: SomeQuery
     limit: Limit = 5
@@ -222,7 +231,7 @@ class RecallBody(BaseModel):
 
     model_config = example(user_id="ana", query="What does Ana drink?", limit=3)
 
-    user_id: UserId
+    user_id: UserId = LEFT_OUT
     app: App = None
     query: SomeQuery
     limit: Limit = 10
@@ -242,7 +251,7 @@ class ContextBody(BaseModel):
         user_id="ana", thread_id="monday", query="What should I cook?", max_tokens=2000
     )
 
-    user_id: UserId
+    user_id: UserId = LEFT_OUT
     app: App = None
     thread_id: ThreadName
     query: Query
@@ -260,7 +269,7 @@ class ForgetBody(BaseModel):
 
     model_config = example(user_id="ana", keys=["tea"])
 
-    user_id: UserId
+    user_id: UserId = LEFT_OUT
     app: App = None
     keys: Annotated[list[Name], Field(min_length=1, max_length=1000)]
 
@@ -270,7 +279,7 @@ class ThreadJobBody(BaseModel):
 
     model_config = example(user_id="ana", thread_id="monday", job_type="full_consolidation")
 
-    user_id: UserId
+    user_id: UserId = LEFT_OUT
     app: App = None
     thread_id: ThreadName
     job_type: Literal["fast_replay", "deep_reflection", "full_consolidation"]
@@ -281,7 +290,7 @@ class ReflectionBody(BaseModel):
 
     model_config = example(user_id="ana", job_type="reflection")
 
-    user_id: UserId
+    user_id: UserId = LEFT_OUT
     app: App = None
     job_type: Literal["reflection"]
 

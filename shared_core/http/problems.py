@@ -158,7 +158,8 @@ DETAILS = {
 def _fault(error: Mapping[str, Any]) -> dict[str, str]:
     # Neither "input" nor "ctx": they hold what the caller said.
     place = ".".join(str(part) for part in error["loc"])
-    return {"field": _printable(place), "reason": _printable(str(error["msg"]))}
+    reason = str(error["msg"]).removeprefix("Value error, ")
+    return {"field": _printable(place), "reason": _printable(reason)}
 
 
 def _printable(text: str) -> str:

@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
+from shared_core.domain import GivenRole
 from shared_core.http import bodies
 from shared_core.http.answers import IsoTime, shown
+from shared_core.http.patterns import NO_NUL
 
 MAX_VERSION = 2**31 - 1
 MOST_MESSAGES = 500
@@ -26,16 +28,16 @@ Language = Annotated[
 
 
 class MessageBody(BaseModel):
-    """One message. Without an id of yours it is known by its place and words."""
+    """One message. Without an id of yours it is known by its conversation, place and words."""
 
     model_config = bodies.example(role="user", content="I live in Lisbon.")
 
-    role: Literal["user", "assistant", "system", "tool"]
+    role: GivenRole
     content: bodies.Text
     author: bodies.Name | None = None
     timestamp: bodies.Moment | None = None
     message_id: bodies.Name | None = None
-    message_type: Annotated[str, Field(min_length=1, max_length=50, pattern=bodies.NO_NUL)] = "text"
+    message_type: Annotated[str, Field(min_length=1, max_length=50), NO_NUL] = "text"
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
 
@@ -51,7 +53,7 @@ class ProfileUpdateBody(BaseModel):
         ],
     )
 
-    user_id: bodies.UserId
+    user_id: bodies.UserId = bodies.LEFT_OUT
     app: bodies.App = None
     agent_id: AgentId = None
     subject: Subject = "user"
@@ -71,7 +73,7 @@ class ProfileRollbackBody(BaseModel):
 
     model_config = bodies.example(user_id="ana", version=1)
 
-    user_id: bodies.UserId
+    user_id: bodies.UserId = bodies.LEFT_OUT
     app: bodies.App = None
     agent_id: AgentId = None
     subject: Subject = "user"

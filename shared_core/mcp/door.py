@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
-from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuthBackend
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Send
@@ -29,16 +29,24 @@ class Door:
 
     def before(self, served: ASGIApp) -> ASGIApp:
         """Return an application that lets through to served what may pass."""
-        checked = RequireAuthMiddleware(served, [])
 
         async def let_in(scope: AsgiScope, receive: Receive, send: Send) -> None:
             shows_token = any(name == b"authorization" for name, _ in scope.get("headers", ()))
-            if scope["type"] == "http" and (shows_token or await self._needs_token()):
-                await checked(scope, receive, send)
-            else:
-                await served(scope, receive, send)
+            needs_token = scope["type"] == "http" and (shows_token or await self._needs_token())
+            may_pass = not needs_token or isinstance(scope.get("user"), AuthenticatedUser)
+            await (served if may_pass else _refused())(scope, receive, send)
 
         return _told(AuthenticationMiddleware(AuthContextMiddleware(let_in), self._backend))
+
+
+def _refused() -> JSONResponse:
+    """Return 401 with the way out."""
+    why = (
+        "A valid token of this application is needed: Authorization: Bearer hippo_..."
+        " ('hippocampus token create --app APP' makes one)."
+    )
+    told = {"error": "invalid_token", "error_description": why}
+    return JSONResponse(told, 401, {"WWW-Authenticate": 'Bearer error="invalid_token"'})
 
 
 def _told(app: ASGIApp) -> ASGIApp:

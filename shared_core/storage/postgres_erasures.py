@@ -44,13 +44,14 @@ class PostgresErasures:
             "requested_at": requested_at,
             "now": self._clock(),
         }
-        after = ["erase_logs"]
+        after = ["drop_marks_of_words", "erase_logs", "blur_profiles"]
         if thread_id is None:
             after += ["erase_user", "bind_app", "erase_tokens", "bind_user"]
         line, lock, *forgetting = self._erasing_steps(scope, thread_id)
-        counted = (statement("count_before_erasing"), values)
+        before = ["drop_marks_of_words", "count_before_erasing"]
+        first = [(statement(name), values) for name in before]
         last = [(statement(name), values) for name in [*after, "add_erasure", "erasure"]]
-        *_, [row] = await self._database.run(tenant, line, lock, counted, *forgetting, *last)
+        *_, [row] = await self._database.run(tenant, line, lock, *first, *forgetting, *last)
         return _receipt(row)
 
     async def erasures(self, scope: Scope | None, app: str | None) -> Sequence[ErasureReceipt]:

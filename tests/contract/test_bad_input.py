@@ -217,6 +217,15 @@ async def test_long_ids_work_or_are_refused_clearly(
         assert rows(dsn).get("memories", 0) == written
 
 
+@pytest.mark.parametrize("blank", [" ", "\t\n", "\u3000"], ids=repr)
+async def test_a_blank_name_is_nobody(engine: MemoryEngine, blank: str) -> None:
+    for scope, name in ((Scope(blank, "u"), "app_name"), (Scope("a", blank), "user_id")):
+        with pytest.raises(InvalidInput, match=f"{name} must not be blank"):
+            await engine.remember(scope, "tea")
+        with pytest.raises(InvalidInput, match=f"{name} must not be blank"):
+            await engine.process_memory("tea", scope.user, app=scope.app)
+
+
 @pytest.mark.parametrize("bad", ["", "a\x00b", "\ud800", None, 7], ids=repr)
 async def test_an_id_that_cannot_be_stored_is_named_in_the_error(
     engine: MemoryEngine, dsn: str, bad: Any

@@ -87,6 +87,8 @@ def test_no_example_is_of_a_command_that_is_gone() -> None:
         (["runs", *WHO, "--undo", "nope"], 2),
         (["recall", *WHO, "x", "--uri", "nonsense://x"], 1),
         (["recall", "", "ana", "x"], 1),
+        (["recall", *WHO, "  "], 1),
+        (["remember", "app", "  ", "x"], 1),
         (["graph", *WHO, "x", "--depth", "9"], 1),
         (["forget", *WHO, "absent"], 1),
         (["pin", *WHO, "absent"], 1),
@@ -118,6 +120,12 @@ def test_what_is_not_there_is_told_in_words_of_the_command(
     assert 1 == ran.exit_code and shown_by in told, told
     assert "of user 'ana' of application 'app'" in told
     assert not re.search(r"Scope\(|list_memories|history=True|engine\.", told)
+
+
+def test_a_token_that_ends_never_is_one_without_the_option(dsn: str) -> None:
+    ran = run("token", "create", "--app", "app", "--expires", "never", "--uri", dsn)
+    told = " ".join(ran.stderr.split())
+    assert 2 == ran.exit_code and "30d" in told and "leave it out" in told, told
 
 
 def test_what_is_changed_is_told_as_json(dsn: str, tmp_path: Path) -> None:

@@ -7,18 +7,21 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 import psycopg
 import pytest
+from langchain_core.messages import HumanMessage
 from psycopg.rows import dict_row
 from typer.testing import CliRunner, Result
 from whole_user import START, WholeClock, populate, said, write_the_rest
 
+from langgraph_store.messages import turns_of
 from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
 from shared_core.cli import app
 from shared_core.log_ports import Seen
 
-ANA, BOB = Scope("app", "ana/ü%"), Scope("app", "bob")
+ANA, BOB, CAT = Scope("app", "ana/ü%"), Scope("app", "bob"), Scope("app", "cat")
 TENANT = "/app/ana%2Fü%25/"
 STAYS = {"tombstones", "erasures", "import_marks"}
 """Tables that keep rows of who was erased: marks without words, and receipts."""
@@ -144,3 +147,33 @@ async def test_the_commands_erase_only_when_it_is_meant(memory: MemoryEngine, ds
     assert newest.to_dict() == json.loads(shown.output.splitlines()[0])
     assert str(newest.erasure_id)[:8] in (await call("erasures")).output
     assert 2 == (await call("erasures", "--user", "ana")).exit_code
+
+
+async def test_no_id_or_hash_that_is_made_of_words_stays(memory: MemoryEngine, dsn: str) -> None:
+    secret = {"role": "user", "content": "My diagnosis is gout."}
+    other = {"role": "user", "content": "I live in Leeds."}
+    profiles = memory.profiles.repository(CAT)
+    known = await profiles.load_or_create("app")
+    for name, messages in (("sick", [secret]), ("home", [other]), (None, [secret])):
+        talk = {"conversation_id": name, "messages": messages}
+        known, _ = await profiles.update_with_pipeline(known, talk)
+    turns = turns_of([HumanMessage("I have gout.")], "graph", START)
+    await memory.append_events(CAT, "graph", turns)
+    assert await memory.append_events(CAT, "graph", turns) == set()
+    before = rows_of(dsn, "/app/cat/")
+    made = [str(row["event_id"]) for row in before["events"] if row["thread_id"] != "graph"]
+    assert 2 == len([one for one in made if one.startswith("words-")]) and 3 == len(made)
+    assert turns[0].event_id.startswith("words-")
+    hashes = {bytes(row["content_hash"]) for row in before["profiles"]}  # type: ignore[call-overload]
+    await memory.forget_thread(CAT, "graph")
+    await memory.erase(CAT, "sick")
+    after = rows_of(dsn, "/app/cat/")
+    assert not [one for one in after["tombstones"] if "sick" == one["thread_id"]]
+    assert ["graph"] == [one["thread_id"] for one in after["tombstones"]]
+    kept = [bytes(row["content_hash"]) for row in after["profiles"]]  # type: ignore[call-overload]
+    assert len(kept) == len(before["profiles"]) and not hashes & {*kept}
+    receipt = await memory.erase(CAT)
+    left = rows_of(dsn, "/app/cat/")
+    assert {"tombstones", "erasures"} == {*left}
+    ids = [str(one["event_id"]) for one in left["tombstones"]]
+    assert 1 == len(ids) == receipt.counts["tombstones"] and 7 == UUID(ids[0]).version

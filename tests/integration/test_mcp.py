@@ -436,6 +436,8 @@ async def test_once_a_token_is_made_the_command_asks_for_one(dsn: str) -> None:
             told = await refusal(client, "recall", query="skis", user_id="bo")
             assert "names somebody else" in told
         async with httpx2.AsyncClient() as http:
+            told = (await http.post(server.url, json=HELLO)).text
+            assert "hippocampus token create" in told and "Authorization: Bearer" in told
             for text in ("x", other, token[:-1]):
                 headers = {"Authorization": f"Bearer {text}"}
                 assert 401 == (await http.post(server.url, json=HELLO, headers=headers)).status_code

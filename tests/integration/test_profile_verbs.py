@@ -11,7 +11,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from shared_core import MemoryEngine
+from shared_core import MemoryEngine, Scope
 from shared_core.cli import app
 from shared_core.http import create_app
 from tests.integration.http_clients import client_of
@@ -71,6 +71,16 @@ async def test_a_profile_is_updated_shown_compared_and_rolled_back(
     assert (3, "User lives in Leeds.") == (back["version"], back["profile"])
     missing = await client.post("/profile-rollback", json={**ANA, "version": 9})
     assert "1 to 3" in problem_of(missing, 404, "not-found")["detail"]
+
+
+async def test_what_fills_a_profile_becomes_facts_and_a_graph_as_well(
+    client: httpx.AsyncClient, memory: MemoryEngine
+) -> None:
+    await updated(client, MONDAY, conversation_id="monday")
+    assert await memory.flush(60)
+    facts = await memory.facts(Scope("default", "ana"))
+    assert "Leeds" in {fact.value for fact in facts}
+    assert "Leeds" in (await client.get("/graph/ana")).text
 
 
 async def test_an_agent_and_another_agent_have_profiles_of_their_own(
@@ -150,6 +160,8 @@ def test_the_command_line_shows_updates_compares_and_rolls_back(dsn: str, tmp_pa
     talk = "我住在北京。\n助手：你好！\n\nuser: I want to learn Rust.\n"
     told = run(dsn, "update", "--conversation", "c", given=talk)
     assert told.stdout.startswith("The profile is at version 1.\n## 用户画像\n用户住在北京。"), told
+    listed = CliRunner().invoke(app, ["facts", "my app", "ann", "--uri", dsn])
+    assert "北京" in listed.stdout
     assert "Nothing is new" in run(dsn, "update", "--conversation", "c", given=talk).stdout
     file = tmp_path / "talk.json"
     file.write_text(

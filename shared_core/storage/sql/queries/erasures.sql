@@ -30,6 +30,20 @@ UNION ALL SELECT 'embeddings' AS name, count(*) AS rows FROM embeddings WHERE te
 UNION ALL SELECT 'consolidation_jobs' AS name, count(*) AS rows FROM consolidation_jobs WHERE tenant_id = %(tenant)s
 UNION ALL SELECT 'tombstones' AS name, count(*) AS rows FROM tombstones WHERE tenant_id = %(tenant)s
 
+-- name: drop_marks_of_words
+-- An id that is made of what was said (shared_core.ids.id_of_words) would confirm a guess of it.
+DELETE FROM tombstones
+WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
+  AND event_id ^@ 'words-'
+
+-- name: blur_profiles
+-- So would the hash of a version that lost a part: nothing says the same as it any more.
+UPDATE profiles p SET content_hash = sha256(uuid_send(gen_random_uuid()))
+WHERE p.tenant_id = %(tenant)s AND EXISTS (
+    SELECT FROM jsonb_array_elements(p.entries) AS x(entry)
+    WHERE NOT EXISTS (SELECT FROM memories m WHERE m.tenant_id = p.tenant_id
+                      AND m.memory_id = (x.entry ->> 'id')::uuid))
+
 -- name: count_before_erasing
 -- Kept for the rest of the transaction, for add_erasure to compare with.
 SELECT set_config('hippocampus.erasing', jsonb_object_agg(n.name, n.rows)::text, true),
