@@ -30,12 +30,15 @@ from shared_core.job_ports import JobPriority, JobType, NewJob
 from shared_core.memory_strategies import MemoryStrategy, resolve_strategies
 from shared_core.mentions import mentioned
 from shared_core.namespaces import check_label, clean_text, scope_path
+from shared_core.past_answers import ended_facts, past_relations, past_slots, past_text
 from shared_core.recall import Wanted
 from shared_core.relation_words import asked_kin, relations_told
+from shared_core.run_ports import Fact
 from shared_core.session_answers import (
     CANDIDATES,
     FoundRelation,
     ProcessedInput,
+    Told,
     memories_told,
     worth_telling,
 )
@@ -120,7 +123,7 @@ class Conversations:
         found = await self._find(
             scope, text, heard, heard.session.events, embedded, but=_made_of(heard, turn)
         )
-        self._recalling.count(scope, found.told)
+        self._recalling.count(scope, [one.hit for one in found.told])
         return _answer(found, began)
 
     async def debug(
@@ -162,6 +165,7 @@ class Conversations:
             embedded=embedded if resolved == text else None, merged_only=True,
         )  # fmt: skip
         found = await self._recalling.recall(scope, asked, wanted, None, counted=False)
+        past = await self._past(scope, asked)
         hits = [hit for hit in found.merged if not but or hit.memory.thread_id != but.session]
         edges = [
             edge
@@ -171,9 +175,20 @@ class Conversations:
         return _Found(
             resolved=resolved,
             looked_at=hits,
-            told=worth_telling(hits, asked),
-            relations=relations_told(edges, asked, whom.user_name, named, MOST_RELATIONS),
+            told=worth_telling(hits, asked, edges),
+            past=past,
+            relations=[
+                *past_relations(past, asked, whom.user_name),
+                *relations_told(edges, asked, whom.user_name, named, MOST_RELATIONS),
+            ][:MOST_RELATIONS],
         )
+
+    async def _past(self, scope: Scope, asked: str) -> list[Fact]:
+        """Return what ended of that whose past an input asks for."""
+        kept: list[Fact] = []
+        for slot in sorted(past_slots(asked)):
+            kept += await self._storage.list_facts(scope, slot=slot, history=True)
+        return ended_facts(kept, self._clock())
 
     async def _heard_and_embedded(
         self, text: str, turn: Event, scope: Scope, *, once: bool
@@ -279,11 +294,15 @@ class Conversations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """What an input brings back. told: those of looked_at that are worth it."""
+    """What an input brings back. told: those of looked_at that are worth it.
+
+    past: facts that ended and are asked for.
+    """
 
     resolved: str
     looked_at: Sequence[Hit]
-    told: Sequence[Hit]
+    told: Sequence[Told]
+    past: Sequence[Fact]
     relations: Sequence[tuple[str, str, str]]
 
 
@@ -300,7 +319,7 @@ def _made_of(heard: Heard, turn: Event) -> _MadeOf | None:
 
 
 def _answer(found: _Found, began: float) -> ProcessedInput:
-    memories = memories_told(found.told)
+    memories = memories_told(found.told, [past_text(fact) for fact in found.past])
     relations: list[FoundRelation] = [
         {"source": source, "relation": relation, "target": target}
         for source, relation, target in found.relations

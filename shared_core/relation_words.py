@@ -22,6 +22,13 @@ LIKES: Final = ("likes", "dislikes")
 OF_ONESELF: Final = frozenset(["works_at", "works_as", "works_in_city", "lives_in"])
 """What a user asks of themselves in other words than it was told."""
 
+ASKING: Final = re.compile(
+    r"\b(?:my|our|your|do|does|did|is|are|was|have|has|name|called|know|tell|me|i)\b"
+    r"|什么|哪里?|怎么|多少|名字|[我你您他她们在的了吗呢是有叫谁几个今]",
+    re.IGNORECASE,
+)
+"""What a question holds besides what it asks about."""
+
 
 @dataclass(frozen=True, slots=True)
 class RelationWords:
@@ -33,8 +40,31 @@ class RelationWords:
 
 
 def asked_kin(question: str) -> list[str]:
-    """Return the relations of kin and pets that a question names: "daughter" for 女儿."""
-    return [name for name, words in _kin().items() if words.asked.search(question)]
+    """Return the relations of kin and pets that a question names: "daughter" for 女儿.
+
+    The longest word counts: 表妹 is a cousin and no sister, 岳母 no mother.
+    """
+    named = {match.group().casefold() for match in _any_kin().finditer(question)}
+    return [name for name, words in _kin_words().items() if not named.isdisjoint(words)]
+
+
+def is_kin(relation: str) -> bool:
+    """Tell whether a relation is one of kin or pets."""
+    return relation in _kin()
+
+
+def is_question(text: str) -> bool:
+    """Tell whether a text asks something."""
+    guards = load_rules(language(text)).guards
+    return any(one.id.endswith(".question") and one.regex.search(text) for one in guards)
+
+
+def asks_of_the_user(text: str) -> bool:
+    """Tell whether a text is about the user, not only about somebody of theirs.
+
+    "Where does my mother live?" and 我有狗吗 are not, "Does my mother like my job?" is.
+    """
+    return bool(SPEAKER.search(_of_theirs().sub(" ", text)))
 
 
 def asked_slots(question: str) -> frozenset[str]:
@@ -42,15 +72,26 @@ def asked_slots(question: str) -> frozenset[str]:
 
     None where the words state something, or speak of somebody around the user.
     """
-    guards = load_rules(language(question)).guards
-    asks = any(one.id.endswith(".question") and one.regex.search(question) for one in guards)
-    if not asks or not SPEAKER.search(question) or asked_kin(question):
+    if not is_question(question) or not SPEAKER.search(question) or asked_kin(question):
         return frozenset()
     return frozenset(
         slot
         for slot, relation in slot_relations().items()
         if relation in OF_ONESELF and _asks_for(relation, question)
     )
+
+
+def names_slots(text: str, slots: Iterable[str]) -> bool:
+    """Tell whether a text holds a word that asks for one of some slots: "job" for employer."""
+    return any(_asks_for(slot_relations()[slot], text) for slot in slots)
+
+
+def topic_of(question: str) -> str:
+    """Return a question without the words for kin, for relations and for asking."""
+    rest = _any_kin().sub(" ", question)
+    for words in _table().values():
+        rest = words.asked.sub(" ", rest)
+    return ASKING.sub(" ", rest)
 
 
 def relations_told(
@@ -63,12 +104,16 @@ def relations_told(
     user_name: as the user is called; "" if that is not known: then there is no name to tell a
     relation of theirs under, and none is told. named: keys of the entities that the question
     names. A question that names relations asks for these only, another one for those of whom or
-    what it names besides the user.
+    what it names besides the user. Of the user themselves none is told where somebody of theirs is
+    asked for.
     """
     spoken = language(question)
     wanted = [edge for edge in edges if edge.relation != NAME]
     wanted = [edge for edge in wanted if user_name or edge.subject != USER]
     names = {*named, *({USER} if user_name and normalised(user_name) in named else ())}
+    kin = asked_kin(question)
+    if kin and USER in named and not asks_of_the_user(question):
+        wanted = [edge for edge in wanted if edge.subject != USER or edge.relation in kin]
     asking = [edge for edge in wanted if _asks_for(edge.relation, question)]
     if asking or _asks_for_any(question):
         wanted = asking
@@ -98,6 +143,12 @@ def relation_label(relation: str, spoken: Language) -> str:
     if words is None:
         return own
     return (words.zh if spoken == "zh" else words.en) or own
+
+
+def past_label(relation: str, spoken: Language) -> str:
+    """Return how a relation reads that has ended: 曾住在 for "lives_in"."""
+    words = _file()["relations"].get(relation, {})
+    return str(words.get(f"was_{spoken}") or relation_label(relation, spoken))
 
 
 def _asks_for(relation: str, question: str) -> bool:
@@ -155,16 +206,55 @@ def _kin() -> Mapping[str, RelationWords]:
     spoken: Language
     for spoken in ("zh", "en"):
         for word, relation in load_rules(spoken).kin.items():
-            name = re.sub(r"\W+", "_", relation)
+            name = kin_relation(relation)
             found.setdefault(name, {"zh": [], "en": []})[spoken].append(word)
     return {
         name: RelationWords(
             zh=kin_word(name, "zh"),
             en=name.replace("_", " "),
-            asked=_any_of([*words["zh"], *words["en"]]),
+            asked=_any_of([*words["zh"], *words["en"], *_file()["also_asked"].get(name, ())]),
         )
         for name, words in found.items()
     }
+
+
+@lru_cache
+def _kin_words() -> Mapping[str, frozenset[str]]:
+    """Return the words of each relation of kin and pets, in lower case."""
+    found: dict[str, set[str]] = {}
+    spoken: Language
+    for spoken in ("zh", "en"):
+        for word, relation in load_rules(spoken).kin.items():
+            found.setdefault(kin_relation(relation), set()).add(word.casefold())
+    for name, words in _file()["also_asked"].items():
+        found.setdefault(name, set()).update(words)
+    return {name: frozenset(words) for name, words in found.items()}
+
+
+@lru_cache
+def _any_kin() -> re.Pattern[str]:
+    words = {word for words in _kin_words().values() for word in words}
+    return _any_of(sorted(words, key=len, reverse=True))
+
+
+@lru_cache
+def _of_theirs() -> re.Pattern[str]:
+    """Match what speaks of the user only to say whose somebody is, or who shall be told."""
+    kin = f"(?:{_any_kin().pattern})"
+    return re.compile(
+        r"\b(?:my|our|(?:do|did) (?:i|we) (?:still |even )?(?:have|own|keep)) "
+        rf"(?:[\w-]+ ){{0,2}}?{kin}"
+        r"|(?:^|\byou |\bplease )(?:tell|remind|give|show) (?:me|us)\b|\blet me know\b"
+        r"|\bI(?:'d| would)? (?:want|like) to know\b|\bI forgot\b"
+        r"|告诉我|提醒我|跟我说|我想(?:知道|问)|我忘了"
+        rf"|[我咱](?:们)?(?:家)?(?:里)?(?:(?:还)?(?:有没有|有|养)(?:了|过|着)?)?的?[大小老二三亲]?{kin}",
+        re.IGNORECASE,
+    )
+
+
+def kin_relation(name: str) -> str:
+    """Return how the graph calls a relation of kin: "mother_in_law" for "mother-in-law"."""
+    return re.sub(r"\W+", "_", name)
 
 
 def _any_of(words: Sequence[str]) -> re.Pattern[str]:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from typing_extensions import TypedDict  # pydantic reads no other before Python 3.12
 
+from shared_core.answer_hits import (
+    ASKS_FOR_NAME,
+    CLEARLY_RELEVANT,
+    LEAST_RELEVANCE,
+    about_of,
+    holds_value,
+    of_its_subject,
+    score_of,
+    slot_of,
+    value_of,
+)
 from shared_core.conversation_ports import Session
 from shared_core.domain import Hit, JsonValue
-from shared_core.question_subject import asks_of_the_world, is_name_of_the_user, shares_words
-from shared_core.relation_words import asked_kin, asked_slots
+from shared_core.graph_ports import Edge
+from shared_core.question_subject import is_name_of_the_user
+from shared_core.relation_words import asked_kin
 from shared_core.session_statements import says_less
 
 
@@ -118,67 +130,69 @@ class DebuggedInput(Debugging):
 MOST_MEMORIES: Final = 10
 CANDIDATES: Final = 16
 """So many hits are looked at, for what says no more than another is left out."""
-LEAST_RELEVANCE: Final = 0.14
-"""What has less to do with an input is not returned; as OpenMemoryService does."""
-CLEARLY_RELEVANT: Final = 0.35
-"""What has as much to do with a question about the world is told even if it shares no word."""
-LEAST_SHARE: Final = 1 / 3
-"""Nor is what has so much less to do with it than the most relevant memory."""
-ASKS_FOR_NAME: Final = re.compile(
-    r"\b(?:name|who am i|call me|address me)\b|名字|姓名|我叫什么|我是谁|称呼|怎么叫我",
-    re.IGNORECASE,
-)
 
 
-def worth_telling(hits: Sequence[Hit], question: str, most: int = MOST_MEMORIES) -> list[Hit]:
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A memory that is told. score: 0 to 1, its own or that of a fact which it tells."""
+
+    hit: Hit
+    score: float
+
+
+def worth_telling(
+    hits: Sequence[Hit], question: str, edges: Sequence[Edge] = (), most: int = MOST_MEMORIES
+) -> list[Told]:
     """Return the hits that are told, best first.
 
-    Left out is what has too little to do with the question and is no value it asks for, what a
-    statement of the same turns that is told says in the user's words, and who only names somebody
-    of whom another memory tells more.
+    Left out is what has too little to do with the question and is no value it asks for, what is
+    about somebody else than it asks of, and who only names somebody of whom another memory tells
+    more. A fact that a statement of the same turns holds is told by it, in the user's words.
+    edges: of the graph, that tell who is who.
     """
     from shared_core.ranking import collapsed  # with numpy: not for who only imports us
 
-    hits = collapsed(hits, len(hits))
-    least = max([LEAST_RELEVANCE, *(LEAST_SHARE * _score(hit) for hit in hits)])
-    asked = asked_slots(question)
-    near = [hit for hit in hits if _score(hit) >= least or _about(hit).get("slot") in asked]
-    near = _of_its_subject(near, question)
-    statements = [hit for hit in near if _about(hit).get("statement")]
-    of_name = [] if ASKS_FOR_NAME.search(question) else statements
-    kept = [
-        hit
-        for hit in near
-        if not _told_already(hit, of_name if _about(hit).get("slot") == "name" else statements)
-    ]
-    texts = [hit.memory.text for hit in kept]
-    kept = [hit for hit in kept if not any(says_less(hit.memory.text, one) for one in texts)]
-    return kept[:most]
+    near = of_its_subject(collapsed(hits, len(hits)), question, edges)
+    statements = [hit for hit in near if about_of(hit).get("statement")]
+    names = [hit for hit in statements if is_name_of_the_user(hit.memory.text)]
+    of_name = names if ASKS_FOR_NAME.search(question) else statements
+    told: dict[str, Told] = {}
+    for hit in near:
+        known = of_name if slot_of(hit) == "name" else statements
+        teller = _teller(hit, known) or hit
+        key = teller.memory.text
+        score = max(score_of(teller), score_of(hit), told[key].score if key in told else 0)
+        told[key] = Told(teller, score)
+    kept = [one for text, one in told.items() if not any(says_less(text, other) for other in told)]
+    return _own_name_last(kept, question)[:most]
 
 
-def _of_its_subject(hits: Sequence[Hit], question: str) -> list[Hit]:
-    """Return the hits without what has little to do with a question about the world.
+def _own_name_last(told: Sequence[Told], question: str) -> list[Told]:
+    """Return what is told with the user's own name at the end, where somebody else is asked for.
 
-    The user's own name comes last where somebody around them is asked for.
+    Its score is then the least there is: it only tells who is meant by it in the others.
     """
-    if asks_of_the_world(question):
-        return [
-            hit
-            for hit in hits
-            if _score(hit) >= CLEARLY_RELEVANT or shares_words(hit.memory.text, question)
-        ]
     if not asked_kin(question):
-        return [*hits]
-    return sorted(hits, key=lambda hit: is_name_of_the_user(hit.memory.text))
+        return [*told]
+    names = [one for one in told if is_name_of_the_user(one.hit.memory.text)]
+    others = [one for one in told if one not in names]
+    most = min([LEAST_RELEVANCE, *(one.score for one in others)])
+    return others + [Told(one.hit, min(one.score, most)) for one in names]
 
 
-def memories_told(kept: Sequence[Hit]) -> list[FoundMemory]:
-    """Return hits, best first, each with a score from 0 to 1 that never rises."""
-    scores = list(accumulate((_score(hit) for hit in reversed(kept)), max))
-    return [
-        {"content": hit.memory.text, "score": score}
-        for hit, score in zip(kept, reversed(scores), strict=True)
+def memories_told(kept: Sequence[Told], past: Sequence[str] = ()) -> list[FoundMemory]:
+    """Return what is told, best first, each with a score from 0 to 1 that never rises.
+
+    past: texts of what no longer holds and is asked for; they come first.
+    """
+    known = [(text, CLEARLY_RELEVANT) for text in past]
+    known += [(one.hit.memory.text, one.score) for one in kept]
+    scores = list(accumulate((score for _, score in reversed(known)), max))
+    told: list[FoundMemory] = [
+        {"content": text, "score": score}
+        for (text, _), score in zip(known, reversed(scores), strict=True)
     ]
+    return told[:MOST_MEMORIES]
 
 
 def ended_answer(session: Session | None) -> EndedSession:
@@ -232,25 +246,16 @@ def moment(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _score(hit: Hit) -> float:
-    from shared_core.ranking import relevance  # with numpy: not for who only imports us
-
-    return round(min(max(relevance(hit), 0.0), 1.0), 4)
-
-
-def _told_already(hit: Hit, statements: Sequence[Hit]) -> bool:
-    """Tell whether a hit is a fact that a statement of one of its turns holds."""
-    value = _about(hit).get("value")
-    if "slot" not in _about(hit) or not isinstance(value, str):
-        return False
+def _teller(hit: Hit, statements: Sequence[Hit]) -> Hit | None:
+    """Return the statement of one of the turns of a fact that holds it; None if none does."""
+    if not slot_of(hit) or not value_of(hit):
+        return None
     turns = {*hit.memory.source_event_ids}
-    return any(
-        value.casefold() in one.memory.text.casefold()
-        and turns.intersection(one.memory.source_event_ids)
-        for one in statements
+    return next(
+        (
+            one
+            for one in statements
+            if holds_value(one, [value_of(hit)]) and turns.intersection(one.memory.source_event_ids)
+        ),
+        None,
     )
-
-
-def _about(hit: Hit) -> Mapping[str, object]:
-    metadata = hit.memory.value.get("metadata")
-    return metadata if isinstance(metadata, Mapping) else {}

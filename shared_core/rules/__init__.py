@@ -129,7 +129,8 @@ class RuleSet:
 class Kinship:
     """What relations tell of a person; each set holds canonical names such as "daughter".
 
-    single: one has one of them. titles: words that tell two of the same relation apart.
+    single: one has one of them. titles: words that tell two of the same relation apart. general:
+    the relations that a wider one such as "child" stands for.
     """
 
     female: frozenset[str]
@@ -137,6 +138,7 @@ class Kinship:
     animal: frozenset[str]
     single: frozenset[str]
     titles: frozenset[str]
+    general: Mapping[str, frozenset[str]]
 
 
 class SlotTable(TypedDict):
@@ -180,7 +182,9 @@ def load_rules(language: Language) -> RuleSet:
 def load_kinship() -> Kinship:
     """Return what the relations of both languages tell of a person."""
     text = (files(__package__) / "kinship.toml").read_text(encoding="utf-8")
-    return Kinship(**{name: frozenset(words) for name, words in tomllib.loads(text).items()})
+    table = tomllib.loads(text)
+    general = {name: frozenset(words) for name, words in table.pop("general").items()}
+    return Kinship(**{name: frozenset(words) for name, words in table.items()}, general=general)
 
 
 @lru_cache
