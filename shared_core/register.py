@@ -385,7 +385,9 @@ def links(entity: Entity, relation: str, title: str) -> bool:
     """Tell whether a mention by relation may mean the entity: "my brother" an older brother."""
     if entity.relation != relation:
         return False
-    return relation in load_kinship().single or plain_title(title) in plain_title(entity.title)
+    if relation in load_kinship().single and not title.startswith("new "):
+        return True
+    return plain_title(title) in plain_title(entity.title)
 
 
 def plain_title(words: str) -> str:
