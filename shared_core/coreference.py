@@ -52,6 +52,9 @@ AFTER_OBJECT: Final = re.compile(
     r"|what|how|why|where|last|next)\b)",
     re.IGNORECASE,
 )
+OBJECT_VERB: Final = re.compile(
+    r"[很也都不最]*(?:喜欢|爱|讨厌|恨|认识|想念|佩服|羡慕|崇拜|怕|支持|同意|相信|帮助|照顾|欣赏)(?:过|了|着)?"
+)
 ENGLISH_THING: Final = re.compile(
     r"\b(?P<verb>love|like|enjoy|hate|eat|drink|play|watch|read|use|need|want|buy|bought|got|cook"
     r"|visit|recommend)(?P<form>s|ing|ed)? (?P<it>it|this|that|them|these|those)\b"
@@ -172,6 +175,8 @@ def resolve_persons(text: str, spoken: Language, register: Register) -> Resoluti
         before = register.spoken_of(text[: match.start()], spoken, gender)
         others = {*register.candidates(gender)} - {one.name for one in before if one.name}
         if len(before) == 1 and before[0].name and not others:
+            if is_other(match, spoken):
+                left.add(gender)
             return match[0]
         entity = None if before else register.referent(gender)
         if entity is None:
@@ -192,6 +197,22 @@ def resolve_persons(text: str, spoken: Language, register: Register) -> Resoluti
             text,
         )
     return Resolution(text=resolved, left=frozenset(left), meant=tuple(meant))
+
+
+def is_other(pronoun: re.Match[str], spoken: Language) -> bool:
+    """Tell whether a pronoun is the object of what its clause begins with: "My wife likes her"."""
+    before, after = pronoun.string[: pronoun.start()], pronoun.string[pronoun.end() :]
+    mention = load_rules(spoken).kin_mention.match(before)
+    if mention is None:
+        return False
+    between = before[mention.end() :]
+    if spoken == "zh":
+        return bool(OBJECT_VERB.fullmatch(between)) and not after.startswith(("的", "自己"))
+    word = pronoun[0].lower()
+    is_object = word == "him" or (word == "her" and AFTER_OBJECT.match(after))
+    return bool(is_object) and bool(
+        re.fullmatch(r"(?: (?!with\b|it\b|that\b)[a-z]+){1,3} ", between)
+    )
 
 
 def _english(match: re.Match[str], entity: Entity) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from shared_core.domain import MemoryId, StatementDraft
-from shared_core.people import Entity, title_for, title_in
+from shared_core.people import Entity, are_two, title_for, title_in
 from shared_core.rule_extractor import ReadClause
 from shared_core.text import Language
 
@@ -63,11 +63,16 @@ def statements_of(read: Iterable[ReadClause]) -> list[StatementDraft]:
     Those of people are private, general knowledge is public. Nobody is told of who was only named.
     """
     groups: dict[tuple[str, Language], _Group | StatementDraft] = {}
+    latest: dict[str, str] = {}
     for clause in read:
         if not clause.complete:
             continue
         for entity, part in told(clause):
-            key = (entity.name, clause.language)
+            name = latest.get(entity.name, entity.name)
+            before = groups.get((name, clause.language))
+            if isinstance(before, _Group) and are_two(before.entity.relation, entity.relation):
+                name = latest[entity.name] = f"{entity.name} ({entity.relation})"
+            key = (name, clause.language)
             group = groups.setdefault(key, _Group(entity, clause.language))
             keeps = not part or tells_more(clause) or is_plain(part, clause.language)
             if keeps and isinstance(group, _Group) and len(group.parts) < MAX_PARTS:

@@ -63,6 +63,35 @@ BARE_SUBJECT: Final = re.compile(
     r"(?= (?:is|was|has|had|will|can|never|always|just|[a-z]+ed|[a-z]+s"
     r"|won|died|came|went|gave|said|told|got|left|lost|made|took|met|wrote|sang|ran)\b|'s\b)",
 )
+# "DHL guy rang", "New guy at work", "Team lead left": a subject of several words and no article.
+BARE_PERSON: Final = re.compile(
+    r"\A\s*(?P<name>(?:[^\W\d_][\w'-]* ){1,3}?(?:guy|dude|bloke|chap|man|woman|lady|girl|boy|kid"
+    r"|fellow|lead|boss|driver|neighbou?r|friend|colleague|coworker|teacher|doctor|nurse))\b(?!')",
+    re.IGNORECASE,
+)
+BARE_PHRASE: Final = re.compile(
+    r"\A\s*(?P<name>(?:[^\W\d_][\w-]* ){1,2}[^\W\d_][\w-]*)"
+    r"(?= (?:is|was|has|had|said|told|left|rang|came|went|quit|won|died|got|made|wrote|sang"
+    r"|called|phoned|texted|visited|started|arrived|moved|retired|resigned)\b)",
+)
+# A film, book or show that its maker or hero gives the name to: "the new batman movie".
+WORK: Final = re.compile(
+    r"(?:.* )?(?P<name>[^ ]+) (?:movie|film|biography|novel|album|song|concert|show|series"
+    r"|interview|documentary|comic|biopic)"
+)
+PLAIN_WORK: Final = re.compile(
+    r"(?:new|newest|old|older|latest|last|next|first|second|third|good|great|bad|best|worst|nice|sad"
+    r"|funny|scary|silly|boring|long|short|whole|same|other|different|favou?rite|own|famous|free|live"
+    r"|horror|action|romantic|historical|foreign|local|animated|black|tv|reality|talent|quiz|chat|late"
+    r"|amazing|awesome|beautiful|terrible|lovely|interesting|fantastic|wonderful|weird|strange|big"
+    r"|french|german|spanish|italian|english|chinese|japanese|korean|american|british|indian|pop|rock"
+    r"|folk|crime|fantasy|graphic|debut|job)|[a-z]+(?:ing|ed|al|ive|ous|ful|y)"
+)
+# Who bears the name of somebody known: "that Tom Hanks movie".
+NAMESAKE: Final = re.compile(r"(?<!§ )§ (?P<name>[A-ZÀ-ÖØ-Þ][\w-]+)")
+ROMANCE: Final = re.compile(
+    r"\b(?:had|have|went on|on) an? (?:[\w-]+ ){0,2}date\b(?! (?:of|for)\b)", re.IGNORECASE
+)
 BARE_OBJECT: Final = re.compile(
     r"\b(?:met|about|with|told|asked|marr(?:y|ied)|dat(?:e|ed|ing)|phoned|texted|(?:talk|spoke|speak)"
     r"(?:ed|s|ing)? (?:to|with)|interviewed|hugged|kissed|hired|fired) (?P<name>[a-z][\w-]+)"
@@ -100,9 +129,11 @@ def english_phrases(clause: str) -> Iterator[str]:
         if head and not told and not is_thing(head):
             yield head + called(clause[match.end() + len(head) :])
     yield from (match[0] for match in INDEFINITE.finditer(clause))
+    yield from (match[0] for match in ROMANCE.finditer(clause))
     if OWN_NAME.match(clause):
         return
     yield from _names(clause)
+    yield from _bare_subjects(clause)
     bare = [BARE_SUBJECT, BARE_OBJECT, *([UNCAPITALISED] if clause.islower() else [])]
     for match in chain.from_iterable(pattern.finditer(clause) for pattern in bare):
         if is_bare_name(match["name"]):
@@ -133,10 +164,20 @@ def is_thing(phrase: str) -> bool:
     """Tell whether a noun phrase names a thing, or several."""
     things = load_things()
     *before, head = phrase.split()
+    if head == "king" or is_of_somebody(phrase):
+        return False
     if head in things.en or PLURAL.fullmatch(phrase) or head.endswith(things.en_endings):
         return True
     # "the car stinks": what follows a thing is a verb, or a noun whose maker it names.
     return bool(before) and before[-1] in things.en and bool(re.fullmatch(r"[a-z]+s", head))
+
+
+def is_of_somebody(phrase: str) -> bool:
+    """Tell whether a phrase names a film, a book or a show by somebody: "new batman movie"."""
+    work = WORK.fullmatch(phrase)
+    return (
+        work is not None and not PLAIN_WORK.fullmatch(work["name"]) and not is_thing(work["name"])
+    )
 
 
 def is_bare_name(word: str) -> bool:
@@ -145,6 +186,21 @@ def is_bare_name(word: str) -> bool:
     if OPENER.match(word.capitalize()) or lower in load_things().en_stops or lower.endswith("ly"):
         return False
     return not is_thing(lower) and not load_rules("en").no_person.fullmatch(word)
+
+
+def _bare_subjects(clause: str) -> Iterator[str]:
+    """Yield a subject of several words without an article, and namesakes of those who are known."""
+    for pattern in (BARE_PERSON, BARE_PHRASE):
+        found = pattern.match(clause)
+        if found is None:
+            continue
+        first, *rest = found["name"].lower().split()
+        plain = not OPENER.match(first.capitalize()) and not {first, *rest} & load_things().en_stops
+        if plain and not is_thing(" ".join([first, *rest])):
+            yield found["name"]
+    for namesake in NAMESAKE.finditer(clause):
+        if not load_rules("en").no_person.fullmatch(namesake["name"]):
+            yield namesake["name"]
 
 
 def _names(clause: str) -> Iterator[str]:

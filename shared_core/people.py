@@ -15,6 +15,12 @@ Gender = Literal["female", "male", "animal", "unknown"]
 
 TITLE: Final = re.compile(r"用户的(.+?)叫|User's (.+?) is called")
 
+SAME: Final = (
+    frozenset({"wife", "girlfriend", "fiancee"}),
+    frozenset({"husband", "boyfriend", "fiance"}),
+)
+"""Relations that one person has after the other; "pet" is any animal."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
@@ -75,6 +81,40 @@ def gender_of(relation: str) -> Gender:
     if relation in kinship.male:
         return "male"
     return "animal" if relation in kinship.animal else "unknown"
+
+
+def links(entity: Entity, relation: str, title: str) -> bool:
+    """Tell whether a mention by relation may mean the entity: "my brother" an older brother."""
+    if entity.relation != relation:
+        return False
+    if relation in load_kinship().single and not title.startswith("new "):
+        return True
+    return plain_title(title) in plain_title(entity.title)
+
+
+def plain_title(words: str) -> str:
+    """Return the words of a relation in small letters, and 姐 for 姐姐."""
+    return re.sub(r"([\u4e00-\u9fff])\1", r"\1", words.lower())
+
+
+def is_plural(word: str, relation: str) -> bool:
+    """Tell whether a word for a relation names several people."""
+    return word.lower() in ("kids", "children") or (word.endswith("s") and word[:-1] == relation)
+
+
+def are_two(relation: str, other: str) -> bool:
+    """Tell whether no one person is both: a son and a nephew; not a girlfriend and then a wife."""
+    if relation == other or not {relation, other} <= family():
+        return False
+    if "pet" in (relation, other) and gender_of(relation) == gender_of(other):
+        return False
+    return not any({relation, other} <= one for one in SAME)
+
+
+def family() -> frozenset[str]:
+    """Return the relations of which somebody has one to the user."""
+    kinship = load_kinship()
+    return kinship.female | kinship.male | kinship.animal | {"cousin"}
 
 
 def _unambiguous(named: Sequence[tuple[str, KnownPerson]]) -> dict[str, KnownPerson]:

@@ -17,8 +17,16 @@ from typing import Final
 
 from shared_core.animacy import unknown_people
 from shared_core.domain import KnownPerson, MemoryId
-from shared_core.people import Entity, Gender, entities_of, gender_of
-from shared_core.rules import Pattern, RuleSet, load_kinship, load_rules
+from shared_core.people import (
+    Entity,
+    Gender,
+    are_two,
+    entities_of,
+    gender_of,
+    is_plural,
+    links,
+)
+from shared_core.rules import Pattern, RuleSet, load_rules
 from shared_core.several import Several
 from shared_core.text import Language, whole
 
@@ -62,6 +70,7 @@ class Register:
         self._entities: dict[str, Entity] = {}
         self._told_in: dict[str, frozenset[str]] = {}
         self._told_by: dict[str, frozenset[MemoryId]] = {}
+        self._of_two: set[str] = set()
         self._turn = ""
         self._meant: tuple[Entity, ...] = ()
         self._sightings: deque[tuple[int, list[Entity]]] = deque(maxlen=SIGHTINGS)
@@ -172,6 +181,10 @@ class Register:
                 self._sightings.append((self._clauses, list(seen.values())))
             self._unknown.extend((self._clauses, gender) for gender in unknown)
 
+    def is_of_two(self, entity: Entity) -> bool:
+        """Tell whether a name is that of two people: of a son and of a nephew."""
+        return entity.name in self._of_two
+
     def referent(self, gender: Gender) -> Entity | None:
         """Return whom a pronoun means; None for nobody, or for one of several."""
         candidates = self.candidates(gender)
@@ -221,13 +234,15 @@ class Register:
         return not any(one.name for _, seen in self._sightings for one in seen)
 
     def _seen_since(self, clause: int, genders: set[Gender]) -> dict[str, Entity]:
-        return {
-            entity.name: entity
+        found = [
+            entity
             for number, seen in self._sightings
             if number > clause
             for entity in seen
             if entity.gender in genders and self._is_known(entity)
-        }
+        ]
+        two = len({(one.name, one.relation) for one in found if self.is_of_two(one)}) > 1
+        return {one.name: one for one in found} | ({STRANGER.name: STRANGER} if two else {})
 
     def _is_known(self, entity: Entity) -> bool:
         """Tell whether somebody had been named when the turn was said."""
@@ -304,6 +319,8 @@ class Register:
         known = self._entities.pop(entity.name, None)
         if known is not None and known.relation and not entity.relation:
             entity = replace(known)
+        elif known is not None and are_two(known.relation, entity.relation):
+            self._of_two.add(entity.name)
         self._entities[entity.name] = entity
         if told:
             self._told_in[entity.name] = frozenset([self._turn, *self.told_before(*self._meant)])
@@ -378,20 +395,3 @@ def names(value: str, pattern: Pattern, separator: re.Pattern[str]) -> list[str]
 def named_in(name: str, clause: str) -> bool:
     """Tell whether a clause names somebody; Latin names as whole words."""
     return name in clause and re.search(whole(name), clause) is not None
-
-
-def links(entity: Entity, relation: str, title: str) -> bool:
-    """Tell whether a mention by relation may mean the entity: "my brother" an older brother."""
-    if entity.relation != relation:
-        return False
-    return relation in load_kinship().single or plain_title(title) in plain_title(entity.title)
-
-
-def plain_title(words: str) -> str:
-    """Return the words of a relation in small letters, and 姐 for 姐姐."""
-    return re.sub(r"([\u4e00-\u9fff])\1", r"\1", words.lower())
-
-
-def is_plural(word: str, relation: str) -> bool:
-    """Tell whether a word for a relation names several people."""
-    return word.lower() in ("kids", "children") or (word.endswith("s") and word[:-1] == relation)

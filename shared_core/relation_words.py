@@ -147,7 +147,7 @@ def relation_label(relation: str, spoken: Language) -> str:
 
 def past_label(relation: str, spoken: Language) -> str:
     """Return how a relation reads that has ended: 曾住在 for "lives_in"."""
-    words = _file()["relations"].get(relation, {})
+    words = load_relation_words()["relations"].get(relation, {})
     return str(words.get(f"was_{spoken}") or relation_label(relation, spoken))
 
 
@@ -208,11 +208,12 @@ def _kin() -> Mapping[str, RelationWords]:
         for word, relation in load_rules(spoken).kin.items():
             name = kin_relation(relation)
             found.setdefault(name, {"zh": [], "en": []})[spoken].append(word)
+    also = load_relation_words()["also_asked"]
     return {
         name: RelationWords(
             zh=kin_word(name, "zh"),
             en=name.replace("_", " "),
-            asked=_any_of([*words["zh"], *words["en"], *_file()["also_asked"].get(name, ())]),
+            asked=_any_of([*words["zh"], *words["en"], *also.get(name, ())]),
         )
         for name, words in found.items()
     }
@@ -226,7 +227,7 @@ def _kin_words() -> Mapping[str, frozenset[str]]:
     for spoken in ("zh", "en"):
         for word, relation in load_rules(spoken).kin.items():
             found.setdefault(kin_relation(relation), set()).add(word.casefold())
-    for name, words in _file()["also_asked"].items():
+    for name, words in load_relation_words()["also_asked"].items():
         found.setdefault(name, set()).update(words)
     return {name: frozenset(words) for name, words in found.items()}
 

@@ -199,6 +199,9 @@ def read_clause(
     of_other = begins_with_person(clause, spoken, register)
     register.read(resolved.text, spoken, said=clause, meant=resolved.meant, left=resolved.left)
     found = subject_of(resolved.text, spoken, register)
+    if found is not None and register.is_of_two(found[0]):
+        named = found[0] in resolved.meant or load_rules(spoken).kin_mention.search(clause)
+        found = found if named else None
     meant = (*resolved.meant, *([found[0]] if found else []))
     needs, people = register.told_before(*meant), register.told_elsewhere(*meant)
     facts = [

@@ -14,8 +14,8 @@ from shared_core.coreference import as_own_words, subject_of
 from shared_core.domain import USER, FactDraft
 from shared_core.importance import fact_importance
 from shared_core.pattern_facts import clause_facts
-from shared_core.people import Entity, title_for
-from shared_core.register import Register, plain_title
+from shared_core.people import Entity, plain_title, title_for
+from shared_core.register import Register
 from shared_core.rules import load_kinship, load_rules
 from shared_core.text import Language
 

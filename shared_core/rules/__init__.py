@@ -213,7 +213,7 @@ def kin_word(relation: str, language: Language) -> str:
 def build_rules(source: RuleFile) -> RuleSet:
     """Return the rule set of a parsed rule file. Raises KeyError for an unknown placeholder."""
     parts = source["fragments"] | {
-        name: f"(?:{'|'.join(words)})" for name, words in source["words"].items()
+        name: f"(?:{'|'.join(longest_first(words))})" for name, words in source["words"].items()
     }
 
     def compiled(expression: str) -> re.Pattern[str]:
@@ -252,6 +252,11 @@ def build_rules(source: RuleFile) -> RuleSet:
         patterns=patterns,
         relations=[pattern for pattern in patterns if pattern.slot.startswith("relation.")],
     )
+
+
+def longest_first(words: list[str] | dict[str, str]) -> list[str]:
+    """Return words with "mother-in-law" before "mother"; expressions as they stand."""
+    return words if isinstance(words, list) else sorted(words, key=len, reverse=True)
 
 
 def build_pattern(

@@ -78,3 +78,20 @@ def test_the_sessions_are_of_both_kinds_and_languages() -> None:
     for some in (chinese, [one for one in SESSIONS if one not in chinese]):
         resolved = sum(bool(one["whom"]) for one in some)
         assert 0.4 <= resolved / len(some) <= 0.6
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "My ex-husband lives in Bonn.",
+        "My ex-wife is called Kate.",
+        "I have an ex wife called Kate.",
+        "My former husband lives in Bonn.",
+        "My step-mother lives in Bonn.",
+        "Kate is my ex-wife.",
+        "我前妻住在天津",
+        "我前夫叫大伟",
+    ],
+)
+def test_whom_one_was_married_to_is_not_the_husband_or_wife(said: str) -> None:
+    assert [] == last_facts({"turns": [said], "said": said, "whom": ""})
