@@ -320,7 +320,10 @@ def test_what_never_was_is_told_from_what_is_over(text: str, denies: bool) -> No
     assert [denies] == [fact.denies for fact in facts(text)]
 
 
-@pytest.mark.parametrize("text", ["I never work at night.", "我没在家工作过", "我没在华为工作"])
+@pytest.mark.parametrize(
+    "text",
+    ["I never work at night.", "I never worked with Excel.", "我没在家工作过", "我没在华为工作"],
+)
 def test_how_one_does_not_work_takes_no_employer_back(text: str) -> None:
     assert [] == [fact for fact in read(text) if fact[1] == "employer"]
 
