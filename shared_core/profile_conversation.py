@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any, Final
 
+from shared_core.conversation_ports import check_thread
 from shared_core.derived import topics
 from shared_core.domain import Event, JsonValue, Role, ThreadId
 from shared_core.errors import InvalidInput
@@ -114,7 +115,7 @@ def conversation_of(given: object, now: datetime) -> SessionConversation:
     named = str(uuid7()) if conversation_id is None else conversation_id
     return _spoken(
         SessionConversation(
-            conversation_id=ThreadId(check_label(named, "conversation_id")),
+            conversation_id=check_thread(named, "conversation_id"),
             events=tuple(event_of(one, place, now) for place, one in enumerate(given)),
         )
     )
@@ -170,6 +171,14 @@ def _digest(role: str, text: str) -> str:
 def _spoken(conversation: SessionConversation) -> SessionConversation:
     if not any(event.text.strip() for event in conversation.events):
         raise InvalidInput("the conversation is empty: give at least one message with words in it")
+    said: dict[str, Event] = {}
+    for event in conversation.events:
+        first = said.setdefault(event.event_id, event)
+        if (first.role, first.text) != (event.role, event.text):
+            raise InvalidInput(
+                f"two messages of the conversation have the id {event.event_id!r}: give each an id"
+                " of its own, or none"
+            )
     return conversation
 
 

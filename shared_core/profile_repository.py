@@ -238,7 +238,7 @@ class MemoryRepository(ConversationRecords):
     ) -> tuple[Memory, PipelineResult]:
         mark: dict[str, JsonValue] = {} if to_seq is None else {"to_seq": to_seq}
         with stages.timed("modification", {"messages": len(given.events), **mark}) as out:
-            given, forgotten = await self._as_remembered(given)
+            given, forgotten = await self._as_remembered(given, follows=to_seq is not None)
             modification = await self.pipeline.modification_stage(
                 given, subject=previous.subject, forgotten=forgotten
             )
