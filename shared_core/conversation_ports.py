@@ -9,10 +9,26 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from shared_core.domain import Event, Scope, ThreadId
+from shared_core.errors import InvalidInput
 from shared_core.job_ports import NewJob
+from shared_core.namespaces import check_label
 
 CONVERSATION: Final = "conversation:"
 """How the ids of threads of sessions begin."""
+
+
+def check_thread(thread_id: object, what: str = "thread_id") -> ThreadId:
+    """Return the id of a thread that a caller writes to.
+
+    Raises InvalidInput, naming it by what, for no label and for one that begins as those of
+    sessions do.
+    """
+    if check_label(thread_id, what).startswith(CONVERSATION):
+        raise InvalidInput(
+            f"{what} must not begin with {CONVERSATION!r}, as {thread_id!r} does: those are the"
+            " threads of sessions, which process_memory() writes; take another name"
+        )
+    return ThreadId(str(thread_id))
 
 
 class SessionStatus(StrEnum):
@@ -72,11 +88,13 @@ class Heard(WhoAsks):
     """What became of a turn. stored: False where the active session was over, and nothing is.
 
     session: the active one, its events those before the turn. Where the turn was known from an
-    earlier one, that one as ended, with its id and those events alone.
+    earlier one, that one as ended, with its id and those events alone. forgotten: one of this id
+    was, so this one is not kept, whatever it says.
     """
 
     stored: bool
     session: Session
+    forgotten: bool = False
 
     @property
     def earlier(self) -> ThreadId | None:

@@ -44,7 +44,8 @@ class ConversationVerbs:
         input sent again with it is there once, also after its session. The answer, in order:
         "status", "resolved_query" (pronouns replaced), "memories" ([{"content", "score"}], best
         first), "relations" ([{"source", "relation", "target"}]), "metadata"
-        ({"retrieval_time_ms", "has_memory"}). Raises InvalidInput for an input or id that is none.
+        ({"retrieval_time_ms", "has_memory"}, and "taken_in": False where event_id is that of an
+        input that was forgotten or erased). Raises InvalidInput for an input or id that is none.
         """
         scope = self.conversations.scope(user_id, app)
         answer = await self.conversations.process(input, scope, event_id)

@@ -110,7 +110,8 @@ class Conversations:
         """Take an input into the session of a user, and return what is known of it.
 
         event_id: the same id again is the same input, and stored once, also when its session has
-        ended; but with another text in a later session it is another one.
+        ended; but with another text in a later session it is another one. The id of an input that
+        was forgotten or erased is used up: nothing is taken in, and the metadata say so.
         """
         text = checked_input(input)
         if event_id is not None:
@@ -124,7 +125,7 @@ class Conversations:
             scope, text, heard, heard.session.events, embedded, but=_made_of(heard, turn)
         )
         self._recalling.count(scope, [one.hit for one in found.told])
-        return _answer(found, began)
+        return _answer(found, began, forgotten=heard.forgotten)
 
     async def debug(
         self, input: str, scope: Scope, limit: int = CANDIDATES
@@ -318,13 +319,13 @@ def _made_of(heard: Heard, turn: Event) -> _MadeOf | None:
     return _MadeOf(heard.earlier, turn.event_id) if heard.earlier else None
 
 
-def _answer(found: _Found, began: float) -> ProcessedInput:
+def _answer(found: _Found, began: float, *, forgotten: bool = False) -> ProcessedInput:
     memories = memories_told(found.told, [past_text(fact) for fact in found.past])
     relations: list[FoundRelation] = [
         {"source": source, "relation": relation, "target": target}
         for source, relation, target in found.relations
     ]
-    return {
+    answer: ProcessedInput = {
         "status": "success",
         "resolved_query": found.resolved,
         "memories": memories,
@@ -334,6 +335,9 @@ def _answer(found: _Found, began: float) -> ProcessedInput:
             "has_memory": bool(memories or relations),
         },
     }
+    if forgotten:
+        answer["metadata"]["taken_in"] = False
+    return answer
 
 
 def ends_of(events: Sequence[Event]) -> list[Event]:

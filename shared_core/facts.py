@@ -12,6 +12,7 @@ from uuid import UUID
 
 from shared_core.domain import USER, FactDraft, MemoryId
 from shared_core.intervals import End, Stated, next_end, same_spell
+from shared_core.places import same_place
 from shared_core.run_ports import KnownFact, PlannedFact, Retraction
 from shared_core.slots import about_slot, relation_slots
 
@@ -289,10 +290,12 @@ class _Fold:
         slot = LEFT_BEHIND.get(draft.slot, "")
         place = (draft.fact_type, fact_key(replace(draft, slot=slot, functional=True)))
         left = self._current.get(place) if slot else None
-        if left is None or _same_place(left.value, draft.value):
+        if left is None or same_place(normalised(left.value), normalised(draft.value)):
             return
         homes = [one.value for one in before if one.valid_until == begins]
-        if any(_same_place(left.value, home) for home in homes) or (draft.change and not homes):
+        worked = normalised(left.value)
+        lived = any(same_place(worked, normalised(home)) for home in homes)
+        if lived or (draft.change and not homes):
             self._close(place, at, begins)
 
     def _as_kept(self, draft: FactDraft) -> FactDraft:
@@ -379,12 +382,6 @@ class _Fold:
                 self.plan.opened[position] = replace(fact, valid_until=until)
                 return
         self.plan.closed[MemoryId(one.row_id)] = until
-
-
-def _same_place(one: str, other: str) -> bool:
-    """Tell whether two values name one city: 北京 and 北京市, "London" and "Camden, London"."""
-    one, other = normalised(one), normalised(other)
-    return bool(one and other) and (one in other or other in one)
 
 
 def _begins(draft: FactDraft, at: datetime, against: Sequence[Stated]) -> datetime:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import get_args
 
+from shared_core.conversation_ports import check_thread
 from shared_core.domain import (
     Event,
     JsonValue,
@@ -67,7 +68,7 @@ async def append_events(
     to now, and their ids may be new every time: see histories.known_beginning.
     """
     scope_path(scope)
-    check_label(thread_id, "thread_id")
+    check_thread(thread_id)
     turns: Sequence[Event] = [intake.event(checked_event(event)) for event in events]
     answers = _answers(turns)
     if history and may_be_known(turns):

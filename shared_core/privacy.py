@@ -91,7 +91,7 @@ def _token(text: str) -> bool:
     head = text.split(".")[0]
     try:
         named = json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)))
-    except (binascii.Error, ValueError):
+    except (binascii.Error, ValueError, RecursionError):
         return False
     return isinstance(named, dict) and "alg" in named
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from shared_core.cli_app import word_table
 from shared_core.domain import ROLES, JsonValue
 from shared_core.errors import InvalidInput
+from shared_core.jsontext import MAX_DEPTH, check_json
 from shared_core.profile import Memory
 from shared_core.profile_parts import Mind
 from shared_core.profile_ports import ProfileVersion
@@ -43,9 +44,15 @@ def read_conversation(source: BinaryIO) -> object:
         ) from None
     if JSON.match(text):
         try:
-            return json.loads(text)
-        except json.JSONDecodeError as error:
+            found = json.loads(text)
+        except RecursionError:
+            raise InvalidInput(
+                f"the conversation is nested too deep: JSON of at most {MAX_DEPTH} levels is read"
+            ) from None
+        except ValueError as error:
             raise InvalidInput(f"the conversation is no JSON: {error}") from None
+        check_json(found, "the conversation")
+        return found
     return [_message(line) for line in text.splitlines() if line.strip()]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from shared_core.conversation_ports import check_thread
 from shared_core.derived import topics
 from shared_core.domain import ROLES, Event, JsonValue, ThreadId
 from shared_core.errors import InvalidInput
@@ -108,10 +109,10 @@ def conversation_of(given: object, now: datetime) -> SessionConversation:
             f" {{'conversation_id': ..., 'messages': [...]}}, not {type(given).__name__}"
         )
     is_named = conversation_id is not None
-    thread = check_label(conversation_id if is_named else str(uuid7()), "conversation_id")
+    thread = check_thread(conversation_id if is_named else str(uuid7()), "conversation_id")
     return _spoken(
         SessionConversation(
-            conversation_id=ThreadId(thread),
+            conversation_id=thread,
             events=tuple(
                 event_of(one, place, now, thread_id=thread if is_named else None)
                 for place, one in enumerate(given)
@@ -167,6 +168,14 @@ def _metadata(given: Mapping[Any, Any], place: int) -> dict[str, JsonValue]:
 def _spoken(conversation: SessionConversation) -> SessionConversation:
     if not any(event.text.strip() for event in conversation.events):
         raise InvalidInput("the conversation is empty: give at least one message with words in it")
+    said: dict[str, Event] = {}
+    for event in conversation.events:
+        first = said.setdefault(event.event_id, event)
+        if (first.role, first.text) != (event.role, event.text):
+            raise InvalidInput(
+                f"two messages of the conversation have the id {event.event_id!r}: give each an id"
+                " of its own, or none"
+            )
     return conversation
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final, cast, get_args
 from uuid import UUID
 
+from shared_core.conversation_ports import CONVERSATION, check_thread
 from shared_core.domain import Event, JsonValue, ThreadId
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.ingest import append_events
@@ -44,7 +45,7 @@ class ConversationRecords(ProfileStore):
         One without an id is a new one each time, whatever it says: give it a "message_id" to send
         it again after a lost answer.
         """
-        thread_id = ThreadId(check_label(conversation_id, "conversation_id"))
+        thread_id = check_thread(conversation_id, "conversation_id")
         await self._open()
         event = event_of(message, 0, self._clock())
         await self._append(thread_id, [event])
@@ -106,18 +107,35 @@ class ConversationRecords(ProfileStore):
         return await self._storage.pipeline_history(self.scope, found, checked_limit(limit))
 
     async def _as_remembered(
-        self, given: SessionConversation
+        self, given: SessionConversation, *, follows: bool
     ) -> tuple[SessionConversation, set[str]]:
         """Return a conversation with the turns that are known as they were remembered.
 
-        And the ids of those that were forgotten: nothing is to be learned from them again.
+        And the ids of those that were forgotten: nothing is to be learned from them again. follows:
+        it was read from the thread itself; else raises InvalidInput for another text under a known
+        id, and for a new turn of a session.
         """
         thread_id, ids = given.conversation_id, [event.event_id for event in given.events]
         known = await self._storage.thread_events(self.scope, thread_id, MOST_TURNS)
         forgotten = await self._storage.forgotten_turns(self.scope, thread_id, ids)
         by_id = {event.event_id: event for event in known}
+        for event in () if follows else given.events:
+            self._check_known(thread_id, event, by_id.get(event.event_id), forgotten)
         events = tuple(by_id.get(event.event_id, event) for event in given.events)
         return replace(given, events=events), forgotten
+
+    def _check_known(
+        self, thread_id: ThreadId, event: Event, known: Event | None, forgotten: set[str]
+    ) -> None:
+        if known is None:
+            if thread_id.startswith(CONVERSATION) and event.event_id not in forgotten:
+                check_thread(thread_id, "conversation_id")
+            return
+        if known.text not in (event.text, self._intake.event(event).text):
+            raise InvalidInput(
+                f"conversation {thread_id!r} has another message {event.event_id!r} already: give"
+                " a message that says something else an id of its own"
+            )
 
     async def _append(self, thread_id: ThreadId, events: Sequence[Event]) -> None:
         await self._open()

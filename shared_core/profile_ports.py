@@ -188,11 +188,12 @@ class ProfileStorage(Protocol):
         ...
 
     async def turns_to_profile(
-        self, scope: Scope, memory_id: UUID, thread_id: ThreadId, limit: int
+        self, scope: Scope, agent_id: str, memory_id: UUID, thread_id: ThreadId, limit: int
     ) -> Sequence[tuple[int, Event]]:
-        """Return the first consolidated turns of a thread that a profile did not follow yet.
+        """Return the first consolidated turns of a thread that a profile of a user has not read.
 
-        Each with its number in the order of remembering.
+        Nor was told before a profile of the same agent was deleted. Each with its number in the
+        order of remembering.
         """
         ...
 
@@ -205,7 +206,10 @@ class ProfileStorage(Protocol):
     async def drop_profile(
         self, scope: Scope, memory_id: UUID, subject: SubjectKind, agent_id: str
     ) -> int:
-        """Delete a profile with its memories and its log; return how many versions went."""
+        """Delete a profile with its memories and its log; return how many versions went.
+
+        What was said up to now counts as read for the next profile of the same agent and user.
+        """
         ...
 
     async def recent_threads(

@@ -91,7 +91,8 @@ class MemoryRepository(ConversationRecords):
     async def delete_memory(self, memory_id: UUID | str) -> int:
         """Delete a memory with all its versions, its search entries and its log.
 
-        Return how many versions went. The conversations it was drawn from stay.
+        Return how many versions went. The conversations it was drawn from stay, and what was said
+        in them up to now is not read into the next profile of this agent by itself.
         """
         await self._open()
         stored = await self._storage.profile_by_id(self.scope, checked_id(memory_id))
@@ -204,7 +205,7 @@ class MemoryRepository(ConversationRecords):
         while True:
             known = await self.load_or_create(agent_id)
             turns = await self._storage.turns_to_profile(
-                self.scope, known.memory_id, thread_id, FOLLOWED_AT_ONCE
+                self.scope, agent_id, known.memory_id, thread_id, FOLLOWED_AT_ONCE
             )
             if not turns:
                 return read
@@ -238,7 +239,7 @@ class MemoryRepository(ConversationRecords):
     ) -> tuple[Memory, PipelineResult]:
         mark: dict[str, JsonValue] = {} if to_seq is None else {"to_seq": to_seq}
         with stages.timed("modification", {"messages": len(given.events), **mark}) as out:
-            given, forgotten = await self._as_remembered(given)
+            given, forgotten = await self._as_remembered(given, follows=to_seq is not None)
             modification = await self.pipeline.modification_stage(
                 given, subject=previous.subject, forgotten=forgotten
             )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias
 
 from typing_extensions import TypedDict  # pydantic reads no other before Python 3.12
 
@@ -58,10 +58,14 @@ class FoundRelation(TypedDict):
 
 
 class AnswerMetadata(TypedDict):
-    """How an answer came about. has_memory: whether anything was found."""
+    """How an answer came about. has_memory: whether anything was found.
+
+    taken_in: only there where it is false, for an input whose event_id is that of a forgotten one.
+    """
 
     retrieval_time_ms: int
     has_memory: bool
+    taken_in: NotRequired[Literal[False]]
 
 
 class ProcessedInput(TypedDict):

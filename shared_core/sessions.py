@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 
+from shared_core.conversation_ports import check_thread
 from shared_core.domain import Event, JsonValue, Scope, ThreadId
 from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.intake import Intake
@@ -35,7 +36,7 @@ class SessionLog:
     ) -> SessionRecord:
         """Open a log. Raises Conflict when there is one of this id."""
         scope_path(scope)
-        check_label(session_id, "session_id")
+        check_thread(session_id, "session_id")
         await self._open()
         opened = await self._storage.open_session(scope, ThreadId(session_id), state)
         if opened is None:

@@ -52,11 +52,12 @@ class PostgresConversations:
         }
         whom = _whom(scope, kin)
         rows, known = await self._in_line(scope, ("hear_turn", values), ("kin_of_user", whom))
-        before = [row[SESSION_COLUMNS + 1 :] for row in reversed(rows)]
+        before = [row[SESSION_COLUMNS + 2 :] for row in reversed(rows)]
         events = [event_from_row(row[1:]) for row in before if row[0] is not None]
         return Heard(
             stored=rows[0][0],
-            session=_session(scope, rows[0][1:], events),
+            forgotten=rows[0][1],
+            session=_session(scope, rows[0][2:], events),
             user_name=_name(known),
             kin=_kin(known),
         )

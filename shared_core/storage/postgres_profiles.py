@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import Any
-from uuid import UUID
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 import psycopg
 
 from shared_core.domain import Event, JsonValue, Scope, ThreadId, Turn
 from shared_core.errors import Conflict
+from shared_core.ids import uuid7
 from shared_core.item_ports import VectorRows
 from shared_core.jsontext import to_json
 from shared_core.namespaces import profile_namespace, rest_of, scope_path
@@ -104,10 +105,10 @@ class PostgresProfiles(PostgresRuns):
         return [_stage(row) for row in await self._read(scope, "pipeline_history", values)]
 
     async def turns_to_profile(
-        self, scope: Scope, memory_id: UUID, thread_id: ThreadId, limit: int
+        self, scope: Scope, agent_id: str, memory_id: UUID, thread_id: ThreadId, limit: int
     ) -> Sequence[tuple[int, Event]]:
         values: dict[str, object] = {
-            "memory_id": memory_id, "thread_id": thread_id, "limit": limit,
+            "memory_ids": [memory_id, _marks_id(agent_id)], "thread_id": thread_id, "limit": limit,
         }  # fmt: skip
         rows = await self._read(scope, "turns_to_profile", values)
         return [(row[0], event_from_row(row[1:])) for row in rows]
@@ -135,6 +136,7 @@ class PostgresProfiles(PostgresRuns):
             appended = self._append_steps(scope, run.thread_id, turns, None, self._clock())
         steps = [
             *self._run_record(tenant, memory_id, run),
+            *([_marked(tenant, run, turns)] if appended else []),
             *(self._version_steps(scope, memory_id, run, version) if version else []),
             *self._vector_steps(vectors),
         ]
@@ -211,9 +213,15 @@ class PostgresProfiles(PostgresRuns):
     ) -> int:
         tenant = scope_path(scope)
         namespace = rest_of(profile_namespace(scope, subject, agent_id))
-        values = {"tenant": tenant, "memory_id": memory_id, "namespace": namespace}
-        locked = (statement("lock_tenants"), {"tenants": [tenant]})
-        _, [[gone]] = await self._database.run(tenant, locked, (statement("drop_profile"), values))
+        values: dict[str, object] = {
+            "tenant": tenant, "memory_id": memory_id, "namespace": namespace,
+        }  # fmt: skip
+        steps: list[Statement] = [(statement("lock_tenants"), {"tenants": [tenant]})]
+        if subject == "user":
+            marks = {"marks_id": _marks_id(agent_id), "run_id": uuid7(), "now": self._clock()}
+            steps.append((statement("mark_all_read"), values | marks))
+        answers = await self._database.run(tenant, *steps, (statement("drop_profile"), values))
+        [[gone]] = answers[-1]
         return int(gone)
 
     async def recent_threads(
@@ -234,6 +242,19 @@ class PostgresProfiles(PostgresRuns):
             )
             for thread_id, turns, first_at, last_at, summary, said in rows
         ]
+
+
+def _marks_id(agent_id: str) -> UUID:
+    """Return under which id it is logged how far deleted profiles of an agent had read."""
+    return uuid5(NAMESPACE_OID, agent_id)
+
+
+def _marked(tenant: str, run: ProfileRun, turns: Sequence[EventRow]) -> Statement:
+    values = {
+        "tenant": tenant, "run_id": run.run_id, "conversation_id": run.thread_id,
+        "event_ids": [row.event.event_id for row in turns],
+    }  # fmt: skip
+    return statement("mark_turns_read"), values
 
 
 def _stage(row: Sequence[Any]) -> StageLog:

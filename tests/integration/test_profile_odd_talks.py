@@ -74,3 +74,19 @@ async def test_an_empty_conversation_is_refused_and_leaves_nothing(
     with pytest.raises(InvalidInput, match="the conversation is empty"):
         await desk.update([{"role": "user", "content": text} for text in said])
     assert None is await desk.current()
+
+
+async def test_a_message_id_names_one_message(memory: MemoryEngine, scope: Scope) -> None:
+    desk = memory.profiles.desk(scope)
+    rome = {"role": "user", "content": "I live in Rome.", "message_id": "1"}
+    paris = {**rome, "content": "I live in Paris."}
+    with pytest.raises(InvalidInput, match="two messages of the conversation have the id '1'"):
+        await desk.update({"conversation_id": "c", "messages": [rome, paris]})
+    assert ([], None) == (await memory.list_memories(scope), await desk.current())
+    secret = {"role": "user", "content": "My password is: hunter2secret", "message_id": "2"}
+    for talk in ([rome, rome, secret], [rome, secret]):
+        known, _ = await desk.update({"conversation_id": "c", "messages": talk})
+        assert "User lives in Rome." == known.get_profile_content()
+    with pytest.raises(InvalidInput, match="'c' has another message '1' already"):
+        await desk.update({"conversation_id": "c", "messages": [paris]})
+    assert "User lives in Rome." == (await desk.show()).get_profile_content()

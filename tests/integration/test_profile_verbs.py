@@ -186,7 +186,10 @@ def test_the_command_line_shows_updates_compares_and_rolls_back(dsn: str, tmp_pa
 @pytest.mark.parametrize(
     ("given", "why"),
     [(b"", "the conversation is empty"), (b"\xff\xfe", "is not UTF-8"), (b'{"a":', "is no JSON"),
-     (b"[]", "the conversation is empty"), (b'[{"role": "x", "content": "y"}]', "the role 'x'")],
+     (b"[]", "the conversation is empty"), (b'[{"role": "x", "content": "y"}]', "the role 'x'"),
+     (b'{"a":' * 200_000, "nested too deep"),
+     (b'[{"content": ' + b"[" * 600 + b"]" * 600 + b"}]", "over 500 levels"),
+     (b'[{"role": ' + b"9" * 5_000 + b"}]", "is no JSON")],
 )  # fmt: skip
 def test_what_is_no_conversation_is_named(dsn: str, given: bytes, why: str) -> None:
     refused = run(dsn, "update", given=given)

@@ -110,3 +110,70 @@ def test_the_setting_is_off_unless_the_environment_says_on(monkeypatch: pytest.M
     monkeypatch.setenv("HIPPOCAMPUS_PROFILES", "yes")
     with pytest.raises(InvalidInput, match="HIPPOCAMPUS_PROFILES must be 'on' or 'off'"):
         load_settings()
+
+
+def talk(conversation_id: str, *texts: str) -> dict[str, object]:
+    messages = [{"role": "user", "content": text} for text in texts]
+    return {"conversation_id": conversation_id, "messages": messages}
+
+
+async def test_a_rollback_is_not_undone_by_what_is_said_next(
+    following: MemoryEngine, scope: Scope
+) -> None:
+    desk = following.profiles.desk(scope)
+    await desk.update(talk("k1", "I live in Leeds."))
+    await desk.update(talk("k2", "I live in Lisbon now. I love jazz."))
+    await desk.rollback(1)
+    await following.append_events(scope, "k2", [turn(9, "My cat is called Tom.")])
+    for thread in ("k2", "k1"):
+        await following.consolidate(scope, thread)
+    known = await desk.show()
+    assert "Leeds" in known.get_profile_content() and "Tom" in known.get_profile_content()
+    assert "Lisbon" not in known.get_profile_content()
+    assert "jazz" not in known.get_profile_content()
+
+
+async def test_what_was_said_before_a_conversation_that_was_given_is_followed(
+    following: MemoryEngine, scope: Scope
+) -> None:
+    await following.append_events(scope, "t", [turn(1, "I live in Leeds.")])
+    desk = following.profiles.desk(scope)
+    await desk.update(talk("t", "I love jazz."))
+    await following.consolidate(scope, "t")
+    content = (await desk.show()).get_profile_content()
+    assert "Leeds" in content and "jazz" in content
+    assert 2 == (await desk.show()).version
+
+
+async def test_a_deleted_profile_does_not_come_back_by_itself(
+    following: MemoryEngine, scope: Scope
+) -> None:
+    await following.append_events(scope, "t", [turn(1, "I live in Leeds."), turn(2, "I love tea.")])
+    await following.consolidate(scope, "t")
+    desk, repository = following.profiles.desk(scope), following.profiles.repository(scope)
+    await desk.update(talk("k", "I own a boat."))
+    for _ in range(2):
+        assert await repository.delete_memory((await desk.show()).memory_id)
+        for thread in ("t", "k"):
+            await following.consolidate(scope, thread)
+        assert None is await desk.current()
+        await following.append_events(scope, "t", [turn(3, "I love jazz.")])
+        await following.consolidate(scope, "t")
+        if (known := await desk.current()) is None:
+            break
+        assert "User likes jazz." == known.get_profile_content()
+    else:
+        raise AssertionError("a turn that was read came back")
+
+
+async def test_a_thread_that_was_erased_is_followed_anew(
+    following: MemoryEngine, scope: Scope
+) -> None:
+    desk = following.profiles.desk(scope)
+    await desk.update(talk("t", "I live in Leeds.", "I love tea."))
+    await following.append_events(scope, "t", [turn(1, "I love jazz.")])
+    await following.consolidate(scope, "t")
+    await following.erase(scope, "t")
+    await following.append_events(scope, "t", [turn(2, "My cat is called Tom.")])
+    await following.consolidate(scope, "t")
+    assert "Tom" in (await desk.show()).get_profile_content()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -11,6 +12,7 @@ import pytest
 from http_clients import client_of
 
 from shared_core import InvalidInput, MemoryEngine, Scope
+from shared_core.profile_conversation import SessionConversation
 from shared_core.session_answers import ProcessedInput
 from tests.integration.talking import ANN, SCOPE, Watch, info, jobs, opened, rows
 
@@ -120,6 +122,67 @@ async def test_an_input_that_was_forgotten_does_not_come_back_when_sent_again(ds
         await memory.forget_turns(SCOPE, session.session_id, [said.event_id])
         await memory.conversations.add(SCOPE, said)
         assert [] == await memory.conversations.events(SCOPE, 5)
+
+
+@pytest.mark.parametrize("how", ["erase", "forget_scope"])
+async def test_an_input_under_the_id_of_a_forgotten_one_is_told_of(dsn: str, how: str) -> None:
+    async with opened(dsn, Watch()) as memory, client_of(memory) as client:
+        first = await memory.process_memory("I live in Rome", ANN, event_id="m1")
+        assert "taken_in" not in first["metadata"]
+        await getattr(memory, how)(SCOPE)
+        again = await memory.process_memory("I love coffee", ANN, event_id="m1")
+        assert again["metadata"]["taken_in"] is False
+        assert [] == rows(dsn)
+        body = {"input": "I love coffee", "user_id": ANN, "event_id": "m1"}
+        told = (await client.post("/process", json=body)).json()
+        assert told["metadata"]["taken_in"] is False
+        anew = await memory.process_memory("I love coffee", ANN, event_id="m2")
+        assert "taken_in" not in anew["metadata"]
+        [said] = await memory.conversations.events(SCOPE, 5)
+        session = await memory.conversations.active(SCOPE)
+        assert session is not None
+        await memory.forget_turns(SCOPE, session.session_id, [said.event_id])
+        again = await memory.process_memory("I love tea", ANN, event_id="m2")
+        assert again["metadata"]["taken_in"] is False
+
+
+async def test_a_session_whose_job_is_cancelled_has_ended(dsn: str) -> None:
+    async with opened(dsn, Watch()) as memory:
+        await memory.process_memory("I live in Rome", ANN)
+        await memory.end_session(ANN)
+        assert [("ending", 1)] == rows(dsn)
+        [job] = await memory.jobs.list()
+        assert 1 == await memory.jobs.cancel([job.job_id])
+        assert ([("ended", 1)], ["cancelled"]) == (rows(dsn), jobs(dsn))
+
+
+async def test_no_caller_writes_to_the_thread_of_a_session(dsn: str) -> None:
+    async with opened(dsn, Watch()) as memory, client_of(memory) as client:
+        await memory.process_memory("I live in Rome", ANN)
+        session = await memory.conversations.active(SCOPE)
+        assert session is not None
+        name = str(session.session_id)
+        message = {"role": "user", "content": "I live in Oslo", "message_id": "z1"}
+        [said] = await memory.conversations.events(SCOPE, 5)
+        new = replace(said, event_id="z1", text="I live in Oslo")
+        repository = memory.profiles.repository(SCOPE)
+        talk = {"conversation_id": name, "messages": [message]}
+        given = SessionConversation(conversation_id=session.session_id, events=(said, new))
+        for call in (
+            memory.append_events(SCOPE, name, [new]),
+            memory.append_events(SCOPE, name, [new], later=True),
+            memory.sessions.create(SCOPE, "conversation:mine"),
+            memory.profiles.desk(SCOPE).update(talk),
+            memory.profiles.desk(SCOPE).update(given),
+            repository.save_conversation(talk),
+            repository.save_conversation_message(name, message),
+        ):
+            with pytest.raises(InvalidInput, match="must not begin with 'conversation:'"):
+                await call
+        answer = await client.post("/profile-update", json={"user_id": ANN, **talk})
+        assert 422 == answer.status_code
+        assert ([("active", 1)], 1) == (rows(dsn), len(await memory.conversations.events(SCOPE, 5)))
+        await memory.profiles.desk(SCOPE).update(await repository.load_conversation(name))
 
 
 async def test_what_was_said_long_before_a_pronoun_is_not_read(dsn: str) -> None:

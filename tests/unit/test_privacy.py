@@ -100,6 +100,7 @@ HARMLESS = [
     "DE00 1234 1678 9012 3457 00 is no account.",
     "11010519491331002X is nobody.",
     "eyJabcdefghijk.notatoken.atall1234567",
+    "eyJhIjpb" + "W1tb" * 40_000 + ".notatoken.atall1234567",
     "I paid 1,234,567.89 euros in 2024 - 2025.",
     "-----BEGIN CERTIFICATE-----",
     "She passed the test with sk-8 skates.",

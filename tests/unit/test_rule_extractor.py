@@ -343,7 +343,10 @@ def test_what_somebody_is_is_not_their_name(text: str) -> None:
     assert [] == [fact for fact in facts(text) if fact.slot.count(".") == 1]
 
 
-@pytest.mark.parametrize("text", ["I never work at night.", "我没在家工作过", "我没在华为工作"])
+@pytest.mark.parametrize(
+    "text",
+    ["I never work at night.", "I never worked with Excel.", "我没在家工作过", "我没在华为工作"],
+)
 def test_how_one_does_not_work_takes_no_employer_back(text: str) -> None:
     assert [] == [fact for fact in read(text) if fact[1] == "employer"]
 

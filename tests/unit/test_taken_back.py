@@ -49,6 +49,11 @@ def current(*texts: str) -> dict[str, str]:
          {"residence": "北京", "work_city": "北京"}),
         (["I live in Luton.", "I work in London.", "I moved to Reading."],
          {"residence": "Reading", "work_city": "London"}),
+        # Names of places, not parts of names.
+        (["I live in York.", "I work in New York.", "I moved to Boston."],
+         {"residence": "Boston", "work_city": "New York"}),
+        (["I live in London, England.", "I work in London.", "I moved to Boston."],
+         {"residence": "Boston"}),
         # Where one lives tells of no move.
         (["我在北京工作", "我住在廊坊"], {"residence": "廊坊", "work_city": "北京"}),
         (["我住在北京", "我在北京工作", "我搬到上海了", "我在上海工作"],

@@ -16,16 +16,19 @@ c.thread_id, c.status, c.event_count, c.created_at, c.last_active_at, c.ends_at,
 -- and the conversation, with each of its last turns before this one, newest first. Sent again after
 -- a lost answer it changes nothing. once: nor does it where an earlier conversation has a turn of this
 -- id and text, or one of this id that was forgotten: then that one is named, as one that ended.
+-- forgotten: a turn of this id was, and this one is not stored.
 WITH active AS (
     SELECT c.*, {is_over} AS is_over, EXISTS (
         SELECT FROM events e WHERE e.tenant_id = c.tenant_id AND e.thread_id = c.thread_id
                                AND e.event_id = %(event_id)s
         UNION ALL
         SELECT FROM tombstones t WHERE t.tenant_id = c.tenant_id AND t.thread_id = c.thread_id
-                                   AND t.event_id = %(event_id)s) AS heard
+                                   AND t.event_id = %(event_id)s) AS heard, EXISTS (
+        SELECT FROM tombstones t WHERE t.tenant_id = c.tenant_id AND t.thread_id = c.thread_id
+                                   AND t.event_id = %(event_id)s) AS forgotten
     FROM conversations c WHERE c.tenant_id = %(tenant)s AND c.status = 'active'
 ), known AS (
-    SELECT k.thread_id, k.seq FROM (
+    SELECT k.thread_id, k.seq, k.seq = 0 AS forgotten FROM (
         SELECT e.thread_id, e.seq FROM events e
         WHERE e.tenant_id = %(tenant)s AND e.event_id = %(event_id)s AND e.text = %(text)s::text
           AND left(e.thread_id, 13) = 'conversation:'
@@ -67,16 +70,16 @@ WITH active AS (
            %(expires_at)s::timestamptz
     FROM thread
 ), shown AS (
-    SELECT true AS stored, NULL::bigint AS before_seq, c.* FROM gone_on c
+    SELECT true AS stored, false AS forgotten, NULL::bigint AS before_seq, c.* FROM gone_on c
     UNION ALL
-    SELECT true, seq, %(tenant)s, thread_id, 'ended', 0, %(now)s, %(now)s, %(now)s, %(now)s
+    SELECT true, forgotten, seq, %(tenant)s, thread_id, 'ended', 0, %(now)s, %(now)s, %(now)s, %(now)s
     FROM known
     UNION ALL
-    SELECT heard, NULL, c.tenant_id, c.thread_id, c.status, c.event_count, c.created_at,
+    SELECT heard, forgotten, NULL, c.tenant_id, c.thread_id, c.status, c.event_count, c.created_at,
            c.last_active_at, c.ends_at, c.ended_at
     FROM active c WHERE heard OR is_over AND NOT EXISTS (SELECT FROM known)
 )
-SELECT c.stored, {conversation_columns}, before.*
+SELECT c.stored, c.forgotten, {conversation_columns}, before.*
 FROM shown c LEFT JOIN LATERAL (
     SELECT {event_columns} FROM events e
     WHERE e.tenant_id = c.tenant_id AND e.thread_id = c.thread_id AND e.event_id <> %(event_id)s

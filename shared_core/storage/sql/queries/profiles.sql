@@ -169,6 +169,37 @@ FROM unnest(%(stages)b::text[], %(outputs)s::jsonb[], %(errors)b::text[],
             %(inputs)s::jsonb[])
      WITH ORDINALITY AS g(stage, output, error, started_at, duration_s, status, input, step)
 
+-- name: mark_turns_read
+-- Notes which turns of a thread a run was given, unless it followed the thread.
+UPDATE pipeline_log l SET input = l.input || jsonb_build_object('read', r.read::text)
+FROM (SELECT range_agg(int8range(e.memory_seq, e.memory_seq, '[]')) AS read FROM events e
+      WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(conversation_id)s
+        AND e.event_id = ANY(%(event_ids)b::text[]) AND e.memory_seq IS NOT NULL) r
+WHERE l.tenant_id = %(tenant)s AND l.run_id = %(run_id)s AND l.step = 1
+  AND r.read IS NOT NULL AND NOT l.input ? 'to_seq'
+
+-- name: mark_all_read
+-- Before a profile goes: what was said up to now is not read into the next one of the same agent.
+WITH earlier AS (
+    DELETE FROM runs r
+    WHERE r.tenant_id = %(tenant)s AND r.run_id IN (
+        SELECT l.run_id FROM pipeline_log l
+        WHERE l.tenant_id = %(tenant)s AND l.memory_id = %(marks_id)s)
+), marking AS (
+    INSERT INTO runs (tenant_id, run_id, kind, extractor, counts, started_at, finished_at, number)
+    SELECT %(tenant)s, %(run_id)s, 'profile', '', '{"deleted": true}', %(now)s, %(now)s,
+           (SELECT coalesce(max(number), 0) + 1 FROM runs WHERE tenant_id = %(tenant)s)
+    WHERE EXISTS (SELECT FROM profiles p
+                  WHERE p.tenant_id = %(tenant)s AND p.memory_id = %(memory_id)s)
+    RETURNING run_id
+)
+INSERT INTO pipeline_log (tenant_id, run_id, step, stage, started_at, duration_s, input, memory_id,
+                          thread_id)
+SELECT %(tenant)s, m.run_id, row_number() OVER (), 'deletion', %(now)s, 0,
+       jsonb_build_object('to_seq', t.last_memory_seq), %(marks_id)s, t.thread_id
+FROM marking m CROSS JOIN threads t
+WHERE t.tenant_id = %(tenant)s AND t.last_memory_seq > 0
+
 -- name: pipeline_history
 -- The stages of the runs about a profile, newest run first.
 SELECT l.run_id, l.step, l.stage, l.status, l.input, l.output, l.error, l.started_at, l.duration_s,
@@ -181,13 +212,19 @@ LEFT JOIN profiles p ON p.tenant_id = l.tenant_id AND p.run_id = l.run_id
 ORDER BY r.started_at DESC, l.run_id DESC, l.step
 
 -- name: turns_to_profile
--- The first of what was consolidated of a thread since a profile was last updated by itself from it.
+-- The first of what was consolidated of a thread and no profile of these ids has read: neither by
+-- itself, up to to_seq, nor where a conversation was given to it, in read. Undone runs count as well.
+WITH known AS MATERIALIZED (
+    SELECT coalesce(max((l.input ->> 'to_seq')::bigint), 0) AS to_seq,
+           coalesce(range_agg((l.input ->> 'read')::int8multirange), '{}') AS read
+    FROM pipeline_log l
+    WHERE l.tenant_id = %(tenant)s AND l.memory_id = ANY(%(memory_ids)b::uuid[])
+      AND l.thread_id = %(thread_id)s AND l.status <> 'error'
+)
 SELECT {event_columns} FROM events e
 WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND {unexpired}
-  AND e.memory_seq > coalesce((
-      SELECT max((l.input ->> 'to_seq')::bigint) FROM pipeline_log l
-      WHERE l.tenant_id = %(tenant)s AND l.memory_id = %(memory_id)s AND l.step = 1
-        AND l.thread_id = %(thread_id)s AND l.status <> 'error'), 0)
+  AND e.memory_seq > (SELECT to_seq FROM known)
+  AND NOT e.memory_seq <@ (SELECT read FROM known)
   AND e.memory_seq <= (SELECT consolidated_seq FROM threads
                        WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s)
 ORDER BY e.memory_seq LIMIT %(limit)s

@@ -130,6 +130,11 @@ WHERE tenant_id = %(tenant)s AND payload IS NOT NULL AND memory_seq IS NOT NULL
   AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
 
 -- name: drop_runs
+-- What profiles have read of a thread counts no more: its turns are numbered anew.
+WITH unread AS (
+    UPDATE pipeline_log SET input = input - 'to_seq' - 'read'
+    WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s::text
+)
 DELETE FROM runs
 WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
 
