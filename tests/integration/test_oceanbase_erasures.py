@@ -52,7 +52,7 @@ async def lived(memory: MemoryEngine, clock: WholeClock) -> None:
 async def erased(uri: str) -> list[ErasureReceipt]:
     """Erase a thread of Ana, then her, and her again; return the receipts."""
     clock = WholeClock()
-    async with open_memory(uri, clock=clock, worker=False) as memory:
+    async with open_memory(uri, clock=clock, worker=False, track_access=False) as memory:
         await lived(memory, clock)
         receipts = [await memory.erase(ANA, "t1"), await memory.erase(ANA), await memory.erase(ANA)]
         stored = await memory.erasures(ANA)
