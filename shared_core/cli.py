@@ -103,7 +103,8 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Examine the memory: what is wrong, and how to mend it. Exit code 1 if something is."""
-    from shared_core.doctor import Finding, examine
+    from shared_core.doctor import examine
+    from shared_core.findings import Finding
 
     findings: list[Finding] = examine(uri, schema=schema, embedder=embedder, start=start)
     well = all(finding.status != "problem" for finding in findings)
@@ -149,10 +150,11 @@ def migrate(
             if as_json:
                 typer.echo(json.dumps(found))
                 return
+            vectors = "pgvector" if "PostgreSQL" in report.engine else "vectors"
             console().print(
                 Text(
                     f"Schema {report.schema!r} is at version {report.schema_version}:"
-                    f" {report.engine} {report.server_version}, pgvector"
+                    f" {report.engine} {report.server_version}, {vectors}"
                     f" {report.extension_version}, role {report.role}, in {report.location}"
                 ),
                 soft_wrap=True,

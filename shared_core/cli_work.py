@@ -52,7 +52,7 @@ def worker(
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("hippocampus").setLevel(logging.INFO)
     model = None if llm is None else ready_language_model(llm)
-    memory = open_memory(uri, schema=schema, embedder=embedder, llm=model)
+    memory = open_memory(uri, schema=schema, embedder=embedder, llm=model, worker=False)
     done: dict[str, int] = {}
     code = asyncio.run(work(memory, once=once, poll_s=poll, done=done))
     if as_json:

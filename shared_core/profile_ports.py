@@ -11,6 +11,11 @@ from uuid import UUID
 from shared_core.domain import Event, JsonValue, Scope, ThreadId, Turn
 from shared_core.item_ports import MemoryRow
 
+SAID = 50
+"""So many turns of a thread tell what it is about,"""
+SAID_CHARACTERS = 1_000
+"""and so much of each."""
+
 SubjectKind = Literal["user", "agent"]
 EntryRole = Literal["statement", "ended", "event", "mind"]
 StageStatus = Literal["success", "warning", "error"]

@@ -3,9 +3,10 @@ again: what a test wrote is deleted after it."""
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pymysql
@@ -24,6 +25,7 @@ class SeekdbDatabases:
     def __init__(self, home: Path, worker: str) -> None:
         self._home = home
         self._worker = worker
+        self._users = home.with_name(f"{home.name}-users")
         self._free: list[str] = []
         self._made = 0
         self._server: EmbeddedSeekdb | None = None
@@ -31,8 +33,7 @@ class SeekdbDatabases:
     def lend(self) -> Iterator[str]:
         """Yield the uri of an empty database, and empty it again."""
         if self._server is None:
-            self._server = EmbeddedSeekdb(self._home)
-            self._server.acquire()
+            self._server = self._join()
         name = self._free.pop() if self._free else self._make()
         yield self._uri(name)
         self._empty(name)
@@ -40,10 +41,30 @@ class SeekdbDatabases:
 
     def close(self) -> None:
         """Stop the server with the last worker, and remove its folder."""
-        if self._server is not None:
+        if self._server is None:
+            return
+        with self._alone():
             self._server.release()
-            with contextlib.suppress(OSError):  # another worker goes on
+            (self._users / self._worker).unlink()
+            if not any(self._users.iterdir()):
+                self._users.rmdir()
                 shutil.rmtree(self._home)
+
+    def _join(self) -> EmbeddedSeekdb:
+        """Start the server or join it, and note that this worker uses its folder."""
+        server = EmbeddedSeekdb(self._home)
+        with self._alone():
+            self._users.mkdir(exist_ok=True)
+            (self._users / self._worker).touch()
+            server.acquire()
+        return server
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let no other worker join or leave meanwhile."""
+        with self._home.with_name("hippocampus-seekdb.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _uri(self, name: str) -> str:
         return f"seekdb://{self._home}?database={name}"

@@ -8,16 +8,13 @@ from typing import Any
 from uuid import UUID
 
 from shared_core.domain import Scope, ThreadId
-from shared_core.erasure_ports import ErasureReceipt
+from shared_core.erasure_ports import ERASED_TOKEN, ErasureReceipt
 from shared_core.namespaces import ROOT, from_path, scope_path, to_path
 from shared_core.ports import Clock
 from shared_core.storage.database import Database
 from shared_core.storage.rows import utc
 from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Statement
-
-ERASED_TOKEN = "[erased]"
-"""Whom a token was for that was only for a user who is erased; it is revoked."""
 
 
 class PostgresErasures:

@@ -20,6 +20,8 @@ from shared_core.namespaces import profile_namespace, rest_of, scope_path
 from shared_core.ports import EventRow
 from shared_core.profile_ports import (
     PARAGRAPH_KEY,
+    SAID,
+    SAID_CHARACTERS,
     EntryRole,
     NewVersion,
     ProfileEntry,
@@ -39,10 +41,6 @@ from shared_core.storage.sql_files import statement
 from shared_core.storage.wire import Rows, Statement
 
 VERSION_COLUMNS = 10
-SAID = 50
-"""So many turns of a thread tell what it is about,"""
-SAID_CHARACTERS = 1_000
-"""and so much of each."""
 
 
 class PostgresProfiles(PostgresRuns):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -14,7 +15,7 @@ from both_engines import NOW, Both
 from shared_core import Event, Scope
 from shared_core.conversation_ports import SessionRules, SessionStatus
 from shared_core.domain import USER, ThreadId
-from shared_core.job_ports import JobPriority, JobType, NewJob
+from shared_core.job_ports import Capability, JobPriority, JobType, NewJob
 from shared_core.namespaces import scope_path
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
@@ -69,9 +70,11 @@ async def test_any_course_is_the_same(both: Both, seed: int) -> None:
         turn = said(chance.randrange(max(1, number - 2), number + 2))
         step = chance.choice("hhhhhhoei")
         if step == "h":
-            context = chance.choice((0, 3))
+            context, once = chance.choice((0, 3)), chance.random() < 0.7
             await both.same(
-                lambda s, t=turn, i=new_id, c=context: s.hear_turn(SCOPE, i, t, RULES, c, [])
+                lambda s, t=turn, i=new_id, c=context, o=once: s.hear_turn(
+                    SCOPE, i, t, RULES, c, [], once=o
+                )
             )
         elif step == "o":
             await both.same(lambda s, i=new_id: s.open_conversation(SCOPE, i, RULES))
@@ -81,8 +84,49 @@ async def test_any_course_is_the_same(both: Both, seed: int) -> None:
                     SCOPE, job(n), RULES, if_over=over
                 )
             )
-        await both.same(lambda s: s.active_conversation(SCOPE))
+        active = await both.same(lambda s: s.active_conversation(SCOPE))
+        whose = active.session_id if active else None
+        await both.same(lambda s, w=whose: s.around_input(SCOPE, w, 3, ["has_sister"]))
         await both.same(lambda s: s.conversations_over(9))
+    await both.left(TENANT, HELD)
+
+
+async def test_a_turn_that_an_earlier_one_had_is_not_said_again(both: Both) -> None:
+    async def heard(turn: Event, number: int, *, once: bool) -> tuple[bool, ThreadId | None]:
+        new_id = ThreadId(f"conversation:{number}")
+        one = await both.same(lambda s: s.hear_turn(SCOPE, new_id, turn, RULES, 3, [], once=once))
+        return one.stored, one.earlier
+
+    first = ThreadId("conversation:1")
+    for number in (1, 2, 3):
+        assert (True, None) == await heard(said(number), 1, once=True)
+    await both.same(lambda s: s.end_conversation(SCOPE, job(1), RULES, if_over=False))
+    assert (True, first) == await heard(said(3), 2, once=True)
+    assert (True, None) == await heard(replace(said(3), text="茶 3 "), 2, once=True)
+    await both.same(lambda s: s.forget_turns(SCOPE, first, ["e2"]))
+    assert (True, first) == await heard(replace(said(2), text="else"), 3, once=True)
+    assert (True, None) == await heard(said(1), 3, once=False)
+    await both.left(TENANT, HELD)
+
+
+@pytest.mark.parametrize("gives_up", [True, False])
+async def test_what_is_given_up_has_ended(both: Both, gives_up: bool) -> None:
+    thread = ThreadId("conversation:1")
+    await both.same(lambda s: s.hear_turn(SCOPE, thread, said(1), RULES, 3, [], once=True))
+    await both.same(lambda s: s.end_conversation(SCOPE, job(1), RULES, if_over=False))
+    if gives_up:
+        can = [Capability(JobType.FULL_CONSOLIDATION)]
+        taken = await both.same(lambda s: s.claim_job("w", 60.0, can, None))
+        assert taken is not None
+        await both.same(lambda s: s.return_job(taken, "w", "no", both.now))
+        ending = await both.same(lambda s: s.conversation_of_thread(SCOPE, thread))
+        assert ending is not None and ending.status == SessionStatus.ENDING
+        await both.same(lambda s: s.claim_job("w", 60.0, can, None))
+        await both.same(lambda s: s.return_job(taken, "w", "no", None))
+    else:
+        assert 1 == await both.same(lambda s: s.cancel_jobs([UUID(int=1)]))
+    ended = await both.same(lambda s: s.conversation_of_thread(SCOPE, thread))
+    assert ended is not None and ended.status == SessionStatus.ENDED
     await both.left(TENANT, HELD)
 
 
@@ -92,7 +136,7 @@ async def test_what_ends_is_consolidated_once(both: Both) -> None:
         "job_id": UUID(int=9), "thread_id": thread, "job_type": "full_consolidation",
         "run_after": NOW + timedelta(days=1), "created_at": NOW, "result": {}, "priority": 20,
     }  # fmt: skip
-    await both.same(lambda s: s.hear_turn(SCOPE, thread, said(1), RULES, 3, []))
+    await both.same(lambda s: s.hear_turn(SCOPE, thread, said(1), RULES, 3, [], once=True))
     await both.put(TENANT, {"consolidation_jobs": [waiting]})
     ended = await both.same(lambda s: s.end_conversation(SCOPE, job(1), RULES, if_over=False))
     assert ended is not None and ended.status == SessionStatus.ENDING
@@ -128,7 +172,7 @@ async def test_the_kin_of_the_user_are_told(both: Both) -> None:
     await both.put(TENANT, {"edges": edges})
     heard = await both.same(
         lambda s: s.hear_turn(
-            SCOPE, ThreadId("c"), said(1), RULES, 3, ["has_sister", "has_brother"]
+            SCOPE, ThreadId("c"), said(1), RULES, 3, ["has_sister", "has_brother"], once=True
         )
     )
     assert (heard.user_name, heard.kin) == ("Ann", ("carl", "bea"))
@@ -139,7 +183,7 @@ async def test_what_many_say_at_once_is_one_conversation(both: Both) -> None:
     rules = SessionRules(timeout=RULES.timeout, max_duration=RULES.max_duration, max_events=99)
     heard = await asyncio.gather(
         *(
-            storage.hear_turn(SCOPE, ThreadId(f"c{n}"), said(n // 2), rules, 3, [])
+            storage.hear_turn(SCOPE, ThreadId(f"c{n}"), said(n // 2), rules, 3, [], once=False)
             for n in range(24)
         )
     )

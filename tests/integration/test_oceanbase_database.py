@@ -189,3 +189,16 @@ def test_old_servers_are_refused() -> None:
     for text in ("5.7.25-OceanBase-v4.3.5.2", "5.7.25-OceanBase seekdb-v1.3.9.9", "8.0.33"):
         with pytest.raises(StorageUnavailable):
             checked_version(text)
+
+
+async def test_a_lock_that_a_killed_process_left_locks_nobody_out(
+    seekdb: SeekdbDatabases, database: Database
+) -> None:
+    name = f"{database.location.database}_locked"
+    place = Settings(uri=f"seekdb://{database.location.folder}?database={name}", home=Path())
+    with database.looked_at() as cursor:
+        cursor.execute("SELECT get_lock(%s, 1)", (f"hippocampus:{name}",))
+        locked = Database(place)
+        await locked.open()
+        assert await locked.read(lambda tx: tx.rows("SELECT 1 FROM memories")) == []
+        await locked.close()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
@@ -56,6 +57,25 @@ async def test_once_does_what_is_due_and_ends(dsn: str) -> None:
     assert ["completed", "completed", "pending"] == [status for status, _ in jobs(dsn)]
     async with open_memory(dsn, worker=False) as memory:
         assert {"User lives in Lisbon."} == await statements(memory)
+
+
+def conversations(dsn: str) -> list[str]:
+    with psycopg.connect(dsn) as connection:
+        rows = connection.execute("SELECT status FROM hippocampus.conversations").fetchall()
+        return [row[0] for row in rows]
+
+
+async def test_once_ends_the_sessions_that_are_over_and_does_their_jobs(dsn: str) -> None:
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    async with open_memory(dsn, worker=False, clock=lambda: yesterday) as memory:
+        for number in range(6):
+            await memory.process_memory("I live in Lisbon.", f"user{number}", app="app")
+    assert ["active"] * 6 == conversations(dsn)
+    worker = start(dsn, "--once")
+    _, log = await asyncio.to_thread(worker.communicate)
+    assert 0 == worker.returncode, log
+    assert "6 jobs done, 0 tries failed" in log
+    assert ["ended"] * 6 == conversations(dsn)
 
 
 async def test_once_says_by_its_exit_code_that_a_try_failed(dsn: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from shared_core.conversation_ports import Heard, Session, SessionRules, SessionStatus
+from shared_core.conversation_ports import Around, Heard, Session, SessionRules, SessionStatus
 from shared_core.domain import USER, Event, Scope, ThreadId
 from shared_core.job_ports import NewJob
 from shared_core.jsontext import to_json
@@ -17,11 +17,12 @@ from shared_core.namespaces import from_path, scope_path
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.job_steps import insert_job
 from shared_core.storage.oceanbase.transactions import Row, Transaction
-from shared_core.storage.oceanbase.turns import EVENT_COLUMNS, event_of, grow_thread
+from shared_core.storage.oceanbase.turns import EVENT_COLUMNS, event_of, grow_thread, last_turns
 
 NAME = "is_called"
 KIN_AT_MOST = 20
 
+_OF_CONVERSATION = "LEFT(thread_id, 13) = 'conversation:'"
 _COLUMNS = "thread_id, status, event_count, created_at, last_active_at, ends_at, ended_at"
 
 
@@ -36,6 +37,8 @@ class OceanBaseConversations(OceanBasePart):
         rules: SessionRules,
         context: int,
         kin: Sequence[str],
+        *,
+        once: bool,
     ) -> Heard:
         tenant, now = scope_path(scope), self._clock()
         metadata = to_json(turn.metadata, "event metadata")
@@ -43,21 +46,35 @@ class OceanBaseConversations(OceanBasePart):
         def work(tx: Transaction) -> Heard:
             tx.lock(tenant)
             session = _active(tx, scope)
-            heard = session is not None and _has_event(tx, tenant, session, turn)
-            stored = heard
-            if session is None or not (heard or _is_over(session, rules, now)):
+            stored = session is not None and _has_turn(tx, tenant, session, turn)
+            known = _known(tx, tenant, turn) if once and not stored else None
+            before_seq = None
+            if known is not None:
+                (thread_id, before_seq), stored = known, True
+                session = _earlier(scope, ThreadId(thread_id), now)
+            elif session is None or not (stored or _is_over(session, rules, now)):
                 session = _gone_on(tx, scope, session, new_id, rules, now)
                 _say(tx, tenant, session, turn, metadata, now)
                 stored = True
-            known = _kin_of_user(tx, tenant, [NAME, *kin])
+            said = _before(tx, tenant, session, turn, before_seq, context, now)
+            name, keys = _whom(tx, tenant, kin)
             return Heard(
-                stored=stored,
-                session=replace(session, events=_before(tx, tenant, session, turn, context, now)),
-                user_name=next((name for relation, name, _ in known if relation == NAME), ""),
-                kin=tuple(key for relation, _, key in known if relation != NAME),
+                stored=stored, session=replace(session, events=said), user_name=name, kin=keys
             )
 
         return await self._database.write(work)
+
+    async def around_input(
+        self, scope: Scope, thread_id: ThreadId | None, context: int, kin: Sequence[str]
+    ) -> Around:
+        tenant, now = scope_path(scope), self._clock()
+
+        def work(tx: Transaction) -> Around:
+            said = [] if thread_id is None else last_turns(tx, tenant, thread_id, context, now)
+            name, keys = _whom(tx, tenant, kin)
+            return Around(said=said, user_name=name, kin=keys)
+
+        return await self._database.read(work)
 
     async def open_conversation(
         self, scope: Scope, new_id: ThreadId, rules: SessionRules
@@ -174,14 +191,54 @@ def _is_over(session: Session, rules: SessionRules, now: datetime) -> bool:
     return session.ends_at <= now or session.event_count >= rules.max_events
 
 
-def _has_event(tx: Transaction, tenant: str, session: Session, turn: Event) -> bool:
-    return bool(
+def _has_turn(tx: Transaction, tenant: str, session: Session, turn: Event) -> bool:
+    """Tell whether a conversation had a turn of this id, forgotten or not."""
+    return any(
         tx.rows(
-            "SELECT 1 FROM events WHERE tenant_id = %s AND thread_id = %s AND event_id = %s",
+            f"SELECT 1 FROM {table} WHERE tenant_id = %s AND thread_id = %s AND event_id = %s",
             tenant,
             session.session_id,
             turn.event_id,
         )
+        for table in ("events", "tombstones")
+    )
+
+
+def _known(tx: Transaction, tenant: str, turn: Event) -> tuple[str, int] | None:
+    """Return the conversation that had a turn of this id and text, or one that was forgotten.
+
+    With it comes the place of the turn; 0 for one that was forgotten.
+    """
+    heard = tx.rows(
+        "SELECT thread_id, seq, text FROM events WHERE tenant_id = %s AND event_id = %s"
+        f" AND {_OF_CONVERSATION} ORDER BY seq DESC",
+        tenant,
+        turn.event_id,
+    )
+    # Compared here: the server takes texts for equal that end in other numbers of spaces.
+    for thread_id, seq, text in heard:
+        if text == turn.text:
+            return thread_id, seq
+    forgotten = tx.one(
+        "SELECT thread_id FROM tombstones WHERE tenant_id = %s AND event_id = %s"
+        f" AND {_OF_CONVERSATION} LIMIT 1",
+        tenant,
+        turn.event_id,
+    )
+    return None if forgotten is None else (forgotten[0], 0)
+
+
+def _earlier(scope: Scope, thread_id: ThreadId, now: datetime) -> Session:
+    """Return a conversation that ended, by its id alone."""
+    return Session(
+        session_id=thread_id,
+        scope=scope,
+        status=SessionStatus.ENDED,
+        event_count=0,
+        created_at=now,
+        last_active_at=now,
+        ends_at=now,
+        ended_at=now,
     )
 
 
@@ -251,20 +308,40 @@ def _say(
 
 
 def _before(
-    tx: Transaction, tenant: str, session: Session, turn: Event, context: int, now: datetime
+    tx: Transaction,
+    tenant: str,
+    session: Session,
+    turn: Event,
+    before_seq: int | None,
+    context: int,
+    now: datetime,
 ) -> list[Event]:
-    """Return the last turns of a conversation before one, oldest first."""
+    """Return the last turns of a conversation before one, oldest first.
+
+    before_seq: the place of that turn, None if it is the last.
+    """
+    condition, values = ("", ()) if before_seq is None else (" AND seq < %s", (before_seq,))
     newest = tx.rows(
         f"SELECT {EVENT_COLUMNS}, memory_seq FROM events"
-        " WHERE tenant_id = %s AND thread_id = %s AND event_id <> %s"
+        f" WHERE tenant_id = %s AND thread_id = %s AND event_id <> %s{condition}"
         " AND (expires_at IS NULL OR expires_at > %s) ORDER BY seq DESC LIMIT %s",
         tenant,
         session.session_id,
         turn.event_id,
+        *values,
         now,
         context,
     )
     return [event_of(row[:-1]) for row in reversed(newest) if row[-1] is not None]
+
+
+def _whom(tx: Transaction, tenant: str, kin: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the name of the user, "" if that is not known, and the keys of some kin."""
+    known = _kin_of_user(tx, tenant, [NAME, *kin])
+    return (
+        next((name for relation, name, _ in known if relation == NAME), ""),
+        tuple(key for relation, _, key in known if relation != NAME),
+    )
 
 
 def _kin_of_user(tx: Transaction, tenant: str, relations: Sequence[str]) -> list[Row]:

@@ -11,8 +11,9 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 import pymysql
@@ -84,6 +85,20 @@ class Database:
             raise self._meant(error) from error
         finally:
             connection.close()
+
+    @contextmanager
+    def looked_at(self) -> Iterator[Any]:
+        """Yield a cursor of the server as it is: nothing is made there, and nothing migrated."""
+        if self._embedded:
+            self._embedded.acquire()
+        try:
+            with closing(self._connect(database=None)) as connection, connection.cursor() as cursor:
+                yield cursor
+        except pymysql.MySQLError as error:
+            raise self._meant(error) from error
+        finally:
+            if self._embedded:
+                self._embedded.release()
 
     async def close(self) -> None:
         """Wait for what runs, close all connections, and leave the embedded server."""

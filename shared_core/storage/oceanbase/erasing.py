@@ -50,6 +50,18 @@ def drop_empty_threads(tx: Transaction, tenant: str, thread_id: str | None) -> N
     )
 
 
+def erase_logs(tx: Transaction, tenant: str, thread_id: str | None) -> None:
+    """Delete what session logs hold of a tenant, or of one thread, and the threads."""
+    for table in ("events", "threads"):
+        _delete(tx, table, tenant, thread_id)
+
+
+def erase_shared(tx: Transaction, tenant: str) -> None:
+    """Delete what belongs to a user and to no thread."""
+    for table in ("shared_state", "retractions", "schedules"):
+        _delete(tx, table, tenant, None)
+
+
 def _forget_all(tx: Transaction, tenant: str) -> int:
     _delete(tx, "edges", tenant, None)
     ids = [row[0] for row in tx.rows("SELECT memory_id FROM memories WHERE tenant_id = %s", tenant)]

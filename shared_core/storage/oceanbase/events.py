@@ -29,6 +29,7 @@ from shared_core.storage.oceanbase.turns import (
     append_turns,
     event_of,
     forgotten,
+    last_turns,
     write_vectors,
 )
 from shared_core.storage.oceanbase.vectors import models, table_of
@@ -82,18 +83,7 @@ class OceanBaseEvents(OceanBasePart):
     async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
         tenant, now = scope_path(scope), self._clock()
 
-        def work(tx: Transaction) -> list[Row]:
-            return tx.rows(
-                f"SELECT {EVENT_COLUMNS} FROM events"
-                " WHERE tenant_id = %s AND thread_id = %s AND memory_seq IS NOT NULL"
-                " AND (expires_at IS NULL OR expires_at > %s) ORDER BY seq DESC LIMIT %s",
-                tenant,
-                thread_id,
-                now,
-                limit,
-            )
-
-        return [event_of(row) for row in reversed(await self._database.read(work))]
+        return await self._database.read(lambda tx: last_turns(tx, tenant, thread_id, limit, now))
 
     async def thread_history(
         self, scope: Scope, thread_id: ThreadId, limit: int, as_of: AsOf | None = None

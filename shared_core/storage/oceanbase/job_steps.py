@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from shared_core.storage.oceanbase.job_rows import (
     TABLE,
     job_of,
 )
+from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.transactions import Row, Transaction
 
 BYTES_PER_TOKEN = 4
@@ -206,6 +208,22 @@ def put_back(tx: Transaction, jobs: list[Row], changes: str, *values: object) ->
             *values,
             tenant,
             job_id,
+        )
+
+
+def end_conversations(tx: Transaction, threads: Iterable[Row]) -> None:
+    """End conversations whose jobs were given up, unless another one works on them or waits.
+
+    threads: tenant and thread of each job; the tenants are locked.
+    """
+    named = [(tenant, thread_id) for tenant, thread_id in threads if thread_id is not None]
+    for page in pages(sorted(set(named))):
+        tx.run(
+            "UPDATE conversations c SET c.status = 'ended'"
+            " WHERE (c.tenant_id, c.thread_id) IN %s AND c.status = 'ending'"
+            f" AND NOT EXISTS (SELECT 1 FROM {TABLE} o WHERE o.tenant_id = c.tenant_id"
+            " AND o.thread_id = c.thread_id AND o.status IN ('pending', 'running'))",
+            page,
         )
 
 

@@ -24,6 +24,7 @@ from shared_core.storage.oceanbase.job_rows import (
 )
 from shared_core.storage.oceanbase.job_steps import (
     count_extraction,
+    end_conversations,
     enqueue,
     insert_job,
     open_thread,
@@ -208,6 +209,7 @@ class OceanBaseJobs(OceanBaseJobReads):
                     " WHERE tenant_id = %s AND job_id = %s",
                     uncounted, said, now, tenant, job.job_id,
                 )  # fmt: skip
+                end_conversations(tx, [(tenant, same[0])])
             else:
                 put_back(
                     tx, [(tenant, job.job_id, *same)], f"{fields}, run_after = %s",
@@ -272,12 +274,15 @@ class OceanBaseJobs(OceanBaseJobReads):
         def work(tx: Transaction) -> int:
             is_open = "status IN ('pending', 'running') AND job_id IN %s"
             _lock_tenants(tx, is_open, ids)
-            return tx.run(
+            of = tx.rows(f"SELECT tenant_id, thread_id FROM {TABLE} WHERE {is_open}", ids)
+            cancelled = tx.run(
                 f"UPDATE {TABLE} SET status = 'cancelled', lease_until = NULL, payload = NULL,"
                 f" completed_at = %s WHERE {is_open}",
                 now,
                 ids,
             )
+            end_conversations(tx, of)
+            return cancelled
 
         return await self._database.write(work)
 

@@ -7,8 +7,12 @@ name it, and the two engines read each other's.
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import pymysql
@@ -19,6 +23,7 @@ from shared_core.storage.oceanbase.locations import Location
 MIN_SEEKDB = (1, 4, 0, 0)
 MIN_OCEANBASE = (4, 3, 5, 3)
 LOCK_S = 60
+TURN_S = 2
 PARTITIONS = 8
 _NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 
@@ -43,21 +48,65 @@ def prepare(connection: pymysql.Connection[Any], location: Location) -> Prepared
         engine, version = checked_version(cursor.fetchall()[0][0])
         if location.folder:
             cursor.execute("ALTER SYSTEM SET syslog_level = 'ERROR'")  # else a log of 500 MB
-        name = location.database
-        lock = f"hippocampus:{name}"
-        cursor.execute("SELECT get_lock(%s, %s)", (lock, LOCK_S))
-        if cursor.fetchall()[0][0] != 1:
-            raise StorageUnavailable(f"another process has been migrating {name!r} for {LOCK_S} s")
-        try:
-            cursor.execute(
-                f"CREATE DATABASE IF NOT EXISTS {name} DEFAULT CHARACTER SET utf8mb4"
-                " COLLATE utf8mb4_bin"
-            )
-            cursor.execute(f"USE {name}")
-            done = _migrate(cursor, table_ending(location))
-        finally:
-            cursor.execute("SELECT release_lock(%s)", (lock,))
+        done = version_there(cursor, location.database)
+        if done is None or done != scripts()[-1][0]:
+            with _alone(cursor, location):
+                cursor.execute(
+                    f"CREATE DATABASE IF NOT EXISTS {location.database}"
+                    " DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+                )
+                cursor.execute(f"USE {location.database}")
+                done = _migrate(cursor, table_ending(location))
     return Prepared(engine, ".".join(map(str, version)), done)
+
+
+def version_there(cursor: Any, database: str) -> int | None:
+    """Return of which version the tables of a database are; None if there are none."""
+    cursor.execute(
+        "SELECT 1 FROM information_schema.tables"
+        " WHERE table_schema = %s AND table_name = 'schema_migrations'",
+        (database,),
+    )
+    if not cursor.fetchall():
+        return None
+    cursor.execute(f"SELECT coalesce(max(version), 0) FROM {database}.schema_migrations")
+    return int(cursor.fetchall()[0][0])
+
+
+@contextmanager
+def _alone(cursor: Any, location: Location) -> Iterator[None]:
+    """Let no other process migrate meanwhile; a lock goes with a process that is killed.
+
+    A lock of an embedded server would not: the server dies with its last user, keeps the lock in
+    its folder, and nobody is left to give it back. There the file system has it.
+    """
+    with _file_lock(location.folder) if location.folder else _server_lock(cursor, location):
+        yield
+
+
+@contextmanager
+def _file_lock(folder: Path) -> Iterator[None]:
+    import fcntl  # an embedded server is for Linux alone
+
+    with (folder / "hippocampus.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _server_lock(cursor: Any, location: Location) -> Iterator[None]:
+    name = location.database
+    lock, end = f"hippocampus:{name}", time.monotonic() + LOCK_S
+    while True:  # in turns: a statement has an end of its own
+        cursor.execute("SELECT get_lock(%s, %s)", (lock, TURN_S))
+        if cursor.fetchall()[0][0] == 1:
+            break
+        if time.monotonic() > end:
+            raise StorageUnavailable(f"another process has been migrating {name!r} for {LOCK_S} s")
+    try:
+        yield
+    finally:
+        cursor.execute("SELECT release_lock(%s)", (lock,))
 
 
 def checked_version(text: str) -> tuple[str, tuple[int, ...]]:

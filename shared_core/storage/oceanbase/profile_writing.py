@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from uuid import UUID
@@ -11,6 +12,7 @@ from shared_core.errors import Conflict
 from shared_core.jsontext import to_json
 from shared_core.namespaces import profile_namespace, rest_of, scope_path
 from shared_core.profile_ports import PARAGRAPH_KEY, NewVersion, ProfileRun
+from shared_core.storage.oceanbase.forgetting import delete_memories
 from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.transactions import Transaction
 from shared_core.storage.oceanbase.writing import put_rows
@@ -90,6 +92,7 @@ def write_version(
     _add_sources(tx, tenant, ids, new)
     if not new.revises:
         _show(tx, tenant, namespace, ids, new, now)
+        _prune(tx, tenant, new)
 
 
 def _require_newest(tx: Transaction, tenant: str, memory_id: UUID, new: NewVersion) -> None:
@@ -201,3 +204,28 @@ def _show(
                 tenant,
                 page,
             )
+
+
+def _prune(tx: Transaction, tenant: str, new: NewVersion) -> None:
+    """Delete the versions before the newest so many, and the memories that they alone named."""
+    last = new.expected + 1 - new.keep
+    if last < 1:
+        return
+    of_subject = "tenant_id = %s AND subject_kind = %s AND subject_id = %s"
+    versions = tx.rows(
+        f"SELECT version, entries FROM profiles WHERE {of_subject}",
+        tenant,
+        new.subject,
+        new.agent_id,
+    )
+    named: dict[bool, set[UUID]] = {True: set(), False: set()}
+    for version, entries in versions:
+        named[version <= last] |= {UUID(entry["id"]) for entry in json.loads(entries)}
+    tx.run(
+        f"DELETE FROM profiles WHERE {of_subject} AND version <= %s",
+        tenant,
+        new.subject,
+        new.agent_id,
+        last,
+    )
+    delete_memories(tx, tenant, named[True] - named[False])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
 import pymysql
 
-from shared_core.domain import Scope, ThreadId
+from shared_core.domain import Event, Scope, ThreadId
 from shared_core.errors import Conflict
 from shared_core.item_ports import VectorRows
 from shared_core.namespaces import profile_namespace, rest_of, scope_path
@@ -18,6 +18,7 @@ from shared_core.profile_ports import (
     NewVersion,
     ProfileRun,
     ProfileVersion,
+    RunOfProfile,
     StageLog,
     StoredProfile,
     SubjectKind,
@@ -32,6 +33,7 @@ from shared_core.storage.oceanbase.profile_rows import (
     stored,
     version_of,
 )
+from shared_core.storage.oceanbase.profile_threads import overviews, unfollowed
 from shared_core.storage.oceanbase.profile_writing import write_run, write_version
 from shared_core.storage.oceanbase.transactions import Row, Transaction
 from shared_core.storage.oceanbase.turns import append_turns
@@ -83,8 +85,7 @@ class OceanBaseProfiles(OceanBasePart):
         def work(tx: Transaction) -> list[StoredProfile]:
             chosen: dict[str, tuple[tuple[bool, datetime], Row]] = {}
             for subject, agent_id in tx.rows(
-                "SELECT subject_kind, subject_id FROM profiles"
-                " WHERE tenant_id = %s AND version = 1",
+                "SELECT DISTINCT subject_kind, subject_id FROM profiles WHERE tenant_id = %s",
                 tenant,
             ):
                 for row in _newest(tx, tenant, subject, agent_id, known):
@@ -109,26 +110,24 @@ class OceanBaseProfiles(OceanBasePart):
         )
         return [version_of(row) for row in rows]
 
-    async def profile_of_run(
-        self, scope: Scope, run_id: UUID
-    ) -> tuple[UUID, int, int, UUID | None] | None:
+    async def profile_of_run(self, scope: Scope, run_id: UUID) -> RunOfProfile | None:
         tenant = scope_path(scope)
 
-        def work(tx: Transaction) -> tuple[UUID, int, int, UUID | None] | None:
+        def work(tx: Transaction) -> RunOfProfile | None:
             written = tx.one(
                 "SELECT memory_id, version FROM profiles WHERE tenant_id = %s AND run_id = %s",
                 tenant,
                 run_id,
             )
             if written is None:
-                return None
+                return _unkept(tx, tenant, run_id)
             newest = tx.one(
                 "SELECT version, run_id FROM profiles WHERE tenant_id = %s AND memory_id = %s"
                 " ORDER BY version DESC LIMIT 1",
                 tenant,
                 written[0],
             )
-            return None if newest is None else (written[0], written[1], newest[0], newest[1])
+            return RunOfProfile(*written, *(newest or (None, None)))
 
         return await self._database.read(work)
 
@@ -169,6 +168,14 @@ class OceanBaseProfiles(OceanBasePart):
             return [stage_of(row, versions.get(row[0])) for row in logged]
 
         return await self._database.read(work)
+
+    async def turns_to_profile(
+        self, scope: Scope, memory_id: UUID, thread_id: ThreadId, limit: int
+    ) -> Sequence[tuple[int, Event]]:
+        tenant, now = scope_path(scope), self._clock()
+        return await self._database.read(
+            lambda tx: unfollowed(tx, tenant, memory_id, thread_id, limit, now)
+        )
 
     async def forgotten_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
@@ -247,7 +254,7 @@ class OceanBaseProfiles(OceanBasePart):
     async def recent_threads(
         self, scope: Scope, author: str | None, limit: int
     ) -> Sequence[ThreadOverview]:
-        tenant = scope_path(scope)
+        tenant, now = scope_path(scope), self._clock()
         said = "" if author is None else " AND e.role = 'agent' AND e.author = %s"
         values = () if author is None else (author,)
 
@@ -261,7 +268,7 @@ class OceanBaseProfiles(OceanBasePart):
                 *values,
                 limit,
             )
-            return _overviews(tx, tenant, [row[0] for row in threads])
+            return overviews(tx, tenant, [row[0] for row in threads], now)
 
         return await self._database.read(work)
 
@@ -281,39 +288,11 @@ def _newest(
     )
 
 
-def _overviews(tx: Transaction, tenant: str, threads: Iterable[str]) -> list[ThreadOverview]:
-    """Return what threads hold, the one spoken in last first."""
-    asked = list(threads)
-    counted = [
-        row
-        for page in pages(asked)
-        for row in tx.rows(
-            "SELECT thread_id, count(*), min(occurred_at), max(occurred_at) FROM events"
-            " WHERE tenant_id = %s AND thread_id IN %s AND memory_seq IS NOT NULL"
-            " GROUP BY thread_id",
-            tenant,
-            page,
-        )
-    ]
-    summaries: dict[str, str] = {
-        thread_id: text
-        for page in pages(asked)
-        for thread_id, text in tx.rows(
-            "SELECT thread_id, text FROM memories WHERE tenant_id = %s AND thread_id IN %s"
-            " AND kind = 'summary' AND superseded_at IS NULL",
-            tenant,
-            page,
-        )
-    }
-    counted.sort(key=lambda row: row[0].encode())
-    counted.sort(key=lambda row: row[3], reverse=True)
-    return [
-        ThreadOverview(
-            thread_id=ThreadId(thread_id),
-            started_at=first_at,
-            ended_at=last_at,
-            turns=turns,
-            summary=summaries.get(thread_id, ""),
-        )
-        for thread_id, turns, first_at, last_at in counted
-    ]
+def _unkept(tx: Transaction, tenant: str, run_id: UUID) -> RunOfProfile | None:
+    """Return a run about a profile of which no version is kept; None if it is no such run."""
+    is_one = tx.rows(
+        "SELECT 1 FROM runs WHERE tenant_id = %s AND run_id = %s AND kind = 'profile'",
+        tenant,
+        run_id,
+    )
+    return RunOfProfile(None, None, None, None) if is_one else None

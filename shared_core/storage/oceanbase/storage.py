@@ -8,6 +8,7 @@ from shared_core.ports import StorageReport
 from shared_core.settings import redacted
 from shared_core.storage.oceanbase.accesses import OceanBaseAccesses
 from shared_core.storage.oceanbase.conversations import OceanBaseConversations
+from shared_core.storage.oceanbase.erasures import OceanBaseErasures
 from shared_core.storage.oceanbase.events import OceanBaseEvents
 from shared_core.storage.oceanbase.facts import OceanBaseFacts
 from shared_core.storage.oceanbase.graph import OceanBaseGraph
@@ -46,6 +47,7 @@ class OceanBaseStorage(
     OceanBaseReembed,
     OceanBaseIndexes,
     OceanBaseAccesses,
+    OceanBaseErasures,
     OceanBaseVectors,
 ):
     """The storage port on SeekDB 1.4 or newer, or OceanBase 4.3.5.3 or newer."""

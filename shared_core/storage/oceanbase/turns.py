@@ -77,6 +77,22 @@ def event_of(row: Row) -> Event:
     )
 
 
+def last_turns(
+    tx: Transaction, tenant: str, thread_id: ThreadId, limit: int, now: datetime
+) -> list[Event]:
+    """Return the last of what is remembered of a thread, oldest first."""
+    newest = tx.rows(
+        f"SELECT {EVENT_COLUMNS} FROM events"
+        " WHERE tenant_id = %s AND thread_id = %s AND memory_seq IS NOT NULL"
+        " AND (expires_at IS NULL OR expires_at > %s) ORDER BY seq DESC LIMIT %s",
+        tenant,
+        thread_id,
+        now,
+        limit,
+    )
+    return [event_of(row) for row in reversed(newest)]
+
+
 def forgotten(
     tx: Transaction, tenant: str, thread_id: ThreadId, event_ids: Iterable[str]
 ) -> set[str]:

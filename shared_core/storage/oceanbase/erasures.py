@@ -1,0 +1,147 @@
+"""OceanBaseStorage: erases users and threads, and keeps the receipts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from shared_core.domain import Scope, ThreadId
+from shared_core.erasure_ports import ERASED_TOKEN, ErasureReceipt
+from shared_core.jsontext import to_json
+from shared_core.namespaces import ROOT, from_path, path_end, scope_path, to_path
+from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.erasing import erase, erase_logs, erase_shared
+from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.storage.oceanbase.vectors import models, table_of
+
+TABLES = (
+    "threads", "conversations", "events", "shared_state", "memories", "memory_sources",
+    "memory_bases", "memory_access", "memory_archive", "facts", "fact_closures", "edges",
+    "edge_sources", "entity_aliases", "instructions", "profiles", "runs", "run_changes",
+    "retractions", "pipeline_log", "extraction_counts", "import_marks", "retention_policies",
+    "retimings", "consolidation_jobs", "tombstones",
+)  # fmt: skip
+"""Those that an erasure reaches, beside the tables of vectors."""
+
+_COLUMNS = (
+    "tenant_id", "erasure_id", "target", "counts", "receipt_hash", "requested_at", "completed_at",
+)  # fmt: skip
+_RECEIPTS = f"SELECT {', '.join(_COLUMNS)} FROM erasures"
+
+
+class OceanBaseErasures(OceanBasePart):
+    """Erasures: what forgets a scope or a thread, and besides it all that this leaves."""
+
+    async def erase(
+        self, scope: Scope, thread_id: ThreadId | None, erasure_id: UUID, requested_at: datetime
+    ) -> ErasureReceipt:
+        tenant, app_tenant, now = scope_path(scope), to_path((scope.app,)), self._clock()
+
+        def work(tx: Transaction) -> ErasureReceipt:
+            tx.lock(tenant, *(() if thread_id is not None else (app_tenant,)))
+            before, tokens = _rows(tx, tenant), 0
+            erase(tx, tenant, thread_id, now)
+            erase_logs(tx, tenant, thread_id)
+            if thread_id is None:
+                erase_shared(tx, tenant)
+                tokens = _erase_tokens(tx, app_tenant, scope.user, now)
+            after = _rows(tx, tenant)
+            counts = {name: abs(rows - after[name]) for name, rows in before.items()}
+            receipt = ErasureReceipt(
+                erasure_id=erasure_id,
+                scope=scope,
+                thread_id=thread_id,
+                counts={
+                    name: rows for name, rows in (counts | {"api_tokens": tokens}).items() if rows
+                },
+                requested_at=requested_at,
+                completed_at=now,
+                receipt_hash="",
+            ).sealed()
+            return _kept(tx, tenant, receipt)
+
+        return await self._database.write(work)
+
+    async def erasures(self, scope: Scope | None, app: str | None) -> Sequence[ErasureReceipt]:
+        above = scope_path(scope) if scope else ROOT if app is None else to_path((app,))
+        rows = await self._database.read(
+            lambda tx: tx.rows(
+                f"{_RECEIPTS} WHERE tenant_id >= %s AND tenant_id < %s"
+                " ORDER BY completed_at DESC, erasure_id DESC",
+                above,
+                path_end(above),
+            )
+        )
+        return [_receipt(row) for row in rows]
+
+
+def _rows(tx: Transaction, tenant: str) -> dict[str, int]:
+    """Return how many rows of a tenant each table has that an erasure reaches."""
+    vectors = sorted({table_of(dimensions) for dimensions in models(tx).values()})
+    counted = tx.rows(
+        " UNION ALL ".join(
+            f"SELECT '{table}', count(*) FROM {table} WHERE tenant_id = %s"
+            for table in (*TABLES, *vectors)
+        ),
+        *[tenant] * (len(TABLES) + len(vectors)),
+    )
+    rows = {name: int(count) for name, count in counted}
+    return {name: rows[name] for name in TABLES} | {
+        "embeddings": sum(rows[name] for name in vectors)
+    }
+
+
+def _erase_tokens(tx: Transaction, app_tenant: str, user: str, now: datetime) -> int:
+    """Take a user out of the tokens of an application; return how many named the user.
+
+    A token for this user alone is revoked, and what its owner called it goes too: it may name the
+    user as well. None may be left without users, that would be all of them.
+    """
+    named = [
+        (token_id, [one for one in json.loads(users) if one != user])
+        for token_id, users in tx.rows(
+            "SELECT token_id, users FROM api_tokens WHERE tenant_id = %s AND users IS NOT NULL",
+            app_tenant,
+        )
+        if user in json.loads(users)
+    ]
+    for token_id, others in named:
+        revoked = "" if others else ", label = '', revoked_at = coalesce(revoked_at, %s)"
+        tx.run(
+            f"UPDATE api_tokens SET users = %s{revoked} WHERE tenant_id = %s AND token_id = %s",
+            to_json(others or [ERASED_TOKEN]),
+            *(() if others else (now,)),
+            app_tenant,
+            token_id,
+        )
+    return len(named)
+
+
+def _kept(tx: Transaction, tenant: str, receipt: ErasureReceipt) -> ErasureReceipt:
+    """Store a receipt and return it; sent again after a lost answer, the one that is there."""
+    target = {} if receipt.thread_id is None else {"thread_id": receipt.thread_id}
+    row = (
+        tenant, receipt.erasure_id, to_json(target), to_json(dict(receipt.counts)),
+        bytes.fromhex(receipt.receipt_hash), receipt.requested_at, receipt.completed_at,
+    )  # fmt: skip
+    tx.insert("erasures", _COLUMNS, [row], ignore=True)
+    stored = tx.one(
+        f"{_RECEIPTS} WHERE tenant_id = %s AND erasure_id = %s", tenant, receipt.erasure_id
+    )
+    assert stored is not None
+    return _receipt(stored)
+
+
+def _receipt(row: Row) -> ErasureReceipt:
+    tenant, erasure_id, target, counts, receipt_hash, requested_at, completed_at = row
+    return ErasureReceipt(
+        erasure_id=erasure_id,
+        scope=Scope(*from_path(tenant)),
+        thread_id=json.loads(target).get("thread_id"),
+        counts=json.loads(counts),
+        requested_at=requested_at,
+        completed_at=completed_at,
+        receipt_hash=bytes(receipt_hash).hex(),
+    )
