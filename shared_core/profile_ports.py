@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
-from uuid import UUID
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from shared_core.domain import Event, JsonValue, Scope, ThreadId, Turn
 from shared_core.item_ports import MemoryRow
@@ -150,6 +150,11 @@ class ThreadOverview:
     summary: str
     said: Sequence[str] = ()
     topics: Sequence[str] = ()
+
+
+def marks_id(agent_id: str) -> UUID:
+    """Return under which id it is logged how far deleted profiles of an agent had read."""
+    return uuid5(NAMESPACE_OID, agent_id)
 
 
 class ProfileStorage(Protocol):

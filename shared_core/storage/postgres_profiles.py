@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import Any
-from uuid import NAMESPACE_OID, UUID, uuid5
+from uuid import UUID
 
 import psycopg
 
@@ -33,6 +33,7 @@ from shared_core.profile_ports import (
     StoredProfile,
     SubjectKind,
     ThreadOverview,
+    marks_id,
 )
 from shared_core.storage.database import by_column
 from shared_core.storage.postgres_runs import PostgresRuns
@@ -106,7 +107,7 @@ class PostgresProfiles(PostgresRuns):
         self, scope: Scope, agent_id: str, memory_id: UUID, thread_id: ThreadId, limit: int
     ) -> Sequence[tuple[int, Event]]:
         values: dict[str, object] = {
-            "memory_ids": [memory_id, _marks_id(agent_id)], "thread_id": thread_id, "limit": limit,
+            "memory_ids": [memory_id, marks_id(agent_id)], "thread_id": thread_id, "limit": limit,
         }  # fmt: skip
         rows = await self._read(scope, "turns_to_profile", values)
         return [(row[0], event_from_row(row[1:])) for row in rows]
@@ -216,7 +217,7 @@ class PostgresProfiles(PostgresRuns):
         }  # fmt: skip
         steps: list[Statement] = [(statement("lock_tenants"), {"tenants": [tenant]})]
         if subject == "user":
-            marks = {"marks_id": _marks_id(agent_id), "run_id": uuid7(), "now": self._clock()}
+            marks = {"marks_id": marks_id(agent_id), "run_id": uuid7(), "now": self._clock()}
             steps.append((statement("mark_all_read"), values | marks))
         answers = await self._database.run(tenant, *steps, (statement("drop_profile"), values))
         [[gone]] = answers[-1]
@@ -240,11 +241,6 @@ class PostgresProfiles(PostgresRuns):
             )
             for thread_id, turns, first_at, last_at, summary, said in rows
         ]
-
-
-def _marks_id(agent_id: str) -> UUID:
-    """Return under which id it is logged how far deleted profiles of an agent had read."""
-    return uuid5(NAMESPACE_OID, agent_id)
 
 
 def _marked(tenant: str, run: ProfileRun, turns: Sequence[EventRow]) -> Statement:

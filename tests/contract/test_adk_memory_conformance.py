@@ -14,8 +14,6 @@ from google.adk.memory._sqlite_memory_service import SqliteMemoryService
 from adk_memory import OpenMemoryService
 from adk_memory.conformance import MemoryServiceSuite
 
-pytestmark = pytest.mark.both_engines
-
 
 def word_vectors(texts: list[str]) -> list[list[float]]:
     """Bags of words: texts that share words are near."""

@@ -47,10 +47,12 @@ class OceanBaseConversations(OceanBasePart):
             tx.lock(tenant)
             session = _active(tx, scope)
             stored = session is not None and _has_turn(tx, tenant, session, turn)
+            forgotten = stored and session is not None and _is_buried(tx, tenant, session, turn)
             known = _known(tx, tenant, turn) if once and not stored else None
             before_seq = None
             if known is not None:
                 (thread_id, before_seq), stored = known, True
+                forgotten = before_seq == 0
                 session = _earlier(scope, ThreadId(thread_id), now)
             elif session is None or not (stored or _is_over(session, rules, now)):
                 session = _gone_on(tx, scope, session, new_id, rules, now)
@@ -59,7 +61,11 @@ class OceanBaseConversations(OceanBasePart):
             said = _before(tx, tenant, session, turn, before_seq, context, now)
             name, keys = _whom(tx, tenant, kin)
             return Heard(
-                stored=stored, session=replace(session, events=said), user_name=name, kin=keys
+                stored=stored,
+                forgotten=forgotten,
+                session=replace(session, events=said),
+                user_name=name,
+                kin=keys,
             )
 
         return await self._database.write(work)
@@ -201,6 +207,17 @@ def _has_turn(tx: Transaction, tenant: str, session: Session, turn: Event) -> bo
             turn.event_id,
         )
         for table in ("events", "tombstones")
+    )
+
+
+def _is_buried(tx: Transaction, tenant: str, session: Session, turn: Event) -> bool:
+    return bool(
+        tx.rows(
+            "SELECT 1 FROM tombstones WHERE tenant_id = %s AND thread_id = %s AND event_id = %s",
+            tenant,
+            session.session_id,
+            turn.event_id,
+        )
     )
 
 

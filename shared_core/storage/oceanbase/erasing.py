@@ -6,6 +6,7 @@ from datetime import datetime
 
 from shared_core.storage.oceanbase.forgetting import bury, delete_memories, forget_thread
 from shared_core.storage.oceanbase.imports import mark_all_deleted
+from shared_core.storage.oceanbase.profile_marks import drop_marks
 from shared_core.storage.oceanbase.transactions import Transaction
 
 ROWS_AT_ONCE = 2000
@@ -27,6 +28,8 @@ def erase(tx: Transaction, tenant: str, thread_id: str | None, now: datetime) ->
     else:
         gone = len(forget_thread(tx, tenant, thread_id, now))
     _bury_threads(tx, tenant, thread_id, now)
+    if thread_id is not None:
+        drop_marks(tx, tenant, thread_id)
     for table in ("consolidation_jobs", "runs"):
         _delete(tx, table, tenant, thread_id)
     drop_empty_threads(tx, tenant, thread_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
@@ -41,9 +42,12 @@ class OceanBaseErasures(OceanBasePart):
 
         def work(tx: Transaction) -> ErasureReceipt:
             tx.lock(tenant, *(() if thread_id is not None else (app_tenant,)))
+            _drop_marks_of_words(tx, tenant, thread_id)
             before, tokens = _rows(tx, tenant), 0
             erase(tx, tenant, thread_id, now)
+            _drop_marks_of_words(tx, tenant, thread_id)
             erase_logs(tx, tenant, thread_id)
+            _blur_profiles(tx, tenant)
             if thread_id is None:
                 erase_shared(tx, tenant)
                 tokens = _erase_tokens(tx, app_tenant, scope.user, now)
@@ -91,6 +95,37 @@ def _rows(tx: Transaction, tenant: str) -> dict[str, int]:
     return {name: rows[name] for name in TABLES} | {
         "embeddings": sum(rows[name] for name in vectors)
     }
+
+
+def _drop_marks_of_words(tx: Transaction, tenant: str, thread_id: ThreadId | None) -> None:
+    """An id that is made of what was said (shared_core.ids) would confirm a guess of it."""
+    of_thread = "" if thread_id is None else " AND thread_id = %s"
+    tx.run(
+        f"DELETE FROM tombstones WHERE tenant_id = %s AND LEFT(event_id, 6) = 'words-'{of_thread}",
+        tenant,
+        *(() if thread_id is None else (thread_id,)),
+    )
+
+
+def _blur_profiles(tx: Transaction, tenant: str) -> None:
+    """So would the hash of a version that lost a part: nothing says the same as it any more."""
+    here = {
+        row[0] for row in tx.rows("SELECT memory_id FROM memories WHERE tenant_id = %s", tenant)
+    }
+    for kind, subject, version, entries in tx.rows(
+        "SELECT subject_kind, subject_id, version, entries FROM profiles WHERE tenant_id = %s",
+        tenant,
+    ):
+        if any(UUID(entry["id"]) not in here for entry in json.loads(entries)):
+            tx.run(
+                "UPDATE profiles SET content_hash = %s WHERE tenant_id = %s AND subject_kind = %s"
+                " AND subject_id = %s AND version = %s",
+                secrets.token_bytes(32),
+                tenant,
+                kind,
+                subject,
+                version,
+            )
 
 
 def _erase_tokens(tx: Transaction, app_tenant: str, user: str, now: datetime) -> int:

@@ -4,44 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from uuid import UUID
 
-from shared_core.domain import Event, ThreadId
+from shared_core.domain import ThreadId
 from shared_core.profile_ports import SAID, SAID_CHARACTERS, ThreadOverview
 from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.transactions import Transaction
-from shared_core.storage.oceanbase.turns import EVENT_COLUMNS, event_of
 
 THREADS_AT_ONCE = 50
 """Of one statement that reads the last turns of each."""
-
-
-def unfollowed(
-    tx: Transaction, tenant: str, memory_id: UUID, thread_id: ThreadId, limit: int, now: datetime
-) -> list[tuple[int, Event]]:
-    """Return the first consolidated turns of a thread that a profile did not follow yet."""
-    followed = tx.one(
-        "SELECT coalesce(max(CAST(JSON_EXTRACT(input, '$.to_seq') AS SIGNED)), 0)"
-        " FROM pipeline_log WHERE tenant_id = %s AND memory_id = %s AND step = 1"
-        " AND thread_id = %s AND status <> 'error'",
-        tenant,
-        memory_id,
-        thread_id,
-    )
-    rows = tx.rows(
-        f"SELECT memory_seq, {EVENT_COLUMNS} FROM events"
-        " WHERE tenant_id = %s AND thread_id = %s AND (expires_at IS NULL OR expires_at > %s)"
-        " AND memory_seq > %s AND memory_seq <= (SELECT consolidated_seq FROM threads"
-        " WHERE tenant_id = %s AND thread_id = %s) ORDER BY memory_seq LIMIT %s",
-        tenant,
-        thread_id,
-        now,
-        int(followed[0]) if followed else 0,
-        tenant,
-        thread_id,
-        limit,
-    )
-    return [(row[0], event_of(row[1:])) for row in rows]
 
 
 def overviews(

@@ -10,6 +10,7 @@ import pymysql
 
 from shared_core.domain import Event, Scope, ThreadId
 from shared_core.errors import Conflict
+from shared_core.ids import uuid7
 from shared_core.item_ports import VectorRows
 from shared_core.namespaces import profile_namespace, rest_of, scope_path
 from shared_core.ports import EventRow
@@ -23,9 +24,11 @@ from shared_core.profile_ports import (
     StoredProfile,
     SubjectKind,
     ThreadOverview,
+    marks_id,
 )
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.parts import pages
+from shared_core.storage.oceanbase.profile_marks import mark_all_read, mark_read, unread
 from shared_core.storage.oceanbase.profile_rows import (
     STAGE_COLUMNS,
     VERSION_COLUMNS,
@@ -33,7 +36,7 @@ from shared_core.storage.oceanbase.profile_rows import (
     stored,
     version_of,
 )
-from shared_core.storage.oceanbase.profile_threads import overviews, unfollowed
+from shared_core.storage.oceanbase.profile_threads import overviews
 from shared_core.storage.oceanbase.profile_writing import write_run, write_version
 from shared_core.storage.oceanbase.transactions import Row, Transaction
 from shared_core.storage.oceanbase.turns import append_turns
@@ -170,12 +173,11 @@ class OceanBaseProfiles(OceanBasePart):
         return await self._database.read(work)
 
     async def turns_to_profile(
-        self, scope: Scope, memory_id: UUID, thread_id: ThreadId, limit: int
+        self, scope: Scope, agent_id: str, memory_id: UUID, thread_id: ThreadId, limit: int
     ) -> Sequence[tuple[int, Event]]:
         tenant, now = scope_path(scope), self._clock()
-        return await self._database.read(
-            lambda tx: unfollowed(tx, tenant, memory_id, thread_id, limit, now)
-        )
+        ids = [memory_id, marks_id(agent_id)]
+        return await self._database.read(lambda tx: unread(tx, tenant, ids, thread_id, limit, now))
 
     async def forgotten_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
@@ -202,6 +204,9 @@ class OceanBaseProfiles(OceanBasePart):
             if turns and run.thread_id is not None:
                 new = append_turns(tx, scope, run.thread_id, turns, None, now, self._strength)
             write_run(tx, tenant, memory_id, run, now)
+            if turns and run.thread_id is not None:
+                given = [row.event.event_id for row in turns]
+                mark_read(tx, tenant, run.run_id, run.thread_id, given)
             if version:
                 write_version(tx, scope, memory_id, run, version, now, strengths)
             put_vectors(tx, vectors)
@@ -229,8 +234,12 @@ class OceanBaseProfiles(OceanBasePart):
         tenant = scope_path(scope)
         namespace = rest_of(profile_namespace(scope, subject, agent_id))
 
+        run_id, now = uuid7(), self._clock()
+
         def work(tx: Transaction) -> int:
             tx.lock(tenant)
+            if subject == "user":
+                mark_all_read(tx, tenant, memory_id, marks_id(agent_id), run_id, now)
             gone = tx.run(
                 "DELETE FROM profiles WHERE tenant_id = %s AND memory_id = %s", tenant, memory_id
             )
