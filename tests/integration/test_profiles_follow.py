@@ -173,6 +173,7 @@ async def test_a_thread_that_was_erased_is_followed_anew(
     await desk.update(talk("t", "I live in Leeds.", "I love tea."))
     await following.append_events(scope, "t", [turn(1, "I love jazz.")])
     await following.consolidate(scope, "t")
+    assert await following.flush(60)  # what the update left to the worker
     await following.erase(scope, "t")
     await following.append_events(scope, "t", [turn(2, "My cat is called Tom.")])
     await following.consolidate(scope, "t")
