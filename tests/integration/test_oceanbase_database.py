@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -94,6 +95,31 @@ async def test_writers_of_a_tenant_stand_in_line(database: Database) -> None:
     assert await database.read(lambda tx: tx.one("SELECT extractions FROM extraction_counts")) == (
         40,
     )
+
+
+async def test_who_waits_for_each_other_tries_again(database: Database) -> None:
+    """SeekDB does not see a deadlock: both wait until the time for a lock is over."""
+    names = ("/a/1/", "/a/2/")
+    await database.write(lambda tx: tx.lock(*names))
+    both_hold_one, tries = threading.Barrier(2, timeout=30), []
+
+    def work(tx: Transaction, first: str, second: str) -> None:
+        tx.lock(first)
+        if len(tries) < 2:
+            tries.append(first)
+            both_hold_one.wait()
+        else:
+            tries.append(first)
+        tx.lock(second)
+        tx.insert("shared_state", COLUMNS, [(first, "", NOW)])
+
+    await asyncio.gather(
+        database.write(lambda tx: work(tx, *names)),
+        database.write(lambda tx: work(tx, *reversed(names))),
+    )
+    assert len(tries) > 2
+    found = await database.read(lambda tx: tx.rows("SELECT tenant_id FROM shared_state"))
+    assert sorted(found) == [("/a/1/",), ("/a/2/",)]
 
 
 async def test_a_read_is_of_one_moment(database: Database) -> None:

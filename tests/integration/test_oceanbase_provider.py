@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Sequence
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from seekdb_databases import SeekdbDatabases
 
-from shared_core import InvalidInput, MemoryManager, OceanBaseMemoryProvider
+from shared_core import InvalidInput, MemoryCoreError, MemoryManager, OceanBaseMemoryProvider
 
 
 @pytest.fixture
@@ -62,6 +65,77 @@ async def test_thoughts_and_tools_are_events_as_well(memory: OceanBaseMemoryProv
     await memory.append_event("s", {"tool": "weather", "city": "Oslo"}, event_type="tool_call")
     await memory.append_event("s", {"text": "It rains in Oslo."}, event_type="agent_msg")
     assert any("rains" in text for text in told(await memory.recall("rain in Oslo")))
+
+
+HOSTILE = (
+    "'; DROP TABLE memories; --",
+    '+"(*',
+    "%s %(x)s 100%",
+    "\\",
+    "a\0b",
+    "u1' OR '1'='1",
+    "🙂",
+)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+async def test_no_text_is_read_as_a_statement(memory: OceanBaseMemoryProvider, text: str) -> None:
+    await memory.append_event("s", "I like tea.")
+    await memory.append_event(f"s {text}", f"My code is {text} today.", event_id=f"e {text}")
+    found = told(await memory.recall(f"code {text}", limit=2))
+    assert any(found_text.startswith("My code is") for found_text in found)
+    await memory.consolidate(f"s {text}")
+    assert told(await memory.recall("tea", limit=1)) == ["I like tea."]
+
+
+async def test_agents_whose_names_look_alike_share_nothing(seekdb: SeekdbDatabases) -> None:
+    lent = seekdb.lend()
+    uri, names = next(lent), ("alice", "Alicé", "Alice ", "ALICE", "u1' OR '1'='1")
+    for place, name in enumerate(names):
+        async with OceanBaseMemoryProvider(uri, agent_id=name, worker=False) as memory:
+            await memory.append_event("s", f"The secret number is {place}.")
+    for place, name in enumerate(names):
+        async with OceanBaseMemoryProvider(uri, agent_id=name, worker=False) as memory:
+            assert told(await memory.recall("secret number")) == [f"The secret number is {place}."]
+    next(lent, None)
+
+
+class Odd:
+    """An embedder whose vectors hold what no distance can be told of."""
+
+    model = "odd"
+
+    def __init__(self, value: float) -> None:
+        self._value = value
+
+    async def embed_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.full((len(texts), 8), self._value, dtype=np.float32)
+
+    async def embed_query(self, text: str) -> NDArray[np.float32]:
+        return await self.embed_passages([text])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+async def test_a_vector_that_is_none_is_refused_and_nothing_is_stored(
+    seekdb: SeekdbDatabases, value: float
+) -> None:
+    lent = seekdb.lend()
+    options = {"embedder": Odd(value), "worker": False}
+    async with OceanBaseMemoryProvider(next(lent), agent_id="a", **options) as memory:
+        with pytest.raises(MemoryCoreError):
+            await memory.append_event("s", "I like tea.")
+        assert await memory.engine.list_memories(memory.scope) == []
+    next(lent, None)
+
+
+async def test_what_has_no_direction_is_found_by_its_words(seekdb: SeekdbDatabases) -> None:
+    lent = seekdb.lend()
+    options = {"embedder": Odd(0.0), "worker": False}
+    async with OceanBaseMemoryProvider(next(lent), agent_id="a", **options) as memory:
+        await memory.append_event("s", "I like tea.")
+        await memory.append_event("s", "It rains.")
+        assert told(await memory.recall("tea", limit=1)) == ["I like tea."]
+    next(lent, None)
 
 
 async def test_bad_input_is_named(memory: OceanBaseMemoryProvider) -> None:
