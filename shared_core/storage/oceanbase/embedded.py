@@ -92,7 +92,20 @@ def _open(folder: Path) -> Any:
         folder.mkdir(parents=True, exist_ok=True)
         return pylibseekdb.open(db_dir=str(folder))
     except (pylibseekdb.SeekdbError, OSError) as error:
+        needs = (
+            "It needs 1 GB of memory and 2 GB of disk there, and a path that is not too long"
+            if has_network()
+            else "It needs a network interface that is up besides the loopback, although it listens"
+            " on none: SeekDB 1.4 crashes without one"
+        )
         raise StorageUnavailable(
-            f"SeekDB does not start in {str(folder)!r}: {error}. It needs 1 GB of memory and 2 GB"
-            " of disk there, and a path that is not too long"
+            f"SeekDB does not start in {str(folder)!r}: {error}. {needs}"
         ) from error
+
+
+def has_network() -> bool:
+    """Tell whether an interface other than the loopback is up, on Linux."""
+    states = [
+        state for state in Path("/sys/class/net").glob("*/operstate") if state.parent.name != "lo"
+    ]
+    return any(state.read_text().strip() in ("up", "unknown") for state in states)
