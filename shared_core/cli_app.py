@@ -59,7 +59,7 @@ app = typer.Typer(
 
 Uri = Annotated[
     str | None,
-    typer.Option(help="DSN of a server, or embedded:///folder. [default: HIPPOCAMPUS_URI]"),
+    typer.Option(help="DSN, embedded:///folder or seekdb:///folder. [default: HIPPOCAMPUS_URI]"),
 ]
 Schema = Annotated[
     str | None, typer.Option(help="Schema that holds the tables. [default: HIPPOCAMPUS_SCHEMA]")

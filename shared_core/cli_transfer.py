@@ -181,7 +181,7 @@ def copy(
     """Copy everything from one database to another, of whatever engines, and compare the two.
 
     What is in the target stays. Start it again after an interruption, and it does the rest. Exit
-    code 1 if the two sides do not agree in the end, row by row.
+    code 1 if the two sides do not agree in the end, row by row, or the source has nothing.
     """
     from shared_core import transfer_commands as transfer
 
@@ -199,7 +199,7 @@ def copy(
         typer.echo(json.dumps(found, ensure_ascii=False))
     else:
         console().print(Text(transfer.copied(report)), soft_wrap=True)
-    raise typer.Exit(0 if report.complete else 1)
+    raise typer.Exit(0 if report.complete and report.applications else 1)
 
 
 @app.command()

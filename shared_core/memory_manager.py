@@ -18,6 +18,7 @@ from shared_core.errors import InvalidInput
 from shared_core.moments import system_clock
 from shared_core.opening import open_memory
 from shared_core.ports import Clock
+from shared_core.settings import redacted
 from shared_core.storage.oceanbase.locations import is_oceanbase
 
 EventType = Literal["user_msg", "agent_msg", "agent_thought", "tool_call"]
@@ -87,8 +88,8 @@ class OceanBaseMemoryProvider(MemoryManager):
     def __init__(self, uri: str, *, agent_id: str, app: str = "agents", **options: Any) -> None:
         if not is_oceanbase(uri):
             raise InvalidInput(
-                f"OceanBaseMemoryProvider keeps its memory in OceanBase, not in {uri!r}: give"
-                " 'seekdb:///folder' or 'oceanbase://...', or use open_memory() for PostgreSQL"
+                "OceanBaseMemoryProvider keeps its memory in OceanBase, not in"
+                f" {redacted(uri)!r}: give 'seekdb:///folder' or 'oceanbase://...', or use open_memory() for PostgreSQL"
             )
         self.scope = Scope(app, agent_id)
         self._clock: Clock = options.get("clock") or system_clock
@@ -118,7 +119,7 @@ class OceanBaseMemoryProvider(MemoryManager):
             raise InvalidInput(f"event_type {event_type!r} is unknown: take one of {list(ROLES)}")
         event = Event(
             event_id=event_id or str(uuid4()),
-            author=self.scope.user,
+            author="user" if event_type == "user_msg" else self.scope.user,
             role=ROLES[event_type],
             text=_text_of(content),
             occurred_at=self._clock(),

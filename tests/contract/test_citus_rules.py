@@ -20,6 +20,7 @@ from shared_core.storage.distribute import ON_COORDINATOR, REFERENCES, place_of,
 from shared_core.storage.sql_files import named_pieces, statement
 
 ACROSS_TENANTS = {
+    "applications": "which there are: for a copy of all of them",
     "conversations_over": "whose sessions are over, of all users: a read of every shard",
     "next_end": "when the next session is over",
     "drop_unused_model": "whether a model made any vector at all: once per opening",

@@ -93,6 +93,22 @@ async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
+async def test_any_number_of_connections_may_be_lost(tmp_path: Path) -> None:
+    """Ten that were idle when the server died, and a call that is never sent twice."""
+    uri = f"seekdb://{tmp_path / 'seekdb'}"
+    async with open_memory(uri, worker=False, track_access=False) as memory:
+        [key] = await memory.remember(ANA, "I like tea.")
+        await asyncio.gather(*(memory.list_memories(ANA) for _ in range(10)))
+        os.kill(server_of(tmp_path / "seekdb"), signal.SIGKILL)
+        await asyncio.sleep(0.5)
+        async with open_memory(uri, worker=False) as other:  # before the first has noticed
+            assert len(await other.list_memories(ANA)) == 1
+        os.kill(server_of(tmp_path / "seekdb"), signal.SIGKILL)
+        await asyncio.sleep(0.5)
+        assert [found.key for found in await memory.list_memories(ANA)] == [key]
+
+
+@pytest.mark.timeout(300)
 async def test_readers_see_a_fact_or_its_successor_and_never_both_or_none(seekdb_dsn: str) -> None:
     async with open_memory(seekdb_dsn, worker=False, track_access=False) as memory:
         await memory.append_events(ANA, "t0", [said(0, "I live in Oslo.")])

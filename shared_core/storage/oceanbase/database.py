@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pymysql
@@ -76,7 +77,7 @@ class Database:
         if self._embedded:
             self._embedded.acquire()
         try:
-            connection = self._connect(database=None)
+            connection = self._reach(database=None)
         except pymysql.MySQLError as error:
             raise self._meant(error) from error
         try:
@@ -92,7 +93,7 @@ class Database:
         if self._embedded:
             self._embedded.acquire()
         try:
-            with closing(self._connect(database=None)) as connection, connection.cursor() as cursor:
+            with closing(self._reach(database=None)) as connection, connection.cursor() as cursor:
                 yield cursor
         except pymysql.MySQLError as error:
             raise self._meant(error) from error
@@ -173,12 +174,16 @@ class Database:
 
     def _tried(self, work: Callable[[Transaction], T], *begin: str, repeats: bool = True) -> T:
         for attempt in range(TRIES):
-            connection = self._take()
+            connection, begun = self._take(), False
             try:
-                return self._once(connection, work, begin)
+                _begin(connection, begin)
+                begun = True
+                return self._once(connection, work)
             except pymysql.MySQLError as error:
                 code = _code(error)
-                again = code in ROLLED_BACK or (repeats and code in LOST)
+                if code in LOST:  # the others are as old as this one
+                    self._drop_idle()
+                again = code in ROLLED_BACK or (code in LOST and (repeats or not begun))
                 if not again or attempt == TRIES - 1:
                     raise self._meant(error) from error
                 time.sleep(random.uniform(0, 0.02 * 2**attempt))
@@ -186,16 +191,8 @@ class Database:
                 self._give_back(connection)
         raise AssertionError("unreachable")
 
-    def _once(
-        self,
-        connection: pymysql.Connection[Any],
-        work: Callable[[Transaction], T],
-        begin: Sequence[str],
-    ) -> T:
+    def _once(self, connection: pymysql.Connection[Any], work: Callable[[Transaction], T]) -> T:
         try:
-            with connection.cursor() as cursor:
-                for statement in begin:
-                    cursor.execute(statement)
             result = work(Transaction(connection))
             connection.commit()
         except BaseException:
@@ -213,15 +210,25 @@ class Database:
                 if connection.open:
                     return connection
         try:
-            return self._connect(self.location.database)
-        except pymysql.MySQLError as error:
-            if self._embedded is None or _code(error) not in UNREACHED:
-                raise self._meant(error) from error
-        try:
-            self._embedded.restart()
-            return self._connect(self.location.database)
+            return self._reach(self.location.database)
         except pymysql.MySQLError as error:
             raise self._meant(error) from error
+
+    def _reach(self, database: str | None) -> pymysql.Connection[Any]:
+        """Connect; an embedded server that died is started again first. Raises pymysql's errors."""
+        try:
+            return self._connect(database)
+        except pymysql.MySQLError as error:
+            if self._embedded is None or _code(error) not in UNREACHED:
+                raise
+        self._embedded.restart()
+        return self._connect(database)
+
+    def _drop_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
 
     def _give_back(self, connection: pymysql.Connection[Any]) -> None:
         if connection.open:
@@ -233,6 +240,8 @@ class Database:
         if self._embedded:
             options = dict(self._embedded.options())
         else:
+            if place.ssl_ca and not Path(place.ssl_ca).is_file():
+                raise InvalidInput(f"ssl_ca names no file: {place.ssl_ca!r}")
             options = {
                 "host": place.host,
                 "port": place.port,
@@ -262,6 +271,17 @@ class Database:
             f"the database at {where!r} cannot be used: {said} ({code})."
             " Check HIPPOCAMPUS_URI or the uri argument"
         )
+
+
+def _begin(connection: pymysql.Connection[Any], statements: Sequence[str]) -> None:
+    """Begin a transaction; nothing of it was sent where this fails."""
+    try:
+        with connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _code(error: pymysql.MySQLError) -> int:

@@ -4,6 +4,8 @@ user. Several processes may open one folder; they share the one server."""
 from __future__ import annotations
 
 import os
+import socket
+import struct
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from shared_core.errors import InvalidInput, StorageUnavailable
+
+SIOCGIFADDR = 0x8915
 
 _lock = threading.Lock()
 
@@ -93,7 +97,8 @@ def _open(folder: Path) -> Any:
         return pylibseekdb.open(db_dir=str(folder))
     except (pylibseekdb.SeekdbError, OSError) as error:
         needs = (
-            "It needs 1 GB of memory and 2 GB of disk there, and a path that is not too long"
+            "It needs the right to write there, 1 GB of memory, 2 GB of disk, and a path that is not"
+            " too long"
             if has_network()
             else "It needs a network interface that is up besides the loopback, although it listens"
             " on none: SeekDB 1.4 crashes without one"
@@ -104,8 +109,15 @@ def _open(folder: Path) -> Any:
 
 
 def has_network() -> bool:
-    """Tell whether an interface other than the loopback is up, on Linux."""
-    states = [
-        state for state in Path("/sys/class/net").glob("*/operstate") if state.parent.name != "lo"
-    ]
-    return any(state.read_text().strip() in ("up", "unknown") for state in states)
+    """Tell whether an interface other than the loopback has an address, on Linux."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        return any(_address(asked, name) for _, name in socket.if_nameindex() if name != "lo")
+
+
+def _address(asked: socket.socket, name: str) -> bytes:
+    import fcntl  # an embedded server is for Linux alone
+
+    try:
+        return fcntl.ioctl(asked, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+    except OSError:  # it has none
+        return b""
