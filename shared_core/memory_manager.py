@@ -89,7 +89,8 @@ class OceanBaseMemoryProvider(MemoryManager):
         if not is_oceanbase(uri):
             raise InvalidInput(
                 "OceanBaseMemoryProvider keeps its memory in OceanBase, not in"
-                f" {redacted(uri)!r}: give 'seekdb:///folder' or 'oceanbase://...', or use open_memory() for PostgreSQL"
+                f" {redacted(uri)!r}: give 'seekdb:///folder' or 'oceanbase://...', or use"
+                " open_memory() for PostgreSQL"
             )
         self.scope = Scope(app, agent_id)
         self._clock: Clock = options.get("clock") or system_clock

@@ -97,8 +97,8 @@ def _open(folder: Path) -> Any:
         return pylibseekdb.open(db_dir=str(folder))
     except (pylibseekdb.SeekdbError, OSError) as error:
         needs = (
-            "It needs the right to write there, 1 GB of memory, 2 GB of disk, and a path that is not"
-            " too long"
+            "It needs the right to write there, 1 GB of memory, 2 GB of disk, and a path that is"
+            " not too long"
             if has_network()
             else "It needs a network interface that is up besides the loopback, although it listens"
             " on none: SeekDB 1.4 crashes without one"
