@@ -161,6 +161,22 @@ async def test_what_is_too_long_is_said_so(database: Database) -> None:
         await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [("a" * 2000, "", NOW)]))
 
 
+async def test_a_key_that_exists_is_passed_over_and_none_is_cut(database: Database) -> None:
+    for state in ("first", "second"):
+        await database.write(
+            lambda tx, state=state: tx.insert(
+                "shared_state", COLUMNS, [("a", state, NOW)], ignore=True
+            )
+        )
+    assert await database.read(lambda tx: tx.rows("SELECT state FROM shared_state")) == [("first",)]
+    with pytest.raises(InvalidInput, match="this large"):
+        await database.write(
+            lambda tx: tx.insert("shared_state", COLUMNS, [("a" * 1501, "", NOW)], ignore=True)
+        )
+    with pytest.raises(InvalidInput, match="this large"):
+        await database.write(lambda tx: tx.lock("a" * 1501))
+
+
 async def test_a_closed_database_says_so(database: Database) -> None:
     await database.close()
     with pytest.raises(StorageUnavailable, match="closed"):

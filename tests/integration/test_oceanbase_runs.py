@@ -21,7 +21,7 @@ from shared_core.job_ports import JobType
 from shared_core.namespaces import memories_namespace, scope_path
 from shared_core.run_ports import ReadRequest, RunPlan
 from shared_core.storage import postgres_runs
-from shared_core.storage.oceanbase import run_summaries
+from shared_core.storage.oceanbase import database, run_summaries
 from shared_core.storage.oceanbase.database import Database
 from shared_core.storage.oceanbase.transactions import Transaction
 
@@ -238,15 +238,20 @@ async def test_a_run_that_was_committed_unseen_is_not_written_again(
     both: Both, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = iter([True])
-    tell = Database._once
+    tell, begin, begun = Database._once, database._begin, [()]
 
-    def cut(self: Database, connection: Any, work: Any, begin: Any) -> Any:
-        answer = tell(self, connection, work, begin)
-        if begin == ("START TRANSACTION",) and next(lost, False):
+    def noted(connection: Any, statements: Any) -> None:
+        begun[0] = statements
+        begin(connection, statements)
+
+    def cut(self: Database, connection: Any, work: Any) -> Any:
+        answer = tell(self, connection, work)
+        if begun[0] == database.WRITING and next(lost, False):
             connection.close()
             raise pymysql.OperationalError(2013, "Lost connection to MySQL server during query")
         return answer
 
+    monkeypatch.setattr(database, "_begin", noted)
     monkeypatch.setattr(Database, "_once", cut)
     await both.seekdb.apply_run(plain_run(1))
     lost = iter([True])

@@ -51,11 +51,11 @@ class Transaction:
         """Insert rows, many at once.
 
         update: columns to take over where the key exists, or what follows ON DUPLICATE KEY UPDATE.
-        ignore: a key that exists is passed over.
+        ignore: a key that exists is passed over. Not by INSERT IGNORE, which would cut a value that
+        is too long and say nothing.
         """
-        verb = "INSERT IGNORE" if ignore else "INSERT"
-        head = f"{verb} INTO {table} ({', '.join(columns)}) VALUES "
-        tail = _on_duplicate(update)
+        head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "
+        tail = _on_duplicate(f"{columns[-1]} = {columns[-1]}" if ignore else update)
         one = f"({', '.join(['%s'] * len(columns))})"
         parts: list[str] = []
         size = 0

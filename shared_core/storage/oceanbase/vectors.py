@@ -87,7 +87,7 @@ def add_vectors(
         table_of(held[model]),
         ("tenant_id", "model", "memory_id", "field", "embedding"),
         ((tenant, model, memory, field, stored_form(v)) for tenant, memory, field, v in rows),
-        update="field = VALUES(field)",  # IGNORE would cut a name that is too long, and say nothing
+        ignore=True,
     )
 
 
