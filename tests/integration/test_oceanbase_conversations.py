@@ -130,6 +130,26 @@ async def test_what_is_given_up_has_ended(both: Both, gives_up: bool) -> None:
     await both.left(TENANT, HELD)
 
 
+@pytest.mark.parametrize("cancelled", [1, 2])
+async def test_it_has_ended_when_all_its_jobs_are_cancelled_at_once(
+    both: Both, cancelled: int
+) -> None:
+    thread = ThreadId("conversation:1")
+    reflecting = {
+        "job_id": UUID(int=2), "thread_id": thread, "job_type": "deep_reflection",
+        "run_after": NOW, "created_at": NOW, "result": {}, "priority": 20,
+    }  # fmt: skip
+    await both.same(lambda s: s.hear_turn(SCOPE, thread, said(1), RULES, 3, [], once=True))
+    await both.same(lambda s: s.end_conversation(SCOPE, job(1), RULES, if_over=False))
+    await both.put(TENANT, {"consolidation_jobs": [reflecting]})
+    ids = [UUID(int=number + 1) for number in range(cancelled)]
+    assert cancelled == await both.same(lambda s: s.cancel_jobs(ids))
+    found = await both.same(lambda s: s.conversation_of_thread(SCOPE, thread))
+    assert found is not None
+    assert found.status == (SessionStatus.ENDED if cancelled == 2 else SessionStatus.ENDING)
+    await both.left(TENANT, HELD)
+
+
 async def test_what_ends_is_consolidated_once(both: Both) -> None:
     thread = ThreadId("conversation:1")
     waiting = {

@@ -39,9 +39,11 @@ from shared_core.storage.oceanbase.retention_counts import counted
 from shared_core.storage.oceanbase.retention_fading import count_due, erase, forget_ripe, weak_of
 from shared_core.storage.oceanbase.retention_policies import (
     due_kept,
+    is_untold,
     replace_policies,
     retime_page,
     set_pinned,
+    wait_for_writers,
 )
 from shared_core.storage.oceanbase.retention_restoring import require_faded, restore
 from shared_core.storage.oceanbase.retention_rows import (
@@ -59,6 +61,7 @@ from shared_core.storage.retention_columns import along_of, counts_of
 
 PAGE_TRIES = 8
 """So many times a page is looked at again that changed before it was locked."""
+LOCKED_AT_ONCE = 100
 
 
 class OceanBaseRetention(OceanBaseSchedules):
@@ -90,11 +93,21 @@ class OceanBaseRetention(OceanBaseSchedules):
         return path
 
     async def retime(self, path: str, limit: int) -> Retimed:
+        if await self._database.read(lambda tx: is_untold(tx, path)):
+            await self._wait_for_writers(path)
         for _ in range(PAGE_TRIES):
             told = await self._database.write(lambda tx: retime_page(tx, path, limit))
             if told is not None:
                 return told
         raise Conflict("memories were written again and again while they were told of a policy")
+
+    async def _wait_for_writers(self, path: str) -> None:
+        after: str | None = ""
+        while after is not None:
+            last = after
+            after = await self._database.write(
+                lambda tx, last=last: wait_for_writers(tx, path, last, LOCKED_AT_ONCE)  # type: ignore[misc]
+            )
 
     async def retimings(self, scope: Scope | None, app: str | None) -> Sequence[str]:
         path = path_of(scope, app)

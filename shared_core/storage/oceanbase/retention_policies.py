@@ -37,7 +37,8 @@ def replace_policies(
 ) -> None:
     """Store what holds for a path from now on, and note that its memories have to be told.
 
-    Who writes by the rules that held has its tenant locked, and is waited for by retime_page().
+    Who writes by the rules that held has its tenant locked, and is waited for with
+    wait_for_writers().
     """
     if of is None:
         tx.run("DELETE FROM retention_policies WHERE tenant_id = %s", path)
@@ -54,6 +55,32 @@ def replace_policies(
         [(path, *_FIRST)],
         update=("after_tenant", "after_id"),
     )
+
+
+def is_untold(tx: Transaction, path: str) -> bool:
+    """Tell whether a policy of a path was set of which no memory was told yet."""
+    return _mark(tx, path) == _FIRST
+
+
+def wait_for_writers(tx: Transaction, path: str, after: str, limit: int) -> str | None:
+    """Wait for who writes to tenants below a path, a page of them; return the last, None if all.
+
+    Whoever comes later reads the policies that hold by now. What those wrote who came before is
+    seen from then on, also what they wrote to a tenant that nothing was known of.
+    """
+    page = [
+        row[0]
+        for row in tx.rows(
+            "SELECT tenant_id FROM tenants WHERE tenant_id >= %s AND tenant_id < %s"
+            " AND tenant_id > %s ORDER BY tenant_id LIMIT %s",
+            path,
+            path_end(path),
+            after,
+            limit,
+        )
+    ]
+    tx.lock(*page)
+    return page[-1] if len(page) == limit else None
 
 
 def retime_page(tx: Transaction, path: str, limit: int) -> Retimed | None:

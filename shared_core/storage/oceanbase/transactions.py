@@ -22,6 +22,7 @@ class Transaction:
 
     def __init__(self, connection: pymysql.Connection[Any]) -> None:
         self._connection = connection
+        self._wrote = False
 
     def rows(self, sql: str, *values: object) -> list[Row]:
         """Return the rows of a query; values fill its %s, a list or tuple those of IN."""
@@ -36,6 +37,7 @@ class Transaction:
 
     def run(self, sql: str, *values: object) -> int:
         """Run a statement; return how many rows it found, changed or not."""
+        self._wrote = True
         with self._connection.cursor() as cursor:
             return int(cursor.execute(sql, _bound(values)))
 
@@ -59,6 +61,7 @@ class Transaction:
         one = f"({', '.join(['%s'] * len(columns))})"
         parts: list[str] = []
         size = 0
+        self._wrote = True
         with self._connection.cursor() as cursor:
             for row in rows:
                 part = cursor.mogrify(one, _bound(row))
@@ -74,8 +77,10 @@ class Transaction:
         """Put whoever writes to these tenants in line, until the transaction ends.
 
         What is read afterwards is what the one before committed. Locks are taken in one order, so
-        that two never wait for each other: take all of a transaction at once, before anything else.
+        that two never wait for each other: take all of a transaction at once, before anything is
+        written. The row of a new tenant is committed at once: who waits for all writers sees it.
         """
+        assert not self._wrote, "locks come before whatever is written"
         wanted = sorted(set(tenants))
         missing = set(wanted) - {
             row[0]
@@ -83,6 +88,9 @@ class Transaction:
         }
         if missing:
             self.insert("tenants", ["tenant_id"], [[name] for name in sorted(missing)], ignore=True)
+            self._connection.commit()
+            self._connection.begin()
+            self._wrote = False
         for name in wanted:
             self.rows("SELECT tenant_id FROM tenants WHERE tenant_id = %s FOR UPDATE", name)
 

@@ -210,7 +210,9 @@ FROM returned r
 WHERE c.tenant_id = r.tenant_id AND c.thread_id = r.thread_id AND c.status = 'ending'
   AND NOT EXISTS (SELECT FROM consolidation_jobs o
                   WHERE o.tenant_id = r.tenant_id AND o.thread_id = r.thread_id
-                    AND o.job_id <> r.job_id AND o.status IN ('pending', 'running'))
+                    AND o.status IN ('pending', 'running')
+                    AND NOT EXISTS (SELECT FROM returned x
+                                    WHERE x.tenant_id = o.tenant_id AND x.job_id = o.job_id))
 
 -- name: release_jobs
 -- Puts back what a worker has taken and will not finish.

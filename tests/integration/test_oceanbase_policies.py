@@ -1,0 +1,83 @@
+"""A policy reaches what is written while it is set, on SeekDB as on PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from shared_core.storage.oceanbase import timing
+from shared_core.storage.oceanbase.transactions import Transaction
+from tests.integration.retention_world import ANN, BOB, World, opened_world
+
+
+@pytest.fixture
+async def world(seekdb_dsn: str) -> AsyncIterator[World]:
+    async with opened_world(seekdb_dsn) as found:
+        yield found
+
+
+class Writer:
+    """Stops whoever writes between reading the policies and committing."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.has_read, self.goes_on = threading.Event(), threading.Event()
+        self.is_awaited = threading.Event()
+        counters, lock = timing.counters, Transaction.lock
+
+        def paused(*given: Any) -> Any:
+            if not self.has_read.is_set():
+                self.has_read.set()
+                assert self.goes_on.wait(60)
+            return counters(*given)
+
+        def noticed(tx: Transaction, *tenants: str) -> None:
+            if self.has_read.is_set() and "/app/ann/" in tenants:
+                self.is_awaited.set()
+            lock(tx, *tenants)
+
+        monkeypatch.setattr(timing, "counters", paused)
+        monkeypatch.setattr(Transaction, "lock", noticed)
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("place", ["all", "app", "user"])
+async def test_a_policy_reaches_what_is_committed_while_it_is_set(
+    world: World, monkeypatch: pytest.MonkeyPatch, known: bool, place: str
+) -> None:
+    places: dict[str, dict[str, Any]] = {"all": {}, "app": {"app": "app"}, "user": {"scope": ANN}}
+    given = places[place]
+    await world.memory.set_retention_policy({"episodic": None}, **given)
+    await world.say("another", scope=BOB)
+    if known:
+        await world.say("first")
+    writer = Writer(monkeypatch)
+    writing = asyncio.ensure_future(world.say("second"))
+    await world.until(writer.has_read.is_set)
+    policy = asyncio.ensure_future(world.memory.set_retention_policy("sensitive", **given))
+    await world.until(lambda: policy.done() or writer.is_awaited.is_set())
+    writer.goes_on.set()
+    await asyncio.gather(writing, policy)
+    world.go(365)
+    assert {"demoted": 2 if known else 1} == await world.run(ANN)
+
+
+async def test_all_writers_are_waited_for_page_by_page(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared_core.storage.oceanbase.retention.LOCKED_AT_ONCE", 1)
+    await world.say("one")
+    await world.say("two", scope=BOB)
+    locked: list[str] = []
+    lock = Transaction.lock
+
+    def noted(tx: Transaction, *tenants: str) -> None:
+        locked.extend(tenants)
+        lock(tx, *tenants)
+
+    monkeypatch.setattr(Transaction, "lock", noted)
+    assert 2 == await world.memory.set_retention_policy("sensitive", app="app")
+    assert ["/app/", "/app/ann/", "/app/bob/"] == locked[1:4]
