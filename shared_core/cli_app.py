@@ -128,12 +128,19 @@ def open_memory(
     llm: object = None,
     worker: bool = True,
     track_access: bool = True,
+    create: bool = True,
 ) -> MemoryEngine:
     """Do what shared_core.open_memory does; who opens one imports the engine, and nobody else."""
     from shared_core import opening
 
     return opening.open_memory(
-        uri, schema=schema, embedder=embedder, llm=llm, worker=worker, track_access=track_access
+        uri,
+        schema=schema,
+        embedder=embedder,
+        llm=llm,
+        worker=worker,
+        track_access=track_access,
+        create=create,
     )
 
 

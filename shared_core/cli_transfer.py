@@ -180,6 +180,7 @@ def copy(
 ) -> None:
     """Copy everything from one database to another, of whatever engines, and compare the two.
 
+    Policies of forgetting that hold for all applications go along, unless some are named by --app.
     What is in the target stays. Start it again after an interruption, and it does the rest. Exit
     code 1 if the two sides do not agree in the end, row by row, or the source has nothing.
     """
@@ -187,7 +188,7 @@ def copy(
 
     report = asyncio.run(
         transfer.copy(
-            open_memory(source, schema=schema, worker=False, track_access=False),
+            open_memory(source, schema=schema, worker=False, track_access=False, create=False),
             open_memory(target, schema=schema, embedder=embedder, worker=False, track_access=False),
             apps=app_name or (),
             restore=restore,
@@ -199,7 +200,7 @@ def copy(
         typer.echo(json.dumps(found, ensure_ascii=False))
     else:
         console().print(Text(transfer.copied(report)), soft_wrap=True)
-    raise typer.Exit(0 if report.complete and report.applications else 1)
+    raise typer.Exit(0 if report.complete and not report.found_nothing else 1)
 
 
 @app.command()

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
+from shared_core.domain import MemoryKind
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.transfer_verbs import TextOfField
@@ -50,15 +51,48 @@ class CopiedApplication:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedPolicies:
+    """The policies of forgetting that hold for all applications, by the kinds of memory.
+
+    written: set in the target now. here: are the same there. differ: are others there, which stay.
+    only_there: the source has none. left: not set, for only some applications were asked for.
+    """
+
+    written: Sequence[MemoryKind]
+    here: Sequence[MemoryKind]
+    differ: Sequence[MemoryKind]
+    only_there: Sequence[MemoryKind]
+    left: Sequence[MemoryKind]
+
+    @property
+    def agrees(self) -> bool:
+        """Tell whether the same holds for all applications on both sides."""
+        return not (self.differ or self.only_there or self.left)
+
+    @property
+    def in_source(self) -> bool:
+        """Tell whether the source has any."""
+        return bool(self.written or self.here or self.differ or self.left)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """What copy_memory did."""
+    """What copy_memory did. is_of_all: all applications were asked for."""
 
     applications: Sequence[CopiedApplication]
+    policies: CopiedPolicies
+    is_of_all: bool
 
     @property
     def complete(self) -> bool:
-        """Tell whether all applications hold the same on both sides."""
-        return all(app.agrees for app in self.applications)
+        """Tell whether both sides hold the same of what was asked for."""
+        policies_agree = self.policies.agrees or not self.is_of_all
+        return policies_agree and all(app.agrees for app in self.applications)
+
+    @property
+    def found_nothing(self) -> bool:
+        """Tell whether the source is empty."""
+        return not self.applications and not self.policies.in_source
 
 
 async def copy_memory(
@@ -74,21 +108,24 @@ async def copy_memory(
 
     Each application is read as of one moment, into a file that is deleted afterwards, and written
     in batches: what is in the target stays, so after an interruption call it again and it does the
-    rest. Vectors are taken over where the embedder of the target made them, else made anew. What
-    the source writes meanwhile is not copied, and the sides then differ: stop writers first, or
-    copy again. restore: turns that were forgotten in the target come back; else they are refused.
+    rest. Vectors are taken over where the embedder of the target made them, else made anew.
+    Policies that hold for all applications are copied unless only some are asked for. What the
+    source writes meanwhile is not copied, and the sides then differ: stop writers first, or copy
+    again. restore: turns that were forgotten in the target come back; else they are refused. Open
+    the source with create=False where it must be there.
 
-    Raises InvalidInput where both are the same, NotFound for an application that is not there, and
-    what import_lines() raises.
+    Raises InvalidInput where both are the same memory, by whatever names, NotFound for an
+    application that is not there, and what import_lines() raises.
     """
-    if await _place(source) == await _place(target):
+    if await target.is_same(source):
         raise InvalidInput("source and target are the same memory: name two different ones")
     there = await source.applications()
     if missing := [app for app in apps if app not in there]:
         raise NotFound(f"there is no application {missing[0]!r} in the source: {list(there)}")
     told = progress or _silent
+    policies = await _copy_policies(source, target, write=not apps)
     copied = []
-    for app in apps or there:
+    for app in dict.fromkeys(apps) or there:
         with tempfile.TemporaryDirectory(prefix="hippocampus-copy-") as folder:
             file = Path(folder) / "lines.jsonl"
             await _export(source, app, file, told)
@@ -98,21 +135,43 @@ async def copy_memory(
                 text_of_field=text_of_field,
                 progress=lambda line, app=app: told(app, "written", line),  # type: ignore[misc]
             )
+        vectors = await _model(source) == await _model(target)
         copied.append(
             CopiedApplication(
                 app=app,
                 written=report.written,
                 here=report.here,
                 differ=report.differ,
-                source=await _sum(source, app, told),
-                target=await _sum(target, app, told),
+                source=await _sum(source, app, told, vectors=vectors),
+                target=await _sum(target, app, told, vectors=vectors),
             )
         )
-    return Copied(applications=copied)
+    return Copied(applications=copied, policies=policies, is_of_all=not apps)
 
 
-async def _place(memory: MemoryEngine) -> tuple[str, str]:
-    return await memory.dsn(), (await memory.report()).schema
+async def _copy_policies(
+    source: MemoryEngine, target: MemoryEngine, *, write: bool
+) -> CopiedPolicies:
+    """Set in the target what holds for all applications and is not set there.
+
+    It comes first: what is imported afterwards is due when it was due in the source.
+    """
+    given, here = await source.own_retention_policy(), await target.own_retention_policy()
+    new = {kind: rule for kind, rule in given.items() if kind not in here}
+    if new and write:
+        await target.set_retention_policy(new)
+    return CopiedPolicies(
+        written=sorted(new) if write else [],
+        here=sorted(kind for kind in given if kind in here and given[kind] == here[kind]),
+        differ=sorted(kind for kind in given if kind in here and given[kind] != here[kind]),
+        only_there=sorted(kind for kind in here if kind not in given),
+        left=[] if write else sorted(new),
+    )
+
+
+async def _model(memory: MemoryEngine) -> tuple[str | None, int | None]:
+    report = await memory.report()
+    return report.model, report.dimensions
 
 
 async def _export(memory: MemoryEngine, app: str, path: Path, told: Progress) -> None:
@@ -129,10 +188,10 @@ async def _export(memory: MemoryEngine, app: str, path: Path, told: Progress) ->
         await asyncio.to_thread(file.writelines, held)
 
 
-async def _sum(memory: MemoryEngine, app: str, told: Progress) -> Sum:
-    """Return what an application comes to without its vectors, whose digits engines round."""
+async def _sum(memory: MemoryEngine, app: str, told: Progress, *, vectors: bool) -> Sum:
+    """Return what an application comes to. vectors: with their values, else with what has some."""
     digest, rows, last = hashlib.sha256(), 0, ""
-    async with aclosing(memory.export(app=app)) as lines:
+    async with aclosing(memory.export(app=app, vectors=vectors)) as lines:
         async for line in lines:
             if last:  # neither the first line, which names the engine's version, nor the last
                 digest.update(last.encode() + b"\n")

@@ -54,6 +54,14 @@ class KeepingVerbs(ErasureVerbs):
         await self.open()
         return await self._storage.retention_rules(scope, app)
 
+    async def own_retention_policy(
+        self, scope: Scope | None = None, *, app: str | None = None
+    ) -> Rules:
+        """Return what was set there itself, of the kinds of memory it was set for."""
+        _check_whose(scope, app)
+        await self.open()
+        return await self._storage.own_rules(scope, app)
+
     async def set_retention_policy(
         self,
         policy: str | RetentionPolicy | Mapping[MemoryKind, RetentionPolicy | None] | None,

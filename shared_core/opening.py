@@ -41,6 +41,7 @@ def open_memory(
     strength: Strength | None = None,
     conversation: ConversationSettings | None = None,
     profiles: bool | None = None,
+    create: bool = True,
 ) -> MemoryEngine:
     """Return a memory; it connects at first use, so this needs no running loop and does no I/O.
 
@@ -66,10 +67,12 @@ def open_memory(
     them, instead of what the environment says; see docs/conversation.md.
     profiles: whether the profile of a user is updated after each consolidation; default: no, unless
     HIPPOCAMPUS_PROFILES is "on"; see docs/profiles.md.
+    create: False where a memory must be there already: else opening it raises NotFound, and neither
+    a folder nor a table is made.
     Raises InvalidInput for a uri, schema, embedder, llm, privacy, reranker or relation of no known
     form.
     """
-    settings = load_settings(uri, schema=schema, pool_size=pool_size)
+    settings = load_settings(uri, schema=schema, pool_size=pool_size, create=create)
     clock = system_clock if clock is None else checked_clock(clock)
     if strength is not None and not callable(strength):
         raise InvalidInput(f"strength must be a function of Traits, not {strength!r:.80}")

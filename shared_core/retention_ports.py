@@ -229,6 +229,10 @@ class RetentionStorage(Protocol):
         """Return what holds for a user, an application (scope None), or all (both None)."""
         ...
 
+    async def own_rules(self, scope: Scope | None, app: str | None) -> Rules:
+        """Return what was set for a user, an application or all itself, of the kinds it is of."""
+        ...
+
     async def set_retention_rules(
         self,
         scope: Scope | None,
@@ -287,6 +291,10 @@ class RetentionStorage(Protocol):
 
     async def last_turn(self, task: str) -> Turn | None:
         """Return what the last run of a task did."""
+        ...
+
+    async def drop_task(self, task: str) -> None:
+        """Forget a task, as if nobody had ever been at it."""
         ...
 
     async def named_ids(self, scope: Scope, keys: Sequence[str]) -> Sequence[UUID]:

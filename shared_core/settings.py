@@ -32,7 +32,8 @@ class Settings:
     tenant with more vectors than this is searched by an approximate index as soon as it has one;
     None: every search is exact. graph: whether there is a knowledge graph. cleanup_hours: hours
     from one run of forgetting to the next; None: nothing is forgotten by itself. profiles: whether
-    the profile of a user is updated after each consolidation.
+    the profile of a user is updated after each consolidation. create: False refuses a place where
+    no memory is, and makes nothing there.
     """
 
     uri: str = EMBEDDED
@@ -46,6 +47,7 @@ class Settings:
     graph: bool = True
     cleanup_hours: float | None = None
     profiles: bool = False
+    create: bool = True
 
     def __post_init__(self) -> None:
         if not _SCHEMA_NAME.fullmatch(self.db_schema) or self.db_schema.startswith("pg_"):
@@ -71,6 +73,7 @@ def load_settings(
     *,
     schema: str | None = None,
     pool_size: int | None = None,
+    create: bool = True,
 ) -> Settings:
     """Return the settings: arguments, then HIPPOCAMPUS_URI, _HOME, _SCHEMA, _PRIVACY, then these.
 
@@ -94,6 +97,7 @@ def load_settings(
         graph=_on_or_off("HIPPOCAMPUS_GRAPH"),
         profiles=_on_or_off("HIPPOCAMPUS_PROFILES", "off"),
         cleanup_hours=_cleanup_hours(os.environ.get("HIPPOCAMPUS_CLEANUP_HOURS", "")),
+        create=create,
     )
 
 

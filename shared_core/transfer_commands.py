@@ -12,7 +12,7 @@ from typing import BinaryIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from shared_core.copying import Copied, copy_memory
+from shared_core.copying import Copied, CopiedPolicies, copy_memory
 from shared_core.domain import JsonValue, Scope
 from shared_core.embedders import resolve_embedder
 from shared_core.engine import MemoryEngine
@@ -111,7 +111,7 @@ async def copy(
 
 
 def copied(report: Copied) -> str:
-    """Return what became of a copy, a line for each application."""
+    """Return what became of a copy, a line for each application, and one for common policies."""
     lines = [
         f"{one.app}: {one.written:,} rows written, {one.here:,} were there already"
         + (f", {one.differ:,} of them with other values, which stay" if one.differ else "")
@@ -119,7 +119,20 @@ def copied(report: Copied) -> str:
         + ("they agree." if one.agrees else "they differ.")
         for one in report.applications
     ]
+    if said := _policies_told(report.policies):
+        lines.append(f"Policies of forgetting for all applications: {said}.")
     return "\n".join(lines) or "There is nothing in the source."
+
+
+def _policies_told(policies: CopiedPolicies) -> str:
+    parts = [
+        (policies.written, "written"),
+        (policies.here, "were there already"),
+        (policies.differ, "set otherwise in the target, which stays: they differ"),
+        (policies.only_there, "set in the target alone: they differ"),
+        (policies.left, "not copied with --app"),
+    ]
+    return "; ".join(f"{', '.join(kinds)} {what}" for kinds, what in parts if kinds)
 
 
 async def reembed(

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from uuid import uuid4
 
 from shared_core.domain import JsonValue, Scope
 from shared_core.embedding import Embedding
@@ -85,6 +87,20 @@ class TransferVerbs:
         """Return the names of all applications that have anything here, in order."""
         await self.open()
         return await self._storage.applications()
+
+    async def is_same(self, other: TransferVerbs) -> bool:
+        """Tell whether another memory is this one by another name.
+
+        The databases say so: what is noted here for a moment is there, too, or it is not.
+        """
+        await self.open()
+        await other.open()
+        mark = f"mark:{uuid4().hex}"
+        await self._storage.take_turn(mark, mark, datetime.now(UTC), 0)
+        try:
+            return await other._storage.last_turn(mark) is not None
+        finally:
+            await self._storage.drop_task(mark)
 
     async def import_lines(
         self,

@@ -17,11 +17,12 @@ from shared_core.errors import (
     Conflict,
     EmbeddingMismatch,
     InvalidInput,
+    NotFound,
     StorageReadOnly,
     StorageUnavailable,
 )
 from shared_core.settings import Settings, redacted
-from shared_core.storage.embedded import EmbeddedPostgres
+from shared_core.storage.embedded import EmbeddedPostgres, describe
 from shared_core.storage.migrate import Prepared, prepare
 from shared_core.storage.pool import ConnectionPool
 from shared_core.storage.sql_files import statement
@@ -72,13 +73,21 @@ class Database:
         self._pool = self._new_pool()
         try:
             if self._embedded:
+                await asyncio.to_thread(self._require_cluster)
                 self.conninfo = await _finished(asyncio.to_thread(self._embedded.acquire))
             async with self._pool.connection() as connection:
-                self.prepared = await prepare(connection, self._settings.db_schema)
+                self.prepared = await prepare(
+                    connection, self._settings.db_schema, create=self._settings.create
+                )
                 await self._learn_types(connection)
         except BaseException:
             await self.close()
             raise
+
+    def _require_cluster(self) -> None:
+        home = self._settings.embedded_home
+        if home and not self._settings.create and not describe(home).initialised:
+            raise NotFound(f"there is no memory in the folder {str(home)!r}: check the uri")
 
     async def _learn_types(self, connection: Connection) -> None:
         assert self.prepared is not None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psycopg
 from psycopg import sql
 
-from shared_core.errors import SchemaOutOfDate, StorageUnavailable
+from shared_core.errors import NotFound, SchemaOutOfDate, StorageUnavailable
 from shared_core.storage.sql_files import Migration, migrations
 from shared_core.storage.wire import Connection
 
@@ -28,14 +28,20 @@ class Prepared:
     is_spread: bool = False
 
 
-async def prepare(connection: Connection, schema: str) -> Prepared:
+async def prepare(connection: Connection, schema: str, *, create: bool = True) -> Prepared:
     """Migrate if needed and return how to work with the schema.
 
     Raises StorageUnavailable when the server is too old, has no pgvector, or the rights are
-    missing; SchemaOutOfDate when the schema was made by a newer or an edited library.
+    missing; SchemaOutOfDate when the schema was made by a newer or an edited library; NotFound for
+    a schema that is not there, unless create.
     """
     _check_server(connection)
     if not await _is_current(connection, schema):
+        if not create and not await _applied(connection, schema):
+            raise NotFound(
+                f"there is no memory in schema {schema!r} of database {connection.info.dbname!r}:"
+                " check the uri and the schema"
+            )
         await _migrate(connection, schema)
     extension = await _extension(connection)
     if extension is None:

@@ -66,6 +66,11 @@ class PostgresRetention:
         [rows] = await self._database.run(path, (statement("retention_rules"), values))
         return {row[0]: policy_of(row[1:]) for row in rows}
 
+    async def own_rules(self, scope: Scope | None, app: str | None) -> Rules:
+        path = path_of(scope, app)
+        [rows] = await self._database.run(path, (statement("own_rules"), {"path": path}))
+        return {row[0]: policy_of(row[1:]) for row in rows}
+
     async def set_retention_rules(
         self,
         scope: Scope | None,
@@ -284,6 +289,10 @@ class PostgresRetention:
         values = {"tenant": ROOT, "task": task}
         [rows] = await self._database.run(ROOT, (statement("last_turn"), values))
         return Turn(utc(rows[0][0]), rows[0][1] and utc(rows[0][1]), rows[0][2]) if rows else None
+
+    async def drop_task(self, task: str) -> None:
+        values = {"tenant": ROOT, "task": task}
+        await self._database.run(ROOT, (statement("drop_task"), values))
 
     async def _turn(
         self, name: str, task: str, worker_id: str, now: datetime, lease_s: float

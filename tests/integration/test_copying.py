@@ -5,13 +5,25 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import psycopg
 import pytest
 from typer.testing import CliRunner
 from whole_user import WholeClock, populate, said
 
-from shared_core import Conflict, InvalidInput, MemoryEngine, NotFound, Scope, open_memory, run_sync
+from shared_core import (
+    Conflict,
+    InvalidInput,
+    MemoryEngine,
+    NotFound,
+    Scope,
+    open_memory,
+    run_sync,
+)
 from shared_core.cli import app
 from shared_core.copying import copy_memory
+from shared_core.retention_ports import POLICIES
+from shared_core.storage.oceanbase.storage import OceanBaseStorage
+from shared_core.storage.oceanbase.vectors import table_of
 
 pytestmark = pytest.mark.both_engines
 
@@ -77,10 +89,93 @@ async def test_what_was_forgotten_there_does_not_come_back_by_itself(
         assert (await copy_memory(source, target, apps=["helper"], restore=True)).complete
 
 
-async def test_nothing_is_copied_into_itself(dsn: str) -> None:
-    async with open_memory(dsn) as source, open_memory(dsn) as target:
+@pytest.mark.parametrize("spelled", ["the same", "otherwise"])
+async def test_nothing_is_copied_into_itself(dsn: str, tmp_path: Path, spelled: str) -> None:
+    other = dsn if spelled == "the same" else other_spelling(dsn, tmp_path)
+    async with open_memory(dsn) as source, open_memory(other) as target:
         with pytest.raises(InvalidInput, match="the same memory"):
             await copy_memory(source, target)
+
+
+def other_spelling(dsn: str, folder: Path) -> str:
+    """Return another name of the same database."""
+    if not dsn.startswith("seekdb"):
+        return f"{dsn} application_name=other options='-c jit=off'"
+    place, _, options = dsn.removeprefix("seekdb://").partition("?")
+    (folder / "link").symlink_to(place)
+    return f"seekdb://{folder}/./link/?{options}"
+
+
+@pytest.mark.parametrize("there", ["nothing", "a folder", "a database"])
+def test_a_source_that_is_not_there_is_not_made(dsn: str, tmp_path: Path, there: str) -> None:
+    folder, target = tmp_path / "source", tmp_path / "target"
+    is_seekdb = dsn.startswith("seekdb")
+    source, schema = f"{'seekdb' if is_seekdb else 'embedded'}://{folder}", "hippocampus"
+    if there == "a folder":
+        folder.mkdir()
+    if there == "a database":
+        source, schema = dsn, "not_there"
+    copying = ["copy", "--from", source, "--to", f"embedded://{target}", "--schema", schema]
+    done = CliRunner().invoke(app, copying)
+    assert done.exit_code == 1
+    assert "there is no memory" in done.stderr
+    assert folder.exists() == (there == "a folder")
+    assert not folder.exists() or not [*folder.iterdir()]
+    assert not target.exists()
+    for _ in range(2):
+        with pytest.raises(NotFound, match="there is no memory"):
+            run_sync(open_memory(source, schema=schema, create=False).applications())
+
+
+async def test_what_holds_for_all_applications_goes_along(dsn: str, other_dsn: str) -> None:
+    clock = WholeClock()
+    async with opened(dsn, clock) as source, opened(other_dsn, clock) as target:
+        await fill(source, clock)
+        await source.set_retention_policy({"semantic": POLICIES["knowledge"], "episodic": None})
+        part = await copy_memory(source, target, apps=["helper"])
+        assert part.policies.left == ["episodic", "semantic"]
+        assert part.complete
+        assert {} == await target.own_retention_policy()
+
+        copied = await copy_memory(source, target)
+        assert copied.policies.written == ["episodic", "semantic"]
+        assert copied.complete
+        assert await target.own_retention_policy() == await source.own_retention_policy()
+        again = await copy_memory(source, target)
+        assert (again.policies.written, again.policies.here) == ([], ["episodic", "semantic"])
+        assert again.complete
+
+        await target.set_retention_policy({"semantic": None, "item": None})
+        await source.set_retention_policy({"summary": POLICIES["sensitive"]})
+        other = await copy_memory(source, target)
+        assert other.policies.written == ["summary"]
+        assert (other.policies.differ, other.policies.only_there) == (["semantic"], ["item"])
+        assert not other.complete
+        assert (await target.own_retention_policy())["semantic"] is None
+
+
+async def test_a_vector_that_differs_is_seen_and_one_that_is_missing_is_written(
+    dsn: str, other_dsn: str
+) -> None:
+    async with opened(dsn, WholeClock()) as source, opened(other_dsn, WholeClock()) as target:
+        await source.remember(ZHU, ["我喜欢深圳的海。", "I like the sea."])
+        assert (await copy_memory(source, target)).complete
+        await change_vectors(target, "UPDATE {} SET embedding = %s", str([0.5] * 512))
+        differing = await copy_memory(source, target)
+        assert [(one.written, one.agrees) for one in differing.applications] == [(0, False)]
+        await change_vectors(target, "DELETE FROM {}")
+        missing = await copy_memory(source, target)
+        assert [(one.written, one.agrees) for one in missing.applications] == [(2, True)]
+
+
+async def change_vectors(memory: MemoryEngine, sql: str, *values: str) -> None:
+    storage = memory._storage
+    if isinstance(storage, OceanBaseStorage):
+        statement = sql.format(table_of((await memory.report()).dimensions or 0))
+        await storage._database.write(lambda tx: tx.run(statement, *values))
+    else:
+        with psycopg.connect(await memory.dsn(), options="-c search_path=hippocampus") as changing:
+            changing.execute(sql.format("embeddings").encode(), values)
 
 
 async def test_an_application_that_is_not_there(dsn: str, other_dsn: str) -> None:

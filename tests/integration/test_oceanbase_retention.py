@@ -209,6 +209,10 @@ async def test_a_task_is_done_by_one_at_a_time(pair: Pair) -> None:
     assert turn and (later, later, {"n": 1}) == (turn.next_at, turn.done_at, turn.result)
     assert not await pair.same(lambda storage: storage.take_turn("t", "w2", now, 60))
     assert await pair.same(lambda storage: storage.take_turn("t", "w2", later, 60))
+    await pair.same(lambda storage: storage.take_turn("other", "w1", now, 60))
+    await pair.same(lambda storage: storage.drop_task("t"))
+    assert await pair.same(lambda storage: storage.last_turn("t")) is None
+    assert await pair.same(lambda storage: storage.last_turn("other"))
     for storage in pair.storages:
         ahead = await storage.ahead_of_server(datetime.now(START.tzinfo) + timedelta(days=2))
         assert timedelta(days=2) - timedelta(seconds=5) < ahead < timedelta(days=2, seconds=5)

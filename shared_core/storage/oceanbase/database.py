@@ -22,12 +22,13 @@ import pymysql
 from shared_core.errors import (
     InvalidInput,
     MemoryCoreError,
+    NotFound,
     StorageReadOnly,
     StorageUnavailable,
 )
 from shared_core.settings import Settings, redacted
 from shared_core.storage.oceanbase.connections import connect
-from shared_core.storage.oceanbase.embedded import EmbeddedSeekdb
+from shared_core.storage.oceanbase.embedded import EmbeddedSeekdb, is_initialised
 from shared_core.storage.oceanbase.locations import Location, location_of
 from shared_core.storage.oceanbase.migrate import Prepared, prepare, table_ending
 from shared_core.storage.oceanbase.transactions import Transaction
@@ -74,6 +75,9 @@ class Database:
             raise
 
     def _prepare(self) -> Prepared:
+        folder = self.location.folder
+        if folder and not self._settings.create and not is_initialised(folder):
+            raise NotFound(f"there is no memory in the folder {str(folder)!r}: check the uri")
         if self._embedded:
             self._embedded.acquire()
         try:
@@ -81,7 +85,7 @@ class Database:
         except pymysql.MySQLError as error:
             raise self._meant(error) from error
         try:
-            return prepare(connection, self.location)
+            return prepare(connection, self.location, create=self._settings.create)
         except pymysql.MySQLError as error:
             raise self._meant(error) from error
         finally:

@@ -36,7 +36,7 @@ class EmbeddedSeekdb:
     """One user of the SeekDB of a folder. Every method is safe from any thread, and may block."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder.absolute()
+        self._folder = folder.resolve()  # one server, by whatever name
         self._started = 0
 
     def acquire(self) -> None:
@@ -106,6 +106,11 @@ def _open(folder: Path) -> Any:
         raise StorageUnavailable(
             f"SeekDB does not start in {str(folder)!r}: {error}. {needs}"
         ) from error
+
+
+def is_initialised(folder: Path) -> bool:
+    """Tell whether a SeekDB was ever started in a folder."""
+    return (folder / "store").is_dir()
 
 
 def has_network() -> bool:

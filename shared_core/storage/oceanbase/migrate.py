@@ -17,7 +17,7 @@ from typing import Any
 
 import pymysql
 
-from shared_core.errors import SchemaOutOfDate, StorageUnavailable
+from shared_core.errors import NotFound, SchemaOutOfDate, StorageUnavailable
 from shared_core.storage.oceanbase.locations import Location
 
 MIN_SEEKDB = (1, 4, 0, 0)
@@ -37,11 +37,13 @@ class Prepared:
     schema_version: int
 
 
-def prepare(connection: pymysql.Connection[Any], location: Location) -> Prepared:
+def prepare(
+    connection: pymysql.Connection[Any], location: Location, *, create: bool = True
+) -> Prepared:
     """Create the database and its tables where they are missing; return what there is.
 
     Raises StorageUnavailable for a server that is too old, SchemaOutOfDate for tables of a newer
-    release.
+    release, NotFound for tables that are not there, unless create.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT version()")
@@ -49,6 +51,11 @@ def prepare(connection: pymysql.Connection[Any], location: Location) -> Prepared
         if location.folder:
             cursor.execute("ALTER SYSTEM SET syslog_level = 'ERROR'")  # else a log of 500 MB
         done = version_there(cursor, location.database)
+        if done is None and not create:
+            raise NotFound(
+                f"there is no memory in database {location.database!r}: check the uri and the"
+                " schema"
+            )
         if done is None or done != scripts()[-1][0]:
             with _alone(cursor, location):
                 cursor.execute(

@@ -76,6 +76,10 @@ class OceanBaseRetention(OceanBaseSchedules):
 
         return await self._database.read(work)
 
+    async def own_rules(self, scope: Scope | None, app: str | None) -> Rules:
+        path = path_of(scope, app)
+        return await self._database.read(lambda tx: Policies(tx, [path]).own(path))
+
     async def set_retention_rules(
         self,
         scope: Scope | None,

@@ -90,3 +90,10 @@ class OceanBaseSchedules(OceanBasePart):
             )
         )
         return Turn(row[0], row[1], json.loads(row[2])) if row else None
+
+    async def drop_task(self, task: str) -> None:
+        def work(tx: Transaction) -> None:
+            tx.lock(ROOT)
+            tx.run("DELETE FROM schedules WHERE tenant_id = %s AND task = %s", ROOT, task)
+
+        await self._database.write(work)

@@ -15,7 +15,7 @@ from uuid import UUID
 from shared_core.domain import MemoryKind
 from shared_core.namespaces import ROOT
 from shared_core.retention import initial_strength, stage_end
-from shared_core.retention_ports import FADING, POLICIES, STAGES, RetentionPolicy
+from shared_core.retention_ports import FADING, POLICIES, STAGES, RetentionPolicy, Rules
 from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.transactions import Row, Transaction
 from shared_core.storage.retention_columns import POLICY_COLUMNS, policy_of
@@ -28,7 +28,7 @@ class Policies:
 
     def __init__(self, tx: Transaction, tenants: Iterable[str]) -> None:
         paths = {path for tenant in tenants for path in paths_above(tenant)} | {ROOT}
-        self._stored: dict[tuple[str, str], RetentionPolicy | None] = {}
+        self._stored: dict[tuple[str, MemoryKind], RetentionPolicy | None] = {}
         for page in pages(sorted(paths)):
             for path, kind, *columns in tx.rows(
                 f"SELECT tenant_id, kind, fades, {', '.join(POLICY_COLUMNS)}"
@@ -37,6 +37,10 @@ class Policies:
             ):
                 columns[-1] = bool(columns[-1])
                 self._stored[path, kind] = policy_of(columns)
+
+    def own(self, path: str) -> Rules:
+        """Return what was set for a path itself."""
+        return {kind: rule for (of, kind), rule in self._stored.items() if of == path}
 
     def of(self, tenant: str, kind: MemoryKind) -> RetentionPolicy | None:
         """Return what holds for a kind of memory in a tenant; None if it never fades."""

@@ -93,6 +93,10 @@ SELECT k.kind, {policy_columns}
 FROM unnest(%(kinds)s::text[]) AS k(kind)
 CROSS JOIN LATERAL retention_rule(%(path)s, k.kind) r
 
+-- name: own_rules
+-- What was set for a path itself.
+SELECT r.kind, {policy_columns} FROM retention_policies r WHERE r.tenant_id = %(path)s
+
 -- name: drop_policies
 WITH untold AS (
     DELETE FROM retimings WHERE tenant_id = %(path)s

@@ -20,3 +20,6 @@ WHERE tenant_id = %(tenant)s AND task = %(task)s AND worker_id = %(worker_id)s
 
 -- name: last_turn
 SELECT next_at, done_at, result FROM schedules WHERE tenant_id = %(tenant)s AND task = %(task)s
+
+-- name: drop_task
+DELETE FROM schedules WHERE tenant_id = %(tenant)s AND task = %(task)s
