@@ -62,6 +62,25 @@ async def test_both_sides_hold_the_same(dsn: str, other_dsn: str) -> None:
         )
 
 
+async def test_an_interrupted_copy_goes_on(dsn: str, other_dsn: str) -> None:
+    clock, told = WholeClock(), 0
+
+    def interrupt(app: str, what: str, lines: int) -> None:
+        nonlocal told
+        told += 1
+        if told == 5:
+            raise ConnectionError
+
+    async with opened(dsn, clock) as source, opened(other_dsn, clock) as target:
+        await fill(source, clock)
+        with pytest.raises(ConnectionError):
+            await copy_memory(source, target, apps=["helper"], progress=interrupt)
+        [rest] = (await copy_memory(source, target, apps=["helper"])).applications
+        assert rest.agrees
+        assert rest.here
+        assert rest.written
+
+
 async def test_what_differs_is_seen(dsn: str, other_dsn: str) -> None:
     clock = WholeClock()
     async with opened(dsn, clock) as source, opened(other_dsn, clock) as target:
