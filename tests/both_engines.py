@@ -16,7 +16,10 @@ from shared_core.storage.oceanbase.transactions import Transaction
 from shared_core.storage.postgres import PostgresStorage
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-JSON = ("state", "metadata", "value", "counts", "result", "payload", "entries", "before")
+JSON = (
+    "state", "metadata", "value", "counts", "result", "payload", "entries", "before", "input",
+    "output",
+)  # fmt: skip
 
 Row = dict[str, Any]
 World = dict[str, list[Row]]
@@ -44,7 +47,8 @@ class Both:
     async def same(self, call: Callable[[Any], Awaitable[T]]) -> T:
         """Return what both storages return, which must be the same."""
         first = await call(self.postgres)
-        assert await call(self.seekdb) == first
+        second = await call(self.seekdb)
+        assert second == first, f"{second!r:.2000}\nis not\n{first!r:.2000}"
         return first
 
     async def put(self, tenant: str, world: World) -> None:
@@ -75,7 +79,9 @@ class Both:
             }
         )
         for table, rows in first.items():
-            assert second[table] == rows, table
+            assert second[table] == rows, (
+                f"{table}: {second[table]!r:.2000}\nis not\n{rows!r:.2000}"
+            )
         return first
 
     def _admin(self) -> psycopg.Connection[Any]:

@@ -220,7 +220,9 @@ def _prune(tx: Transaction, tenant: str, new: NewVersion) -> None:
     )
     named: dict[bool, set[UUID]] = {True: set(), False: set()}
     for version, entries in versions:
-        named[version <= last] |= {UUID(entry["id"]) for entry in json.loads(entries)}
+        named[version <= last] |= {
+            UUID(entry["id"]) for entry in json.loads(entries) if "id" in entry
+        }
     tx.run(
         f"DELETE FROM profiles WHERE {of_subject} AND version <= %s",
         tenant,

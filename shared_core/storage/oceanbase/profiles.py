@@ -264,8 +264,11 @@ class OceanBaseProfiles(OceanBasePart):
         self, scope: Scope, author: str | None, limit: int
     ) -> Sequence[ThreadOverview]:
         tenant, now = scope_path(scope), self._clock()
-        said = "" if author is None else " AND e.role = 'agent' AND e.author = %s"
-        values = () if author is None else (author,)
+        said = ""
+        values: tuple[object, ...] = ()
+        if author is not None:  # by its length, too: names that end in other spaces are equal
+            said = " AND e.role = 'agent' AND e.author = %s AND LENGTH(e.author) = %s"
+            values = (author, len(author.encode()))
 
         def work(tx: Transaction) -> list[ThreadOverview]:
             threads = tx.rows(
