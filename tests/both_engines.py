@@ -98,7 +98,7 @@ def _select(table: str, columns: str, quote: str) -> str:
 def _put(tx: Transaction, tenant: str, world: World) -> None:
     for table, names, rows in _alike(tenant, world):
         quoted = [f"`{name}`" for name in names]
-        tx.insert(table, quoted, [[_seekdb(row[name]) for name in names] for row in rows])
+        tx.insert(table, quoted, [[_seekdb(name, row[name]) for name in names] for row in rows])
 
 
 def _alike(tenant: str, world: World) -> Iterator[tuple[str, Sequence[str], Sequence[Row]]]:
@@ -115,8 +115,8 @@ def _postgres(name: str, value: object) -> object:
     return json.dumps(value) if name in JSON and value is not None else value
 
 
-def _seekdb(value: object) -> object:
-    return json.dumps(value) if isinstance(value, dict | list) else value
+def _seekdb(name: str, value: object) -> object:
+    return json.dumps(value) if isinstance(value, list) else _postgres(name, value)
 
 
 def _read(columns: str, rows: Sequence[Sequence[Any]]) -> list[Row]:

@@ -147,7 +147,7 @@ class Database:
                 ) from error
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 if error.sqlstate == CONFLICT:
-                    raise Conflict(str(error)) from error
+                    raise Conflict(error.diag.message_primary or str(error)) from error
                 lost = repeats and connection is not None and connection.broken
                 if last_try or not (lost or error.sqlstate in ROLLED_BACK):
                     raise self._unavailable(error) from error
