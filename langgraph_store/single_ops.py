@@ -27,16 +27,18 @@ class SingleOps:
     later than it would by itself. For any number of loops and threads.
     """
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self) -> None:
         self._here = threading.local()
 
-    async def do(self, op: Op) -> Result:
-        """Return the result of a GetOp or PutOp, or raise its error."""
+    async def do(self, op: Op, run: Run) -> Result:
+        """Return the result of a GetOp or PutOp, or raise its error.
+
+        run: what runs a batch, one and the same in every call. It is not kept: it holds the store.
+        """
         loop = asyncio.get_running_loop()
         group: _Group | None = getattr(self._here, "group", None)
         if group is None or group.loop is not loop:  # a loop that died may have left its group
-            return await self._lead(_Group(loop, self._run), op)
+            return await self._lead(_Group(loop, run), op)
         return await group.outcome(group.add(op))
 
     async def _lead(self, group: _Group, op: Op) -> Result:
@@ -54,7 +56,7 @@ class SingleOps:
                 group.start()
         if not group.alone:
             return await group.outcome(mine)
-        [result], errors = await self._run([op])
+        [result], errors = await group.run([op])
         for error in errors.values():
             raise error
         return result
@@ -65,7 +67,7 @@ class _Group:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, run: Run) -> None:
         self.loop = loop
-        self._run = run
+        self.run = run
         self._ops: list[tuple[Op, asyncio.Future[Result]]] = []
         self._awaited = 0
         self._task: asyncio.Task[None] | None = None
@@ -107,7 +109,7 @@ class _Group:
         if not wanted:
             return
         try:
-            results, errors = await self._run([op for op, _ in wanted])
+            results, errors = await self.run([op for op, _ in wanted])
         except Exception as error:  # noqa: BLE001 - raised in every task that waits
             results, errors = [], dict.fromkeys(range(len(wanted)), error)
         for place, (_, future) in enumerate(wanted):

@@ -101,7 +101,7 @@ class PgHippocampusStore(BaseStore):
         self._score_parts = score_parts
         self._none_is_default_ttl = none_is_default_ttl
         self._sweeper = Sweeper(self.sweep_ttl)
-        self._single_ops = SingleOps(self._outcome)
+        self._single_ops = SingleOps()
         self._closed = False
         self._owns_engine = engine is None
         if engine is not None and (llm, privacy) != (None, None):
@@ -137,7 +137,7 @@ class PgHippocampusStore(BaseStore):
         """
         ops = list(ops)
         if len(ops) == 1 and _may_share(ops[0]):
-            return [await self._single_ops.do(ops[0])]
+            return [await self._single_ops.do(ops[0], self._outcome)]
         return await self._run(ops)
 
     async def _run(self, ops: Sequence[Op]) -> list[Result]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from uuid import UUID
 
+from both_engines import NOW, Both
 from whole_user import WholeClock, populate, said
 
 from shared_core import MemoryEngine, Scope, open_memory
+from shared_core.domain import ThreadId
 from shared_core.erasure_ports import ERASED_TOKEN, ErasureReceipt
+from shared_core.namespaces import scope_path
 from shared_core.settings import load_settings
 from shared_core.storage.oceanbase.database import Database
 from shared_core.storage.oceanbase.transactions import Transaction
@@ -93,3 +97,16 @@ async def test_nothing_is_left_of_the_user_and_all_of_the_next(seekdb_dsn: str) 
         name: rows for name, rows in receipt.counts.items() if name not in STAYS | {"api_tokens"}
     }
     assert "ana" not in json.dumps(dict(receipt.counts))
+
+
+async def test_a_version_that_names_no_memory_is_blurred_too(both: Both) -> None:
+    version = {
+        "subject_kind": "user", "subject_id": "bot", "version": 1, "content_hash": b"told",
+        "created_at": NOW, "memory_id": UUID(int=1), "entries": [{"role": "mind"}],
+        "began_at": NOW,
+    }  # fmt: skip
+    await both.put(scope_path(ANA), {"profiles": [version]})
+    await both.same(lambda s: s.erase(ANA, ThreadId("t"), UUID(int=2), NOW))
+    for storage in (both.postgres, both.seekdb):
+        found = await storage.profile_of(ANA, "user", "bot")
+        assert found is not None and b"told".hex() != found.version.content_hash

@@ -73,6 +73,7 @@ async def populate(memory: MemoryEngine, scope: Scope, clock: WholeClock) -> Non
     )
     await _kept(memory, scope, clock)
     await memory.process_memory("I like tea.", scope.user, app=scope.app)
+    await memory.flush()  # or the reads of all this would be counted at some later moment
     await memory.append_events(scope, "t3", [said(30, "Embed me later.")], later=True, delay_s=9e6)
 
 

@@ -116,7 +116,8 @@ def _blur_profiles(tx: Transaction, tenant: str) -> None:
         "SELECT subject_kind, subject_id, version, entries FROM profiles WHERE tenant_id = %s",
         tenant,
     ):
-        if any(UUID(entry["id"]) not in here for entry in json.loads(entries)):
+        named = [entry.get("id") for entry in json.loads(entries)]
+        if any(one is None or UUID(one) not in here for one in named):
             tx.run(
                 "UPDATE profiles SET content_hash = %s WHERE tenant_id = %s AND subject_kind = %s"
                 " AND subject_id = %s AND version = %s",
