@@ -257,6 +257,16 @@ async def test_times_of_an_import(both: Both) -> None:
     assert {mark.deleted_at for mark in marks.values()} == {NOW} and len(marks) == len(addresses)
 
 
+async def test_other_letters_make_a_version_and_the_same_number_does_not(both: Both) -> None:
+    values = ({"n": 1e16}, {"n": 10**16}, {"n": 1.0}, {"n": 1}, {"b": 1, "a": 2}, {"a": 2, "b": 1})
+    for value in values:
+        for storage in (both.postgres, both.seekdb):
+            told = row("told", instructions_namespace(ANN), value=value)
+            await storage.put_memories([told], None)
+    held = await both.left(TENANT, {"instructions": "instruction_key version"})
+    assert [1, 2, 3, 4] == [one["version"] for one in held["instructions"]]
+
+
 async def test_what_expired_is_swept_with_what_it_was(both: Both) -> None:
     ends = NOW + timedelta(hours=1)
     rows = [row(f"k{number}", (*NOTES, f"box{number % 2}"), expires_at=ends) for number in range(9)]

@@ -283,3 +283,17 @@ async def consolidated(both: Both, world: RandomProfiles, thread: ThreadId) -> N
         started_at=both.now,
     )
     await both.same(lambda s: s.apply_run(plan))
+
+
+async def test_of_two_of_one_moment_the_same_is_shown(both: Both) -> None:
+    version = {
+        "subject_kind": "user", "version": 1, "content_hash": b"", "created_at": NOW,
+        "entries": [], "began_at": NOW,
+    }  # fmt: skip
+    agents = ("b", "a", "Z", "c")
+    rows = [
+        version | {"subject_id": agent, "memory_id": UUID(int=n)} for n, agent in enumerate(agents)
+    ]
+    await both.put(TENANT, {"profiles": rows})
+    [shown] = await both.same(lambda s: s.profiles_to_show(SCOPE, None, ["mind"]))
+    assert "Z" == shown.version.agent_id

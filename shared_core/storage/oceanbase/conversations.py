@@ -151,7 +151,7 @@ class OceanBaseConversations(OceanBasePart):
         def work(tx: Transaction) -> tuple[list[Row], Row | None]:
             over = tx.rows(
                 "SELECT tenant_id FROM conversations WHERE status = 'active' AND ends_at <= %s"
-                " ORDER BY ends_at LIMIT %s",
+                " ORDER BY ends_at, tenant_id LIMIT %s",
                 now,
                 limit,
             )

@@ -88,7 +88,8 @@ class OceanBaseProfiles(OceanBasePart):
         def work(tx: Transaction) -> list[StoredProfile]:
             chosen: dict[str, tuple[tuple[bool, datetime], Row]] = {}
             for subject, agent_id in tx.rows(
-                "SELECT DISTINCT subject_kind, subject_id FROM profiles WHERE tenant_id = %s",
+                "SELECT DISTINCT subject_kind, subject_id FROM profiles WHERE tenant_id = %s"
+                " ORDER BY subject_kind, subject_id",
                 tenant,
             ):
                 for row in _newest(tx, tenant, subject, agent_id, known):

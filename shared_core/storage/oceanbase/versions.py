@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 
 from shared_core.item_ports import ItemAddress
 from shared_core.namespaces import rest_of, tenant_of
 from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.storage.oceanbase.transfer_values import jsonb_text
 
 _COLUMNS = ("tenant_id", "instruction_key", "version", "content", "metadata", "created_at")
 
@@ -23,7 +23,7 @@ def add_versions(tx: Transaction, addresses: Iterable[ItemAddress]) -> None:
     rows = []
     for tenant, key, text, value, updated_at in _items(tx, addresses):
         version, metadata = newest.get((tenant, key), (0, None))
-        if metadata is None or _letters(metadata) != _letters(value):
+        if metadata is None or jsonb_text(metadata) != jsonb_text(value):
             rows.append((tenant, key, version + 1, text, value, updated_at))
     tx.insert("instructions", _COLUMNS, rows)
 
@@ -80,7 +80,3 @@ def _newest(
             page,
         )
     }
-
-
-def _letters(value: str) -> str:
-    return json.dumps(json.loads(value), sort_keys=True)

@@ -150,7 +150,7 @@ WHERE c.tenant_id = %(tenant)s AND c.thread_id = %(thread_id)s AND c.status = 'e
 -- Users whose conversation is over, across tenants, the longest first.
 SELECT c.tenant_id FROM conversations c
 WHERE c.status = 'active' AND c.ends_at <= %(now)s
-ORDER BY c.ends_at LIMIT %(limit)s
+ORDER BY c.ends_at, c.tenant_id LIMIT %(limit)s
 
 -- name: next_end
 SELECT min(c.ends_at) FROM conversations c WHERE c.status = 'active'

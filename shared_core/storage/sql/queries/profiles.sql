@@ -51,7 +51,7 @@ WITH newest AS (
     ORDER BY p.subject_kind, p.subject_id, p.version DESC
 ), chosen AS (
     SELECT DISTINCT ON (n.subject_kind) n.* FROM newest n
-    ORDER BY n.subject_kind, n.subject_id = %(app)s DESC, n.created_at DESC
+    ORDER BY n.subject_kind, n.subject_id = %(app)s DESC, n.created_at DESC, n.subject_id
 )
 {with_entries}
 
