@@ -17,6 +17,7 @@ from shared_core.conversation_ports import SessionRules, SessionStatus
 from shared_core.domain import USER, ThreadId
 from shared_core.job_ports import Capability, JobPriority, JobType, NewJob
 from shared_core.namespaces import scope_path
+from shared_core.run_ports import Passage, RunPlan
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
 SCOPE = Scope("app", "ann")
@@ -26,7 +27,9 @@ RULES = SessionRules(
 )
 HELD = {
     "conversations": "thread_id status event_count created_at last_active_at ends_at ended_at",
-    "threads": "thread_id last_seq last_memory_seq unread_bytes created_at updated_at",
+    "threads": "thread_id last_seq last_memory_seq consolidated_seq unread_bytes created_at"
+    " updated_at",
+    "tombstones": "thread_id event_id",
     "events": "thread_id seq event_id text metadata memory_seq recorded_at",
     "consolidation_jobs": "job_id thread_id job_type status priority run_after created_at",
 }
@@ -68,7 +71,8 @@ async def test_any_course_is_the_same(both: Both, seed: int) -> None:
         both.now += timedelta(minutes=chance.choice((0, 1, 4, 11)))
         new_id = ThreadId(f"conversation:{number}")
         turn = said(chance.randrange(max(1, number - 2), number + 2))
-        step = chance.choice("hhhhhhoei")
+        step = chance.choice("hhhhhhoeifcxt")
+        earlier = ThreadId(f"conversation:{chance.randrange(number + 1)}")
         if step == "h":
             context, once = chance.choice((0, 3)), chance.random() < 0.7
             await both.same(
@@ -78,6 +82,14 @@ async def test_any_course_is_the_same(both: Both, seed: int) -> None:
             )
         elif step == "o":
             await both.same(lambda s, i=new_id: s.open_conversation(SCOPE, i, RULES))
+        elif step == "f":
+            await both.same(lambda s, i=earlier: s.finish_conversation(SCOPE, i))
+        elif step == "c":
+            await read_to_the_end(both, number)
+        elif step == "x":
+            await both.same(lambda s, i=earlier: s.forget_scope(SCOPE, i))
+        elif step == "t":
+            await both.same(lambda s, i=earlier, e=turn.event_id: s.forget_turns(SCOPE, i, [e]))
         else:
             await both.same(
                 lambda s, n=number, over=step == "i": s.end_conversation(
@@ -88,7 +100,20 @@ async def test_any_course_is_the_same(both: Both, seed: int) -> None:
         whose = active.session_id if active else None
         await both.same(lambda s, w=whose: s.around_input(SCOPE, w, 3, ["has_sister"]))
         await both.same(lambda s: s.conversations_over(9))
-    await both.left(TENANT, HELD)
+        await both.same(lambda s, i=earlier: s.conversation_of_thread(SCOPE, i))
+        await both.left(TENANT, HELD)
+
+
+async def read_to_the_end(both: Both, number: int) -> None:
+    """Consolidate all that was said in one of the threads that are there."""
+    threads = (await both.left(TENANT, HELD))["threads"]
+    for row in threads[-1:]:
+        read = Passage(mark=row["consolidated_seq"], to=row["last_memory_seq"])
+        plan = RunPlan(
+            run_id=UUID(int=9_000 + number), kind=JobType.FULL_CONSOLIDATION, scope=SCOPE,
+            thread_id=row["thread_id"], extractor="rules", started_at=both.now, read=read,
+        )  # fmt: skip
+        await both.same(lambda s, p=plan: s.apply_run(p))
 
 
 async def test_a_turn_that_an_earlier_one_had_is_not_said_again(both: Both) -> None:
