@@ -260,6 +260,7 @@ class MemoryEngine(
         asked_at: datetime | None = None,
         as_of: AsOf | None = None,
         min_relevance: float = 0.0,
+        min_importance: float = 0.0,
         distinct: bool = False,
         diversity: float = 0.0,
         reranker: object = None,
@@ -271,15 +272,15 @@ class MemoryEngine(
         (learned weights), "fusion", "rrf", "vector", "bm25", "three_factor", or a ThreeFactor with
         weights. asked_at: aware; "last week" is resolved against it; now if left out.
         min_relevance: 0 to 1, leaves out what has less to do with query
-        (shared_core.ranking.relevance); 0 keeps all. distinct: leave out what repeats a better hit.
-        diversity: 0 to 1, how much likeness to a better hit counts against one (MMR). reranker:
-        instead of the memory's own; False for none. as_of: what held at a moment, as it was known
-        at a moment; None for what is current.
+        (shared_core.ranking.relevance); 0 keeps all. min_importance: 1 to 10; 0 for all. distinct:
+        leave out what repeats a better hit. diversity: 0 to 1, how much likeness to a better hit
+        counts against one (MMR). reranker: for the memory's own; False for none. as_of: what held
+        at a moment, as it was known at a moment; None for what is current.
         """
         wanted = Wanted(
             now=self._clock() if asked_at is None else asked_at, limit=limit, kinds=kinds,
             namespace=namespace, ranking=ranking, min_relevance=min_relevance, distinct=distinct,
-            diversity=diversity, as_of=as_of,
+            min_importance=min_importance, diversity=diversity, as_of=as_of,
         )  # fmt: skip
         return await self._recalling.recall(scope, query, wanted, reranker)
 

@@ -15,7 +15,7 @@ from shared_core.extraction import RuleExtractor
 from shared_core.ids import uuid7
 from shared_core.item_search import page_bounds
 from shared_core.job_ports import OF_A_THREAD, JobType, ReflectionDue
-from shared_core.namespaces import scope_path
+from shared_core.namespaces import check_label, scope_path
 from shared_core.ports import Reflector
 from shared_core.reflect import ReflectionReport, reflect
 from shared_core.rule_reflection import RuleReflector
@@ -86,6 +86,8 @@ class Formation:
         """
         if job_type not in OF_A_THREAD:
             raise InvalidInput(f"take one of {', '.join(OF_A_THREAD)}, not {job_type!r}")
+        scope_path(scope)
+        check_label(thread_id, "thread_id")
         job_type = JobType(job_type)
         await self._open()
         extractor, instead_of = self._extractor, None

@@ -214,7 +214,14 @@ def memory_value(
 
 def checked_event(event: Event) -> Event:
     """Return an event. Raises InvalidInput for one that cannot be stored, and says why."""
+    if not isinstance(event, Event):
+        raise InvalidInput(f"events must be Event objects, not {event!r:.80}")
     check_label(event.event_id, "event_id")
+    for name, text in (("text", event.text), ("author", event.author)):
+        if not isinstance(text, str):
+            raise InvalidInput(
+                f"{name} of event {event.event_id!r} must be a text, not {text!r:.80}"
+            )
     check_moment(event.occurred_at, f"occurred_at of event {event.event_id!r}")
     if event.expires_at:
         check_moment(event.expires_at, f"expires_at of event {event.event_id!r}")

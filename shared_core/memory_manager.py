@@ -3,19 +3,23 @@ that keeps it in OceanBase."""
 
 from __future__ import annotations
 
-import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal
 from uuid import uuid4
 
+from shared_core.arguments import number
 from shared_core.consolidate import RunReport
 from shared_core.context_window import ContextWindow
+from shared_core.conversation_ports import check_thread
 from shared_core.domain import Event, Hit, JsonValue, Role, Scope
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
+from shared_core.jsontext import check_json, to_json
 from shared_core.moments import system_clock
+from shared_core.namespaces import check_label
 from shared_core.opening import open_memory
 from shared_core.ports import Clock
 from shared_core.settings import redacted
@@ -28,8 +32,6 @@ ROLES: Mapping[str, Role] = {
     "agent_thought": "agent",
     "tool_call": "tool",
 }
-FOUND = 20
-"""Times the limit: so many are recalled where the less important are left out."""
 
 
 class MemoryManager(ABC):
@@ -79,20 +81,17 @@ class OceanBaseMemoryProvider(MemoryManager):
     memory = OceanBaseMemoryProvider("seekdb:///data/memory", agent_id="concierge")
     await memory.append_event("session-1", "My name is Alice.")
 
-    uri: "seekdb:///folder", or "oceanbase://user@tenant#cluster:password@host:2881/database".
-    agent_id: whose memory it is; app: the application, by which others find it under
-    Scope(app, agent_id). options: those of open_memory(), e.g. llm= and embedder=.
-    Raises InvalidInput for another uri.
+    uri: "seekdb:///folder", or "oceanbase://user@tenant#cluster:password@host:2881/database";
+    HIPPOCAMPUS_URI is the default. agent_id: whose memory it is; app: the application, by which
+    others find it under Scope(app, agent_id). options: those of open_memory(), e.g. llm= and
+    embedder=. Raises InvalidInput for another uri, and for names that cannot be.
     """
 
-    def __init__(self, uri: str, *, agent_id: str, app: str = "agents", **options: Any) -> None:
-        if not is_oceanbase(uri):
-            raise InvalidInput(
-                "OceanBaseMemoryProvider keeps its memory in OceanBase, not in"
-                f" {redacted(uri)!r}: give 'seekdb:///folder' or 'oceanbase://...', or use"
-                " open_memory() for PostgreSQL"
-            )
-        self.scope = Scope(app, agent_id)
+    def __init__(
+        self, uri: str | None = None, *, agent_id: str, app: str = "agents", **options: Any
+    ) -> None:
+        uri = _checked_uri(uri)
+        self.scope = Scope(_named(app, "app"), _named(agent_id, "agent_id"))
         self._clock: Clock = options.get("clock") or system_clock
         self.engine: MemoryEngine = open_memory(uri, **options)
 
@@ -116,45 +115,90 @@ class OceanBaseMemoryProvider(MemoryManager):
         event_type: EventType = "user_msg",
         event_id: str | None = None,
     ) -> str:
-        if event_type not in ROLES:
+        if not isinstance(event_type, str) or event_type not in ROLES:
             raise InvalidInput(f"event_type {event_type!r} is unknown: take one of {list(ROLES)}")
         event = Event(
-            event_id=event_id or str(uuid4()),
+            event_id=str(uuid4()) if event_id is None else check_label(event_id, "event_id"),
             author="user" if event_type == "user_msg" else self.scope.user,
             role=ROLES[event_type],
             text=_text_of(content),
             occurred_at=self._clock(),
-            metadata={"event_type": event_type},
+            metadata={"event_type": event_type, **_payload_of(content)},
         )
-        await self.engine.append_events(self.scope, session_id, [event])
+        await self.engine.append_events(self.scope, _session(session_id), [event])
         return event.event_id
 
     async def consolidate(self, session_id: str) -> RunReport:
-        return await self.engine.consolidate(self.scope, session_id)
+        return await self.engine.consolidate(self.scope, _session(session_id))
 
     async def recall(
         self, query: str, *, limit: int = 5, min_importance: float = 0.0
     ) -> Sequence[Hit]:
-        if not 0 <= min_importance <= 1:
-            raise InvalidInput(f"min_importance must be from 0 to 1, not {min_importance!r}")
-        asked = limit if min_importance == 0 else limit * FOUND
-        hits = await self.engine.recall(self.scope, query, limit=asked)
-        return [hit for hit in hits if hit.memory.importance >= 10 * min_importance][:limit]
+        share = number(min_importance, "min_importance", 0, 1)
+        return await self.engine.recall(
+            self.scope, query, limit=limit, min_importance=round(10 * share, 6)
+        )
 
     async def context(
         self, session_id: str, query: str, *, system_prompt: str = "", max_tokens: int = 8000
     ) -> ContextWindow:
         return await self.engine.context_window(
-            self.scope, session_id, query, system_prompt=system_prompt, max_tokens=max_tokens
+            self.scope,
+            _session(session_id),
+            query,
+            system_prompt=system_prompt,
+            max_tokens=max_tokens,
         )
 
     async def close(self) -> None:
         await self.engine.close()
 
 
+def _checked_uri(uri: object) -> str:
+    """Return where the memory is: as given, or what HIPPOCAMPUS_URI says. Raises InvalidInput."""
+    chosen = uri if uri is not None else os.environ.get("HIPPOCAMPUS_URI") or None
+    if isinstance(chosen, str) and is_oceanbase(chosen):
+        return chosen
+    where = redacted(chosen) if isinstance(chosen, str) else chosen
+    raise InvalidInput(
+        f"OceanBaseMemoryProvider keeps its memory in OceanBase, not in {where!r}: give uri, or"
+        " HIPPOCAMPUS_URI, as 'seekdb:///folder' or 'oceanbase://...', or use open_memory() for"
+        " PostgreSQL"
+    )
+
+
+def _named(name: str, what: str) -> str:
+    if not check_label(name, what).strip():
+        raise InvalidInput(f"{what} must not be blank: {name!r}")
+    return name
+
+
+def _session(session_id: str) -> str:
+    return check_thread(session_id, "session_id")
+
+
 def _text_of(content: str | Mapping[str, JsonValue]) -> str:
-    """Return what an event says: its text, or the JSON of one that has none."""
+    """Return what an event says: its text, or the JSON of one that has none.
+
+    Raises InvalidInput for what says nothing, or is neither text nor JSON.
+    """
+    if not isinstance(content, str | Mapping):
+        raise InvalidInput(
+            f'content must be a text or a mapping, e.g. {{"text": "Hello"}}, not {content!r:.80}'
+        )
     if isinstance(content, str):
-        return content
-    text = content.get("text", content.get("content"))
-    return text if isinstance(text, str) else json.dumps(content, ensure_ascii=False)
+        said = content
+    else:
+        text = content.get("text", content.get("content"))
+        said = text if isinstance(text, str) else to_json(dict(content), "content")
+    if not said.strip() or not content:
+        raise InvalidInput(f"content says nothing: {content!r:.80}; leave such an event out")
+    return said
+
+
+def _payload_of(content: str | Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+    """Return the whole of an event that is more than its text, to be kept beside it."""
+    if isinstance(content, str) or content.keys() <= {"text", "content"}:
+        return {}
+    check_json(dict(content), "content")
+    return {"content": dict(content)}

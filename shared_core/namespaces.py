@@ -45,7 +45,7 @@ def check_label(label: object, what: str) -> str:
         raise InvalidInput(f"{what} must not be empty")
     if _UNSTORABLE.search(label):
         raise InvalidInput(
-            f"{what} holds a NUL byte or a lone surrogate, which PostgreSQL cannot store: {label!r}"
+            f"{what} holds a NUL byte or a lone surrogate, which cannot be stored: {label!r}"
         )
     return label
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import chain, islice
 from typing import TYPE_CHECKING, get_args
 
+from shared_core import arguments
 from shared_core.diversity import diversified
 from shared_core.domain import AsOf, Hit, MemoryKind, Namespace, Scope
 from shared_core.embedding import Embedding
@@ -46,6 +47,7 @@ class Wanted:
     whose edges come along besides those of the ones that the query names. least_candidates: so many
     at least are looked at in each way of finding. embedded: what Embedding.query_or_words returned
     for the query, where that is known. merged_only: what meaning alone found is not asked for.
+    min_importance: 1 to 10, less important memories are left out; 0 for none.
     """
 
     now: datetime
@@ -65,6 +67,7 @@ class Wanted:
     least_candidates: int = LEAST_CANDIDATES
     embedded: tuple[Vectors | None, bool] | None = None
     merged_only: bool = False
+    min_importance: float = 0.0
 
     def __post_init__(self) -> None:
         known = get_args(Ranking)
@@ -80,6 +83,7 @@ class Wanted:
         for name, share in (("min_relevance", self.min_relevance), ("diversity", self.diversity)):
             if not (isinstance(share, int | float) and 0 <= share <= 1):
                 raise InvalidInput(f"{name} must be between 0 and 1, not {share!r}")
+        arguments.number(self.min_importance, "min_importance", 0, 10)
 
 
 async def recall(
@@ -107,6 +111,7 @@ async def recall(
         as_of=wanted.as_of,
         begin=wanted.begin,
         end=wanted.end,
+        min_importance=wanted.min_importance,
     )
     asked = Asked(text=query, terms=request.terms, now=wanted.now)
     by = "bm25" if degraded and wanted.ranking == "vector" else wanted.ranking

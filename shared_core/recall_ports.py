@@ -57,6 +57,7 @@ class SearchRequest:
     candidates: how many of each channel are fetched for ranking. filter: on values, as of items.
     mentions: keys of entities; the edges of the graph that touch one come along. as_of: None for
     what is current. begin, end: only what occurred from one to before the other; None for no bound.
+    min_importance: only what is at least so important, 1 to 10; 0 for all.
     """
 
     scope: Scope
@@ -71,6 +72,7 @@ class SearchRequest:
     as_of: AsOf | None = None
     begin: datetime | None = None
     end: datetime | None = None
+    min_importance: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

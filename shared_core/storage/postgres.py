@@ -143,6 +143,9 @@ class PostgresStorage(
         if request.begin is not None or request.end is not None:
             filter_sql = f"({filter_sql}) AND {BETWEEN}"
             filter_values |= bounds_of(request.begin, request.end)
+        if request.min_importance:
+            filter_sql = f"({filter_sql}) AND {IMPORTANT}"
+            filter_values["min_importance"] = request.min_importance
         as_of = request.as_of
         text = statement("recall", as_of=as_of is not None, filter_sql=filter_sql)
         values |= moments(as_of) if as_of else {}
@@ -157,6 +160,9 @@ class PostgresStorage(
             edges=[found_edge(row).edge for row in others[-1]] if others else (),
         )
 
+
+IMPORTANT = "m.importance >= %(min_importance)s::real"
+"""As exact as importance is kept: 5.7 is 5.7."""
 
 MOST_EDGES = 50
 """Of each name and direction, the newest."""

@@ -5,13 +5,21 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from seekdb_databases import SeekdbDatabases
 
-from shared_core import InvalidInput, MemoryCoreError, MemoryManager, OceanBaseMemoryProvider
+from shared_core import (
+    InvalidInput,
+    MemoryCoreError,
+    MemoryManager,
+    NewMemory,
+    OceanBaseMemoryProvider,
+    Scope,
+)
 
 
 @pytest.fixture
@@ -177,3 +185,72 @@ def test_the_store_of_another_engine_is_named() -> None:
 
     with pytest.raises(InvalidInput, match="OceanBase, not in 'embedded'"):
         OceanBaseHippocampusStore()
+
+
+async def test_what_is_important_is_found_among_much_that_is_not(
+    memory: OceanBaseMemoryProvider,
+) -> None:
+    await memory.engine.remember(
+        memory.scope,
+        [NewMemory(text=f"Tea number {number} is nice.", importance=2.0) for number in range(200)]
+        + [
+            NewMemory(text="The user once drank some tea.", importance=number)
+            for number in (3.0, 5.7)
+        ],
+    )
+    for least, count in ((0.0, 5), (0.3, 2), (0.57, 1), (0.58, 0)):
+        hits = await memory.recall("Tea number 7", min_importance=least)
+        assert len(hits) == count and all(hit.memory.importance >= 10 * least for hit in hits)
+
+
+@pytest.mark.parametrize("name", ["", "  ", None, 5, "a\0b"])
+def test_a_name_that_cannot_be_is_called_as_it_was_given(name: object) -> None:
+    with pytest.raises(InvalidInput, match=r"^agent_id "):
+        OceanBaseMemoryProvider("seekdb:///nowhere", agent_id=name)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"^app "):
+        OceanBaseMemoryProvider("seekdb:///nowhere", agent_id="a", app=name)  # type: ignore[arg-type]
+
+
+async def test_errors_name_the_argument_that_was_given(memory: OceanBaseMemoryProvider) -> None:
+    given: Any = None
+    for given in ("", " ", {}, None, 5, b"x", ["x"], {"a": object()}, {1: 2}, {"x": math.nan}):
+        with pytest.raises(InvalidInput, match=r"^content "):
+            await memory.append_event("s", given)
+    for given in ("", None, 5, "a\0"):
+        with pytest.raises(InvalidInput, match=r"^session_id "):
+            await memory.append_event(given, "x")
+        with pytest.raises(InvalidInput, match=r"^session_id "):
+            await memory.consolidate(given)
+        with pytest.raises(InvalidInput, match=r"^session_id "):
+            await memory.context(given, "x")
+    for given in ("", 5, "a\0"):
+        with pytest.raises(InvalidInput, match=r"^event_id "):
+            await memory.append_event("s", "x", event_id=given)
+    for given in (math.nan, -1, 2, None, "0.5", True):
+        with pytest.raises(InvalidInput, match=r"^min_importance "):
+            await memory.recall("x", min_importance=given)
+    for given in (-1, 1.5, None, "5", 100_001):
+        with pytest.raises(InvalidInput, match=rf"^limit .* not {given!r}$"):
+            await memory.recall("x", limit=given, min_importance=0.5)
+    assert await memory.recall("x", limit=100_000, min_importance=0.5) == []
+
+
+async def test_the_whole_of_an_event_is_kept_beside_its_text(
+    memory: OceanBaseMemoryProvider,
+) -> None:
+    call = {"text": "It rains in Oslo.", "tool": "weather", "millimetres": 3.5}
+    await memory.append_event("s", call, event_type="tool_call")
+    [turn] = await memory.engine.list_memories(memory.scope)
+    assert turn.text == "It rains in Oslo."
+    assert turn.value["metadata"] == {"event_type": "tool_call", "content": call}
+
+
+def test_where_it_is_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_URI", "postgresql://localhost/x")
+    with pytest.raises(InvalidInput, match="not in 'postgresql://localhost/x'"):
+        OceanBaseMemoryProvider(agent_id="a")
+    monkeypatch.setenv("HIPPOCAMPUS_URI", "seekdb:///nowhere")
+    assert OceanBaseMemoryProvider(agent_id="a").scope == Scope("agents", "a")
+    monkeypatch.delenv("HIPPOCAMPUS_URI")
+    with pytest.raises(InvalidInput, match="give uri, or HIPPOCAMPUS_URI"):
+        OceanBaseMemoryProvider(agent_id="a")

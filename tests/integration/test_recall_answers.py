@@ -171,6 +171,26 @@ async def test_the_floor_comes_before_the_limit(memory: MemoryEngine) -> None:
     assert [TEA] == texts(await asked(min_relevance=0.4))
 
 
+async def test_what_matters_little_is_left_out_before_the_limit(memory: MemoryEngine) -> None:
+    await memory.remember(
+        ANN,
+        [NewMemory(text=f"{TEA} ({number})", importance=1.5) for number in range(40)]
+        + [NewMemory(text="Tea at last.", importance=importance) for importance in (5.7, 9)],
+    )
+    found = {
+        least: [
+            hit.memory.importance for hit in await memory.recall(ANN, TEA, min_importance=least)
+        ]
+        for least in (0, 1.5, 5.7, 5.71, 10)
+    }
+    assert [10, 10] == [len(found[0]), len(found[1.5])]
+    assert pytest.approx([5.7, 9]) == sorted(found[5.7])
+    assert [9] == found[5.71] and [] == found[10]
+    for least in (-1, 11, None, float("nan")):
+        with pytest.raises(InvalidInput, match="min_importance"):
+            await memory.recall(ANN, TEA, min_importance=least)  # type: ignore[arg-type]
+
+
 async def test_a_turn_of_no_thread_is_recalled(memory: MemoryEngine) -> None:
     await memory.remember(ANN, [NewMemory(text=TEA, kind="episodic"), "Bob sails."])
     assert TEA == (await memory.recall(ANN, "green tea"))[0].memory.text

@@ -77,6 +77,7 @@ def _there(tx: Transaction, tenant: str, now: datetime, request: SearchRequest) 
         current_at(tx, tenant, now, request.as_of),
         of_kinds(request.kinds),
         between(request.begin, request.end),
+        Condition("m.importance >= %s", (request.min_importance,)),
     )
 
 

@@ -1,0 +1,58 @@
+"""What is no event, or no thread: refused by its name, on both engines alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from shared_core import Event, InvalidInput, MemoryEngine, Scope
+
+pytestmark = pytest.mark.both_engines
+
+ANN = Scope("app", "ann")
+SAID = Event(
+    event_id="e1",
+    author="user",
+    role="user",
+    text="I like tea.",
+    occurred_at=datetime(2026, 3, 2, tzinfo=UTC),
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"text": None}, "text of event 'e1' must be a text, not None"),
+        ({"text": b"x"}, "text of event 'e1' must be a text, not b'x'"),
+        ({"author": 5}, "author of event 'e1' must be a text, not 5"),
+        ({"event_id": ""}, "event_id must not be empty"),
+        (
+            {"occurred_at": SAID.occurred_at.replace(tzinfo=None)},
+            "occurred_at of event 'e1' has no time zone",
+        ),
+        ({"importance": float("nan")}, "importance must be between 1 and 10, not nan"),
+    ],
+)
+async def test_an_event_says_what_is_wrong_with_it(
+    memory: MemoryEngine, changed: Any, message: str
+) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        await memory.append_events(ANN, "s", [SAID, replace(SAID, **changed)])
+    assert [] == await memory.list_memories(ANN)
+
+
+async def test_what_is_no_event_is_shown(memory: MemoryEngine) -> None:
+    given: Any = {"text": "I like tea."}
+    with pytest.raises(InvalidInput, match="events must be Event objects, not {'text'"):
+        await memory.append_events(ANN, "s", [given])
+
+
+@pytest.mark.parametrize("thread", ["", None, 5, "a\0b", "a\ud800"])
+async def test_a_thread_that_cannot_be_is_named(memory: MemoryEngine, thread: Any) -> None:
+    with pytest.raises(InvalidInput, match="^thread_id "):
+        await memory.append_events(ANN, thread, [SAID])
+    with pytest.raises(InvalidInput, match="^thread_id "):
+        await memory.consolidate(ANN, thread)
