@@ -1,12 +1,16 @@
 """The same work on PostgreSQL and on SeekDB, both embedded, in one run.
 
     python -m benchmarks.engines [--turns 1000] [--questions 50] [--writes 50] [--json]
+    python -m benchmarks.engines --users 1000,1000,25000 [--questions 50] [--json]
 
 One user has turns, half English, half Chinese (templates filled with words after Zipf), with
 the bundled embedder's vectors. Appended in batches of 50, then --writes singly; recalled, searched
 by the questions; consolidated in threads of 50. Times are the median of a call; "recall@10" is the
 share of PostgreSQL's ten that SeekDB finds. "missed": appended turns that the next statement does
 not find by their own words.
+
+--users: instead, users with so many turns each, one English, one Chinese, one half each, and so on;
+of each the share of PostgreSQL's ten that SeekDB finds, by recall() and by search().
 """
 
 from __future__ import annotations
@@ -26,24 +30,37 @@ from typing import Any
 from benchmarks.process_memory import CHINESE, ENGLISH, words_of
 from benchmarks.report import load_average
 from shared_core import Event, MemoryEngine, Scope, open_memory
+from shared_core.settings import load_settings
 
 ANA = Scope("benchmark", "ana")
 BATCH = 50
+LOADED = 1000
+"""Turns appended at once where their time does not count."""
+Languages = tuple[str, ...]
+LANGUAGES: tuple[Languages, ...] = (("en",), ("zh",), ("zh", "en"))
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def sentences(count: int) -> list[str]:
-    """Return different sentences, English and Chinese in turns."""
-    chooser = random.Random("engines")
+def sentences(count: int, seed: str = "engines", languages: Languages = ("zh", "en")) -> list[str]:
+    """Return different sentences, in the languages in turns."""
+    chooser = random.Random(seed)
     made: list[str] = []
     for number in range(count):
-        words = words_of("en" if number % 2 else "zh", 400)
-        templates = ENGLISH if number % 2 else CHINESE
+        language = languages[number % len(languages)]
+        words = words_of(language, 400)
+        templates = ENGLISH if language == "en" else CHINESE
         weights = [1 / (1 + place) for place in range(len(words))]
         made.append(
             f"{templates[number % 4].format(*chooser.choices(words, weights, k=4))} {number}"
         )
     return made
+
+
+def questions_about(texts: Sequence[str], count: int, seed: str = "questions") -> list[str]:
+    """Return beginnings of some of the texts."""
+    chooser = random.Random(seed)
+    asked = [" ".join(text.split()[:-1])[: chooser.randint(8, 60)] for text in texts]
+    return chooser.sample(asked, min(count, len(asked)))
 
 
 def turn(number: int, text: str) -> Event:
@@ -112,9 +129,7 @@ async def measure(
 async def run(turns: int, questions: int, writes: int) -> dict[str, Any]:
     """Return the figures of both engines, and their ratio."""
     texts = sentences(turns)
-    chooser = random.Random("questions")
-    asked = [" ".join(text.split()[:-1])[: chooser.randint(8, 60)] for text in texts]
-    asked = chooser.sample(asked, questions)
+    asked = questions_about(texts, questions)
     figures: dict[str, dict[str, float]] = {}
     found = {}
     for scheme in ("embedded", "seekdb"):
@@ -123,10 +138,6 @@ async def run(turns: int, questions: int, writes: int) -> dict[str, Any]:
                 f"{scheme}://{Path(folder) / 'data'}", worker=False, track_access=False
             ) as memory:
                 figures[scheme], found[scheme] = await measure(memory, texts, asked, writes)
-    shared = [
-        len({*ours} & {*theirs}) / max(1, len(ours))
-        for ours, theirs in zip(found["embedded"], found["seekdb"], strict=True)
-    ]
     return {
         "turns": turns,
         "load": load_average(),
@@ -136,9 +147,93 @@ async def run(turns: int, questions: int, writes: int) -> dict[str, Any]:
             for name, value in figures["embedded"].items()
             if value
         },
-        "recall@10": round(sum(shared) / len(shared), 4),
-        "same order": sum(a == b for a, b in zip(*found.values(), strict=True)) / len(shared),
+        "recall@10": share_of(found["embedded"], found["seekdb"]),
+        "same order": sum(a == b for a, b in zip(*found.values(), strict=True)) / len(asked),
     }
+
+
+def share_of(right: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> float:
+    """Return the mean share of what is right that was found, over the questions."""
+    shares = [
+        len({*ours} & {*theirs}) / max(1, len(ours))
+        for ours, theirs in zip(right, found, strict=True)
+    ]
+    return round(sum(shares) / len(shares), 4)
+
+
+async def answers(
+    memory: MemoryEngine, user: Scope, texts: Sequence[str], questions: Sequence[str]
+) -> dict[str, Any]:
+    """Store the texts as turns of a user; return what the questions find in both ways."""
+    turns = [turn(number, text) for number, text in enumerate(texts)]
+    for start in range(0, len(turns), LOADED):
+        await memory.append_events(user, f"t{start}", turns[start : start + LOADED])
+    recall_ms, recalled = await timed(
+        [lambda ask=ask: memory.recall(user, ask, limit=10) for ask in questions]  # type: ignore[misc]
+    )
+    search_ms, searched = await timed(
+        [lambda ask=ask: memory.search(user, ask, 10) for ask in questions]  # type: ignore[misc]
+    )
+    return {
+        "ms": {"recall": recall_ms, "search": search_ms},
+        "recall": [[hit.memory.text for hit in hits] for hits in recalled],
+        "search": [[hit.memory.text for hit in hits] for hits in searched],
+    }
+
+
+async def compare_users(sizes: Sequence[int], questions: int) -> dict[str, Any]:
+    """Return of each user how much of what PostgreSQL finds SeekDB finds, and the least of all."""
+    users = []
+    for number, size in enumerate(sizes):
+        languages = LANGUAGES[number % len(LANGUAGES)]
+        texts = sentences(size, f"user {number}", languages)
+        users.append((languages, texts, questions_about(texts, questions, f"user {number}")))
+    found: dict[str, list[dict[str, Any]]] = {}
+    for scheme in ("embedded", "seekdb"):
+        with tempfile.TemporaryDirectory(prefix="hippocampus-engines-") as folder:
+            async with open_memory(
+                f"{scheme}://{Path(folder) / 'data'}", worker=False, track_access=False
+            ) as memory:
+                found[scheme] = [
+                    await answers(memory, Scope("benchmark", f"user {number}"), texts, asked)
+                    for number, (_, texts, asked) in enumerate(users)
+                ]
+    rows = [
+        {
+            "turns": len(texts),
+            "languages": "+".join(languages),
+            "recall@10": share_of(right["recall"], ours["recall"]),
+            "search@10": share_of(right["search"], ours["search"]),
+            "postgres ms": right["ms"],
+            "seekdb ms": ours["ms"],
+        }
+        for (languages, texts, _), right, ours in zip(
+            users, found["embedded"], found["seekdb"], strict=True
+        )
+    ]
+    return {
+        "load": load_average(),
+        "threshold": load_settings().ann_threshold,
+        "users": rows,
+        "least recall@10": min(row["recall@10"] for row in rows),
+        "least search@10": min(row["search@10"] for row in rows),
+    }
+
+
+def print_users(report: dict[str, Any], as_json: bool) -> None:
+    """Print what compare_users found."""
+    if as_json:
+        print(json.dumps(report, ensure_ascii=False, indent=2))
+        return
+    print(f"load {report['load']}, large above {report['threshold']} vectors")
+    for row in report["users"]:
+        print(
+            f"{row['turns']:>7} turns {row['languages']:6} recall@10 {row['recall@10']:.4f}"
+            f" ({row['postgres ms']['recall']} and {row['seekdb ms']['recall']} ms)"
+            f" search@10 {row['search@10']:.4f}"
+            f" ({row['postgres ms']['search']} and {row['seekdb ms']['search']} ms)"
+        )
+    print(f"least: {report['least recall@10']} and {report['least search@10']}")
 
 
 def main() -> None:
@@ -147,8 +242,12 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=1000)
     parser.add_argument("--questions", type=int, default=50)
     parser.add_argument("--writes", type=int, default=50)
+    parser.add_argument("--users", type=lambda text: [int(size) for size in text.split(",")])
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
+    if chosen.users:
+        print_users(asyncio.run(compare_users(chosen.users, chosen.questions)), chosen.json)
+        return
     report = asyncio.run(run(chosen.turns, chosen.questions, chosen.writes))
     if chosen.json:
         print(json.dumps(report, ensure_ascii=False, indent=2))

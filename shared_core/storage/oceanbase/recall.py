@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -28,8 +29,8 @@ from shared_core.storage.oceanbase.current import (
 from shared_core.storage.oceanbase.edge_rows import edges_about
 from shared_core.storage.oceanbase.filters import Matches, matches
 from shared_core.storage.oceanbase.recall_ranking import picked
-from shared_core.storage.oceanbase.recall_reach import bounded, holding, similarities
 from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
+from shared_core.storage.oceanbase.similarities import similarities
 from shared_core.storage.oceanbase.transactions import Row, Transaction
 from shared_core.storage.rows import as_known
 
@@ -38,7 +39,7 @@ MOST_EDGES = 50
 PAUSE = timedelta(hours=6)
 """Turns of a thread with no longer pause between them are one session."""
 
-_ID, _KIND, _THREAD, _OCCURRED, _UPDATED, _LENGTH, _TERMS, _VALUE = range(8)
+_ID, _IS_NO_TURN, _THREAD, _OCCURRED, _UPDATED, _LENGTH, _TERMS, _VALUE = range(8)
 
 
 class OceanBaseRecall(OceanBasePart):
@@ -48,22 +49,20 @@ class OceanBaseRecall(OceanBasePart):
         if request.namespace[:2] != (request.scope.app, request.scope.user):
             raise InvalidInput(f"namespace {request.namespace} is not in scope {request.scope}")
         tenant, now = scope_path(request.scope), self._clock()
-        threshold, is_wanted = self._settings.ann_threshold, matches(request.filter)
+        is_wanted = matches(request.filter)
 
         def work(tx: Transaction) -> Recalled:
             edges: list[Edge] = []
             if request.mentions:
                 found = edges_about(tx, tenant, request.mentions, MOST_EDGES, now, request.as_of)
                 edges = [one.edge for one in found]
-            there = _there(tx, tenant, now, request)
-            if threshold is not None:
-                there = bounded(tx, tenant, request, there, threshold)
-            rows = _living(tx, request, there, is_wanted)
+            rows = _living(tx, request, _there(tx, tenant, now, request), is_wanted)
             if not rows:
                 return Recalled(edges=edges)
-            corpus = _corpus(rows, request, similarities(tx, tenant, request, _ids(rows)))
+            ids = [row[_ID] for row in rows]
+            corpus = _corpus(rows, request, similarities(tx, tenant, request, ids))
             numbers = picked(corpus, _tie(rows), request.candidates)
-            number_of = {rows[number][_ID]: number for number in numbers}
+            number_of = {UUID(bytes=ids[number]): number for number in numbers}
             candidates = _candidates(tx, tenant, now, request.as_of, number_of)
             return Recalled(candidates=candidates, corpus=corpus, edges=edges)
 
@@ -84,46 +83,46 @@ def _there(tx: Transaction, tenant: str, now: datetime, request: SearchRequest) 
 def _living(
     tx: Transaction, request: SearchRequest, there: Condition, is_wanted: Matches | None
 ) -> list[Row]:
-    """Return what lives in the order it was said: turns by thread, then all else.
+    """Return what lives in the order it was said, as plain rows: turns by thread, then all else.
 
     Words come of memories that hold one of the query: sending them costs as much as reading. They
     have a name, or the server would name them by the words asked for, cut within a character.
     """
     words = [
-        Condition("m.terms LIKE %s", (holding(term),)) for term in dict.fromkeys(request.terms)
+        Condition("m.terms LIKE %s", (_holding(term),)) for term in dict.fromkeys(request.terms)
     ]
     any_word = " OR ".join(one.sql for one in words) or "FALSE"
     value = ", m.value" if is_wanted else ""
-    rows = tx.rows(
-        "SELECT m.memory_id, m.kind, m.thread_id, m.occurred_at, m.updated_at, m.term_count,"
-        f" CASE WHEN {any_word} THEN m.terms END AS terms{value} FROM memories m WHERE {there.sql}",
+    rows = tx.plain_rows(
+        "SELECT m.memory_id, m.kind <> 'episodic', m.thread_id, m.occurred_at, m.updated_at,"
+        f" m.term_count, CASE WHEN {any_word} THEN m.terms END AS terms{value}"
+        f" FROM memories m WHERE {there.sql}",
         *all_of(*words).values,
         *there.values,
     )
     if is_wanted:
         rows = [row for row in rows if is_wanted(row[_VALUE])]
     rows.sort(
-        key=lambda row: (
-            row[_KIND] != "episodic", row[_THREAD] is None, row[_THREAD] or "", row[_ID].int
-        )
-    )  # fmt: skip
+        key=lambda row: (row[_IS_NO_TURN], row[_THREAD] is None, row[_THREAD] or b"", row[_ID])
+    )
     return rows
 
 
-def _ids(rows: Sequence[Row]) -> list[UUID]:
-    return [row[_ID] for row in rows]
+def _holding(term: str) -> str:
+    """Return the pattern of LIKE for the terms of memories that hold a word."""
+    return "% " + re.sub(r"[\\\\%_]", r"\\\g<0>", term) + " %"
 
 
 def _tie(rows: Sequence[Row]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
     """Return the place of each row among all by when it was updated, the last first."""
     places = np.empty(len(rows), dtype=np.intp)
-    by_id = sorted(range(len(rows)), key=lambda at: rows[at][_ID].int)
+    by_id = sorted(range(len(rows)), key=lambda at: rows[at][_ID])
     places[sorted(by_id, key=lambda at: rows[at][_UPDATED], reverse=True)] = range(len(rows))
     return places
 
 
 def _corpus(
-    rows: Sequence[Row], request: SearchRequest, similarity: Mapping[UUID, float]
+    rows: Sequence[Row], request: SearchRequest, similarity: Mapping[bytes, float]
 ) -> Corpus:
     terms = {term: place for place, term in enumerate(dict.fromkeys(request.terms))}
     held = sorted(  # sums over the words of a memory are made in the order of the query
@@ -143,11 +142,11 @@ def _corpus(
 
 
 def _opens(rows: Sequence[Row]) -> list[bool]:
+    moments = [datetime.fromisoformat(row[_OCCURRED]) for row in rows]
+    pauses = [after - before > PAUSE for before, after in pairwise(moments)]
     return [True] + [
-        row[_KIND] != "episodic"
-        or row[_THREAD] != before[_THREAD]
-        or row[_OCCURRED] - before[_OCCURRED] > PAUSE
-        for before, row in pairwise(rows)
+        bool(row[_IS_NO_TURN]) or row[_THREAD] != before[_THREAD] or paused
+        for (before, row), paused in zip(pairwise(rows), pauses, strict=True)
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pymysql
+from pymysql.converters import conversions
 
 Row = tuple[Any, ...]
 
@@ -29,6 +30,17 @@ class Transaction:
         with self._connection.cursor() as cursor:
             cursor.execute(sql, _bound(values))
             return list(cursor.fetchall())
+
+    def plain_rows(self, sql: str, *values: object) -> list[Row]:
+        """Return the rows of a query as the server sends them, for many: in half the time.
+
+        Ids and VARBINARY are bytes, moments are text, and sort as they do otherwise.
+        """
+        decoders, self._connection.decoders = self._connection.decoders, _NUMBERS
+        try:
+            return self.rows(sql, *values)
+        finally:
+            self._connection.decoders = decoders
 
     def one(self, sql: str, *values: object) -> Row | None:
         """Return the first row of a query, or None."""
@@ -93,6 +105,9 @@ class Transaction:
             self._wrote = False
         for name in wanted:
             self.rows("SELECT tenant_id FROM tenants WHERE tenant_id = %s FOR UPDATE", name)
+
+
+_NUMBERS = {kind: read for kind, read in conversions.items() if read in (int, float)}
 
 
 def _bound(values: Iterable[object]) -> tuple[object, ...]:
