@@ -59,6 +59,11 @@ class IndexStorage(Protocol):
         """How many vectors earn a tenant an index; None: no index is built, and none is used."""
         ...
 
+    @property
+    def builds_indexes(self) -> bool:
+        """Whether indexes are built here; False where the engine keeps its own by itself."""
+        ...
+
     async def tenant_indexes(self) -> Sequence[TenantIndex]:
         """Return the indexes that can be used."""
         ...

@@ -77,7 +77,9 @@ class Indexes(NowAndThen):
         super().__init__()
         self._storage = storage
         self._open = open_memory
-        self._in_background = in_background and storage.index_threshold is not None
+        self._in_background = (
+            in_background and storage.index_threshold is not None and storage.builds_indexes
+        )
 
     async def plan(self) -> list[IndexStep]:
         """Return what refresh() would do, tenants that stay exact included, largest first.
@@ -100,10 +102,14 @@ class Indexes(NowAndThen):
     ) -> list[IndexStep] | None:
         """Build what is earned, drop what is not; return what was done, None if another is at it.
 
+        Nothing where the engine keeps its own index.
+
         begins, done: called before and after each step. Raises StorageUnavailable when the user
         may not build indexes, with what is missing.
         """
         await self._open()
+        if not self._storage.builds_indexes:
+            return []
         async with self._storage.index_builder() as builder:
             if builder is None:
                 return None

@@ -143,7 +143,10 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageReport:
-    """What is behind the storage, for `hippocampus doctor`."""
+    """What is behind the storage, for `hippocampus migrate --json`.
+
+    size_bytes: on disk; None where the server does not tell.
+    """
 
     engine: str
     location: str
@@ -154,7 +157,7 @@ class StorageReport:
     schema_version: int
     model: str | None
     dimensions: int | None
-    size_bytes: int
+    size_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,10 @@ from shared_core.errors import InvalidInput
 EMBEDDED = "embedded"
 ANN_THRESHOLD = 20_000
 """Up to so many vectors, reading all of a tenant is fast, and complete."""
+OCEANBASE_ANN_THRESHOLD = 100_000
+"""There reading 25,000 takes 50 ms, and the index 100, after some ten seconds at its first use."""
 MOST_HOURS = 87_600
+OCEANBASE = ("seekdb:", "oceanbase:")
 _SCHEMES = ("embedded:///", "postgresql://", "postgres://", "seekdb://", "oceanbase://")
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
@@ -93,7 +96,7 @@ def load_settings(
         db_schema=schema or os.environ.get("HIPPOCAMPUS_SCHEMA") or "hippocampus",
         pool_size=pool_size or 16,
         privacy=os.environ.get("HIPPOCAMPUS_PRIVACY") or "default",
-        ann_threshold=_ann_threshold(os.environ.get("HIPPOCAMPUS_ANN_THRESHOLD", "")),
+        ann_threshold=_ann_threshold(os.environ.get("HIPPOCAMPUS_ANN_THRESHOLD", ""), chosen),
         graph=_on_or_off("HIPPOCAMPUS_GRAPH"),
         profiles=_on_or_off("HIPPOCAMPUS_PROFILES", "off"),
         cleanup_hours=_cleanup_hours(os.environ.get("HIPPOCAMPUS_CLEANUP_HOURS", "")),
@@ -103,13 +106,13 @@ def load_settings(
 
 def redacted(uri: str) -> str:
     """Return uri without its password, fit for messages and logs."""
-    if uri.startswith(("seekdb:", "oceanbase:")):  # their users may be of a tenant: user@tenant
+    if uri.startswith(OCEANBASE):  # their users may be of a tenant: user@tenant
         return re.sub(r"(://[^:/\s]*):\S*@", r"\1:***@", uri)
     uri = re.sub(r"(://[^:/@\s]*):\S*@", r"\1:***@", uri)
     return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)", r"\1***", uri)
 
 
-def _ann_threshold(text: str) -> int | None:
+def _ann_threshold(text: str, uri: str) -> int | None:
     text = text.strip().lower()
     if text == "off":
         return None
@@ -117,7 +120,9 @@ def _ann_threshold(text: str) -> int | None:
         raise InvalidInput(
             f"HIPPOCAMPUS_ANN_THRESHOLD must be a number of vectors, or 'off', not {text!r}"
         )
-    return int(text) if text else ANN_THRESHOLD
+    if text:
+        return int(text)
+    return OCEANBASE_ANN_THRESHOLD if uri.startswith(OCEANBASE) else ANN_THRESHOLD
 
 
 def _cleanup_hours(text: str) -> float | None:

@@ -40,6 +40,10 @@ class PostgresIndexes:
     def index_threshold(self) -> int | None:
         return self._indexes.threshold
 
+    @property
+    def builds_indexes(self) -> bool:
+        return True
+
     async def tenant_indexes(self) -> Sequence[TenantIndex]:
         return await self._indexes.read()
 

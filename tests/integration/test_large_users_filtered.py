@@ -1,4 +1,4 @@
-"""Searches of a user who counts as large, by what leaves little of them: complete on both engines."""
+"""Searches of a large user by what leaves little of their items: complete on both engines."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from shared_core import Scope
 from shared_core.access_ports import Accesses, NewAccesses
 from shared_core.domain import MemoryId, Namespace, ThreadId
 from shared_core.ids import uuid7
+from shared_core.indexes import Indexes
 from shared_core.item_ports import (
     Item,
     ItemQuery,
@@ -161,6 +162,24 @@ async def test_only_large_tenants_are_named(filled: Both) -> None:
     [large] = await filled.seekdb.large_tenants(100, [])
     assert (large.namespace, large.vectors, large.tail) == (("app", "ann"), 600, 0)
     assert large.index is not None and [] == await filled.seekdb.large_tenants(1000, [])
+
+
+async def test_nothing_is_counted_where_the_engine_keeps_its_index(
+    filled: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[str] = []
+    monkeypatch.setattr(
+        "shared_core.storage.oceanbase.transactions.Transaction.rows", _noting(sent)
+    )
+
+    async def is_open() -> None:
+        return None
+
+    indexes = Indexes(filled.seekdb, is_open)
+    assert [] == await indexes.refresh() and not any("GROUP BY" in sql for sql in sent)
+    assert not indexes._in_background
+    await indexes.plan()
+    assert any("GROUP BY" in sql for sql in sent)
 
 
 async def test_a_key_that_exists_is_replaced(both: Both) -> None:

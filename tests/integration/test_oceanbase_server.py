@@ -70,6 +70,7 @@ async def test_the_whole_loop_runs_on_a_server(port: int) -> None:
     async with open_memory(f"seekdb://root@127.0.0.1:{port}/app", worker=False) as memory:
         report = await memory.report()
         assert (report.engine, report.schema) == ("SeekDB server", "app")
+        assert report.size_bytes and report.size_bytes > 100_000
         turns = ["My name is Ana.", "I live in Oslo.", "I moved to Bergen."]
         await memory.append_events(ANA, "t1", [said(n, text) for n, text in enumerate(turns)])
         await memory.append_events(ZHU, "t1", [said(0, "我叫朱莉。"), said(1, "我住在深圳。")])

@@ -76,3 +76,16 @@ def test_a_threshold_of_no_known_form_is_refused(
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", text)
     with pytest.raises(InvalidInput, match="HIPPOCAMPUS_ANN_THRESHOLD"):
         load_settings()
+
+
+@pytest.mark.parametrize(
+    ("uri", "vectors"),
+    [("embedded", 20_000), ("seekdb:///x", 100_000), ("oceanbase://root@h/x", 100_000)],
+)
+def test_how_many_vectors_are_many_depends_on_the_engine(
+    monkeypatch: pytest.MonkeyPatch, uri: str, vectors: int
+) -> None:
+    monkeypatch.delenv("HIPPOCAMPUS_ANN_THRESHOLD", raising=False)
+    assert load_settings(uri).ann_threshold == vectors
+    monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "300")
+    assert load_settings(uri).ann_threshold == 300

@@ -61,6 +61,10 @@ class OceanBaseIndexes(OceanBasePart):
     def index_threshold(self) -> int | None:
         return self._settings.ann_threshold
 
+    @property
+    def builds_indexes(self) -> bool:
+        return False
+
     async def tenant_indexes(self) -> Sequence[TenantIndex]:
         """Return none: those there are belong to no tenant."""
         return []
@@ -68,7 +72,10 @@ class OceanBaseIndexes(OceanBasePart):
     async def large_tenants(
         self, threshold: int, known: Sequence[TenantIndex]
     ) -> Sequence[TenantVectors]:
-        """Return the tenants that are searched by the index, each as one that has it."""
+        """Return the tenants that are searched by the index, each as one that has it.
+
+        All are counted: for `hippocampus index --dry-run`, never in the background.
+        """
 
         def work(tx: Transaction) -> tuple[tuple[str, int], list[Row]] | None:
             active = active_model(tx)

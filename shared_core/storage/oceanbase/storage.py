@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pymysql
+
+from shared_core.errors import StorageUnavailable
 from shared_core.ports import StorageReport
 from shared_core.settings import redacted
 from shared_core.storage.oceanbase.accesses import OceanBaseAccesses
@@ -26,6 +29,9 @@ from shared_core.storage.oceanbase.slices import OceanBaseSlices
 from shared_core.storage.oceanbase.tokens import OceanBaseTokens
 from shared_core.storage.oceanbase.transfer import OceanBaseTransfer
 from shared_core.storage.oceanbase.vectors import OceanBaseVectors, active_model
+
+NO_SUCH_TABLE = 1146
+DENIED = (1044, 1142, 1143, 1227)
 
 
 class OceanBaseStorage(
@@ -64,22 +70,11 @@ class OceanBaseStorage(
     async def report(self) -> StorageReport:
         prepared, location = self._database.prepared, self._database.location
         assert prepared is not None
-        size, model = await self._database.read(
-            lambda tx: (
-                tx.one(
-                    "SELECT coalesce(sum(data_length + index_length), 0)"
-                    " FROM information_schema.tables WHERE table_schema = %s",
-                    location.database,
-                )
-                or (0,),
-                active_model(tx),
-            )
-        )
+        model = await self._database.read(active_model)
+        folder = location.folder
         return StorageReport(
-            engine=f"embedded {prepared.engine}"
-            if location.folder
-            else f"{prepared.engine} server",
-            location=str(location.folder or redacted(self._settings.uri)),
+            engine=f"embedded {prepared.engine}" if folder else f"{prepared.engine} server",
+            location=str(folder or redacted(self._settings.uri)),
             server_version=prepared.version,
             extension_version="built in",
             role=location.user,
@@ -87,8 +82,30 @@ class OceanBaseStorage(
             schema_version=prepared.schema_version,
             model=model[0] if model else None,
             dimensions=model[1] if model else None,
-            size_bytes=_bytes_in(location.folder) if location.folder else int(size[0]),
+            size_bytes=_bytes_in(folder) if folder else await self._bytes_of_tables(),
         )
+
+    async def _bytes_of_tables(self) -> int | None:
+        """Return what the tables take on disk, not in memory; None where the server tells nothing.
+
+        information_schema says 0 of every table.
+        """
+        name = self._database.location.database
+        try:
+            row = await self._database.read(
+                lambda tx: tx.one(
+                    "SELECT sum(required_size) FROM oceanbase.DBA_OB_TABLE_SPACE_USAGE"
+                    " WHERE database_name = %s",
+                    name,
+                )
+            )
+        except StorageUnavailable as error:
+            if not isinstance(error.__cause__, pymysql.MySQLError):
+                raise
+            if error.__cause__.args[0] not in (NO_SUCH_TABLE, *DENIED):
+                raise
+            return None
+        return int(row[0]) or None if row and row[0] is not None else None
 
 
 def _bytes_in(folder: Path) -> int:
