@@ -161,6 +161,28 @@ async def test_what_is_too_long_is_said_so(database: Database) -> None:
         await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [("a" * 2000, "", NOW)]))
 
 
+@pytest.mark.parametrize(
+    ("column", "called"),
+    [
+        ("thread_id", "thread_id, the id of a thread or a session, takes at most 1,500 bytes"),
+        ("event_id", "event_id takes at most 1,500 bytes"),
+    ],
+)
+async def test_a_name_that_is_too_long_is_called_as_callers_do(
+    database: Database, column: str, called: str
+) -> None:
+    row = {"tenant_id": "/a/b/", "thread_id": "t", "event_id": "e", "deleted_at": NOW}
+    row[column] = "x" * 1501
+    with pytest.raises(InvalidInput, match=called) as raised:
+        await database.write(lambda tx: tx.insert("tombstones", list(row), [list(row.values())]))
+    assert "column" not in str(raised.value)
+
+
+async def test_a_statement_that_is_too_long_says_what_to_do(database: Database) -> None:
+    with pytest.raises(InvalidInput, match="texts this large.* max_allowed_packet"):
+        await database.read(lambda tx: tx.rows("SELECT length(%s)", "x" * 270_000_000))
+
+
 async def test_a_key_that_exists_is_passed_over_and_none_is_cut(database: Database) -> None:
     for state in ("first", "second"):
         await database.write(

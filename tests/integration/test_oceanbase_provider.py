@@ -95,9 +95,16 @@ async def test_no_text_is_read_as_a_statement(memory: OceanBaseMemoryProvider, t
     assert told(await memory.recall("tea", limit=1)) == ["I like tea."]
 
 
+LOOK_ALIKE = (
+    "alice", "Alicé", "Alice ", "ALICE", "u1' OR '1'='1", "alice\u00a0", "ａｌｉｃｅ",
+    "alice\u200b", "alice\u0301", "🙂", "👩\u200d👧", "ali/ce", "ali%2Fce", "ali_ce", "ali%",
+    "a\\", "ﬁ", "fi", "*",
+)  # fmt: skip
+
+
 async def test_agents_whose_names_look_alike_share_nothing(seekdb: SeekdbDatabases) -> None:
     lent = seekdb.lend()
-    uri, names = next(lent), ("alice", "Alicé", "Alice ", "ALICE", "u1' OR '1'='1")
+    uri, names = next(lent), LOOK_ALIKE
     for place, name in enumerate(names):
         async with OceanBaseMemoryProvider(uri, agent_id=name, worker=False) as memory:
             await memory.append_event("s", f"The secret number is {place}.")
@@ -105,6 +112,22 @@ async def test_agents_whose_names_look_alike_share_nothing(seekdb: SeekdbDatabas
         async with OceanBaseMemoryProvider(uri, agent_id=name, worker=False) as memory:
             assert told(await memory.recall("secret number")) == [f"The secret number is {place}."]
     next(lent, None)
+
+
+async def test_a_large_message_is_kept_whole(memory: OceanBaseMemoryProvider) -> None:
+    said = "I like tea. 我喜欢茶。 " * 400_000  # of more than 10 MB
+    await memory.append_event("s", said)
+    [turn] = await memory.engine.list_memories(memory.scope)
+    assert turn.text == said.strip()
+
+
+async def test_a_session_that_could_never_be_consolidated_is_refused_at_once(
+    memory: OceanBaseMemoryProvider,
+) -> None:
+    with pytest.raises(InvalidInput, match="session, takes at most 1,492 bytes"):
+        await memory.append_event("s" * 1493, "My name is Ann.")
+    await memory.append_event("s" * 1492, "My name is Ann.")
+    assert (await memory.consolidate("s" * 1492)).facts_opened == 1
 
 
 class Odd:

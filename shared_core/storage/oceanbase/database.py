@@ -29,6 +29,7 @@ from shared_core.errors import (
 from shared_core.settings import Settings, redacted
 from shared_core.storage.oceanbase.connections import connect
 from shared_core.storage.oceanbase.embedded import EmbeddedSeekdb, is_initialised
+from shared_core.storage.oceanbase.lengths import told_too_large
 from shared_core.storage.oceanbase.locations import Location, location_of
 from shared_core.storage.oceanbase.migrate import Prepared, prepare, table_ending
 from shared_core.storage.oceanbase.transactions import Transaction
@@ -263,7 +264,7 @@ class Database:
         code, where = _code(error), redacted(self._settings.uri)
         said = str(error.args[1]) if len(error.args) > 1 else str(error)
         if code in TOO_LARGE:
-            return InvalidInput(f"OceanBase cannot store a value or key this large: {said}")
+            return InvalidInput(told_too_large(code, said))
         if code in READ_ONLY:
             return StorageReadOnly(f"the database at {where!r} is read only: {said}")
         if code == 4012:

@@ -17,6 +17,7 @@ from shared_core.storage.oceanbase.job_rows import (
     TABLE,
     job_of,
 )
+from shared_core.storage.oceanbase.lengths import check_thread_id
 from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.transactions import Row, Transaction
 
@@ -33,6 +34,7 @@ _NEW_COLUMNS = (
 
 def open_thread(tx: Transaction, tenant: str, thread_id: ThreadId, now: datetime) -> None:
     """Make sure that a thread is there."""
+    check_thread_id(thread_id)
     tx.insert(
         "threads",
         ("tenant_id", "thread_id", "state", "created_at", "updated_at"),

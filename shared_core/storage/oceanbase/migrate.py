@@ -27,6 +27,9 @@ TURN_S = 2
 PARTITIONS = 8
 _NAME = re.compile(r"(\d{4})_(\w+)\.sql")
 
+MOST_BYTES_SENT = 268_435_456
+"""In one statement to an embedded server, as much as a value of PostgreSQL holds; else 16 MB."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -50,6 +53,7 @@ def prepare(
         engine, version = checked_version(cursor.fetchall()[0][0])
         if location.folder:
             cursor.execute("ALTER SYSTEM SET syslog_level = 'ERROR'")  # else a log of 500 MB
+            cursor.execute(f"SET GLOBAL max_allowed_packet = {MOST_BYTES_SENT}")
         done = version_there(cursor, location.database)
         if done is None and not create:
             raise NotFound(

@@ -9,6 +9,7 @@ from datetime import datetime
 from shared_core.domain import Event, JsonValue, ThreadId
 from shared_core.jsontext import to_json
 from shared_core.log_ports import Appended, Seen
+from shared_core.storage.oceanbase.lengths import check_thread_id
 from shared_core.storage.oceanbase.transactions import Row, Transaction
 
 _THREAD = "WHERE tenant_id = %s AND thread_id = %s"
@@ -25,6 +26,7 @@ def open_log(
     version = int(now.timestamp() * 1e6)
     found = tx.one(f"SELECT version, session_started_at FROM threads {_THREAD}", tenant, thread_id)
     if found is None:
+        check_thread_id(thread_id)
         tx.insert(
             "threads",
             ("tenant_id", "thread_id", "state", "version", "created_at", "updated_at",

@@ -16,6 +16,7 @@ from shared_core.namespaces import memories_namespace, rest_of, scope_path, tena
 from shared_core.ports import EventRow
 from shared_core.retention_ports import Strength
 from shared_core.storage.oceanbase.items import stored_terms
+from shared_core.storage.oceanbase.lengths import check_thread_id
 from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.timing import timed
 from shared_core.storage.oceanbase.transactions import Row, Transaction
@@ -235,6 +236,7 @@ def grow_thread(
         thread_id,
     )
     if found is None:
+        check_thread_id(thread_id)
         tx.insert(
             "threads",
             ("tenant_id", "thread_id", "state", "last_seq", "last_memory_seq", "unread_bytes",
