@@ -59,6 +59,10 @@ class MemoryManager(ABC):
         """Draw facts and a summary out of the events of a session that were not read yet."""
 
     @abstractmethod
+    async def end_session(self, session_id: str) -> None:
+        """Have the worker consolidate what was not read yet of a session, now and before others."""
+
+    @abstractmethod
     async def recall(
         self, query: str, *, limit: int = 5, min_importance: float = 0.0
     ) -> Sequence[Hit]:
@@ -83,13 +87,22 @@ class OceanBaseMemoryProvider(MemoryManager):
 
     uri: "seekdb:///folder", or "oceanbase://user@tenant#cluster:password@host:2881/database";
     HIPPOCAMPUS_URI is the default. agent_id: whose memory it is; app: the application, by which
-    others find it under Scope(app, agent_id). options: those of open_memory(), e.g. llm= and
-    embedder=. Raises InvalidInput for another uri, and for names that cannot be.
+    others find it under Scope(app, agent_id). later: events are embedded and consolidated by the
+    worker, as strategy= says (when a session was quiet, has so many events or tokens, or ended);
+    words find them at once. options: those of open_memory(), e.g. llm=, embedder= and strategy=.
+    Raises InvalidInput for another uri, and for names that cannot be.
     """
 
     def __init__(
-        self, uri: str | None = None, *, agent_id: str, app: str = "agents", **options: Any
+        self,
+        uri: str | None = None,
+        *,
+        agent_id: str,
+        app: str = "agents",
+        later: bool = False,
+        **options: Any,
     ) -> None:
+        self._later = later
         uri = _checked_uri(uri)
         self.scope = Scope(_named(app, "app"), _named(agent_id, "agent_id"))
         self._clock: Clock = options.get("clock") or system_clock
@@ -125,11 +138,17 @@ class OceanBaseMemoryProvider(MemoryManager):
             occurred_at=self._clock(),
             metadata={"event_type": event_type, **_payload_of(content)},
         )
-        await self.engine.append_events(self.scope, _session(session_id), [event])
+        session = _session(session_id)
+        await self.engine.append_events(self.scope, session, [event], later=self._later)
         return event.event_id
 
     async def consolidate(self, session_id: str) -> RunReport:
         return await self.engine.consolidate(self.scope, _session(session_id))
+
+    async def end_session(self, session_id: str) -> None:
+        await self.engine.append_events(
+            self.scope, _session(session_id), [], later=True, session_end=True
+        )
 
     async def recall(
         self, query: str, *, limit: int = 5, min_importance: float = 0.0

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from seekdb_databases import SeekdbDatabases
 
 from shared_core import (
+    ExtractionStrategy,
     InvalidInput,
     MemoryCoreError,
     MemoryManager,
@@ -277,3 +278,19 @@ def test_where_it_is_may_stand_in_the_environment(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("HIPPOCAMPUS_URI")
     with pytest.raises(InvalidInput, match="give uri, or HIPPOCAMPUS_URI"):
         OceanBaseMemoryProvider(agent_id="a")
+
+
+async def test_a_session_that_ended_is_consolidated_by_the_worker(seekdb: SeekdbDatabases) -> None:
+    lent = seekdb.lend()
+    never = ExtractionStrategy(delay_s=10_000)
+    options: Any = {"agent_id": "a", "later": True, "strategy": never}
+    async with OceanBaseMemoryProvider(next(lent), **options) as memory:
+        await memory.append_event("s", "My name is Ann.")
+        assert told(await memory.recall("name")) == ["My name is Ann."]
+        assert [] == await memory.engine.facts(memory.scope)
+        await memory.end_session("s")
+        assert await memory.engine.flush(60)
+        assert ["Ann"] == [fact.value for fact in await memory.engine.facts(memory.scope)]
+        await memory.end_session("s")
+        await memory.end_session("never begun")
+    next(lent, None)
