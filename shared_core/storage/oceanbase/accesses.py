@@ -44,7 +44,7 @@ class OceanBaseAccesses(OceanBasePart):
                 _count(tx, tenant, accesses)
 
         try:
-            await self._database.write(work, repeats=False)
+            await self._database.write(work)
         except StorageUnavailable as error:
             cause = error.__cause__
             if isinstance(cause, pymysql.MySQLError) and cause.args[0] in _REFUSED:

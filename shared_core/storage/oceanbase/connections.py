@@ -21,10 +21,17 @@ INIT = (
 
 
 def connect(
-    options: Mapping[str, Any], *, timeout_s: float, statement_timeout_s: float
+    options: Mapping[str, Any],
+    *,
+    timeout_s: float,
+    statement_timeout_s: float,
+    transaction_s: float | None = None,
 ) -> pymysql.Connection[Any]:
-    """Return a connection outside of any transaction. Raises pymysql's errors."""
-    microseconds = int(statement_timeout_s * 1_000_000)
+    """Return a connection outside of any transaction. Raises pymysql's errors.
+
+    transaction_s: how long a transaction may take; None: ten times as long as a statement.
+    """
+    most_s = transaction_s or 10 * statement_timeout_s
     connection = pymysql.connect(
         **options,
         charset="utf8mb4",
@@ -32,7 +39,10 @@ def connect(
         client_flag=CLIENT.FOUND_ROWS,
         connect_timeout=max(1, int(timeout_s)),
         read_timeout=statement_timeout_s + 10,
-        init_command=INIT.format(query_us=microseconds, transaction_us=10 * microseconds),
+        write_timeout=statement_timeout_s + 10,
+        init_command=INIT.format(
+            query_us=int(statement_timeout_s * 1_000_000), transaction_us=int(most_s * 1_000_000)
+        ),
         conv=_CONVERSIONS,
         defer_connect=True,
     )

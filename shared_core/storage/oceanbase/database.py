@@ -12,39 +12,42 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 import pymysql
 
-from shared_core.errors import (
-    InvalidInput,
-    MemoryCoreError,
-    NotFound,
-    StorageReadOnly,
-    StorageUnavailable,
-)
-from shared_core.settings import Settings, redacted
+from shared_core.errors import InvalidInput, NotFound, StorageUnavailable
+from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connections import connect
 from shared_core.storage.oceanbase.embedded import EmbeddedSeekdb, is_initialised
-from shared_core.storage.oceanbase.lengths import told_too_large
+from shared_core.storage.oceanbase.failures import (
+    LOCK_WAIT,
+    LOST,
+    ROLLED_BACK,
+    UNREACHED,
+    code_of,
+    is_silent,
+    meant,
+)
 from shared_core.storage.oceanbase.locations import Location, location_of
+from shared_core.storage.oceanbase.marks import Mark, Marks, is_there
 from shared_core.storage.oceanbase.migrate import Prepared, prepare, table_ending
+from shared_core.storage.oceanbase.threads import CLOSED, Threads
 from shared_core.storage.oceanbase.transactions import Transaction
 from shared_core.sync_bridge import exiting
 
 READING = ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY")
 WRITING = ("START TRANSACTION",)
 TRIES = 6
-ROLLED_BACK = (1205, 1213, 4012, 6235)
-"""Lock wait, deadlock, timeout, written since the snapshot: all is undone, send it again."""
-LOST = (2006, 2013, 2014, 0)
-UNREACHED = (2002, 2003, 2006)
-READ_ONLY = (1290, 1836, 5148)
-TOO_LARGE = (1071, 1118, 1153, 1406, 1264, 1292, 1366)
-"""A key, row, packet or value that the server does not take."""
+PAUSE_S = 0.02
+"""Before the second try; twice as long before each that follows, up to 32 times."""
+SNAPSHOTS = 64
+"""So many may be open at once, each on a connection of its own."""
+SNAPSHOT_S = 8 * 3600.0
+"""So long a snapshot is held for who reads it slowly."""
 
 T = TypeVar("T")
 
@@ -60,7 +63,9 @@ class Database:
         self.prepared: Prepared | None = None
         self._lock = threading.Lock()
         self._idle: list[pymysql.Connection[Any]] = []
-        self._threads: ThreadPoolExecutor | None = None
+        self._snapshots: WeakSet[pymysql.Connection[Any]] = WeakSet()
+        self._marks = Marks()
+        self._threads: Threads | None = None
         self._pid = 0
 
     async def open(self) -> None:
@@ -70,7 +75,7 @@ class Database:
         """
         self._reset()
         try:
-            self.prepared = await self._on_thread(self._prepare)
+            self.prepared = await self.run(self._prepare)
         except BaseException:
             await self.close()
             raise
@@ -84,11 +89,11 @@ class Database:
         try:
             connection = self._reach(database=None)
         except pymysql.MySQLError as error:
-            raise self._meant(error) from error
+            raise meant(error, self._settings) from error
         try:
             return prepare(connection, self.location, create=self._settings.create)
         except pymysql.MySQLError as error:
-            raise self._meant(error) from error
+            raise meant(error, self._settings) from error
         finally:
             connection.close()
 
@@ -101,7 +106,7 @@ class Database:
             with closing(self._reach(database=None)) as connection, connection.cursor() as cursor:
                 yield cursor
         except pymysql.MySQLError as error:
-            raise self._meant(error) from error
+            raise meant(error, self._settings) from error
         finally:
             if self._embedded:
                 self._embedded.release()
@@ -113,33 +118,27 @@ class Database:
             return
         await asyncio.to_thread(self._shut, threads)
 
-    def _shut(self, threads: ThreadPoolExecutor) -> None:
-        threads.shutdown(wait=True)
+    def _shut(self, threads: Threads) -> None:
+        threads.shut_down()
         with self._lock:
             idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+            snapshots = list(self._snapshots)
+        for connection in (*idle, *snapshots):
+            _drop(connection)
         if self._embedded:
             self._embedded.release()
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Return what work reads, all of it of one moment; it writes nothing."""
-        return await self._on_thread(
-            lambda: self._tried(
-                work,
-                "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-                "START TRANSACTION READ ONLY",
-            )
-        )
+        return await self.run(lambda: self._tried(work, READING))
 
-    async def write(self, work: Callable[[Transaction], T], *, repeats: bool = True) -> T:
-        """Return what work returns, once all it wrote is committed.
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        """Return what work returns, once all it wrote is committed, which happens once.
 
-        Each statement sees what is committed when it starts. After a deadlock work runs again,
-        and after a lost connection, which leaves open whether it was committed. repeats: False
-        for what counts twice if it is done twice. What work raises undoes all of it.
+        Each statement sees what is committed when it starts. After a deadlock work runs again, and
+        after a lost connection, unless it was committed. What work raises undoes all of it.
         """
-        return await self._on_thread(lambda: self._tried(work, *WRITING, repeats=repeats))
+        return await self.run(lambda: self._tried(work, WRITING))
 
     def table_ending(self) -> str:
         """Return what ends a table of tenants."""
@@ -155,46 +154,66 @@ class Database:
                     for statement in statements:
                         cursor.execute(statement)
             except pymysql.MySQLError as error:
-                raise self._meant(error) from error
+                raise meant(error, self._settings) from error
             finally:
                 self._give_back(connection)
 
-        await self._on_thread(work)
+        await self.run(work)
 
-    async def _on_thread(self, work: Callable[[], T]) -> T:
+    async def run(self, work: Callable[[], T]) -> T:
         """Run work on a thread; a cancelled caller leaves, and the transaction comes to its end."""
         if self._threads is not None and self._pid != os.getpid():
             self._reset()  # a forked child must not speak on its parent's sockets
-            if self._embedded:
-                await asyncio.to_thread(self._embedded.acquire)
         if self._threads is None:
-            raise StorageUnavailable("the memory is closed: open a new one with open_memory()")
-        return await asyncio.wrap_future(self._threads.submit(work))
+            raise StorageUnavailable(CLOSED)
+        return await self._threads.run(work)
+
+    def snapshot(self, what: str) -> pymysql.Connection[Any]:
+        """Return a connection of its own on which all reads are of one moment.
+
+        Whoever asks closes it. what: how messages call it.
+        """
+        with self._lock:
+            if sum(one.open for one in self._snapshots) >= SNAPSHOTS:
+                raise StorageUnavailable(
+                    f"{what} has to wait: {SNAPSHOTS} others are read halfway. Read them to their"
+                    " end, or close them (contextlib.aclosing)"
+                )
+        try:
+            connection = self._reach(self.location.database, transaction_s=SNAPSHOT_S)
+            _begin(connection, READING)
+        except pymysql.MySQLError as error:
+            raise meant(error, self._settings) from error
+        with self._lock:
+            self._snapshots.add(connection)
+        return connection
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._idle = []
+        self._snapshots = WeakSet()
         self._pid = os.getpid()
-        self._threads = ThreadPoolExecutor(self._settings.pool_size, "hippocampus-sql")
+        self._threads = Threads(self._settings.pool_size, self._settings.connect_timeout_s)
 
-    def _tried(self, work: Callable[[Transaction], T], *begin: str, repeats: bool = True) -> T:
-        for attempt in range(TRIES):
-            connection, begun = self._take(), False
+    def _tried(self, work: Callable[[Transaction], T], begin: Sequence[str]) -> T:
+        unheard: list[tuple[Mark, T]] = []
+        attempts, until = 0, time.monotonic() + self._settings.statement_timeout_s
+        while True:
+            connection, marked = self._take(), _Marked(work, self._marks, unheard)
             try:
+                if begin == WRITING:
+                    self._marks.prepare(connection)
                 _begin(connection, begin)
-                begun = True
-                return self._once(connection, work)
+                return self._once(connection, marked)
             except pymysql.MySQLError as error:
-                code = _code(error)
-                if code in LOST:  # the others are as old as this one
+                if code_of(error) in LOST:  # the others are as old as this one
                     self._drop_idle()
-                again = code in ROLLED_BACK or (code in LOST and (repeats or not begun))
-                if not again or attempt == TRIES - 1:
-                    raise self._meant(error) from error
-                time.sleep(random.uniform(0, 0.02 * 2**attempt))
+                attempts += 1
+                if not _again(error, attempts, until):
+                    raise meant(error, self._settings, marked.waiting_for) from error
+                time.sleep(random.uniform(0, PAUSE_S * 2 ** min(attempts - 1, 5)))
             finally:
                 self._give_back(connection)
-        raise AssertionError("unreachable")
 
     def _once(self, connection: pymysql.Connection[Any], work: Callable[[Transaction], T]) -> T:
         try:
@@ -204,7 +223,7 @@ class Database:
             try:
                 connection.rollback()
             except pymysql.MySQLError:
-                connection.close()  # it is lost; what it began is undone by the server
+                _drop(connection)  # it is lost; what it began is undone by the server
             raise
         return result
 
@@ -217,30 +236,34 @@ class Database:
         try:
             return self._reach(self.location.database)
         except pymysql.MySQLError as error:
-            raise self._meant(error) from error
+            raise meant(error, self._settings) from error
 
-    def _reach(self, database: str | None) -> pymysql.Connection[Any]:
+    def _reach(
+        self, database: str | None, transaction_s: float | None = None
+    ) -> pymysql.Connection[Any]:
         """Connect; an embedded server that died is started again first. Raises pymysql's errors."""
         try:
-            return self._connect(database)
+            return self._connect(database, transaction_s)
         except pymysql.MySQLError as error:
-            if self._embedded is None or _code(error) not in UNREACHED:
+            if self._embedded is None or code_of(error) not in UNREACHED:
                 raise
         self._embedded.restart()
-        return self._connect(database)
+        return self._connect(database, transaction_s)
 
     def _drop_idle(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
-            connection.close()
+            _drop(connection)
 
     def _give_back(self, connection: pymysql.Connection[Any]) -> None:
         if connection.open:
             with self._lock:
                 self._idle.append(connection)
 
-    def _connect(self, database: str | None) -> pymysql.Connection[Any]:
+    def _connect(
+        self, database: str | None, transaction_s: float | None
+    ) -> pymysql.Connection[Any]:
         place = self.location
         if self._embedded:
             options = dict(self._embedded.options())
@@ -258,24 +281,35 @@ class Database:
             options | ({"database": database} if database else {}),
             timeout_s=self._settings.connect_timeout_s,
             statement_timeout_s=self._settings.statement_timeout_s,
+            transaction_s=transaction_s,
         )
 
-    def _meant(self, error: pymysql.MySQLError) -> MemoryCoreError:
-        code, where = _code(error), redacted(self._settings.uri)
-        said = str(error.args[1]) if len(error.args) > 1 else str(error)
-        if code in TOO_LARGE:
-            return InvalidInput(told_too_large(code, said))
-        if code in READ_ONLY:
-            return StorageReadOnly(f"the database at {where!r} is read only: {said}")
-        if code == 4012:
-            return StorageUnavailable(
-                f"a statement took longer than {self._settings.statement_timeout_s:g} s"
-                " (statement_timeout_s) and was cancelled"
-            )
-        return StorageUnavailable(
-            f"the database at {where!r} cannot be used: {said} ({code})."
-            " Check HIPPOCAMPUS_URI or the uri argument"
-        )
+
+class _Marked(Generic[T]):
+    """Work of one attempt, which is not done where an earlier attempt was committed after all.
+
+    What it answered is noted with its mark, before anybody commits it.
+    """
+
+    def __init__(
+        self, work: Callable[[Transaction], T], marks: Marks, noted: list[tuple[Mark, T]]
+    ) -> None:
+        self._work, self._marks, self._noted = work, marks, noted
+        self._tx: Transaction | None = None
+
+    @property
+    def waiting_for(self) -> str | None:
+        return self._tx.waiting_for if self._tx else None
+
+    def __call__(self, tx: Transaction) -> T:
+        self._tx = tx
+        for mark, answer in self._noted:
+            if is_there(tx.connection, mark):
+                return answer
+        answer = self._work(tx)
+        if tx.wrote:
+            self._noted.append((self._marks.put(tx.connection), answer))
+        return answer
 
 
 def _begin(connection: pymysql.Connection[Any], statements: Sequence[str]) -> None:
@@ -285,9 +319,22 @@ def _begin(connection: pymysql.Connection[Any], statements: Sequence[str]) -> No
             for statement in statements:
                 cursor.execute(statement)
     except BaseException:
-        connection.close()
+        _drop(connection)
         raise
 
 
-def _code(error: pymysql.MySQLError) -> int:
-    return error.args[0] if error.args and isinstance(error.args[0], int) else -1
+def _drop(connection: pymysql.Connection[Any]) -> None:
+    if connection.open:
+        connection.close()
+
+
+def _again(error: pymysql.MySQLError, attempt: int, until: float) -> bool:
+    """Tell whether to try again after so many attempts. until: when a lock is waited for so long.
+
+    A server that was silent for as long as a statement may take is not asked again.
+    """
+    code = code_of(error)
+    if code == LOCK_WAIT and time.monotonic() < until:
+        return True
+    again = code in ROLLED_BACK or (code in LOST and not is_silent(error))
+    return again and attempt < TRIES

@@ -32,42 +32,66 @@ class _Opened:
 _opened: dict[Path, _Opened] = {}
 
 
+def _forked() -> None:
+    """Another thread may have held the lock when a process was forked; it is not in the child."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 class EmbeddedSeekdb:
     """One user of the SeekDB of a folder. Every method is safe from any thread, and may block."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()  # one server, by whatever name
         self._started = 0
+        self._uses = 0
+        self._pid = 0
 
     def acquire(self) -> None:
         """Start the server or join it. Raises StorageUnavailable where it does not start."""
         with _lock:
-            there = _opened.get(self._folder)
-            if there is None or there.pid != os.getpid():
-                there = _Opened(_open(self._folder), pid=os.getpid())
-                _opened[self._folder] = there
-            there.users += 1
-            self._started = there.started
+            self._join()
+            self._uses = self._uses + 1 if self._pid == os.getpid() else 1
+            self._pid = os.getpid()
 
     def release(self) -> None:
-        """Leave the server; the last one of this process closes it."""
+        """Leave the server, if it was joined; the last one of this process closes it."""
         with _lock:
-            there = _opened.get(self._folder)
-            if there is None or there.pid != os.getpid():
+            if self._uses == 0 or self._pid != os.getpid():
                 return
+            self._uses -= 1
+            there = _opened[self._folder]
             there.users -= 1
             if there.users <= 0:
                 del _opened[self._folder]
                 there.instance.close()
 
     def options(self) -> Mapping[str, Any]:
-        """Return how to reach the server: the arguments of a connection."""
+        """Return how to reach the server: the arguments of a connection.
+
+        A forked child joins it first: the handle is its parent's.
+        """
         with _lock:
-            there = _opened.get(self._folder)
-            if there is None or there.pid != os.getpid():
+            if self._uses == 0:
                 raise StorageUnavailable("the memory is closed: open a new one with open_memory()")
+            if self._pid != os.getpid():
+                self._join()
+                self._uses, self._pid = 1, os.getpid()
+            there = _opened[self._folder]
             self._started = there.started
             return dict(there.instance.connection_options())
+
+    def _join(self) -> None:
+        there = _opened.get(self._folder)
+        if there is None or there.pid != os.getpid():
+            there = _Opened(_open(self._folder), pid=os.getpid())
+            _opened[self._folder] = there
+        there.users += 1
+        self._started = there.started
 
     def restart(self) -> None:
         """Start a server that died again, unless somebody of this process did so already.

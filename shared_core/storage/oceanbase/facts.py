@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from shared_core.domain import AsOf, FactType, MemoryId, Scope
-from shared_core.errors import Conflict, StorageUnavailable
+from shared_core.errors import Conflict
 from shared_core.fact_ports import NamedMemory, Restoration
 from shared_core.graph_ports import Edge
 from shared_core.ids import is_uuid
@@ -26,7 +26,6 @@ from shared_core.storage.oceanbase.fact_reads import (
 )
 from shared_core.storage.oceanbase.fact_restoring import restore
 from shared_core.storage.oceanbase.rows import sources_of
-from shared_core.storage.oceanbase.run_once import is_refused, write_run
 from shared_core.storage.oceanbase.transactions import Row, Transaction
 
 
@@ -122,13 +121,12 @@ class OceanBaseFacts(OceanBasePart):
         tenant, now = scope_path(restoration.scope), self._clock()
 
         def work(tx: Transaction) -> None:
+            tx.lock(tenant)
             restore(tx, tenant, restoration, now)
 
         try:
-            await write_run(self._database, tenant, restoration.run_id, work)
-        except (Conflict, StorageUnavailable) as error:
-            if not is_refused(error):
-                raise
+            await self._database.write(work)
+        except Conflict as error:
             raise Conflict(
                 f"fact {restoration.memory_id}, or one that cannot hold beside it, was changed at"
                 " the same time: try again"

@@ -19,6 +19,7 @@ import pymysql
 
 from shared_core.errors import NotFound, SchemaOutOfDate, StorageUnavailable
 from shared_core.storage.oceanbase.locations import Location
+from shared_core.storage.oceanbase.marks import TABLE as WRITES
 
 MIN_SEEKDB = (1, 4, 0, 0)
 MIN_OCEANBASE = (4, 3, 5, 3)
@@ -54,13 +55,15 @@ def prepare(
         if location.folder:
             cursor.execute("ALTER SYSTEM SET syslog_level = 'ERROR'")  # else a log of 500 MB
             cursor.execute(f"SET GLOBAL max_allowed_packet = {MOST_BYTES_SENT}")
+        if engine == "SeekDB":
+            _log_transactions_whole(cursor, is_ours=location.folder is not None)
         done = version_there(cursor, location.database)
         if done is None and not create:
             raise NotFound(
                 f"there is no memory in database {location.database!r}: check the uri and the"
                 " schema"
             )
-        if done is None or done != scripts()[-1][0]:
+        if done != scripts()[-1][0] or not _keeps_marks(cursor, location.database):
             with _alone(cursor, location):
                 cursor.execute(
                     f"CREATE DATABASE IF NOT EXISTS {location.database}"
@@ -69,6 +72,20 @@ def prepare(
                 cursor.execute(f"USE {location.database}")
                 done = _migrate(cursor, table_ending(location))
     return Prepared(engine, ".".join(map(str, version)), done)
+
+
+def _log_transactions_whole(cursor: Any, *, is_ours: bool) -> None:
+    """Let a transaction reach the server's log when it commits, and no part of it before.
+
+    What SeekDB 1.4 finds there of one that was never committed, after its own death, it takes for
+    one that goes on, and keeps its locks for good. is_ours: on a server, who may not set this is
+    not refused.
+    """
+    try:
+        cursor.execute("ALTER SYSTEM SET _private_buffer_size = '0B'")
+    except pymysql.MySQLError:
+        if is_ours:
+            raise
 
 
 def version_there(cursor: Any, database: str) -> int | None:
@@ -82,6 +99,14 @@ def version_there(cursor: Any, database: str) -> int | None:
         return None
     cursor.execute(f"SELECT coalesce(max(version), 0) FROM {database}.schema_migrations")
     return int(cursor.fetchall()[0][0])
+
+
+def _keeps_marks(cursor: Any, database: str) -> bool:
+    cursor.execute(
+        "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'writes'",
+        (database,),
+    )
+    return bool(cursor.fetchall())
 
 
 @contextmanager
@@ -151,6 +176,7 @@ def _migrate(cursor: Any, ending: str) -> int:
         "CREATE TABLE IF NOT EXISTS schema_migrations"
         " (version INT PRIMARY KEY, applied_at DATETIME(6) NOT NULL) ORGANIZATION = INDEX"
     )
+    cursor.execute(WRITES)
     cursor.execute("SELECT coalesce(max(version), 0) FROM schema_migrations")
     done = int(cursor.fetchall()[0][0])
     known = scripts()

@@ -11,7 +11,7 @@ from uuid import UUID
 from shared_core.errors import EmbeddingMismatch
 from shared_core.reembed_ports import EmbeddedField
 from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.oceanbase.transactions import Row, Transaction
 from shared_core.storage.oceanbase.vectors import (
     OceanBaseVectors,
     add_vectors,
@@ -120,31 +120,49 @@ class OceanBaseReembed(OceanBaseVectors):
         await self._database.write(work)
 
     async def drop_old_vectors(self, model: str, limit: int) -> int:
-        def work(tx: Transaction) -> int:
+        def work(tx: Transaction) -> tuple[int, int]:
             known = models(tx)
             if model not in known:
-                return 0
-            new, gone = table_of(known[model]), 0
-            for table in {table_of(size) for size in known.values()}:
-                old = tx.rows(
-                    f"SELECT e.tenant_id, e.memory_id, e.model, e.field FROM {table} e"
-                    f" JOIN {new} n ON n.tenant_id = e.tenant_id AND n.model = %s"
-                    " AND n.memory_id = e.memory_id AND n.field = e.field"
-                    " WHERE e.model <> %s LIMIT %s",
-                    model,
-                    model,
-                    limit - gone,
-                )
-                for page in pages(old):
+                return 0, 0
+            new = table_of(known[model])
+            tables = sorted({table_of(size) for size in known.values()})
+            found = [key for table in tables for key in _old(tx, table, new, model, limit)]
+            tenants = sorted({tenant for tenant, *_ in found[:limit]})
+            tx.lock(*tenants)
+            gone = 0
+            for table in tables:  # as it is now that nobody writes there
+                for page in pages(_old(tx, table, new, model, limit - gone, tenants)):
                     gone += tx.run(
                         f"DELETE FROM {table} WHERE (tenant_id, memory_id, model, field) IN %s",
                         page,
                     )
-                if gone >= limit:
-                    break
-            return gone
+            return len(found), gone
 
-        return await self._database.write(work)
+        while True:
+            found, gone = await self._database.write(work)
+            if gone or not found:
+                return gone
+
+
+def _old(
+    tx: Transaction,
+    table: str,
+    new: str,
+    model: str,
+    limit: int,
+    tenants: Sequence[str] | None = None,
+) -> list[Row]:
+    """Return the keys of vectors of other models, of what a model has embedded, of some tenants."""
+    return tx.rows(
+        f"SELECT e.tenant_id, e.memory_id, e.model, e.field FROM {table} e"
+        f" JOIN {new} n ON n.tenant_id = e.tenant_id AND n.model = %s"
+        " AND n.memory_id = e.memory_id AND n.field = e.field"
+        f" WHERE e.model <> %s{'' if tenants is None else ' AND e.tenant_id IN %s'} LIMIT %s",
+        model,
+        model,
+        *([] if tenants is None else [list(tenants)]),
+        limit,
+    )
 
 
 def _note(tx: Transaction, model: str, dimensions: int, now: datetime) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import count
 from uuid import UUID
 
 from shared_core.domain import Memory, MemoryKind, Scope, ThreadId
-from shared_core.errors import Conflict, StorageUnavailable
+from shared_core.errors import Conflict
 from shared_core.item_ports import ItemAddress, VectorRows
 from shared_core.namespaces import memories_namespace, rest_of, scope_path, summary_key
 from shared_core.run_ports import Known, LikeText, Reading, ReadRequest, RunPlan, RunRecord
@@ -17,7 +16,6 @@ from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.current import Condition, all_of, below, living
 from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
 from shared_core.storage.oceanbase.run_likeness import like_texts
-from shared_core.storage.oceanbase.run_once import is_refused, write_run
 from shared_core.storage.oceanbase.run_reads import (
     ThreadAsked,
     known_edges,
@@ -80,13 +78,12 @@ class OceanBaseRuns(OceanBasePart):
         tenant, now = scope_path(plan.scope), self._clock()
 
         def work(tx: Transaction) -> None:
+            tx.lock(tenant)
             apply_run(tx, plan, now, self._strength)
 
         try:
-            await write_run(self._database, tenant, plan.run_id, work)
-        except (Conflict, StorageUnavailable) as error:
-            if not is_refused(error):
-                raise
+            await self._database.write(work)
+        except Conflict as error:
             raise Conflict(
                 f"another run consolidated thread {plan.thread_id!r}, or changed a fact it"
                 " touches, at the same time: read again and repeat"
@@ -111,12 +108,9 @@ class OceanBaseRuns(OceanBasePart):
 
     async def undo_run(self, scope: Scope, run_id: UUID) -> None:
         tenant, now = scope_path(scope), self._clock()
-        tries = count()
 
         def work(tx: Transaction) -> None:
             tx.lock(tenant)
-            if next(tries) and _was_undone(tx, tenant, run_id, now):
-                return
             undo_run(tx, scope, run_id, now)
 
         await self._database.write(work)
@@ -141,11 +135,6 @@ class OceanBaseRuns(OceanBasePart):
             return [memory_of(row, sources.get(row[0], ())) for row in rows]
 
         return await self._database.read(work)
-
-
-def _was_undone(tx: Transaction, tenant: str, run_id: UUID, now: datetime) -> bool:
-    undone = "SELECT 1 FROM runs WHERE tenant_id = %s AND run_id = %s AND undone_at = %s"
-    return bool(tx.rows(undone, tenant, run_id, now))
 
 
 def _record(row: Row) -> RunRecord:

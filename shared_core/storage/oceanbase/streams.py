@@ -1,69 +1,85 @@
-"""What a transaction reads, handed on while it reads: memory use does not grow with it."""
+"""What a transaction reads, handed on while it reads: memory use does not grow with it.
+
+It has a connection of its own. Between two parts it has no thread, so nobody waits for a stream
+that is read slowly, or not at all.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Callable
-from typing import Any, TypeAlias, TypeVar
+import os
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any
+
+import pymysql
 
 from shared_core.errors import StorageUnavailable
 from shared_core.storage.oceanbase.database import Database
+from shared_core.storage.oceanbase.failures import code_of
 from shared_core.storage.oceanbase.transactions import Transaction
 
-T = TypeVar("T")
-Emit: TypeAlias = Callable[[T], None]
-
-PARTS_AHEAD = 2
-"""So many parts are read before they are asked for."""
+_END = object()
 
 
-class _Left(Exception):
-    """Nobody wants the rest."""
+class _Reading:
+    """A transaction and what it reads, part by part, by one thread at a time."""
+
+    def __init__(
+        self,
+        what: str,
+        connection: pymysql.Connection[Any],
+        work: Callable[[Transaction], Iterator[Any]],
+    ) -> None:
+        self._what = what
+        self._connection = connection
+        self._parts = work(Transaction(connection))
+        self._began = time.monotonic()
+        self._pid = os.getpid()
+        self._busy = threading.Lock()
+        self._is_left = False
+
+    def next(self) -> Any:
+        """Return the next part, or _END. Raises StorageUnavailable when its moment was lost."""
+        if self._pid != os.getpid():
+            raise StorageUnavailable(f"{self._what} belongs to another process: begin one here")
+        try:
+            with self._busy:
+                return next(self._parts, _END)
+        except pymysql.MySQLError as error:
+            minutes = (time.monotonic() - self._began) / 60
+            raise StorageUnavailable(
+                f"{self._what} broke off after {minutes:.1f} minutes, the database does not hold"
+                f" its moment any longer: {error.args[-1]} ({code_of(error)}). Begin it again; one"
+                " that is read slowly is better written to a file first"
+            ) from error
+        finally:
+            if self._is_left:
+                self.leave()
+
+    def leave(self) -> None:
+        """End the transaction, now or when the part that is being read is there."""
+        self._is_left = True
+        if self._busy.acquire(blocking=False):
+            try:
+                if self._connection.open:
+                    self._connection.close()
+            finally:
+                self._busy.release()
 
 
 async def streamed(
-    database: Database, work: Callable[[Transaction, Emit[Any]], None]
+    database: Database, what: str, work: Callable[[Transaction], Iterator[Any]]
 ) -> AsyncGenerator[Any, None]:
-    """Yield what work emits, all of it read at one moment. Close it when you leave it early.
+    """Yield what work yields, all of it read at one moment. Close it when you leave it early.
 
-    Raises StorageUnavailable when the transaction was lost on the way: what was handed on cannot
-    be read again.
+    what: how messages call it. Raises StorageUnavailable when the transaction was lost on the way:
+    what was handed on cannot be read again.
     """
-    loop = asyncio.get_running_loop()
-    parts: asyncio.Queue[Any] = asyncio.Queue(PARTS_AHEAD)
-    ended = object()
-    begun = left = False
-
-    def emit(part: Any) -> None:
-        nonlocal begun
-        begun = True
-        asyncio.run_coroutine_threadsafe(parts.put(part), loop).result()
-        if left:
-            raise _Left
-
-    def read(tx: Transaction) -> None:
-        if begun:
-            raise StorageUnavailable(
-                "the database lost the moment that was being read, after part of it: read it again"
-            )
-        work(tx, emit)
-
-    async def produce() -> None:
-        try:
-            await database.read(read)
-        finally:
-            await parts.put(ended)
-
-    producer = asyncio.create_task(produce())
+    connection = await database.run(lambda: database.snapshot(what))
+    reading = _Reading(what, connection, work)
     try:
-        while (part := await parts.get()) is not ended:
+        while (part := await database.run(reading.next)) is not _END:
             yield part
-        await producer
     finally:
-        left = True
-        while not producer.done():
-            while not parts.empty():
-                parts.get_nowait()
-            await asyncio.wait([producer], timeout=0.01)
-        if not producer.cancelled():
-            producer.exception()  # told above, or nobody's any more
+        reading.leave()

@@ -22,12 +22,15 @@ class Transaction:
     """One transaction. All of it happens, or nothing does; it may run more than once."""
 
     def __init__(self, connection: pymysql.Connection[Any]) -> None:
-        self._connection = connection
-        self._wrote = False
+        self.connection = connection
+        self.wrote = False
+        """Whether there is anything to commit."""
+        self.waiting_for: str | None = None
+        """The tenant whose lock is being asked for."""
 
     def rows(self, sql: str, *values: object) -> list[Row]:
         """Return the rows of a query; values fill its %s, a list or tuple those of IN."""
-        with self._connection.cursor() as cursor:
+        with self.connection.cursor() as cursor:
             cursor.execute(sql, _bound(values))
             return list(cursor.fetchall())
 
@@ -36,11 +39,11 @@ class Transaction:
 
         Ids and VARBINARY are bytes, moments are text, and sort as they do otherwise.
         """
-        decoders, self._connection.decoders = self._connection.decoders, _NUMBERS
+        decoders, self.connection.decoders = self.connection.decoders, _NUMBERS
         try:
             return self.rows(sql, *values)
         finally:
-            self._connection.decoders = decoders
+            self.connection.decoders = decoders
 
     def one(self, sql: str, *values: object) -> Row | None:
         """Return the first row of a query, or None."""
@@ -49,9 +52,10 @@ class Transaction:
 
     def run(self, sql: str, *values: object) -> int:
         """Run a statement; return how many rows it found, changed or not."""
-        self._wrote = True
-        with self._connection.cursor() as cursor:
-            return int(cursor.execute(sql, _bound(values)))
+        with self.connection.cursor() as cursor:
+            found = int(cursor.execute(sql, _bound(values)))
+            self.wrote = self.wrote or found > 0
+            return found
 
     def insert(
         self,
@@ -73,17 +77,18 @@ class Transaction:
         one = f"({', '.join(['%s'] * len(columns))})"
         parts: list[str] = []
         size = 0
-        self._wrote = True
-        with self._connection.cursor() as cursor:
+        with self.connection.cursor() as cursor:
             for row in rows:
                 part = cursor.mogrify(one, _bound(row))
                 if parts and (size + len(part) > BYTES_AT_ONCE or len(parts) == ROWS_AT_ONCE):
                     cursor.execute(head + ", ".join(parts) + tail)
+                    self.wrote = True
                     parts, size = [], 0
                 parts.append(part)
                 size += len(part)
             if parts:
                 cursor.execute(head + ", ".join(parts) + tail)
+                self.wrote = True
 
     def lock(self, *tenants: str) -> None:
         """Put whoever writes to these tenants in line, until the transaction ends.
@@ -92,19 +97,23 @@ class Transaction:
         that two never wait for each other: take all of a transaction at once, before anything is
         written. The row of a new tenant is committed at once: who waits for all writers sees it.
         """
-        assert not self._wrote, "locks come before whatever is written"
+        assert not self.wrote, "locks come before whatever is written"
         wanted = sorted(set(tenants))
         missing = set(wanted) - {
             row[0]
             for row in self.rows("SELECT tenant_id FROM tenants WHERE tenant_id IN %s", wanted)
         }
+        for name in sorted(missing):
+            self.waiting_for = name
+            self.insert("tenants", ["tenant_id"], [[name]], ignore=True)
         if missing:
-            self.insert("tenants", ["tenant_id"], [[name] for name in sorted(missing)], ignore=True)
-            self._connection.commit()
-            self._connection.begin()
-            self._wrote = False
+            self.connection.commit()
+            self.connection.begin()
+            self.wrote = False
         for name in wanted:
+            self.waiting_for = name
             self.rows("SELECT tenant_id FROM tenants WHERE tenant_id = %s FOR UPDATE", name)
+        self.waiting_for = None
 
 
 _NUMBERS = {kind: read for kind, read in conversions.items() if read in (int, float)}

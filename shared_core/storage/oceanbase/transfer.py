@@ -7,7 +7,7 @@ other. Vectors are exported as PostgreSQL keeps them, in numbers of 2 bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 from uuid import uuid4
@@ -21,7 +21,7 @@ from shared_core.namespaces import ROOT, from_path, path_end
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.job_steps import insert_job
 from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.streams import Emit, streamed
+from shared_core.storage.oceanbase.streams import streamed
 from shared_core.storage.oceanbase.transactions import Transaction
 from shared_core.storage.oceanbase.transfer_rows import (
     given_rows,
@@ -64,16 +64,17 @@ class OceanBaseTransfer(OceanBasePart):
 
     @asynccontextmanager
     async def snapshot(self, whose: Whose, *, vectors: bool) -> AsyncIterator[Snapshot]:
-        def work(tx: Transaction, emit: Emit[Any]) -> None:
+        def work(tx: Transaction) -> Iterator[Any]:
             model = active_model(tx)
-            emit(model)
+            yield model
             for table in TABLES:
                 if table == EMBEDDINGS:
-                    _export_vectors(tx, whose, model, emit, vectors=vectors)
+                    yield from _vector_pages(tx, whose, model, vectors=vectors)
                 else:
-                    _export(tx, table, whose, emit)
+                    yield from _pages(tx, table, whose)
 
-        async with aclosing(streamed(self._database, work)) as parts:
+        owner = whose.app if whose.user is None else f"{whose.app}/{whose.user}"
+        async with aclosing(streamed(self._database, f"the export of {owner!r}", work)) as parts:
             model, dimensions = await anext(parts) or (None, None)
             yield Snapshot(
                 schema_version=await self.rows_version(),
@@ -204,8 +205,8 @@ async def _flat(parts: AsyncIterator[list[ExportedRow]]) -> AsyncIterator[Export
             yield row
 
 
-def _export(tx: Transaction, table: str, whose: Whose, emit: Emit[Any]) -> None:
-    """Hand out the rows of a table in the order of its key, page by page."""
+def _pages(tx: Transaction, table: str, whose: Whose) -> Iterator[list[ExportedRow]]:
+    """Yield the rows of a table in the order of its key, page by page."""
     shape = SHAPES[table]
     key, after = names(shape.key), "TRUE"
     values: list[object] = []
@@ -218,12 +219,10 @@ def _export(tx: Transaction, table: str, whose: Whose, emit: Emit[Any]) -> None:
             *values,
         )
         if page:
-            emit(
-                [
-                    ExportedRow(table=table, text=row_text(shape, stored_row(table, shape, row)))
-                    for row in page
-                ]
-            )
+            yield [
+                ExportedRow(table=table, text=row_text(shape, stored_row(table, shape, row)))
+                for row in page
+            ]
         if len(page) < FETCHED:
             return
         last = dict(zip(shape.columns, page[-1], strict=True))
@@ -231,15 +230,10 @@ def _export(tx: Transaction, table: str, whose: Whose, emit: Emit[Any]) -> None:
         values = [last[name] for name in shape.key]
 
 
-def _export_vectors(
-    tx: Transaction,
-    whose: Whose,
-    model: tuple[str, int] | None,
-    emit: Emit[Any],
-    *,
-    vectors: bool,
-) -> None:
-    """Hand out what has vectors of the active model, as json_build_object() has it."""
+def _vector_pages(
+    tx: Transaction, whose: Whose, model: tuple[str, int] | None, *, vectors: bool
+) -> Iterator[list[ExportedRow]]:
+    """Yield what has vectors of the active model, as json_build_object() has it."""
     if model is None:
         return
     columns = "tenant_id, memory_id, field" + (", embedding" if vectors else "")
@@ -251,7 +245,7 @@ def _export_vectors(
             f" ORDER BY tenant_id, memory_id, model, field LIMIT {FETCHED}",
             model[0], whose.path, path_end(whose.path), last[0], last[1], model[0], last[2],
         )  # fmt: skip
-        emit([ExportedRow(table=EMBEDDINGS, text=_vector_row(row)) for row in page])
+        yield [ExportedRow(table=EMBEDDINGS, text=_vector_row(row)) for row in page]
         if len(page) < FETCHED:
             return
         last = page[-1][:3]

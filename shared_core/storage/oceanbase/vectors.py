@@ -12,10 +12,18 @@ from numpy.typing import NDArray
 
 from shared_core.errors import EmbeddingMismatch, InvalidInput, StorageUnavailable
 from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.failures import code_of
 from shared_core.storage.oceanbase.transactions import Transaction
 
 MOST_DIMENSIONS = 4096
 """Of a vector with an index."""
+HAS_VECTORS = (1451, 4016)
+"""What a deletion of a model ends with; the second while several store vectors."""
+
+_TAKEN_OVER = (
+    "another embedder took over this memory before any vector was stored: open it with that one,"
+    " or give another schema, e.g. open_memory(schema='other')"
+)
 
 _TABLE = """CREATE TABLE IF NOT EXISTS {name} (
     tenant_id VARBINARY(1500) NOT NULL,
@@ -25,6 +33,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS {name} (
     embedding VECTOR({dimensions}) NOT NULL,
     PRIMARY KEY (tenant_id, memory_id, model, field),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE,
+    FOREIGN KEY (model) REFERENCES embedding_models (model),
     VECTOR INDEX nearest (embedding) WITH (distance=cosine, type=hnsw_sq, lib=vsag, m=16,
                                            ef_construction=200, ef_search=64)
 ) {table}"""
@@ -79,16 +88,30 @@ def add_vectors(
     """
     held = models(tx)
     if model not in held:
-        raise EmbeddingMismatch(
-            "another embedder took over this memory before any vector was stored: open it with"
-            " that one, or give another schema, e.g. open_memory(schema='other')"
+        raise EmbeddingMismatch(_TAKEN_OVER)
+    try:
+        tx.insert(
+            table_of(held[model]),
+            ("tenant_id", "model", "memory_id", "field", "embedding"),
+            ((tenant, model, memory, field, stored_form(v)) for tenant, memory, field, v in rows),
+            ignore=True,
         )
-    tx.insert(
-        table_of(held[model]),
-        ("tenant_id", "model", "memory_id", "field", "embedding"),
-        ((tenant, model, memory, field, stored_form(v)) for tenant, memory, field, v in rows),
-        ignore=True,
-    )
+    except pymysql.IntegrityError:
+        if model in models(tx):
+            raise
+        raise EmbeddingMismatch(_TAKEN_OVER) from None  # in this very moment
+
+
+def _drop_model(tx: Transaction, model: str) -> None:
+    """Drop a model without vectors; it stays where somebody stores one in this very moment.
+
+    Whoever inserts a vector holds the row of its model, by the foreign key, until the commit.
+    """
+    try:
+        tx.run("DELETE FROM embedding_models WHERE model = %s", model)
+    except pymysql.MySQLError as error:
+        if code_of(error) not in HAS_VECTORS:
+            raise
 
 
 class OceanBaseVectors(OceanBasePart):
@@ -105,7 +128,7 @@ class OceanBaseVectors(OceanBasePart):
                 model,
             ):
                 if not tx.rows(f"SELECT 1 FROM {table_of(size)} WHERE model = %s LIMIT 1", old):
-                    tx.run("DELETE FROM embedding_models WHERE model = %s", old)
+                    _drop_model(tx, old)
             if active_model(tx) is None:
                 tx.insert(
                     "embedding_models",

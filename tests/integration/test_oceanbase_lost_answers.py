@@ -1,0 +1,247 @@
+"""A call whose answer was lost is answered as the first time, whether it was committed or not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pymysql
+import pytest
+from seekdb_databases import SeekdbDatabases
+
+from shared_core import Event, Scope, StorageUnavailable
+from shared_core.access_ports import Accesses, NewAccesses
+from shared_core.conversation_ports import SessionRules
+from shared_core.domain import MemoryId, ThreadId
+from shared_core.item_ports import MemoryRow
+from shared_core.job_ports import JobType, NewJob
+from shared_core.namespaces import memories_namespace
+from shared_core.settings import Settings
+from shared_core.storage.oceanbase import database as database_module
+from shared_core.storage.oceanbase.database import Database
+from shared_core.storage.oceanbase.marks import Mark, is_there
+from shared_core.storage.oceanbase.storage import OceanBaseStorage
+from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.token_ports import ApiToken
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+ANA = Scope("app", "ana")
+SHELF = memories_namespace(ANA)
+RULES = SessionRules(
+    timeout=timedelta(minutes=30), max_duration=timedelta(hours=24), max_events=100
+)
+LOST = pymysql.OperationalError(2013, "Lost connection to MySQL server during query")
+
+Call = Callable[[OceanBaseStorage], Awaitable[Any]]
+
+
+class Wire:
+    """Cuts the connection of the next commit, before it reaches the server or behind it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.cut = ""
+        commit = pymysql.Connection.commit
+
+        def cutting(connection: pymysql.Connection[Any]) -> None:
+            cut, self.cut = self.cut, ""
+            if cut != "before":
+                commit(connection)
+            if cut:
+                connection.close()
+                raise LOST
+
+        monkeypatch.setattr(pymysql.Connection, "commit", cutting)
+
+
+@pytest.fixture
+async def storage(seekdb: SeekdbDatabases) -> AsyncIterator[OceanBaseStorage]:
+    lent = seekdb.lend()
+    storage = OceanBaseStorage(Settings(uri=next(lent), home=Path()), lambda: NOW)
+    await storage.open()
+    yield storage
+    await storage.close()
+    next(lent, None)
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+    return Wire(monkeypatch)
+
+
+def memory(key: str) -> MemoryRow:
+    return MemoryRow(
+        memory_id=MemoryId(UUID(int=ord(key))),
+        namespace=SHELF,
+        key=key,
+        kind="episodic",
+        text=key,
+        value={},
+        terms=[key],
+        occurred_at=NOW,
+    )
+
+
+def job(number: int, kind: JobType = JobType.FULL_CONSOLIDATION) -> NewJob:
+    return NewJob(job_id=UUID(int=number), job_type=kind, run_after=NOW)
+
+
+async def taken(storage: OceanBaseStorage) -> object:
+    return await storage.take_turn("cleanup", "me", NOW, 60)
+
+
+async def tokened(storage: OceanBaseStorage) -> object:
+    await storage.add_token(
+        ApiToken(
+            token_id="t", app="app", users=None, label="", created_at=NOW, expires_at=None,
+            revoked_at=None,
+        ),
+        b"x" * 32,
+    )  # fmt: skip
+    return [one.token_id for one in await storage.tokens(None)]
+
+
+async def ended(storage: OceanBaseStorage) -> object:
+    found = await storage.end_conversation(
+        ANA, job(8, JobType.DEEP_REFLECTION), RULES, if_over=False
+    )
+    return found and found.session_id
+
+
+async def forgotten(storage: OceanBaseStorage) -> object:
+    return await storage.forget([(SHELF, "a"), (SHELF, "b")])
+
+
+async def forgotten_scope(storage: OceanBaseStorage) -> object:
+    return await storage.forget_scope(ANA, None)
+
+
+async def erased(storage: OceanBaseStorage) -> object:
+    return dict((await storage.erase(ANA, None, UUID(int=1), NOW)).counts)
+
+
+async def cancelled(storage: OceanBaseStorage) -> object:
+    return await storage.cancel_jobs([UUID(int=7)])
+
+
+async def counted(storage: OceanBaseStorage) -> object:
+    read = MemoryId(UUID(int=ord("a")))
+    await storage.add_accesses([NewAccesses(ANA, read, Accesses(2, NOW))])
+    return (await storage.accesses(ANA, [read]))[read].access_count
+
+
+async def filled(storage: OceanBaseStorage) -> None:
+    await storage.put_memories([memory("a"), memory("b")], None)
+    await storage.enqueue(ANA, ThreadId("t"), job(7))
+    await storage.open_conversation(ANA, ThreadId("conversation:1"), RULES)
+    turn = Event(event_id="e", author="user", role="user", text="Hello.", occurred_at=NOW)
+    await storage.hear_turn(ANA, ThreadId("conversation:2"), turn, RULES, 0, (), once=False)
+
+
+@pytest.mark.parametrize("cut", ["before", "behind"])
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (taken, True),
+        (tokened, ["t"]),
+        (ended, "conversation:1"),
+        (forgotten, 2),
+        (forgotten_scope, 2),
+        (erased, None),
+        (cancelled, 1),
+        (counted, 2),
+    ],
+)
+async def test_the_answer_is_the_first_one(
+    storage: OceanBaseStorage, wire: Wire, call: Call, answer: object, cut: str
+) -> None:
+    await filled(storage)
+    wire.cut = cut
+    said = await call(storage)
+    assert not wire.cut
+    if answer is None:
+        assert isinstance(said, dict) and said["memories"] == 2 and said["events"] == 1
+    else:
+        assert said == answer
+
+
+async def test_what_was_not_committed_is_done_again(storage: OceanBaseStorage, wire: Wire) -> None:
+    runs = 0
+
+    def work(tx: Transaction) -> int:
+        nonlocal runs
+        runs += 1
+        tx.lock("/app/ana/")
+        tx.insert("tenants", ["tenant_id"], [[f"/x/{runs}/"]])
+        return runs
+
+    database = storage._database
+    wire.cut = "before"
+    assert await database.write(work) == 2
+    wire.cut = "behind"
+    assert await database.write(work) == 3
+    made = await database.read(
+        lambda tx: tx.rows("SELECT tenant_id FROM tenants WHERE tenant_id LIKE '/x/%%'")
+    )
+    assert sorted(made) == [("/x/2/",), ("/x/3/",)]
+
+
+async def test_whoever_commits_late_is_waited_for(
+    storage: OceanBaseStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection is gone, and the server has not come to the end of the commit yet."""
+    database, late, runs = storage._database, list[Any](), 0
+    once = Database._once
+
+    def dying(self: Database, connection: Any, work: Any) -> Any:
+        if late:
+            return once(self, connection, work)
+        late.append(connection)
+        work(Transaction(connection))
+        raise LOST
+
+    def work(tx: Transaction) -> int:
+        nonlocal runs
+        runs += 1
+        tx.insert("tenants", ["tenant_id"], [[f"/x/{runs}/"]])
+        return runs
+
+    def looked(connection: Any, mark: Mark) -> bool:
+        committing = threading.Timer(0.5, late[0].commit)
+        committing.start()
+        return is_there(connection, mark)
+
+    monkeypatch.setattr(Database, "_once", dying)
+    monkeypatch.setattr(Database, "_give_back", lambda self, connection: None)
+    monkeypatch.setattr(database_module, "is_there", looked)
+    assert await database.write(work) == runs == 1
+
+
+async def test_marks_do_not_pile_up(storage: OceanBaseStorage) -> None:
+    database = storage._database
+    for number in range(5):
+        await database.write(lambda tx, n=number: tx.insert("tenants", ["tenant_id"], [[f"/{n}/"]]))
+    await database.write(lambda tx: None)
+    [(marks,)] = await database.read(lambda tx: tx.rows("SELECT count(*) FROM writes"))
+    assert marks == 1
+    await database.define("UPDATE writes SET written_at = '2020-01-01'")
+    await storage.close()
+    await storage.open()
+    await database.write(lambda tx: tx.insert("tenants", ["tenant_id"], [["/9/"]]))
+    [(marks,)] = await database.read(lambda tx: tx.rows("SELECT count(*) FROM writes"))
+    assert marks == 1
+
+
+async def test_a_server_that_stays_away_is_told(
+    storage: OceanBaseStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(connection: Any) -> None:
+        connection.close()
+        raise LOST
+
+    monkeypatch.setattr(pymysql.Connection, "commit", lost)
+    with pytest.raises(StorageUnavailable, match="2013"):
+        await storage.put_memories([memory("a")], None)
