@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -250,3 +253,69 @@ async def test_a_server_that_dies_keeps_no_lock_of_what_was_not_committed(tmp_pa
     await database.write(lambda tx: tx.lock("/app/ana/"))
     assert await database.read(lambda tx: tx.rows("SELECT 1 FROM shared_state")) == []
     await database.close()
+
+
+@pytest.mark.timeout(300)
+async def test_many_that_are_cancelled_beside_a_server_that_dies_leak_and_lose_nothing(
+    tmp_path: Path,
+) -> None:
+    folder, chance = tmp_path / "seekdb", random.Random(0)
+    users = [Scope("app", f"user {number}") for number in range(4)]
+    async with open_memory(
+        f"seekdb://{folder}", worker=False, track_access=False, pool_size=4
+    ) as memory:
+        for user in users:
+            await told(memory, user)
+        acknowledged, numbers, over = set[tuple[Scope, str]](), count(100), False
+
+        async def append(user: Scope) -> None:
+            event = said(number := next(numbers), f"Note number {number}.")
+            await memory.append_events(user, f"t{number % 3}", [event])
+            acknowledged.add((user, event.event_id))
+
+        async def export(user: Scope) -> None:
+            async with aclosing(memory.export(user)) as exported:
+                for _ in range(chance.randrange(9)):
+                    await anext(exported, None)
+
+        async def consolidate(user: Scope) -> None:
+            await memory.consolidate(user, "t1")
+
+        async def recall(user: Scope) -> None:
+            await memory.recall(user, "note", limit=3)
+
+        async def go_on() -> None:
+            verbs = [append, append, append, export, consolidate, recall]
+            while not over:
+                call = chance.choice(verbs)(chance.choice(users))
+                limit_s = chance.choice([None, chance.uniform(0.001, 0.05)])
+                with suppress(TimeoutError, StorageUnavailable, Conflict):
+                    await asyncio.wait_for(call, limit_s)
+
+        tasks = [asyncio.create_task(go_on()) for _ in range(40)]
+        for _ in range(2):
+            await asyncio.sleep(4)
+            os.kill(server_of(folder), signal.SIGKILL)
+        await asyncio.sleep(8)
+        over = True
+        done, pending = await asyncio.wait(tasks, timeout=100)
+        assert not pending
+        assert [task.exception() for task in done] == [None] * 40
+        await until_reachable(memory)
+        held = {
+            (user, event_id)
+            for user in users
+            for found in await memory.list_memories(user, limit=1000)
+            for event_id in found.source_event_ids
+        }
+        assert acknowledged and acknowledged <= held
+        threads = [one for one in threading.enumerate() if one.name.startswith("hippocampus-sql")]
+        assert len(threads) <= 4
+        database = memory._storage._database  # type: ignore[attr-defined]
+        for _ in range(100):
+            found = await database.read(lambda tx: tx.rows("SHOW PROCESSLIST"))
+            if len(found) <= 4:
+                break
+            await asyncio.sleep(0.1)
+        assert len(found) <= 4, found
+    assert not [one for one in threading.enumerate() if one.name.startswith("hippocampus-sql")]

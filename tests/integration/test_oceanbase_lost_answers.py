@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -50,6 +51,8 @@ class Wire:
             cut, self.cut = self.cut, ""
             if cut != "before":
                 commit(connection)
+            if cut == "unknown":
+                raise pymysql.OperationalError(6225, "Transaction result is unknown")
             if cut:
                 connection.close()
                 raise LOST
@@ -141,7 +144,7 @@ async def filled(storage: OceanBaseStorage) -> None:
     await storage.hear_turn(ANA, ThreadId("conversation:2"), turn, RULES, 0, (), once=False)
 
 
-@pytest.mark.parametrize("cut", ["before", "behind"])
+@pytest.mark.parametrize("cut", ["before", "behind", "unknown"])
 @pytest.mark.parametrize(
     ("call", "answer"),
     [
@@ -189,6 +192,29 @@ async def test_what_was_not_committed_is_done_again(storage: OceanBaseStorage, w
     assert sorted(made) == [("/x/2/",), ("/x/3/",)]
 
 
+async def test_nobody_overwrites_a_mark_that_is_looked_for(
+    storage: OceanBaseStorage, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection is alive, and another writer would take it before the next attempt."""
+    runs, others = 0, 0
+
+    def work(tx: Transaction) -> int:
+        nonlocal runs
+        runs += 1
+        tx.insert("tenants", ["tenant_id"], [[f"/x/{runs}/"]])
+        return runs
+
+    def other(_: float) -> None:
+        nonlocal others
+        others += 1
+        write = partial(Transaction.insert, table="tenants", columns=["tenant_id"], rows=[["/y/"]])
+        storage._database._tried(write, database_module.WRITING)
+
+    monkeypatch.setattr(database_module.time, "sleep", other)
+    wire.cut = "unknown"
+    assert await storage._database.write(work) == runs == others == 1
+
+
 async def test_whoever_commits_late_is_waited_for(
     storage: OceanBaseStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,6 +242,7 @@ async def test_whoever_commits_late_is_waited_for(
 
     monkeypatch.setattr(Database, "_once", dying)
     monkeypatch.setattr(Database, "_give_back", lambda self, connection: None)
+    monkeypatch.setattr(database_module, "_drop", lambda connection: None)
     monkeypatch.setattr(database_module, "is_there", looked)
     assert await database.write(work) == runs == 1
 

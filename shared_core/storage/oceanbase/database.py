@@ -44,6 +44,8 @@ WRITING = ("START TRANSACTION",)
 TRIES = 6
 PAUSE_S = 0.02
 """Before the second try; twice as long before each that follows, up to 32 times."""
+RESTARTS = 2
+"""Others may kill the server, or start it, while this process does."""
 SNAPSHOTS = 64
 """So many may be open at once, each on a connection of its own."""
 SNAPSHOT_S = 8 * 3600.0
@@ -148,15 +150,16 @@ class Database:
         """Run statements that change tables; each commits by itself."""
 
         def work() -> None:
-            connection = self._take()
             try:
-                with connection.cursor() as cursor:
-                    for statement in statements:
-                        cursor.execute(statement)
+                connection = self._take()
+                try:
+                    with connection.cursor() as cursor:
+                        for statement in statements:
+                            cursor.execute(statement)
+                finally:
+                    self._give_back(connection)
             except pymysql.MySQLError as error:
                 raise meant(error, self._settings) from error
-            finally:
-                self._give_back(connection)
 
         await self.run(work)
 
@@ -199,8 +202,9 @@ class Database:
         unheard: list[tuple[Mark, T]] = []
         attempts, until = 0, time.monotonic() + self._settings.statement_timeout_s
         while True:
-            connection, marked = self._take(), _Marked(work, self._marks, unheard)
+            connection, marked = None, _Marked(work, self._marks, unheard)
             try:
+                connection = self._take()
                 if begin == WRITING:
                     self._marks.prepare(connection)
                 _begin(connection, begin)
@@ -208,12 +212,15 @@ class Database:
             except pymysql.MySQLError as error:
                 if code_of(error) in LOST:  # the others are as old as this one
                     self._drop_idle()
+                if connection is not None and marked.has_answered:
+                    _drop(connection)  # the next writer on it would overwrite the mark
                 attempts += 1
                 if not _again(error, attempts, until):
                     raise meant(error, self._settings, marked.waiting_for) from error
                 time.sleep(random.uniform(0, PAUSE_S * 2 ** min(attempts - 1, 5)))
             finally:
-                self._give_back(connection)
+                if connection is not None:
+                    self._give_back(connection)
 
     def _once(self, connection: pymysql.Connection[Any], work: Callable[[Transaction], T]) -> T:
         try:
@@ -233,21 +240,20 @@ class Database:
                 connection = self._idle.pop()
                 if connection.open:
                     return connection
-        try:
-            return self._reach(self.location.database)
-        except pymysql.MySQLError as error:
-            raise meant(error, self._settings) from error
+        return self._reach(self.location.database)
 
     def _reach(
         self, database: str | None, transaction_s: float | None = None
     ) -> pymysql.Connection[Any]:
         """Connect; an embedded server that died is started again first. Raises pymysql's errors."""
-        try:
-            return self._connect(database, transaction_s)
-        except pymysql.MySQLError as error:
-            if self._embedded is None or code_of(error) not in UNREACHED:
-                raise
-        self._embedded.restart()
+        for _ in range(RESTARTS):
+            started = self._embedded.started() if self._embedded else 0
+            try:
+                return self._connect(database, transaction_s)
+            except pymysql.MySQLError as error:
+                if self._embedded is None or code_of(error) not in UNREACHED:
+                    raise
+            self._embedded.restart(started)
         return self._connect(database, transaction_s)
 
     def _drop_idle(self) -> None:
@@ -296,6 +302,7 @@ class _Marked(Generic[T]):
     ) -> None:
         self._work, self._marks, self._noted = work, marks, noted
         self._tx: Transaction | None = None
+        self.has_answered = False
 
     @property
     def waiting_for(self) -> str | None:
@@ -309,6 +316,7 @@ class _Marked(Generic[T]):
         answer = self._work(tx)
         if tx.wrote:
             self._noted.append((self._marks.put(tx.connection), answer))
+            self.has_answered = True
         return answer
 
 

@@ -21,12 +21,19 @@ _lock = threading.Lock()
 
 @dataclass(slots=True)
 class _Opened:
-    """An open folder, by how many it is used, and how often it was started."""
+    """An open folder, by how many it is used, and how often it was started.
+
+    instance: None where the server died and did not start again.
+    """
 
     instance: Any
     users: int = 0
     started: int = 1
     pid: int = 0
+
+    def start(self, folder: Path) -> None:
+        self.instance = _open(folder)
+        self.started += 1
 
 
 _opened: dict[Path, _Opened] = {}
@@ -47,7 +54,6 @@ class EmbeddedSeekdb:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()  # one server, by whatever name
-        self._started = 0
         self._uses = 0
         self._pid = 0
 
@@ -68,7 +74,8 @@ class EmbeddedSeekdb:
             there.users -= 1
             if there.users <= 0:
                 del _opened[self._folder]
-                there.instance.close()
+                if there.instance is not None:
+                    there.instance.close()
 
     def options(self) -> Mapping[str, Any]:
         """Return how to reach the server: the arguments of a connection.
@@ -82,8 +89,30 @@ class EmbeddedSeekdb:
                 self._join()
                 self._uses, self._pid = 1, os.getpid()
             there = _opened[self._folder]
-            self._started = there.started
+            if there.instance is None:
+                there.start(self._folder)
             return dict(there.instance.connection_options())
+
+    def started(self) -> int:
+        """Return how often this process has started the server."""
+        with _lock:
+            there = _opened.get(self._folder)
+            return there.started if there else 0
+
+    def restart(self, started: int) -> None:
+        """Start a server that died again, unless somebody of this process did so already.
+
+        started: what started() said before the server was found dead. As long as any handle of the
+        dead one is open, opening would return that one.
+        """
+        with _lock:
+            there = _opened.get(self._folder)
+            if there is None or there.pid != os.getpid() or there.started != started:
+                return
+            dead, there.instance = there.instance, None
+            if dead is not None:
+                dead.close()
+            there.start(self._folder)
 
     def _join(self) -> None:
         there = _opened.get(self._folder)
@@ -91,20 +120,6 @@ class EmbeddedSeekdb:
             there = _Opened(_open(self._folder), pid=os.getpid())
             _opened[self._folder] = there
         there.users += 1
-        self._started = there.started
-
-    def restart(self) -> None:
-        """Start a server that died again, unless somebody of this process did so already.
-
-        As long as any handle of the dead one is open, opening would return that one.
-        """
-        with _lock:
-            there = _opened.get(self._folder)
-            if there is None or there.started != self._started:
-                return
-            there.instance.close()
-            there.instance = _open(self._folder)
-            there.started += 1
 
 
 def _open(folder: Path) -> Any:
