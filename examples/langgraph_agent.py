@@ -1,20 +1,25 @@
-"""A LangGraph agent with long-term memory and checkpoints in the same PostgreSQL.
+"""A LangGraph agent with long-term memory, and checkpoints in the same PostgreSQL.
 
     pip install 'pg-hippocampus[langgraph]'
     python examples/langgraph_agent.py [URI]
 
 The store remembers a user across threads; the checkpointer remembers the messages of one thread.
-Without URI both use HIPPOCAMPUS_URI, or a private PostgreSQL that is started for you.
+Without URI both use HIPPOCAMPUS_URI, or a private PostgreSQL that is started for you. LangGraph has
+no checkpointer for SeekDB and OceanBase: on these the messages end with this process, the memory
+stays.
 """
 
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from uuid import uuid4
 
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -42,7 +47,7 @@ def answer(state: MessagesState, config: RunnableConfig, *, store: BaseStore) ->
 
 
 def make_graph(
-    store: BaseStore, checkpointer: PostgresSaver | None = None
+    store: BaseStore, checkpointer: BaseCheckpointSaver[str] | None = None
 ) -> CompiledStateGraph[MessagesState]:
     """Return the agent as a compiled graph."""
     builder = StateGraph(MessagesState)
@@ -61,12 +66,21 @@ def talk(graph: CompiledStateGraph[MessagesState], thread_id: str, message: str)
     return reply
 
 
+@contextmanager
+def checkpoints_beside(store: PgHippocampusStore) -> Iterator[BaseCheckpointSaver[str]]:
+    """Yield a checkpointer in the database of the store, or in this process where it has none."""
+    dsn = run_sync(store.engine.dsn())
+    if dsn.startswith(("seekdb://", "oceanbase://")):
+        yield InMemorySaver()
+        return
+    with PostgresSaver.from_conn_string(dsn) as saver:
+        saver.setup()
+        yield saver
+
+
 def main(uri: str | None) -> None:
     """Tell something in one thread, and ask about it in another."""
-    with PgHippocampusStore(uri) as store, ExitStack() as stack:
-        dsn = run_sync(store.engine.dsn())
-        checkpointer = stack.enter_context(PostgresSaver.from_conn_string(dsn))
-        checkpointer.setup()
+    with PgHippocampusStore(uri) as store, checkpoints_beside(store) as checkpointer:
         graph = make_graph(store, checkpointer)
         monday, tuesday = str(uuid4()), str(uuid4())
         print("--- one thread tells something")

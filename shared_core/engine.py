@@ -385,9 +385,10 @@ class MemoryEngine(
         return await self._forgetting.expired(prefix, limit)
 
     async def dsn(self) -> str:
-        """Return the libpq connection string of the database behind, password included.
+        """Return how to connect to the database behind, password included.
 
-        For what shall live beside the memory, e.g. LangGraph's PostgreSQL checkpointer. An embedded
+        A libpq string, for what shall live beside the memory, e.g. LangGraph's PostgreSQL
+        checkpointer; the uri itself on SeekDB and OceanBase, which that cannot use. An embedded
         server runs as long as this memory, or another user of its folder, is open.
         """
         await self.open()

@@ -13,7 +13,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from shared_core.demo.script import Question, Script
+from shared_core.demo.script import Language, Question, Script
 from shared_core.domain import Hit
 from shared_core.run_ports import Fact
 from shared_core.settings import Settings, redacted
@@ -190,23 +190,38 @@ def excerpt(text: str, around: str, cells: int = EXCERPT_CELLS) -> str:
 
 
 def show_closing(
-    console: Console, app: str, scripts: Iterable[Script], uri: str | None, *, kept: bool
+    console: Console,
+    app: str,
+    scripts: Iterable[Script],
+    uri: str | None,
+    *,
+    kept: bool,
+    schema: str | None = None,
+    language: Language | None = None,
 ) -> None:
-    """Say where the memory is now, and how to look again."""
+    """Say where the memory is now, and how to look again; each command runs as it is printed.
+
+    uri: of the memory to look in, None for the default one. language: the only one, if there is.
+    """
     console.print()
     if kept:
         console.print("The memory stays where it is. Look again, from any process:")
     else:
-        console.print(
-            "The temporary memory was removed. To keep it in your own, and look again:\n"
-            "  hippocampus demo --keep",
-            highlight=False,
-        )
-    option = f" --uri {shlex.quote(redacted(uri))}" if uri else ""
+        console.print("The temporary memory was removed. To keep it in your own, and look again:")
+    where = ""
+    if uri and redacted(uri) != uri:
+        console.print("(with HIPPOCAMPUS_URI set to its uri: a password is not printed here)")
+    elif uri:
+        where = f" --uri {shlex.quote(uri)}"
+    if schema:
+        where += f" --schema {shlex.quote(schema)}"
+    again = f"demo --language {language}" if language else "demo"
+    commands = [] if kept else [again + ("" if uri else " --keep") + where]
     for script in scripts:
         words = shlex.join([app, script.user, script.questions[0].ask])
-        console.print(Text(f"  hippocampus recall {words}{option}"), soft_wrap=True)
-    console.print(f"  hippocampus doctor{option}", soft_wrap=True, markup=False, highlight=False)
+        commands.append(f"recall {words}{where}")
+    for command in [*commands, f"doctor{where}"]:
+        console.print(Text(f"  hippocampus {command}"), soft_wrap=True)
 
 
 def _place(key: str, hits: Sequence[Hit]) -> str:

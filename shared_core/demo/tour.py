@@ -10,8 +10,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import cast
+from urllib.parse import quote
 
 from rich.console import Console
 
@@ -63,13 +65,29 @@ class Tour:
                 found = await _show(console, settings, engine, scripts)
             finally:
                 await engine.close()
-            location = settings.uri if self.uri else None
-        pages.show_closing(console, APP, scripts.values(), location, kept=self._is_kept)
+        pages.show_closing(
+            console,
+            APP,
+            scripts.values(),
+            self.uri or self._of_engine(),
+            kept=self._is_kept,
+            schema=self.schema,
+            language=self.languages[0] if len(self.languages) == 1 else None,
+        )
         return found
+
+    def _of_engine(self) -> str | None:
+        """Return the uri of a memory of one's own on the engine, None where it is the default."""
+        home = load_settings().home
+        return _seekdb_in(home.with_name(f"{home.name}-seekdb")) if self._on_seekdb else None
 
     @property
     def _is_kept(self) -> bool:
         return self.keep or self.uri is not None
+
+    @property
+    def _on_seekdb(self) -> bool:
+        return self.engine == "seekdb"
 
     @contextmanager
     def _place(self) -> Iterator[Settings]:
@@ -77,8 +95,12 @@ class Tour:
             yield load_settings(self.uri, schema=self.schema)
         else:
             with TemporaryDirectory(prefix="hippocampus-demo-") as folder:
-                scheme = "seekdb" if self.engine == "seekdb" else "embedded"
-                yield load_settings(f"{scheme}://{folder}", schema=self.schema)
+                uri = _seekdb_in(Path(folder)) if self._on_seekdb else f"embedded://{folder}"
+                yield load_settings(uri, schema=self.schema)
+
+
+def _seekdb_in(folder: Path) -> str:
+    return f"seekdb://{quote(str(folder))}"
 
 
 def require_frameworks() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from adk_memory import OpenMemoryService
 from shared_core import MemoryEngine, Scope
 from shared_core.cli import app
 from shared_core.demo.learner import learn, to_session
-from shared_core.demo.pages import Learned, show_learned
+from shared_core.demo.pages import Learned, show_closing, show_learned
 from shared_core.demo.script import Language, load_script
 from shared_core.demo.tour import APP
 
@@ -142,6 +143,30 @@ def test_an_interrupted_demo_leaves_nothing_behind(after_s: float, tmp_path: Pat
     assert [] == list(tmp_path.iterdir())
     running = [" ".join(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"])]
     assert [] == [command for command in running if str(tmp_path) in command]
+
+
+@pytest.mark.parametrize("engine", ["postgres", "seekdb"])
+def test_every_hint_at_the_end_works_as_it_is_printed(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_HOME", str(tmp_path / "my home"))
+    script = load_script("zh")
+    shown = run("demo", "--language", "zh", "--engine", engine, "--schema", "mine")
+    hints = re.findall(r"^  hippocampus (.*)$", shown, re.MULTILINE)
+    assert ["demo", "recall", "doctor"] == [hint.partition(" ")[0] for hint in hints]
+    demo, recall, doctor = (run(*shlex.split(hint)) for hint in hints)
+    assert script.title in demo
+    assert script.questions[0].expect in recall
+    assert ("SeekDB" if engine == "seekdb" else "PostgreSQL") in doctor
+    assert hints[1:] == re.findall(r"^  hippocampus (.*)$", demo, re.MULTILINE)
+
+
+def test_a_hint_has_no_password_and_says_where_it_goes() -> None:
+    page = StringIO()
+    uri = "oceanbase://root@shop:geheim@h:2881/app"
+    show_closing(Console(file=page, width=100), APP, [load_script("en")], uri, kept=True)
+    assert "HIPPOCAMPUS_URI" in page.getvalue()
+    assert "geheim" not in page.getvalue() and "***" not in page.getvalue()
 
 
 def run(*arguments: str) -> str:
