@@ -10,15 +10,14 @@ from pathlib import Path
 import platformdirs
 
 from shared_core.errors import InvalidInput
+from shared_core.uri_faults import EMBEDDED, check_uri
 
-EMBEDDED = "embedded"
 ANN_THRESHOLD = 20_000
 """Up to so many vectors, reading all of a tenant is fast, and complete."""
 OCEANBASE_ANN_THRESHOLD = 100_000
 """There reading 25,000 takes 50 ms, and the index 100, after some ten seconds at its first use."""
 MOST_HOURS = 87_600
 OCEANBASE = ("seekdb:", "oceanbase:")
-_SCHEMES = ("embedded:///", "postgresql://", "postgres://", "seekdb://", "oceanbase://")
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
@@ -89,7 +88,7 @@ def load_settings(
     chosen = str(uri if uri is not None else os.environ.get("HIPPOCAMPUS_URI") or EMBEDDED)
     if isinstance(uri, Path):
         chosen = f"embedded://{uri}"
-    _check_uri(chosen)
+    check_uri(chosen)
     return Settings(
         uri=chosen,
         home=Path(home).expanduser() if home else platformdirs.user_data_path("hippocampus"),
@@ -146,13 +145,3 @@ def _on_or_off(name: str, default: str = "on") -> bool:
     if text not in ("on", "off"):
         raise InvalidInput(f"{name} must be 'on' or 'off', not {text!r}")
     return text == "on"
-
-
-def _check_uri(uri: str) -> None:
-    known = uri == EMBEDDED or uri.startswith(_SCHEMES)
-    if not known and not re.match(r"\s*\w+\s*=", uri):
-        raise InvalidInput(
-            f"uri {redacted(uri)!r} is of no known form: take 'embedded', 'embedded:///folder',"
-            " 'postgresql://user:password@host:5432/database', a libpq string"
-            " 'host=... dbname=...', 'seekdb:///folder' or 'oceanbase://user:password@host:2881/db'"
-        )

@@ -241,10 +241,34 @@ def test_a_schema_is_a_database_of_its_own() -> None:
     assert location_of("seekdb:///x?database=app").database == "app"
 
 
-@pytest.mark.parametrize("uri", ["seekdb:///", "oceanbase:///x", "seekdb:///x?typo=1", "seekdb://"])
-def test_bad_uris_are_refused(uri: str) -> None:
-    with pytest.raises(InvalidInput):
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("seekdb:///", "root of all files"),
+        ("seekdb://", "seekdb://user:password@host"),
+        ("seekdb://data/memory", f"'seekdb://{Path.cwd()}/data/memory'"),
+        ("seekdb://~/memory", f"'seekdb://{Path.home()}/memory'"),
+        ("oceanbase:///data/memory", "'seekdb:///data/memory'"),
+        ("oceanbase://memory", "oceanbase://user@tenant#cluster"),
+        ("seekdb:///x?typo=1&ssl=2", r"\['typo', 'ssl'\]: database, ssl_ca are known"),
+        ("oceanbase://u:geheim@h:99999/db", "port '99999'.* 1 to 65535"),
+        ("oceanbase://u:geheim@h:0/db", "port '0'"),
+        ("oceanbase://u:geheim@h:port/db", "port 'port'"),
+        ("oceanbase://u:geheim@h/Some-Db", "database 'Some-Db' is not usable"),
+        ("oceanbase://u:geheim@h/a/b", "database 'a/b' is not usable"),
+        ("oceanbase://u:ge?heim@h/db", "'\\?' as %3F"),
+        ("oceanbase://u:ge?heim@h/db?database=x", "'\\?' as %3F"),
+    ],
+)
+def test_a_bad_uri_is_refused_with_the_way_out(uri: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said) as refused:
         location_of(uri)
+    assert "heim" not in str(refused.value)
+
+
+def test_without_a_port_and_a_database_the_usual_ones_are_meant() -> None:
+    for uri in ("seekdb://u:p@h", "seekdb://u:p@h:/", "seekdb://u:p@h?database=hippocampus"):
+        assert (location_of(uri).port, location_of(uri).database) == (2881, "hippocampus")
 
 
 def test_old_servers_are_refused() -> None:

@@ -14,6 +14,7 @@ from shared_core.errors import (
 from shared_core.namespaces import ROOT, from_path
 from shared_core.settings import Settings, redacted
 from shared_core.storage.oceanbase.lengths import told_too_large
+from shared_core.uri_faults import ESCAPED
 
 LOCK_WAIT = 1205
 DUPLICATE = 1062
@@ -31,6 +32,11 @@ UNREACHED = (2002, 2003, 2006)
 READ_ONLY = (1290, 1836, 5148)
 TOO_LARGE = (1071, 1118, 1153, 1406, 1264, 1292, 1366)
 """A key, row, packet or value that the server does not take."""
+ADVICE = {
+    1044: "Grant the user all rights on that database, or name one where they are there:"
+    " CREATE DATABASE it first if the user may not",
+    1045: f"Check user and password; {ESCAPED}",
+}
 
 
 def code_of(error: pymysql.MySQLError) -> int:
@@ -63,7 +69,7 @@ def meant(
         return StorageUnavailable(f"{told}: {said} ({code})")
     return StorageUnavailable(
         f"the database at {where!r} cannot be used: {said} ({code})."
-        " Check HIPPOCAMPUS_URI or the uri argument"
+        f" {ADVICE.get(code, 'Check HIPPOCAMPUS_URI or the uri argument')}"
     )
 
 

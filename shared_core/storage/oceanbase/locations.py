@@ -8,14 +8,16 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
 from shared_core.errors import InvalidInput
+from shared_core.settings import redacted
+from shared_core.uri_faults import ESCAPED
 
 SCHEMES = ("seekdb", "oceanbase")
 PORT = 2881
 DEFAULT_DATABASE = "hippocampus"
 _DATABASE = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _SERVER = re.compile(
-    r"(?P<user>[^:]*)(?::(?P<password>.*))?@(?P<host>\[[^\]]+\]|[^:/@]+)(?::(?P<port>\d+))?"
-    r"(?:/(?P<database>[^/]*))?"
+    r"(?P<user>[^:]*)(?::(?P<password>.*))?@(?P<host>\[[^\]]+\]|[^:/@]+)(?::(?P<port>[^:/@]*))?"
+    r"(?:/(?P<database>[^@]*))?"
 )
 _OPTIONS = ("database", "ssl_ca")
 
@@ -51,23 +53,16 @@ def location_of(uri: str, schema: str = DEFAULT_DATABASE) -> Location:
     """
     scheme, _, rest = uri.partition("://")
     rest, _, query = rest.partition("?")
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    if unknown := [name for name in options if name not in _OPTIONS]:
-        raise InvalidInput(
-            f"the uri has unknown options {unknown}: {', '.join(_OPTIONS)} are known"
-        )
+    options = _options(query)
     named = options.get("database")
     if rest.startswith("/"):
-        folder = Path(unquote(rest)).expanduser()
-        if scheme != "seekdb" or folder == Path("/"):
-            raise InvalidInput(_FORMS)
-        return Location(folder=folder, database=_database(named, schema))
+        return Location(folder=_folder(scheme, rest), database=_database(named, schema))
     match = _SERVER.fullmatch(rest)
     if match is None:
-        raise InvalidInput(_FORMS)
+        raise InvalidInput(_no_server(uri, scheme, rest))
     return Location(
         host=match["host"].strip("[]"),
-        port=int(match["port"] or PORT),
+        port=_port(match["port"]),
         user=unquote(match["user"]) or "root",
         password=unquote(match["password"] or ""),
         database=_database(named or match["database"], schema),
@@ -75,8 +70,47 @@ def location_of(uri: str, schema: str = DEFAULT_DATABASE) -> Location:
     )
 
 
-_FORMS = (
-    "an OceanBase is named 'seekdb:///folder', 'seekdb://user:password@host:2881/database' or"
+def _options(query: str) -> dict[str, str]:
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    unknown = [name for name in options if name not in _OPTIONS]
+    if unknown and "@" in query:
+        raise InvalidInput(f"the uri has a '?' that is not read as meant: {ESCAPED}")
+    if unknown:
+        raise InvalidInput(
+            f"the uri has unknown options {unknown}: {', '.join(_OPTIONS)} are known"
+        )
+    return options
+
+
+def _folder(scheme: str, path: str) -> Path:
+    folder = Path(unquote(path)).expanduser()
+    if scheme != "seekdb":
+        raise InvalidInput(
+            f"{scheme}:// names a server, {_SERVERS}; in a folder it is a SeekDB:"
+            f" 'seekdb://{folder}'"
+        )
+    if folder == Path("/"):
+        raise InvalidInput("uri 'seekdb:///' is the root of all files: name a folder below it")
+    return folder
+
+
+def _port(text: str | None) -> int:
+    port = int(text) if text and text.isdecimal() else 0
+    if text and not 0 < port < 65536:
+        raise InvalidInput(f"port {text!r} of the uri is none: take a number from 1 to 65535")
+    return port or PORT
+
+
+def _no_server(uri: str, scheme: str, rest: str) -> str:
+    said = f"uri {redacted(uri)!r} names no server: its form is {_SERVERS}"
+    if "@" in rest or scheme != "seekdb":
+        return said
+    folder = Path(unquote(rest)).expanduser().absolute()
+    return f"{said}; a folder is named from the root, 'seekdb://{folder}'"
+
+
+_SERVERS = (
+    "'seekdb://user:password@host:2881/database' or"
     " 'oceanbase://user@tenant#cluster:password@host:2881/database'"
 )
 
