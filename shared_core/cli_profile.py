@@ -124,6 +124,8 @@ def update(
             typer.echo(f"The profile is at version {known.version}.")
             if before is not None:
                 _print(diff_lines(await desk.diff(before.version, known.version)))
+            elif not known.to_prompt():
+                typer.echo(f"Nothing in the conversation tells who {user} is.")
             else:
                 _print([Text(known.to_prompt())])
 

@@ -183,6 +183,12 @@ def test_the_command_line_shows_updates_compares_and_rolls_back(dsn: str, tmp_pa
     assert (1, True) == (refused.exit_code, "has no version 9" in refused.stderr)
 
 
+def test_a_conversation_that_tells_nothing_of_the_user_is_said_to(dsn: str) -> None:
+    told = run(dsn, "update", given="assistant: Good morning!")
+    assert told.exit_code == 0, told.output
+    assert "Nothing in the conversation tells who ann is." in told.stdout
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [(b"", "the conversation is empty"), (b"\xff\xfe", "is not UTF-8"), (b'{"a":', "is no JSON"),
