@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -25,8 +25,9 @@ from shared_core.settings import Settings, redacted
 from shared_core.storage.embedded import EmbeddedPostgres, describe
 from shared_core.storage.migrate import Prepared, prepare
 from shared_core.storage.pool import ConnectionPool
+from shared_core.storage.spread_settings import answers_of, bound_everywhere, sent_on
 from shared_core.storage.sql_files import statement
-from shared_core.storage.wire import LITERAL, Connection, Rows, Statement
+from shared_core.storage.wire import Connection, Rows, Statement
 from shared_core.sync_bridge import exiting
 
 TRIES = 5
@@ -119,14 +120,17 @@ class Database:
         Raises Conflict when require() refused, StorageUnavailable when nothing helped.
         """
         self._rows_sent += _rows(steps)
+        is_spread = self.prepared is not None and self.prepared.is_spread
+        groups = [sent_on(step) if is_spread else [step] for step in steps]
+        sent = [one for group in groups for one in group]
         for last_try in [False] * (TRIES - 1) + [True]:
             connection: Connection | None = None
             try:
                 async with self._pool.connection() as connection:
                     fresh = self._fresh_plans(connection)
                     first = [*fresh, *self._bind(scope)]
-                    answers = await connection.exchange([*first, *steps], keep=keep_plans)
-                    return answers[len(first) :]
+                    answers = await connection.exchange([*first, *sent], keep=keep_plans)
+                    return answers_of(groups, answers[len(first) :])
             except psycopg.errors.ForeignKeyViolation as error:
                 if error.diag.constraint_name != "embeddings_model_fkey":
                     raise
@@ -267,24 +271,6 @@ async def _finished(work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await task
         raise
-
-
-def bound_everywhere(values: Mapping[str, str]) -> list[Statement]:
-    """Return what binds a transaction on every node of a Citus cluster.
-
-    Only SET LOCAL with its value in the text is sent on to the workers; what set_config() says
-    stays on the coordinator, and row security then finds nothing there.
-    """
-    settings = {
-        "search_path": values["search_path"],
-        "statement_timeout": _literal(values["statement_timeout"]),
-        "hippocampus.scope": _literal(values["scope"]),
-    }
-    return [(f"{LITERAL}{name} TO {value}".encode(), {}) for name, value in settings.items()]
-
-
-def _literal(value: str) -> str:
-    return "'" + value.replace("'", "''").replace("%", "%%") + "'"
 
 
 def by_column(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:

@@ -41,8 +41,9 @@ class SpreadTable:
 def spread(dsn: str, schema: str) -> list[SpreadTable]:
     """Spread all tables of a migrated schema that are not spread yet; return where each is.
 
-    All or nothing, on the coordinator. Identities reach the workers by SET LOCAL, which the
-    database is told to propagate: open connections anew afterwards.
+    All or nothing, on the coordinator, which gives up its own copies of the rows afterwards.
+    Identities reach the workers by SET LOCAL, which the database is told to propagate: open
+    connections anew afterwards. Run it again after a failure: it goes on where it was.
     Raises CapabilityMissing where the database has no extension citus, StorageUnavailable where
     the user may not.
     """
@@ -56,12 +57,21 @@ def spread(dsn: str, schema: str) -> list[SpreadTable]:
                     " every node (shared_preload_libraries = 'citus'), run CREATE EXTENSION citus,"
                     " and add the workers; one node needs no --distribute"
                 )
-            return _spread_all(connection, schema)
+            tables = _spread_all(connection, schema)
     except psycopg.Error as error:
         raise StorageUnavailable(
             f"the tables of schema {schema!r} were not distributed, nothing was changed:"
             f" {redacted(str(error).strip())}"
         ) from error
+    try:
+        with psycopg.connect(dsn) as connection:
+            _drop_copies(connection, schema, [one for one in tables if one.place != "coordinator"])
+    except psycopg.Error as error:
+        raise StorageUnavailable(
+            f"the tables of schema {schema!r} are distributed, but the coordinator still has its"
+            f" old copies of their rows: run this again; {redacted(str(error).strip())}"
+        ) from error
+    return tables
 
 
 def has_citus(connection: psycopg.Connection[tuple[object, ...]]) -> bool:
@@ -149,11 +159,28 @@ def _move(
         return False
     if place == "reference":
         connection.execute("SELECT create_reference_table(%s)", [name])
-    elif table == FIRST:
+        return True
+    bound = sql.SQL("ALTER TABLE {} {} ROW LEVEL SECURITY")
+    guarded = sql.Identifier(schema, table)
+    # Bound to no tenant, its owner would have no rows to copy, and COPY refuses the table.
+    connection.execute(bound.format(guarded, sql.SQL("NO FORCE")))
+    if table == FIRST:
         connection.execute("SELECT create_distributed_table(%s, 'tenant_id')", [name])
     else:
         connection.execute(
             "SELECT create_distributed_table(%s, 'tenant_id', colocate_with => %s)",
             [name, f'"{schema}"."{FIRST}"'],
         )
+    connection.execute(bound.format(guarded, sql.SQL("FORCE")))
     return True
+
+
+def _drop_copies(
+    connection: psycopg.Connection[tuple[object, ...]], schema: str, tables: list[SpreadTable]
+) -> None:
+    """What was moved stays on the coordinator too, unseen, and would outlast an erasure."""
+    for table in tables:
+        connection.execute(
+            "SELECT truncate_local_data_after_distributing_table(%s)",
+            [f'"{schema}"."{table.table}"'],
+        )

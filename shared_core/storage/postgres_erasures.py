@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -37,11 +38,12 @@ class PostgresErasures:
             "user": scope.user,
             "thread_id": thread_id,
             "nobody": ERASED_TOKEN,
+            "salt": secrets.token_bytes(32),
             "erasure_id": erasure_id,
             "requested_at": requested_at,
             "now": self._clock(),
         }
-        after = ["drop_marks_of_words", "erase_logs", "blur_profiles"]
+        after = ["drop_marks_of_words", "erase_logs", "drop_lost_jobs", "blur_profiles"]
         if thread_id is None:
             after += ["erase_user", "bind_app", "erase_tokens", "bind_user"]
         line, lock, *forgetting = self._erasing_steps(scope, thread_id)

@@ -142,7 +142,7 @@ class PostgresSessions(PostgresEvents):
         values = {"tenant": tenant, "thread_id": thread_id, "now": self._clock()}
         steps = self._erasing_steps(scope, thread_id) if forget else []
         steps.append((statement("close_session"), values))
-        steps.append((statement("drop_empty_threads"), values))
+        steps += [(statement(name), values) for name in ("drop_empty_threads", "drop_lost_jobs")]
         await self._database.run(tenant, *steps)
 
 

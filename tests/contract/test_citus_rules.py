@@ -15,9 +15,9 @@ from pglast.stream import RawStream
 from pglast.visitors import Visitor
 
 from shared_core import CapabilityMissing
-from shared_core.storage.database import bound_everywhere
 from shared_core.storage.distribute import ON_COORDINATOR, REFERENCES, place_of, spread
-from shared_core.storage.sql_files import named_pieces, statement
+from shared_core.storage.spread_settings import bound_everywhere, sent_on
+from shared_core.storage.sql_files import migrations, named_pieces, statement
 
 ACROSS_TENANTS = {
     "applications": "which there are: for a copy of all of them",
@@ -33,6 +33,24 @@ LITERALS = (
     ("here_key", "t.tenant_id"), ("given_key", "g.tenant_id"),
 )  # fmt: skip
 """What fills the slots that code fills."""
+OF_BOTH_PLACES = {
+    "add_erasure": "counts what went, of the queue too",
+    "ask_for_ends": "a job for each session that is over",
+    "cancel_jobs": "a session whose job was cancelled waits again",
+    "count_before_erasing": "counts what is there, of the queue too",
+    "count_extraction": "every so many ask for a reflection",
+    "drop_lost_jobs": "jobs of threads that are gone",
+    "drop_policies": "how far a new timing has come goes with its policy",
+    "end_conversation": "a session that ends asks for its job",
+    "enqueue_job": "when a job is due hangs on what its thread has unread",
+    "erase_user": "schedules go with their user",
+    "return_job": "a session whose job was given up waits again",
+    "start_job": "a job learns how much of its thread is unread",
+}
+"""Statements that name a table of the coordinator and one that is spread: Citus plans these piece
+by piece, and they are the first that a real cluster has to be asked about."""
+SPREAD_LATE = ("count_before_erasing", "erase_tokens")
+"""They set what only the statements after them on the coordinator read."""
 
 
 @pytest.fixture
@@ -167,6 +185,127 @@ def test_what_upserts_takes_no_time_of_the_server() -> None:
         for _, after in re.findall(r"(ON CONFLICT)(.*?)(?=RETURNING|\Z)", sql, re.DOTALL):
             assert not re.search(r"\b(now|random|clock_timestamp)\(\)", after), name
         assert not re.search(r"\bctid\b", sql), name
+
+
+class Names(Visitor):  # type: ignore[misc] # pglast ships no types
+    """Collects what a statement reads, locks and calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: set[str] = set()
+        self.functions: set[str] = set()
+        self.updated: set[str] = set()
+        self.locks = self.merges = False
+
+    def visit_RangeVar(self, _: object, node: ast.RangeVar) -> None:
+        self.tables.add(node.relname)
+
+    def visit_FuncCall(self, _: object, node: ast.FuncCall) -> None:
+        self.functions.add(node.funcname[-1].sval)
+
+    def visit_LockingClause(self, _: object, node: ast.LockingClause) -> None:
+        self.locks = True
+
+    def visit_MergeStmt(self, _: object, node: ast.MergeStmt) -> None:
+        self.merges = True
+
+    def visit_UpdateStmt(self, _: object, node: ast.UpdateStmt) -> None:
+        self.updated |= {target.name for target in node.targetList}
+
+    def visit_OnConflictClause(self, _: object, node: ast.OnConflictClause) -> None:
+        self.updated |= {target.name for target in node.targetList or ()}
+
+
+@pytest.fixture(scope="module")
+def named() -> dict[str, Names]:
+    found = {}
+    for name in named_pieces()[0]:
+        found[name] = Names()
+        found[name](parse_sql(readable(statement(name, literals=LITERALS))))
+    return found
+
+
+def test_the_key_of_distribution_is_alike_everywhere_and_never_changes(
+    catalog: psycopg.Connection[tuple[str, ...]], named: dict[str, Names]
+) -> None:
+    kinds = catalog.execute(
+        "SELECT DISTINCT format_type(a.atttypid, a.atttypmod), l.collname FROM pg_attribute a"
+        " JOIN pg_class c ON c.oid = a.attrelid JOIN pg_collation l ON l.oid = a.attcollation"
+        " WHERE a.attname = 'tenant_id' AND c.relkind = 'r'"
+        " AND c.relnamespace = 'hippocampus'::regnamespace"
+    ).fetchall()
+    assert kinds == [("text", "C")]
+    assert [name for name, found in named.items() if "tenant_id" in found.updated] == []
+    changed = r"ALTER COLUMN tenant_id|RENAME COLUMN tenant_id|DROP COLUMN tenant_id"
+    assert [step.name for step in migrations() if re.search(changed, step.sql)] == []
+
+
+def test_ids_are_no_counters_that_workers_would_share(
+    catalog: psycopg.Connection[tuple[str, ...]],
+) -> None:
+    counters = "SELECT sequencename FROM pg_sequences WHERE schemaname = 'hippocampus'"
+    assert catalog.execute(counters).fetchall() == []
+
+
+def test_no_statement_merges_or_writes_what_each_node_would_make_up(
+    catalog: psycopg.Connection[tuple[str, ...]], named: dict[str, Names]
+) -> None:
+    assert [name for name, found in named.items() if found.merges] == []
+    volatile = {"random", "gen_random_uuid", "uuidv7", "clock_timestamp", "statement_timestamp"}
+    made_up = {
+        name
+        for name, found in named.items()
+        if found.functions & volatile and found.tables & spread_tables(catalog)
+    }
+    assert made_up == {"ask_for_ends"}  # writes jobs, on the coordinator
+
+
+def test_rows_are_locked_within_a_tenant_or_on_the_coordinator(named: dict[str, Names]) -> None:
+    assert [name for name, found in named.items() if found.locks and name in ACROSS_TENANTS] == []
+
+
+def test_what_is_for_one_node_alone_is_asked_of_the_coordinator(
+    catalog: psycopg.Connection[tuple[str, ...]], named: dict[str, Names]
+) -> None:
+    spread_ones = spread_tables(catalog)
+    of_a_node = re.compile(r"pg_(try_)?advisory_|pg_notify|nextval")
+    asked = {
+        name
+        for name, found in named.items()
+        if found.tables & spread_ones and any(map(of_a_node.match, found.functions))
+    }
+    hints = {name for name in asked if named[name].tables & {"consolidation_jobs"}}
+    assert asked == hints  # NOTIFY beside the queue: workers poll where it is lost
+
+
+def test_statements_of_both_places_are_known(
+    catalog: psycopg.Connection[tuple[str, ...]], named: dict[str, Names]
+) -> None:
+    spread_ones = spread_tables(catalog)
+    found = {
+        name
+        for name, one in named.items()
+        if one.tables & spread_ones and one.tables & set(ON_COORDINATOR)
+    }
+    assert found == set(OF_BOTH_PLACES)
+
+
+def test_settings_reach_the_workers(named: dict[str, Names]) -> None:
+    """All that is known beforehand is sent on; "bind" has a form of its own."""
+    kept = []
+    for name, found in named.items():
+        text = statement(name, literals=LITERALS)
+        values = dict.fromkeys(re.findall(r"%\((\w+)\)", text.decode()), "x")
+        if "set_config" in found.functions and sent_on((text, values)) == [(text, values)]:
+            kept.append(name)
+    assert sorted(kept) == sorted(SPREAD_LATE)
+    [first, second, *_, last] = sent_on((statement("tune_index_search"), {
+        "ef_search": 40, "max_scan": 100,
+    }))  # fmt: skip
+    assert first == (b"SET LOCAL hnsw.iterative_scan TO 'relaxed_order'", {})
+    assert second == (b"SET LOCAL hnsw.ef_search TO '40'", {})
+    assert last == (b"SET LOCAL jit TO 'off'", {})
+    assert sent_on((b"SELECT set_config('a.b', f(x), true) FROM t", {}))[0][0].startswith(b"SELECT")
 
 
 def test_identities_are_literals_in_the_text_of_set_local() -> None:

@@ -38,7 +38,8 @@ WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(t
 
 -- name: blur_profiles
 -- So would the hash of a version that lost a part: nothing says the same as it any more.
-UPDATE profiles p SET content_hash = sha256(uuid_send(gen_random_uuid()))
+UPDATE profiles p SET content_hash = sha256(
+    %(salt)s::bytea || uuid_send(p.memory_id) || int8send(p.version::bigint))
 WHERE p.tenant_id = %(tenant)s AND EXISTS (
     SELECT FROM jsonb_array_elements(p.entries) AS x(entry)
     WHERE NOT EXISTS (SELECT FROM memories m WHERE m.tenant_id = p.tenant_id

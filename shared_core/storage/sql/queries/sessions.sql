@@ -142,6 +142,13 @@ WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(t
 DELETE FROM consolidation_jobs
 WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
 
+-- name: drop_lost_jobs
+-- After threads went: where tables are spread, no foreign key takes their jobs along.
+DELETE FROM consolidation_jobs
+WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
+  AND thread_id NOT IN (SELECT t.thread_id FROM threads t WHERE t.tenant_id = %(tenant)s
+                        AND (%(thread_id)s::text IS NULL OR t.thread_id = %(thread_id)s))
+
 -- name: drop_profiles
 WITH procedures AS (
     DELETE FROM instructions WHERE tenant_id = %(tenant)s

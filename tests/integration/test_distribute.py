@@ -1,0 +1,210 @@
+"""`migrate --distribute` against a stand-in for Citus: the order of its calls, runs that are cut
+short, and the memory without the keys that it drops. No Citus runs here (docs/scaling.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+from typer.testing import CliRunner
+
+from shared_core import CapabilityMissing, Event, Scope, StorageUnavailable, open_memory, run_sync
+from shared_core.cli import app
+from shared_core.storage.distribute import ON_COORDINATOR, REFERENCES, place_of, spread
+from tests.contract.test_row_security import FILL, fill
+
+STAND_IN = Path(__file__).with_name("citus_stand_in.sql").read_text("utf-8")
+ANA, BEN, ZHU = Scope("app", "ana"), Scope("app", "ben"), Scope("app", "朱莉")
+NOW = datetime(2026, 3, 1, 9, tzinfo=UTC)
+
+
+def said(number: int, text: str) -> Event:
+    return Event(event_id=f"e{number}", author="user", role="user", text=text, occurred_at=NOW)
+
+
+@pytest.fixture
+def owner(server: str) -> Iterator[str]:
+    """The name of a user who is no superuser."""
+    name = f"owner_{uuid.uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {name} LOGIN".encode())
+        yield name
+        admin.execute(f"DROP ROLE {name}".encode())
+
+
+@pytest.fixture
+def admin(owner: str, empty_dsn: str) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+    """A superuser in a database of the owner, with the stand-in and a migrated schema."""
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION vector")
+        connection.execute(f"ALTER DATABASE {connection.info.dbname} OWNER TO {owner}".encode())
+        connection.execute(STAND_IN.encode())
+        run_sync(_migrate(make_conninfo(empty_dsn, user=owner)))
+        connection.execute("SET search_path TO hippocampus, public")
+        yield connection
+
+
+@pytest.fixture
+def own_dsn(owner: str, empty_dsn: str, admin: object) -> str:
+    return make_conninfo(empty_dsn, user=owner)
+
+
+async def _migrate(dsn: str) -> None:
+    async with open_memory(dsn):
+        pass
+
+
+def rows_of(admin: psycopg.Connection[tuple[object, ...]], query: str) -> list[object]:
+    return [row[0] for row in admin.execute(query.encode()).fetchall()]
+
+
+def state(admin: psycopg.Connection[tuple[object, ...]]) -> dict[str, object]:
+    """Return what a run that fails must leave as it was."""
+    tables = rows_of(
+        admin, "SELECT tablename FROM pg_tables WHERE schemaname = 'hippocampus' ORDER BY 1"
+    )
+    return {
+        "rows": {name: rows_of(admin, f"SELECT count(*) FROM {name}") for name in tables},
+        "keys": rows_of(admin, "SELECT conname FROM pg_constraint WHERE contype = 'f' ORDER BY 1"),
+        "forced": rows_of(
+            admin, "SELECT relname FROM pg_class WHERE relforcerowsecurity ORDER BY 1"
+        ),
+        "spread": rows_of(admin, "SELECT count(*) FROM pg_dist_partition"),
+        "settings": rows_of(
+            admin,
+            "SELECT setconfig::text FROM pg_db_role_setting"
+            " WHERE setdatabase = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        ),
+    }
+
+
+def calls(admin: psycopg.Connection[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    made = admin.execute("SELECT call, relation FROM stand_in_calls ORDER BY number").fetchall()
+    admin.execute("DELETE FROM stand_in_calls")
+    return made
+
+
+def test_tables_with_rows_are_moved_once_and_in_an_order_that_keeps_their_keys(
+    admin: psycopg.Connection[tuple[object, ...]], own_dsn: str
+) -> None:
+    admin.execute("INSERT INTO embedding_models VALUES ('m', 1, true, now())")
+    for tenant in ("/app/ana/", "/app/朱莉/"):
+        for table in FILL:
+            fill(admin, table, tenant)
+    before = state(admin)
+    found = spread(own_dsn, "hippocampus")
+    after = state(admin)
+    assert {one.table for one in found if one.moved} == {
+        one.table for one in found if place_of(one.table) != "coordinator"
+    }
+    assert (after["rows"], after["forced"]) == (before["rows"], before["forced"])
+    gone = set(before["keys"]) - set(after["keys"])  # type: ignore[call-overload]
+    assert gone == {"consolidation_jobs_tenant_id_thread_id_fkey"}
+    made = calls(admin)
+    assert made[:2] == [("reference", "embedding_models"), ("distribute", "threads")]
+    assert sorted(made) == sorted(
+        [("reference", name) for name in REFERENCES]
+        + [("distribute", one.table) for one in found if one.place == "distributed"]
+        + [("truncate", one.table) for one in found if one.place != "coordinator"]
+    )
+    assert not {name for _, name in made} & set(ON_COORDINATOR)
+
+    assert not any(one.moved for one in spread(own_dsn, "hippocampus"))
+    assert {call for call, _ in calls(admin)} == {"truncate"}  # what a run before did not come to
+    assert state(admin) == after
+
+
+def test_a_table_of_a_later_version_is_moved_by_the_next_run(
+    admin: psycopg.Connection[tuple[object, ...]], own_dsn: str, owner: str
+) -> None:
+    spread(own_dsn, "hippocampus")
+    calls(admin)
+    admin.execute(
+        f"SET ROLE {owner}; CREATE TABLE later (tenant_id text COLLATE \"C\" NOT NULL,"
+        " thread_id text COLLATE \"C\", PRIMARY KEY (tenant_id, thread_id), FOREIGN KEY"
+        " (tenant_id, thread_id) REFERENCES threads); SELECT protect('later'); RESET ROLE".encode()
+    )  # fmt: skip
+    assert [one.table for one in spread(own_dsn, "hippocampus") if one.moved] == ["later"]
+    assert [name for call, name in calls(admin) if call == "distribute"] == ["later"]
+
+
+@pytest.mark.parametrize("table", ["embedding_models", "threads", "facts", "run_changes"])
+def test_a_run_that_fails_midway_changes_nothing_and_may_be_repeated(
+    table: str, admin: psycopg.Connection[tuple[object, ...]], own_dsn: str
+) -> None:
+    before = state(admin)
+    admin.execute("INSERT INTO stand_in_fails_at VALUES (%s)", [table])
+    with pytest.raises(StorageUnavailable, match=f"nothing was changed: the node of {table}"):
+        spread(own_dsn, "hippocampus")
+    assert state(admin) == before
+    assert [] == calls(admin)
+    admin.execute("DELETE FROM stand_in_fails_at")
+    assert all(one.moved or one.place == "coordinator" for one in spread(own_dsn, "hippocampus"))
+
+
+def test_what_no_schema_has_is_not_spread(
+    admin: psycopg.Connection[tuple[object, ...]], own_dsn: str
+) -> None:
+    with pytest.raises(CapabilityMissing, match="hippocampus migrate"):
+        spread(own_dsn, "elsewhere")
+    assert [] == calls(admin)
+
+
+async def test_the_memory_works_without_the_keys_that_went(
+    admin: psycopg.Connection[tuple[object, ...]], own_dsn: str
+) -> None:
+    async with open_memory(own_dsn) as memory:
+        await memory.append_events(ANA, "before", [said(0, "I live in Oslo.")], later=True)
+    command = ["migrate", "--distribute", "--json", "--uri", own_dsn]
+    told = await asyncio.to_thread(CliRunner().invoke, app, command)
+    assert told.exit_code == 0, told.output
+    assert all(
+        one["moved"] or one["place"] == "coordinator" for one in json.loads(told.stdout)["tables"]
+    )
+    async with open_memory(own_dsn) as memory:
+        assert (await memory.report()).role == "none"
+        await memory.append_events(ANA, "t", [said(1, "I moved to Bergen.")], later=True)
+        await memory.append_events(ZHU, "t", [said(1, "我住在深圳。")], later=True)
+        await memory.append_events(BEN, "t", [said(1, "I play the oboe.")], later=True)
+        assert await memory.flush(60)
+        assert "Bergen" in {fact.value for fact in await memory.facts(ANA)}
+        assert "深圳" in (await memory.recall(ZHU, "我住在哪里？"))[0].memory.text
+        run = (await memory.runs(ANA))[0]
+        await memory.undo_run(ANA, run.run_id)
+        assert "Bergen" not in {fact.value for fact in await memory.facts(ANA)}
+        assert await memory.forget_turns(ANA, "before", ["e0"])
+
+        await memory.append_events(BEN, "again", [said(2, "I sold the oboe.")], later=True)
+        await memory.erase(BEN, "again")
+        assert {"t"} == set(_threads_of_jobs(admin, "/app/ben/"))
+        receipt = await memory.erase(BEN)
+        assert receipt.counts["threads"] >= 1
+        assert [] == _threads_of_jobs(admin, "/app/ben/")
+        await memory.forget_scope(ZHU)
+        assert [] == await memory.list_memories(ZHU)
+        assert [] == _threads_of_jobs(admin, "/app/朱莉/")
+
+
+async def test_a_session_that_ends_takes_its_jobs_along(
+    admin: psycopg.Connection[tuple[object, ...]], own_dsn: str
+) -> None:
+    spread(own_dsn, "hippocampus")
+    async with open_memory(own_dsn, worker=False) as memory:
+        await memory.append_events(ANA, "kept", [said(1, "I sail.")], later=True)
+        await memory.append_events(ANA, "gone", [said(2, "I ski.")], later=True)
+        await memory.forget_turns(ANA, "gone", ["e2"])
+        assert {"kept", "gone"} == set(_threads_of_jobs(admin, "/app/ana/"))
+        await memory._storage.close_session(ANA, "gone", forget=False)
+        assert {"kept"} == set(_threads_of_jobs(admin, "/app/ana/"))
+
+
+def _threads_of_jobs(admin: psycopg.Connection[tuple[object, ...]], tenant: str) -> list[object]:
+    found = admin.execute("SELECT thread_id FROM consolidation_jobs WHERE tenant_id = %s", [tenant])
+    return [thread for (thread,) in found.fetchall()]
