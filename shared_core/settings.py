@@ -103,12 +103,20 @@ def load_settings(
     )
 
 
-def redacted(uri: str) -> str:
-    """Return uri without its password, fit for messages and logs."""
-    if uri.startswith(OCEANBASE):  # their users may be of a tenant: user@tenant
-        return re.sub(r"(://[^:/\s]*):\S*@", r"\1:***@", uri)
-    uri = re.sub(r"(://[^:/@\s]*):\S*@", r"\1:***@", uri)
-    return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)", r"\1***", uri)
+def redacted(text: str) -> str:
+    """Return a uri, or a message that holds some, without passwords, fit for messages and logs.
+
+    The forms that messages give as an example stay as they are.
+    """
+    text = _OF_TENANTS.sub(r"\1:***@", text)
+    text = _OF_SERVERS.sub(r"\1:***@", text)
+    return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)", r"\1***", text)
+
+
+_EXAMPLE = r"(?!(?:(?<=//user:)|(?<=//user@tenant#cluster:))password@host[:/])"
+_OF_TENANTS = re.compile(rf"((?:seekdb|oceanbase)://[^:/\s]*):{_EXAMPLE}\S*@")
+"""Their users may be of a tenant: user@tenant."""
+_OF_SERVERS = re.compile(rf"(://[^:/@\s]*):{_EXAMPLE}\S*@")
 
 
 def _ann_threshold(text: str, uri: str) -> int | None:

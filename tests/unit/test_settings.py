@@ -8,6 +8,7 @@ import pytest
 
 from shared_core import InvalidInput
 from shared_core.settings import load_settings, redacted
+from shared_core.storage.oceanbase.locations import location_of
 
 
 def test_without_anything_the_memory_is_embedded_in_the_home(
@@ -59,6 +60,29 @@ def test_a_password_is_never_shown(uri: str) -> None:
     shown = redacted(uri)
     assert "sec" not in shown
     assert "host" in shown
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "seekdb://user:secret@host/db",
+        "oceanbase://root@shop#east:sec@ret/x@host:2881/app",
+        "oceanbase://user@tenant#cluster:password@sec@host:2881/db",
+        "seekdb://user:password@sec/ret@host:2881/db",
+    ],
+)
+def test_a_password_within_a_message_is_not_shown_either(uri: str) -> None:
+    for shown in (redacted(uri), redacted(f"the database at '{uri}' cannot be used")):
+        assert "sec" not in shown and "ret" not in shown
+        assert ":***@host" in shown
+
+
+def test_the_forms_of_a_message_stay_readable() -> None:
+    for uri in ("nonsense", "seekdb://nowhere"):
+        with pytest.raises(InvalidInput) as refused:
+            location_of(load_settings(uri).uri)
+        told = str(refused.value)
+        assert "password@host" in told and told == redacted(told)
 
 
 @pytest.mark.parametrize(("text", "threshold"), [("", 20_000), ("500", 500), (" OFF ", None)])
