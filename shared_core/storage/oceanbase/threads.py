@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 from shared_core.errors import StorageUnavailable
+from shared_core.sync_bridge import exiting
 
 T = TypeVar("T")
 
@@ -33,7 +34,9 @@ class Threads:
         asked_at = time.monotonic()
         try:
             future = self._pool.submit(self._moved, work)
-        except RuntimeError as error:  # it was shut down since
+        except RuntimeError as error:
+            if exiting():
+                return work()  # no thread is started any more: what is left is done in place
             raise StorageUnavailable(CLOSED) from error
         answer = asyncio.wrap_future(future)
         try:
