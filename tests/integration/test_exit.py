@@ -64,9 +64,9 @@ store.close()
 """
 
 
-def run(script: str, uri: str) -> str:
+def run(script: str, uri: str, timeout_s: int = 60) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", script, uri], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script, uri], capture_output=True, text=True, timeout=timeout_s
     )
     assert 0 == done.returncode, done.stderr
     return done.stderr

@@ -29,13 +29,13 @@ async def rows(dsn: str, query: str) -> list[tuple[object, ...]]:
 
 @pytest.mark.timeout(240)
 async def test_reads_are_counted_to_the_end(seekdb_dsn: str) -> None:
-    assert "" == run(READ_AND_LEFT, seekdb_dsn)
+    assert "" == run(READ_AND_LEFT, seekdb_dsn, 180)
     found = await rows(seekdb_dsn, "SELECT access_count FROM memory_access")
     assert [(1,)] == found
 
 
 @pytest.mark.timeout(240)
 async def test_the_job_in_work_goes_back_to_the_queue(seekdb_dsn: str) -> None:
-    assert "" == run(REFLECTING + SUBMITTED, seekdb_dsn)
+    assert "" == run(REFLECTING + SUBMITTED, seekdb_dsn, 180)
     found = await rows(seekdb_dsn, "SELECT status, lease_until FROM consolidation_jobs")
     assert [("pending", None)] == found
