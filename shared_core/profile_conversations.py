@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, cast, get_args
@@ -12,7 +13,7 @@ from shared_core.conversation_ports import CONVERSATION, check_thread
 from shared_core.domain import Event, JsonValue, ThreadId
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.ingest import append_events
-from shared_core.namespaces import check_label
+from shared_core.namespaces import check_label, clean_text
 from shared_core.ports import Clock
 from shared_core.profile import checked_id
 from shared_core.profile_conversation import (
@@ -28,6 +29,8 @@ from shared_core.profile_store import ProfileStore, checked_limit
 
 MOST_TURNS: Final = 5_000
 LOGGED_CHARACTERS: Final = 100
+MARKS: Final = ("to_seq", "read")
+"""What the input of a stage says of the turns that a profile has read: the library's own."""
 
 
 class ConversationRecords(ProfileStore):
@@ -92,7 +95,7 @@ class ConversationRecords(ProfileStore):
         record = result if isinstance(result, StageRecord) else _record(stage, result, self._clock)
         named = None if conversation_id is None else check_label(conversation_id, "conversation_id")
         run = replace(
-            self._run({"logged": True}), stages=(replace(record, stage=stage),),
+            self._run({"logged": True}), stages=(_of_others(stage, record),),
             thread_id=None if named is None else ThreadId(named),
         )  # fmt: skip
         await self._storage.save_profile(self.scope, stored.version.memory_id, run, None, None)
@@ -147,6 +150,15 @@ class ConversationRecords(ProfileStore):
 def _about(thread: ThreadOverview) -> ThreadOverview:
     summary = thread.summary or summary_of(thread.said)
     return replace(thread, summary=summary, topics=topics_of(thread.said))
+
+
+def _of_others(stage: str, record: StageRecord) -> StageRecord:
+    """Return the record of a stage that somebody else executed: it marks no turn as read."""
+    if not math.isfinite(record.duration_s):
+        raise InvalidInput(f"the time of a stage must be a finite number, not {record.duration_s}")
+    given = {name: value for name, value in record.input.items() if name not in MARKS}
+    error = None if record.error is None else clean_text(record.error)
+    return replace(record, stage=stage, input=given, error=error)
 
 
 def _record(stage: str, result: Mapping[str, JsonValue], clock: Clock) -> StageRecord:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from shared_core import AsOf, Conflict, Event, InvalidInput, MemoryEngine, NotFound, Scope
+from shared_core.domain import ThreadId
 from shared_core.errors import ModelUnavailable
 from shared_core.profile import Memory
 from shared_core.profile_repository import MemoryRepository
@@ -524,6 +526,25 @@ async def test_the_log_tells_no_text_of_a_user(repository: MemoryRepository) -> 
         )
     with pytest.raises(InvalidInput, match="stage 'dreaming' is not known: take one of modif"):
         await repository.log_pipeline_execution(held.memory_id, None, "dreaming", {})
+    with pytest.raises(InvalidInput, match="finite number, not nan"):
+        await repository.log_pipeline_execution(
+            held.memory_id, None, "modification", {"execution_time_ms": float("nan")}
+        )
+
+
+async def test_a_stage_that_somebody_else_logs_marks_no_turn_as_read(
+    memory: MemoryEngine, repository: MemoryRepository
+) -> None:
+    held, _ = await repository.update_with_pipeline(Memory("bot"), ENGLISH)
+    [first, *_] = await repository.get_pipeline_history(held.memory_id)
+    forged = replace(
+        first.record, input={"to_seq": "all", "read": "[1,9", "turns": 1}, error="\0 失败 \ud800"
+    )
+    await repository.log_pipeline_execution(held.memory_id, "monday", "modification", forged)
+    [newest, *_] = await repository.get_pipeline_history(held.memory_id)
+    assert ({"turns": 1}, "\ufffd 失败 \ufffd") == (newest.record.input, newest.record.error)
+    await memory.consolidate(repository.scope, "monday")
+    assert 0 == await repository.follow("bot", ThreadId("monday"))
 
 
 async def test_a_stage_that_fails_is_logged_and_nothing_else_is_written(
