@@ -273,3 +273,11 @@ async def test_the_only_memory_scores_what_it_is_worth(store: PgHippocampusStore
     assert isinstance(item, ScoredItem)
     assert item.score == pytest.approx(item.score_parts["similarity"] + 1)
     assert item.score == pytest.approx(sum(item.score_parts.get(part, 0) for part in SCORE_PARTS))
+
+
+async def test_a_label_that_cannot_be_is_no_empty_answer(store: PgHippocampusStore) -> None:
+    await fill(store, HERE)
+    for where in ({"prefix": ("search", "a\ud800")}, {"suffix": ("a\ud800",)}):
+        with pytest.raises(InvalidInput, match="a label of a namespace holds a NUL byte or a lone"):
+            await store.alist_namespaces(**where)  # type: ignore[arg-type]
+    assert [HERE] == await store.alist_namespaces(prefix=("*", "alice"))

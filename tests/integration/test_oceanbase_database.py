@@ -164,8 +164,11 @@ async def test_what_is_too_long_is_said_so(database: Database) -> None:
 @pytest.mark.parametrize(
     ("column", "called"),
     [
-        ("thread_id", "thread_id, the id of a thread or a session, takes at most 1,500 bytes"),
-        ("event_id", "event_id takes at most 1,500 bytes"),
+        (
+            "thread_id",
+            "thread_id, the id of a thread or a session, is too long: it takes at most 1,500 bytes",
+        ),
+        ("event_id", "event_id is too long: it takes at most 1,500 bytes"),
     ],
 )
 async def test_a_name_that_is_too_long_is_called_as_callers_do(

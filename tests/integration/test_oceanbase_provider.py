@@ -129,7 +129,7 @@ async def test_a_large_message_is_kept_whole(memory: OceanBaseMemoryProvider) ->
 async def test_a_session_that_could_never_be_consolidated_is_refused_at_once(
     memory: OceanBaseMemoryProvider,
 ) -> None:
-    with pytest.raises(InvalidInput, match="session, takes at most 1,492 bytes"):
+    with pytest.raises(InvalidInput, match="session, is too long: it takes at most 1,492 bytes"):
         await memory.append_event("s" * 1493, "My name is Ann.")
     await memory.append_event("s" * 1492, "My name is Ann.")
     assert (await memory.consolidate("s" * 1492)).facts_opened == 1

@@ -12,7 +12,7 @@ from itertools import islice
 
 from shared_core.domain import Namespace
 from shared_core.item_ports import ItemQuery, NamespaceQuery
-from shared_core.namespaces import from_path, path_end, rest_of, tenant_of
+from shared_core.namespaces import from_path, path_end, rest_of, tenant_of, to_path
 from shared_core.storage.oceanbase.current import Condition, all_of, below, current, living
 from shared_core.storage.oceanbase.filters import Matches
 from shared_core.storage.oceanbase.indexes import LargeTenants
@@ -64,7 +64,12 @@ def find(
 
 
 def namespaces(tx: Transaction, query: NamespaceQuery, now: datetime) -> list[Namespace]:
-    """Return namespaces that hold living items, cut to a depth, in the order of their labels."""
+    """Return namespaces that hold living items, cut to a depth, in the order of their labels.
+
+    Raises InvalidInput for a label that cannot be.
+    """
+    for labels in (*query.prefixes, *query.suffixes):
+        to_path(labels)
     plain = max((_plain_start(prefix) for prefix in query.prefixes), key=len, default=())
     where = all_of(within(plain), below(rest_of(plain)), living(now))
     found = {

@@ -59,6 +59,6 @@ def told_too_large(code: int, said: str) -> str:
 
 def _said(what: str, most: int) -> str:
     return (
-        f"{what} takes at most {most:,} bytes in UTF-8; OceanBase cannot store one this large:"
-        " take a shorter one, e.g. a hash of it"
+        f"{what} is too long: it takes at most {most:,} bytes in UTF-8, OceanBase cannot store one"
+        " this large; take a shorter one, e.g. a hash of it"
     )
