@@ -202,6 +202,25 @@ async def test_a_key_that_exists_is_passed_over_and_none_is_cut(database: Databa
         await database.write(lambda tx: tx.lock("a" * 1501))
 
 
+async def test_a_statement_that_takes_too_long_is_not_sent_again(
+    seekdb: SeekdbDatabases,
+) -> None:
+    lent = seekdb.lend()
+    sent: list[Transaction] = []
+    database = Database(Settings(uri=next(lent), home=Path(), statement_timeout_s=1))
+    await database.open()
+
+    def work(tx: Transaction) -> None:
+        sent.append(tx)
+        tx.rows("SELECT sleep(5)")
+
+    with pytest.raises(StorageUnavailable, match="longer than 1 s .* the disk is full"):
+        await database.write(work)
+    assert 1 == len(sent)
+    await database.close()
+    next(lent, None)
+
+
 async def test_a_closed_database_says_so(database: Database) -> None:
     await database.close()
     with pytest.raises(StorageUnavailable, match="closed"):

@@ -82,7 +82,10 @@ def _passing(code: int, settings: Settings, waiting_for: str | None) -> str:
             " import or an erasure may take that long. Nothing was written, try again later"
         )
     if code == TIMEOUT:
-        return f"a statement took longer than {limit} and was cancelled"
+        return (
+            f"a statement took longer than {limit} and was cancelled; when all of them do, look"
+            " whether the disk is full"
+        )
     if code == 1213:
         return "transactions waited for each other, again and again. Nothing was written, try again"
     if code in CHANGED:
