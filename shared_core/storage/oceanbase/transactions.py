@@ -103,10 +103,9 @@ class Transaction:
             row[0]
             for row in self.rows("SELECT tenant_id FROM tenants WHERE tenant_id IN %s", wanted)
         }
-        for name in sorted(missing):
-            self.waiting_for = name
-            self.insert("tenants", ["tenant_id"], [[name]], ignore=True)
         if missing:
+            self.waiting_for = next(iter(missing)) if len(missing) == 1 else None
+            self.insert("tenants", ["tenant_id"], [[name] for name in sorted(missing)], ignore=True)
             self.connection.commit()
             self.connection.begin()
             self.wrote = False
