@@ -62,6 +62,7 @@ class RandomProfiles:
         self.told: dict[ThreadId, list[str]] = {thread: [] for thread in THREADS}
         self.memories: dict[UUID, list[MemoryId]] = {}
         self._last_id = 0
+        self._versions = 0
 
     def id(self) -> UUID:
         self._last_id += 1
@@ -131,7 +132,8 @@ class RandomProfiles:
     def version(
         self, kind: SubjectKind, agent: str, memory_id: UUID, run_id: UUID, newest: Any
     ) -> NewVersion:
-        """Return what comes after the newest version; now and then what came too late."""
+        """Return what comes after the newest version; each third came too late."""
+        self._versions += 1
         held = self.memories.setdefault(memory_id, [])
         rows = [self._row(kind, agent, MemoryId(self.id()), run_id) for _ in range(2)]
         again = self.random.sample(held, min(len(held), self.random.randrange(3)))
@@ -145,7 +147,7 @@ class RandomProfiles:
         return NewVersion(
             subject=kind,
             agent_id=agent,
-            expected=(newest.version if newest else 0) + self.maybe(0.1),
+            expected=(newest.version if newest else 0) + (self._versions % 3 == 0),
             revision=newest.revision if newest else 0,
             revises=newest is not None and self.maybe(0.2),
             event_limit=self.random.choice((1, 50)),
@@ -244,7 +246,7 @@ async def test_any_course_is_the_same(both: Both, alike: None, seed: int) -> Non
         both.now = NOW + timedelta(minutes=step // 2, microseconds=step)
         kind, agent, memory_id = world.subject()
         thread = world.random.choice(THREADS)
-        match world.random.choice("ttssssssdfc"):
+        match world.random.choice("ttssssssdfcx"):
             case "t":
                 rows = world.turns(thread, both.now)
                 await both.same(lambda s, t=thread, r=rows: s.append_events(SCOPE, t, r, None))
@@ -259,6 +261,8 @@ async def test_any_course_is_the_same(both: Both, alike: None, seed: int) -> Non
                 await both.same(lambda s, t=thread: s.forget_turns(SCOPE, t, ["e0", "e1 "]))
             case "c":
                 await consolidated(both, world, thread)
+            case "x":
+                await both.same(lambda s, t=thread: s.forget_scope(SCOPE, t))
         await both.left(TENANT, HELD)
         if step % 6 == 5:
             await reads(both, world)
