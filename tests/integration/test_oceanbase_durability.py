@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -151,3 +152,12 @@ def test_the_server_ends_with_its_last_user(tmp_path: Path) -> None:
             return
         time.sleep(0.1)
     raise AssertionError("the server is still there")
+
+
+async def test_a_full_disk_is_told_before_the_server_waits_for_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=5 * 1024**2)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(StorageUnavailable, match=r"is full: 5 MB are free.* make room"):
+        await open_memory(f"seekdb://{tmp_path}/data").open()

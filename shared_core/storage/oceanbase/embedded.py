@@ -4,6 +4,7 @@ user. Several processes may open one folder; they share the one server."""
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import struct
 import threading
@@ -15,6 +16,7 @@ from typing import Any
 from shared_core.errors import InvalidInput, StorageUnavailable
 
 SIOCGIFADDR = 0x8915
+LEAST_FREE_BYTES = 64 * 1024**2
 
 _lock = threading.Lock()
 
@@ -133,6 +135,7 @@ def _open(folder: Path) -> Any:
         ) from error
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _check_free(folder)
         return pylibseekdb.open(db_dir=str(folder))
     except (pylibseekdb.SeekdbError, OSError) as error:
         needs = (
@@ -150,6 +153,16 @@ def _open(folder: Path) -> Any:
 def is_initialised(folder: Path) -> bool:
     """Tell whether a SeekDB was ever started in a folder."""
     return (folder / "store").is_dir()
+
+
+def _check_free(folder: Path) -> None:
+    """Raise StorageUnavailable for a full disk: SeekDB would wait for space without an end."""
+    free = shutil.disk_usage(folder).free
+    if free < LEAST_FREE_BYTES:
+        raise StorageUnavailable(
+            f"the disk of {str(folder)!r} is full: {free // 1024**2} MB are free, and SeekDB does"
+            f" not start with less than {LEAST_FREE_BYTES // 1024**2} MB; make room"
+        )
 
 
 def has_network() -> bool:

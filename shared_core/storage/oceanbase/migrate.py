@@ -54,7 +54,7 @@ def prepare(
         engine, version = checked_version(cursor.fetchall()[0][0])
         if location.folder:
             cursor.execute("ALTER SYSTEM SET syslog_level = 'ERROR'")  # else a log of 500 MB
-            cursor.execute(f"SET GLOBAL max_allowed_packet = {MOST_BYTES_SENT}")
+            _take_long_statements(cursor)
         if engine == "SeekDB":
             _log_transactions_whole(cursor, is_ours=location.folder is not None)
         done = version_there(cursor, location.database)
@@ -86,6 +86,12 @@ def _log_transactions_whole(cursor: Any, *, is_ours: bool) -> None:
     except pymysql.MySQLError:
         if is_ours:
             raise
+
+
+def _take_long_statements(cursor: Any) -> None:
+    cursor.execute("SELECT @@global.max_allowed_packet")
+    if int(cursor.fetchall()[0][0]) < MOST_BYTES_SENT:
+        cursor.execute(f"SET GLOBAL max_allowed_packet = {MOST_BYTES_SENT}")
 
 
 def version_there(cursor: Any, database: str) -> int | None:
