@@ -30,7 +30,6 @@ from typing import Any
 from benchmarks.process_memory import CHINESE, ENGLISH, words_of
 from benchmarks.report import load_average
 from shared_core import Event, MemoryEngine, Scope, open_memory
-from shared_core.settings import load_settings
 
 ANA = Scope("benchmark", "ana")
 BATCH = 50
@@ -213,7 +212,6 @@ async def compare_users(sizes: Sequence[int], questions: int) -> dict[str, Any]:
     ]
     return {
         "load": load_average(),
-        "threshold": load_settings().ann_threshold,
         "users": rows,
         "least recall@10": min(row["recall@10"] for row in rows),
         "least search@10": min(row["search@10"] for row in rows),
@@ -225,7 +223,7 @@ def print_users(report: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(report, ensure_ascii=False, indent=2))
         return
-    print(f"load {report['load']}, large above {report['threshold']} vectors")
+    print(f"load {report['load']}")
     for row in report["users"]:
         print(
             f"{row['turns']:>7} turns {row['languages']:6} recall@10 {row['recall@10']:.4f}"
