@@ -287,7 +287,11 @@ def test_two_relations_of_one_name_keep_what_is_told_of_the_name_apart() -> None
 
 
 class Read:
-    """What is known after the turns that were read, each in a run of its own."""
+    """What is known after the turns that were read, each in a run of its own.
+
+    Runs come after all was said, so a store hands over every fact of a slot: each end became known
+    after whatever is read.
+    """
 
     def __init__(self) -> None:
         self.facts: dict[MemoryId, KnownFact] = {}
@@ -296,12 +300,7 @@ class Read:
     def turn(self, one: FactDraft) -> None:
         at = START + timedelta(days=int(one.event_id))
         slots = slots_to_read([one])
-        known = [
-            fact
-            for fact in self.facts.values()
-            if fact.key.split(":")[0] in slots
-            and (fact.valid_until is None or fact.valid_until > at)
-        ]
+        known = [fact for fact in self.facts.values() if fact.key.split(":")[0] in slots]
         retracted = [end for end in self.retractions if end.slot in slots and end.said_at > at]
         found = plan_facts([one], known, {one.event_id: at}, lambda: MemoryId(uuid4()), retracted)
         for memory_id, until in found.closed.items():
@@ -350,12 +349,8 @@ TURNS = st.lists(
 )
 
 
-@settings(max_examples=400)
-@given(TURNS, st.randoms(use_true_random=False))
-def test_the_order_in_which_turns_are_read_does_not_count(
-    said: list[tuple[str, str, str, int | None]], order: random.Random
-) -> None:
-    drafts = [
+def turns_of(said: list[tuple[str, str, str, int | None]]) -> list[FactDraft]:
+    return [
         draft(
             slot,
             "" if operation == "retract all" else value,
@@ -366,9 +361,28 @@ def test_the_order_in_which_turns_are_read_does_not_count(
         )
         for day, (slot, value, operation, since) in enumerate(said, 1)
     ]
+
+
+@settings(max_examples=400)
+@given(TURNS, st.randoms(use_true_random=False))
+def test_the_order_in_which_turns_are_read_does_not_count(
+    said: list[tuple[str, str, str, int | None]], order: random.Random
+) -> None:
+    drafts = turns_of(said)
     as_said = read(drafts).current()
     order.shuffle(drafts)
     assert as_said == read(drafts).current()
+
+
+def test_what_ended_before_a_turn_and_was_said_after_it_still_speaks_against_it() -> None:
+    said = [
+        ("like", "b", "assert", 12),
+        ("dislike", "b", "assert", 0),
+        ("dislike", "b", "retract", 1),
+    ]
+    liked, disliked, no_more = turns_of(said)
+    assert [] == read([liked, disliked, no_more]).current()
+    assert [] == read([no_more, disliked, liked]).current()
 
 
 def days(so_far: Read) -> list[tuple[str, int, int | None]]:
