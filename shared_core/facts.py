@@ -177,9 +177,9 @@ def plan_facts(
     A fact begins when its draft says so, at the earliest after what it ends began, and never after
     it was said. What is told of "my daughter" is told of the one daughter whose name is known; with
     two, of neither. What is told of a name is told of the one relation who is called so.
-    known: facts of slots_to_read(drafts), those that ended after the first draft was said as well;
-    retractions: those said after it. said_at: event id to the moment it was said. now: an end that
-    is known and later than now may come earlier.
+    known: facts of slots_to_read(drafts), also those that ended, or whose end became known, after
+    the first draft was said; retractions: those said after it. said_at: event id to the moment it
+    was said. now: an end that is known and later than now may come earlier.
     """
     fold = _Fold(known, retractions, new_id, now)
     for draft in drafts:
