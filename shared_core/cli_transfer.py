@@ -48,7 +48,7 @@ def export(
     """
     from shared_core import transfer_commands
 
-    memory = open_memory(uri, schema=schema, worker=False, track_access=False)
+    memory = open_memory(uri, schema=schema, worker=False, track_access=False, create=False)
 
     async def run() -> int:
         async with memory:

@@ -131,3 +131,12 @@ def test_what_cannot_be_done_is_said_in_one_line(
     [line] = ran.stderr.splitlines()
     assert told in line
     assert sorted(tmp_path.iterdir()) == [file, *sorted(tmp_path.glob("home"))]
+
+
+def test_an_export_of_a_memory_that_is_not_there_makes_none(tmp_path: Path) -> None:
+    folder, out = tmp_path / "mistyped", tmp_path / "all.jsonl"
+    done = run("export", "app", "--out", out, "--uri", f"embedded://{folder}")
+    assert done.exit_code == 1
+    assert "there is no memory" in done.stderr
+    assert not folder.exists()
+    assert not out.exists()
