@@ -88,7 +88,7 @@ class OceanBaseStorage(
     async def _bytes_of_tables(self) -> int | None:
         """Return what the tables take on disk, not in memory; None where the server tells nothing.
 
-        information_schema says 0 of every table.
+        In its first seconds it does not. information_schema says 0 of every table.
         """
         name = self._database.location.database
         try:
