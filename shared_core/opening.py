@@ -76,6 +76,8 @@ def open_memory(
     clock = system_clock if clock is None else checked_clock(clock)
     if strength is not None and not callable(strength):
         raise InvalidInput(f"strength must be a function of Traits, not {strength!r:.80}")
+    if strategy is not None and not isinstance(strategy, ExtractionStrategy):
+        raise InvalidInput(f"strategy must be an ExtractionStrategy, not {strategy!r:.80}")
     storage = open_storage(settings, clock, strength)
     embedding = Embedding(resolve_embedder(embedder), storage)
     return MemoryEngine(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -190,6 +191,56 @@ async def test_what_was_not_committed_is_done_again(storage: OceanBaseStorage, w
         lambda tx: tx.rows("SELECT tenant_id FROM tenants WHERE tenant_id LIKE '/x/%%'")
     )
     assert sorted(made) == [("/x/2/",), ("/x/3/",)]
+
+
+class Away:
+    """A server on another machine that cannot be reached for so many attempts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, wire: Wire) -> None:
+        self.left, connect = 0, Database._connect
+
+        def connecting(database: Database, *given: Any) -> Any:
+            if self.left and not wire.cut:
+                self.left -= 1
+                raise pymysql.OperationalError(2003, "Can't connect to MySQL server")
+            return connect(database, *given)
+
+        monkeypatch.setattr(Database, "_connect", connecting)
+        monkeypatch.setattr(database_module, "RESTARTS", 0)
+
+
+async def test_the_answer_is_asked_for_until_the_server_is_back(
+    storage: OceanBaseStorage, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = Away(monkeypatch, wire)
+    await filled(storage)
+    wire.cut, away.left = "behind", 10
+    assert await forgotten(storage) == 2
+    assert not away.left
+
+
+async def test_what_nobody_knows_is_told_as_that(
+    storage: OceanBaseStorage, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = Away(monkeypatch, wire)
+    await filled(storage)
+    storage._database._settings = replace(storage._database._settings, statement_timeout_s=1)
+    wire.cut, away.left = "behind", 1_000
+    with pytest.raises(StorageUnavailable, match="Whether it is stored is not known"):
+        await forgotten(storage)
+    away.left = 0
+    assert await forgotten(storage) == 0
+
+
+async def test_a_server_that_was_not_there_at_all_is_told_at_once(
+    storage: OceanBaseStorage, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = Away(monkeypatch, wire)
+    storage._database._drop_idle()
+    away.left = 1_000
+    with pytest.raises(StorageUnavailable, match="cannot be used"):
+        await forgotten(storage)
+    assert away.left == 999
 
 
 async def test_nobody_overwrites_a_mark_that_is_looked_for(

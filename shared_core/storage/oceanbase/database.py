@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,15 +20,13 @@ import pymysql
 
 from shared_core.errors import InvalidInput, NotFound, StorageUnavailable
 from shared_core.settings import Settings
+from shared_core.storage.oceanbase.attempts import Attempts
 from shared_core.storage.oceanbase.connections import connect
 from shared_core.storage.oceanbase.embedded import EmbeddedSeekdb, is_initialised
 from shared_core.storage.oceanbase.failures import (
-    LOCK_WAIT,
     LOST,
-    ROLLED_BACK,
     UNREACHED,
     code_of,
-    is_silent,
     meant,
 )
 from shared_core.storage.oceanbase.locations import Location, location_of
@@ -41,9 +38,6 @@ from shared_core.sync_bridge import exiting
 
 READING = ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY")
 WRITING = ("START TRANSACTION",)
-TRIES = 6
-PAUSE_S = 0.02
-"""Before the second try; twice as long before each that follows, up to 32 times."""
 RESTARTS = 2
 """Others may kill the server, or start it, while this process does."""
 SNAPSHOTS = 64
@@ -200,7 +194,7 @@ class Database:
 
     def _tried(self, work: Callable[[Transaction], T], begin: Sequence[str]) -> T:
         unheard: list[tuple[Mark, T]] = []
-        attempts, until = 0, time.monotonic() + self._settings.statement_timeout_s
+        attempts = Attempts(time.monotonic() + self._settings.statement_timeout_s)
         while True:
             connection, marked = None, _Marked(work, self._marks, unheard)
             try:
@@ -214,10 +208,15 @@ class Database:
                     self._drop_idle()
                 if connection is not None and marked.has_answered:
                     _drop(connection)  # the next writer on it would overwrite the mark
-                attempts += 1
-                if not _again(error, attempts, until):
-                    raise meant(error, self._settings, marked.waiting_for) from error
-                time.sleep(random.uniform(0, PAUSE_S * 2 ** min(attempts - 1, 5)))
+                attempts.failed(error, has_looked=marked.has_looked, wrote=marked.has_answered)
+                if not attempts.go_on(error):
+                    raise meant(
+                        error,
+                        self._settings,
+                        waiting_for=marked.waiting_for,
+                        is_in_doubt=attempts.are_in_doubt,
+                    ) from error
+                attempts.pause()
             finally:
                 if connection is not None:
                     self._give_back(connection)
@@ -302,6 +301,8 @@ class _Marked(Generic[T]):
     ) -> None:
         self._work, self._marks, self._noted = work, marks, noted
         self._tx: Transaction | None = None
+        self.has_looked = False
+        """Whether it was seen that no earlier attempt was committed."""
         self.has_answered = False
 
     @property
@@ -313,6 +314,7 @@ class _Marked(Generic[T]):
         for mark, answer in self._noted:
             if is_there(tx.connection, mark):
                 return answer
+        self.has_looked = True
         answer = self._work(tx)
         if tx.wrote:
             self._noted.append((self._marks.put(tx.connection), answer))
@@ -334,15 +336,3 @@ def _begin(connection: pymysql.Connection[Any], statements: Sequence[str]) -> No
 def _drop(connection: pymysql.Connection[Any]) -> None:
     if connection.open:
         connection.close()
-
-
-def _again(error: pymysql.MySQLError, attempt: int, until: float) -> bool:
-    """Tell whether to try again after so many attempts. until: when a lock is waited for so long.
-
-    A server that was silent for as long as a statement may take is not asked again.
-    """
-    code = code_of(error)
-    if code == LOCK_WAIT and time.monotonic() < until:
-        return True
-    again = code in ROLLED_BACK or (code in LOST and not is_silent(error))
-    return again and attempt < TRIES

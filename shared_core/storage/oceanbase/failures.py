@@ -22,9 +22,10 @@ TIMEOUT = 4012
 """Of a statement or a transaction."""
 CHANGED = (6001, 6005, 6235)
 """Others wrote the same rows since this transaction began to read."""
-UNDONE = (4038, 4654, 6002, 6211, 6213, 6223, 6224, 6225)
-"""Another node leads now, or the server gave the transaction up for reasons of its own. Of 6225 it
-does not know itself whether it was committed."""
+UNKNOWN = 6225
+"""The server does not know itself whether it was committed."""
+UNDONE = (4038, 4654, 6002, 6211, 6213, 6223, 6224, UNKNOWN)
+"""Another node leads now, or the server gave the transaction up for reasons of its own."""
 ROLLED_BACK = (LOCK_WAIT, 1213, *CHANGED, *UNDONE)
 """All is undone; send it again."""
 LOST = (2006, 2013, 2014, 0)
@@ -49,11 +50,24 @@ def is_silent(error: pymysql.MySQLError) -> bool:
 
 
 def meant(
-    error: pymysql.MySQLError, settings: Settings, waiting_for: str | None = None
+    error: pymysql.MySQLError,
+    settings: Settings,
+    *,
+    waiting_for: str | None = None,
+    is_in_doubt: bool = False,
 ) -> MemoryCoreError:
-    """Return what a caller is told. waiting_for: the tenant whose lock was not to be had."""
+    """Return what a caller is told.
+
+    waiting_for: the tenant whose lock was not to be had. is_in_doubt: what was written may be
+    committed.
+    """
     code, where = code_of(error), redacted(settings.uri)
     said = str(error.args[1]) if len(error.args) > 1 else str(error)
+    if is_in_doubt:
+        return StorageUnavailable(
+            f"the database at {where!r} went away while a write was committed: {said} ({code})."
+            " Whether it is stored is not known: look before you repeat the call"
+        )
     if code in TOO_LARGE:
         return InvalidInput(told_too_large(code, said))
     if code in READ_ONLY:
@@ -64,6 +78,11 @@ def meant(
         return StorageUnavailable(
             f"the database at {where!r} does not answer: {said} ({code}). Look whether it hangs;"
             " whether the last call was committed is not known"
+        )
+    if code in LOST and code not in UNREACHED:
+        return StorageUnavailable(
+            f"the connection to the database at {where!r} was lost, again and again: {said}"
+            f" ({code}). Nothing was written. Look whether the server runs"
         )
     if told := _passing(code, settings, waiting_for):
         return StorageUnavailable(f"{told}: {said} ({code})")

@@ -15,6 +15,10 @@ SCHEMES = ("seekdb", "oceanbase")
 PORT = 2881
 DEFAULT_DATABASE = "hippocampus"
 _DATABASE = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+_OF_THE_SERVER = (
+    "information_schema", "lbacsys", "mysql", "oceanbase", "oraauditor", "sys", "__public",
+    "__recyclebin",
+)  # fmt: skip
 _SERVER = re.compile(
     r"(?P<user>[^:]*)(?::(?P<password>.*))?@(?P<host>\[[^\]]+\]|[^:/@]+)(?::(?P<port>[^:/@]*))?"
     r"(?:/(?P<database>[^@]*))?"
@@ -105,6 +109,8 @@ def _no_server(uri: str, scheme: str, rest: str) -> str:
     said = f"uri {redacted(uri)!r} names no server: its form is {_SERVERS}"
     if "@" in rest or scheme != "seekdb":
         return said
+    if re.match(r"[^/]+:\d+(/|\Z)", rest):
+        return f"{said}; a user stands before the host, '{scheme}://root@{rest}'"
     folder = Path(unquote(rest)).expanduser().absolute()
     return f"{said}; a folder is named from the root, 'seekdb://{folder}'"
 
@@ -124,5 +130,9 @@ def _database(named: str | None, schema: str) -> str:
         raise InvalidInput(
             f"database {base!r} is not usable: take lower-case letters, digits and _, at most 63,"
             " not starting with a digit"
+        )
+    if base in _OF_THE_SERVER:
+        raise InvalidInput(
+            f"database {base!r} is the server's own: name another, e.g. {DEFAULT_DATABASE!r}"
         )
     return base

@@ -6,6 +6,7 @@ as its last step; the id is there afterwards if, and only if, the transaction wa
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,6 +21,8 @@ TABLE = """CREATE TABLE IF NOT EXISTS writes (
 ) ORGANIZATION = INDEX"""
 
 DROPPED_AT_ONCE = 1000
+DROPPED_AFTER_DAYS = 7
+RENEWED_AFTER_S = 6 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,34 +37,37 @@ class Marks:
     """The rows of connections. A connection is used by one thread at a time."""
 
     def __init__(self) -> None:
-        self._writers: WeakKeyDictionary[Any, UUID] = WeakKeyDictionary()
+        self._writers: WeakKeyDictionary[Any, tuple[UUID, float]] = WeakKeyDictionary()
 
     def prepare(self, connection: pymysql.Connection[Any]) -> None:
         """Give a connection its row, outside of any transaction.
 
-        It must be there before the first one: nobody waits for a row that is not committed.
+        It must be there before the first one: nobody waits for a row that is not committed. It is
+        renewed long before others drop it as that of a connection which is gone.
         """
-        if connection in self._writers:
+        now = time.monotonic()
+        writer_id, renewed_at = self._writers.get(connection, (uuid4(), -RENEWED_AFTER_S))
+        if now - renewed_at < RENEWED_AFTER_S:
             return
-        writer_id = uuid4()
         with connection.cursor() as cursor:
             cursor.execute(
-                "DELETE FROM writes WHERE written_at < TIMESTAMPADD(DAY, -1, UTC_TIMESTAMP(6))"
+                "DELETE FROM writes WHERE written_at <"
+                f" TIMESTAMPADD(DAY, -{DROPPED_AFTER_DAYS}, UTC_TIMESTAMP(6))"
                 f" LIMIT {DROPPED_AT_ONCE}"
             )
-            _insert(cursor, Mark(writer_id, writer_id))
-        self._writers[connection] = writer_id
+            _insert(cursor, Mark(writer_id, uuid4()))
+        self._writers[connection] = (writer_id, now)
 
     def put(self, connection: pymysql.Connection[Any]) -> Mark:
         """Mark the transaction of a connection, as its last step."""
-        mark = Mark(self._writers[connection], uuid4())
+        mark = Mark(self._writers[connection][0], uuid4())
         with connection.cursor() as cursor:
             found = cursor.execute(
                 "UPDATE writes SET write_id = %s, written_at = UTC_TIMESTAMP(6)"
                 " WHERE writer_id = %s",
                 (mark.write_id.bytes, mark.writer_id.bytes),
             )
-            if not found:  # it was idle for a day
+            if not found:  # somebody emptied the table
                 _insert(cursor, mark)
         return mark
 
@@ -77,6 +83,7 @@ def is_there(connection: pymysql.Connection[Any], mark: Mark) -> bool:
 
 def _insert(cursor: Any, mark: Mark) -> None:
     cursor.execute(
-        "INSERT INTO writes (writer_id, write_id, written_at) VALUES (%s, %s, UTC_TIMESTAMP(6))",
+        "INSERT INTO writes (writer_id, write_id, written_at) VALUES (%s, %s, UTC_TIMESTAMP(6))"
+        " ON DUPLICATE KEY UPDATE write_id = VALUES(write_id), written_at = VALUES(written_at)",
         (mark.writer_id.bytes, mark.write_id.bytes),
     )

@@ -58,7 +58,12 @@ class _Reading:
                 self.leave()
 
     def leave(self) -> None:
-        """End the transaction, now or when the part that is being read is there."""
+        """End the transaction, now or when the part that is being read is there.
+
+        A forked child leaves it to its parent: the socket is one.
+        """
+        if self._pid != os.getpid():
+            return
         self._is_left = True
         if self._busy.acquire(blocking=False):
             try:
