@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 TextOfField: TypeAlias = Callable[[Mapping[str, JsonValue], str], str | None]
 Progress: TypeAlias = Callable[[int], None]
+_NAMES = ("namespace", "key", "thread_id", "event_id", "memory_id")
+"""Columns by which a row is known, where it has them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -177,7 +180,7 @@ class _Import:
             if len(batch.lines) == 1:
                 raise type(error)(
                     f"{reader.name}, line {batch.numbers[0]}, a row of {batch.table}: {error}."
-                    " Nothing was imported; mend it and import all again"
+                    f" It is {_address(batch)}. Nothing was imported; mend it and import all again"
                 ) from error
             for part in _halves(batch):
                 await self._require_unforgotten(reader, header, part)
@@ -203,8 +206,9 @@ class _Import:
         except (InvalidInput, Conflict) as error:
             if len(batch.lines) == 1:
                 raise type(error)(
-                    f"{reader.name}, line {batch.numbers[0]}, a row of {batch.table}: {error}. What"
-                    " stands before it is imported; mend it and import all again"
+                    f"{reader.name}, line {batch.numbers[0]}, a row of {batch.table}: {error}. It"
+                    f" is {_address(batch)}. What stands before it is imported; mend it and import"
+                    " all again"
                 ) from error
             for part in _halves(batch):
                 await self._put(reader, header, part)
@@ -232,6 +236,13 @@ class _Import:
         if one.field == TEXT_FIELD:
             return one.text
         return (self._text_of_field(one.value, one.field) if self._text_of_field else None) or ""
+
+
+def _address(batch: RowBatch) -> str:
+    """Return by what the only row of a batch is known, e.g. "of '/app/ana/', key 'employer'"."""
+    row = json.loads(batch.lines[0])["row"]
+    named = [f"{name} {row[name]!r:.80}" for name in _NAMES if isinstance(row.get(name), str)]
+    return ", ".join([f"of {row['tenant_id']!r:.80}", *named])
 
 
 def _halves(batch: RowBatch) -> tuple[RowBatch, RowBatch]:

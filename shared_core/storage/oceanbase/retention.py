@@ -99,8 +99,9 @@ class OceanBaseRetention(OceanBaseSchedules):
     async def retime(self, path: str, limit: int) -> Retimed:
         if await self._database.read(lambda tx: is_untold(tx, path)):
             await self._wait_for_writers(path)
-        for _ in range(PAGE_TRIES):
-            told = await self._database.write(lambda tx: retime_page(tx, path, limit))
+        for tried in range(PAGE_TRIES):
+            size = max(1, limit >> tried)  # a small one changes less while it is locked
+            told = await self._database.write(lambda tx, size=size: retime_page(tx, path, size))  # type: ignore[misc]
             if told is not None:
                 return told
         raise Conflict("memories were written again and again while they were told of a policy")
