@@ -108,11 +108,14 @@ async def copy_memory(
 
     Each application is read as of one moment, into a file that is deleted afterwards, and written
     in batches: what is in the target stays, so after an interruption call it again and it does the
-    rest. Vectors are taken over where the embedder of the target made them, else made anew.
-    Policies that hold for all applications are copied unless only some are asked for. What the
-    source writes meanwhile is not copied, and the sides then differ: stop writers first, or copy
-    again. restore: turns that were forgotten in the target come back; else they are refused. Open
-    the source with create=False where it must be there.
+    rest. Threads that grew since an earlier copy get their new turns and count on behind them;
+    other rows that changed or were deleted in the source since then stay as they are in the target,
+    e.g. marks of what was consolidated, and the sides then differ. Vectors are taken over where the
+    embedder of the target made them, else made anew. Policies that hold for all applications are
+    copied unless only some are asked for. What the source writes meanwhile is not copied, and the
+    sides then differ: stop writers first, or copy again if they only append. restore: turns that
+    were forgotten in the target come back; else they are refused. Open the source with create=False
+    where it must be there.
 
     Raises InvalidInput where both are the same memory, by whatever names, NotFound for an
     application that is not there, and what import_lines() raises.

@@ -108,6 +108,7 @@ class TransferStorage(Protocol):
     async def import_rows(self, whose: Whose, batch: RowBatch, *, restore: bool) -> Written:
         """Write rows that are not here, in one transaction.
 
+        Threads that are here count on behind what is given; their marks stay.
         Raises InvalidInput for what does not fit its table, Conflict for what something else has
         taken the place of, or was forgotten here. restore: what was forgotten comes back. A session
         that is active in the export has ended if another one of the user is active here.

@@ -138,6 +138,12 @@ class Database:
                     "another embedder took over this memory before any vector was stored: open it"
                     " with that one, or give another schema, e.g. open_memory(schema='other')"
                 ) from error
+            except psycopg.errors.UniqueViolation as error:
+                if error.diag.constraint_name != "events_pkey":
+                    raise
+                raise Conflict(f"another event has this place: {error.diag.message_detail}") from (
+                    error
+                )
             except psycopg.errors.ProgramLimitExceeded as error:
                 raise _too_large(error) from error
             except REFUSED_VALUES as error:

@@ -160,7 +160,8 @@ def _import_steps(table: str, *, restore: bool) -> list[str]:
     first = []
     if table == "events":
         first = ["restore_turns" if restore else "require_unforgotten"]
-    return [*first, "import_rows", "count_other_rows", "require_rows"]
+    counted = [f"count_on_{table}"] if table in ("threads", "events") else []
+    return [*first, "import_rows", *counted, "count_other_rows", "require_rows"]
 
 
 async def _rows(

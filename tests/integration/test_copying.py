@@ -244,3 +244,70 @@ async def test_from_one_engine_to_the_other(
         assert [hit.memory.text for hit in await target.recall(ANA, "Where does she live?")] == (
             [hit.memory.text for hit in await source.recall(ANA, "Where does she live?")]
         )
+
+
+async def test_a_thread_that_grew_is_copied_again(dsn: str, other_dsn: str) -> None:
+    clock = WholeClock()
+    texts = ["I live in Leeds.", "我喜欢红茶。", "I like green tea.", "I moved to Paris."]
+    turns = [said(number, text) for number, text in enumerate(texts, start=1)]
+    async with opened(dsn, clock) as source, opened(other_dsn, clock) as target:
+        await source.append_events(ANA, "t1", turns[:1])
+        await copy_memory(source, target)
+        await source.append_events(ANA, "t1", turns[1:3])
+        copied = await copy_memory(source, target)
+        assert await thread_of(target) == await thread_of(source)
+        assert (copied.complete, copied.applications[0].differ) == (True, 0)
+
+        await target.append_events(ANA, "t1", turns[3:])
+        await copy_memory(source, target)  # what is behind lowers nothing
+        await target.append_events(ANA, "t1", [said(5, "I like the Seine.")])
+        held = [*texts, "I like the Seine."]
+        assert [(row["event_id"], row["text"]) for row in await rows_of(target, "events")] == [
+            (f"e{number}", text) for number, text in enumerate(held, start=1)
+        ]
+        kept = await target.list_memories(ANA, limit=20)
+        assert sorted(one.text for one in kept) == sorted(held)
+        thread = await thread_of(target)
+        assert (thread["last_seq"], thread["last_memory_seq"]) == (5, 5)
+
+
+async def test_a_copied_thread_has_read_no_further(dsn: str, other_dsn: str) -> None:
+    """What the source read of turns that came later is unread in the target, and read there."""
+    clock = WholeClock()
+    async with opened(dsn, clock) as source, opened(other_dsn, clock) as target:
+        await source.append_events(ANA, "t1", [said(1, "I live in Leeds.")])
+        await copy_memory(source, target)
+        await source.append_events(ANA, "t1", [said(2, "I like green tea.")])
+        await source.consolidate(ANA, "t1")
+        await copy_memory(source, target)
+        assert (await thread_of(target))["consolidated_seq"] == 0
+        await target.consolidate(ANA, "t1")
+        assert (await thread_of(target))["consolidated_seq"] == 2
+        facts = await target.facts(ANA)
+        assert [fact.value for fact in facts] == [fact.value for fact in await source.facts(ANA)]
+
+
+async def test_events_beyond_the_counter_of_their_thread(dsn: str, other_dsn: str) -> None:
+    """A file that says less of a thread than its events do: the next turn goes behind them."""
+    clock = WholeClock()
+    async with opened(dsn, clock) as source, opened(other_dsn, clock) as target:
+        await source.append_events(ANA, "t1", [said(1, "I live in Leeds."), said(2, "I like tea.")])
+        lines = [line async for line in source.export(ANA)]
+        row = json.loads(lines[1])
+        assert row["table"] == "threads"
+        row["row"] |= {"last_seq": 1, "last_memory_seq": 0}
+        await target.import_lines([lines[0], json.dumps(row), *lines[2:]])
+        await target.append_events(ANA, "t1", [said(3, "I moved to Paris.")])
+        events = await rows_of(target, "events")
+        assert [row["event_id"] for row in events] == ["e1", "e2", "e3"]
+
+
+async def thread_of(memory: MemoryEngine) -> dict[str, object]:
+    [row] = await rows_of(memory, "threads")
+    return row
+
+
+async def rows_of(memory: MemoryEngine, table: str) -> list[dict[str, object]]:
+    """Return what Ana's export holds of a table, in order."""
+    found = [json.loads(line) async for line in memory.export(ANA)]
+    return [line["row"] for line in found if line.get("table") == table]

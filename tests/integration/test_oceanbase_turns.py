@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from both_engines import NOW, Both
 
-from shared_core import Event, InvalidInput, Scope
+from shared_core import Conflict, Event, InvalidInput, Scope
 from shared_core.domain import AsOf, MemoryId, ThreadId
 from shared_core.item_ports import VectorRows
 from shared_core.job_ports import JobPriority, JobType, NewJob
@@ -112,6 +112,18 @@ async def test_turns_are_remembered_once(both: Both) -> None:
     assert held["memory_access"][0]["forget_at"] is not None
     both.now += timedelta(minutes=1)
     assert await append(both, again, job=job(3)) == set()
+    assert await both.left(TENANT, HELD) == held
+
+
+async def test_no_turn_takes_the_place_of_another(both: Both) -> None:
+    await append(both, [turn(1, "tea"), turn(2, "coffee")])
+    with both._admin() as admin:
+        admin.execute("UPDATE threads SET last_seq = 1")
+    await both.seekdb._database.write(lambda tx: tx.run("UPDATE threads SET last_seq = 1"))
+    held = await both.left(TENANT, HELD)
+    for storage in (both.postgres, both.seekdb):
+        with pytest.raises(Conflict):
+            await storage.append_events(SCOPE, THREAD, [turn(3, "milk")], None)
     assert await both.left(TENANT, HELD) == held
 
 

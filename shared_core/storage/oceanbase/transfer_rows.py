@@ -11,6 +11,7 @@ import pymysql
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.oceanbase.transfer_counters import count_on_events, count_on_threads
 from shared_core.storage.oceanbase.transfer_shapes import (
     CHOICES,
     NOW,
@@ -87,6 +88,8 @@ def write_rows(
         (restore_turns if restore else require_unforgotten)(tx, given)
     if table == "conversations" and not restore:
         _require_unerased(tx, given)
+    if table == "threads":
+        count_on_threads(tx, given)
     rows: dict[tuple[Any, ...], Values] = {}
     for row in given:
         rows.setdefault(_key(shape, row), row)
@@ -102,6 +105,8 @@ def write_rows(
         _end_second(tx, new.values())
     _require_free(tx, table, list(new.values()))
     insert_rows(tx, table, new.values())
+    if table == "events":
+        count_on_events(tx, given)
     return Written(written=len(new), differ=differ)
 
 

@@ -53,9 +53,13 @@ class _Logged:
 
 @dataclass(frozen=True, slots=True)
 class _Fresh:
-    """A turn that memory takes in, as it will stand; seq: its place among the events."""
+    """A turn that memory takes in, as it will stand; seq: its place among the events.
+
+    is_logged: the session log has it there already.
+    """
 
     given: EventRow
+    is_logged: bool
     seq: int
     author: str
     text: str
@@ -262,26 +266,26 @@ def grow_thread(
 def _fresh(row: EventRow, there: _Logged | None, numbers: count[int], now: datetime) -> _Fresh:
     if there is None:
         said = row.event
-        return _Fresh(row, next(numbers), said.author, said.text, said.occurred_at, now)
+        return _Fresh(row, False, next(numbers), said.author, said.text, said.occurred_at, now)
     text = _text(row, there)
-    return _Fresh(row, there.seq, there.author, text, there.occurred_at, there.recorded_at)
+    return _Fresh(row, True, there.seq, there.author, text, there.occurred_at, there.recorded_at)
 
 
 def _write_events(
     tx: Transaction, tenant: str, thread_id: ThreadId, fresh: Sequence[_Fresh], first: int
 ) -> None:
-    tx.insert(
-        "events",
-        _STORED,
-        [
-            (tenant, thread_id, one.seq, one.given.event.event_id, one.author,
-             one.given.event.role, one.text, to_json(one.given.event.metadata, "event metadata"),
-             one.occurred_at, one.recorded_at, memory_seq, float(one.given.event.importance),
-             one.given.event.expires_at)
-            for memory_seq, one in enumerate(fresh, start=first)
-        ],
-        update=_REMEMBERED,
-    )  # fmt: skip
+    """Write turns; only those of the session log, at their own places, may be there already."""
+    logged, new = list[Row](), list[Row]()
+    for memory_seq, one in enumerate(fresh, start=first):
+        said = one.given.event
+        row = (
+            tenant, thread_id, one.seq, said.event_id, one.author, said.role, one.text,
+            to_json(said.metadata, "event metadata"), one.occurred_at, one.recorded_at,
+            memory_seq, float(said.importance), said.expires_at,
+        )  # fmt: skip
+        (logged if one.is_logged else new).append(row)
+    tx.insert("events", _STORED, new)
+    tx.insert("events", _STORED, logged, update=_REMEMBERED)
 
 
 def _write_memories(

@@ -81,6 +81,29 @@ WITH written AS (
 )
 SELECT count(*) FROM written
 
+-- name: count_on_threads
+-- Lets a thread that is here count on behind what is given. What it has read and summed up stays
+-- where it is: nothing that is unread here is passed over.
+UPDATE threads t
+SET last_seq = greatest(t.last_seq, g.last_seq),
+    last_memory_seq = greatest(t.last_memory_seq, g.last_memory_seq),
+    unread_bytes = CASE WHEN g.last_memory_seq > t.last_memory_seq
+                        THEN greatest(t.unread_bytes, g.unread_bytes) ELSE t.unread_bytes END,
+    updated_at = greatest(t.updated_at, g.updated_at)
+FROM {given_rows} g
+WHERE t.tenant_id = g.tenant_id AND t.thread_id = g.thread_id
+  AND (g.last_seq > t.last_seq OR g.last_memory_seq > t.last_memory_seq)
+
+-- name: count_on_events
+-- Lets the threads of events count on behind them, whatever their own lines said.
+UPDATE threads t
+SET last_seq = greatest(t.last_seq, g.last_seq),
+    last_memory_seq = greatest(t.last_memory_seq, g.last_memory_seq)
+FROM (SELECT r.tenant_id, r.thread_id, max(r.seq) AS last_seq, max(r.memory_seq) AS last_memory_seq
+      FROM {given_rows} r GROUP BY r.tenant_id, r.thread_id) g
+WHERE t.tenant_id = g.tenant_id AND t.thread_id = g.thread_id
+  AND (g.last_seq > t.last_seq OR g.last_memory_seq > t.last_memory_seq)
+
 -- name: require_rows
 -- What is not here by its key now was kept out by something else that is.
 SELECT require(bool_and(EXISTS (SELECT FROM {table} t WHERE ({here_key}) = ({given_key}))),
