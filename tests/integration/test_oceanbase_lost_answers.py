@@ -25,7 +25,7 @@ from shared_core.namespaces import memories_namespace
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase import database as database_module
 from shared_core.storage.oceanbase.database import Database
-from shared_core.storage.oceanbase.marks import Mark, is_there
+from shared_core.storage.oceanbase.marks import Mark, Marks, is_there
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 from shared_core.storage.oceanbase.transactions import Transaction
 from shared_core.token_ports import ApiToken
@@ -42,14 +42,25 @@ Call = Callable[[OceanBaseStorage], Awaitable[Any]]
 
 
 class Wire:
-    """Cuts the connection of the next commit, before it reaches the server or behind it."""
+    """Cuts the connection of the next commit, before it reaches the server or behind it.
+
+    Only of a commit with a mark: that of a new tenant's row, before any work, may be done twice.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cut = ""
-        commit = pymysql.Connection.commit
+        commit, put = pymysql.Connection.commit, Marks.put
+        marked: list[pymysql.Connection[Any]] = []
+
+        def putting(marks: Marks, connection: pymysql.Connection[Any]) -> Mark:
+            marked.append(connection)
+            return put(marks, connection)
 
         def cutting(connection: pymysql.Connection[Any]) -> None:
-            cut, self.cut = self.cut, ""
+            cut = ""
+            if connection in marked:
+                marked.remove(connection)
+                cut, self.cut = self.cut, ""
             if cut != "before":
                 commit(connection)
             if cut == "unknown":
@@ -58,6 +69,7 @@ class Wire:
                 connection.close()
                 raise LOST
 
+        monkeypatch.setattr(Marks, "put", putting)
         monkeypatch.setattr(pymysql.Connection, "commit", cutting)
 
 
