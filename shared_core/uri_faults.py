@@ -39,7 +39,7 @@ def check_uri(uri: str) -> None:
     if there and scheme in LIBPQ:
         _check_libpq(rest)
     elif there and scheme in MYSQL:
-        _check_account(rest.rpartition("@")[0])
+        _check_account(_account_of_mysql(rest))
     elif uri != EMBEDDED and not uri.startswith("embedded:///") and not _KEYWORDS.match(uri):
         raise InvalidInput(f"uri {_shown(uri)!r} is of no known form: {_way_out(uri)}{FORMS}")
     if uri.startswith("embedded:///") and not rest.strip("/"):
@@ -64,6 +64,11 @@ def _check_libpq(rest: str) -> None:
     if _HALF_ESCAPED.search(account):
         raise _unescaped("%")
     _check_account(account)
+
+
+def _account_of_mysql(rest: str) -> str:
+    """Return user and password, which may hold '/' as it is; "" of a folder."""
+    return "" if rest.startswith("/") else rest.partition("?")[0].rpartition("@")[0]
 
 
 def _check_account(account: str) -> None:
