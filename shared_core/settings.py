@@ -110,13 +110,19 @@ def redacted(text: str) -> str:
     """
     text = _OF_TENANTS.sub(r"\1:***@", text)
     text = _OF_SERVERS.sub(r"\1:***@", text)
-    return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)", r"\1***", text)
+    text = _OF_QUERIES.sub(r"\1***", text)
+    return _OF_KEYWORDS.sub(r"\1***", text)
 
 
 _EXAMPLE = r"(?!(?:(?<=//user:)|(?<=//user@tenant#cluster:))password@host[:/])"
 _OF_TENANTS = re.compile(rf"((?:seekdb|oceanbase)://[^:/\s]*):{_EXAMPLE}\S*@")
 """Their users may be of a tenant: user@tenant."""
 _OF_SERVERS = re.compile(rf"(://[^:/@\s]*):{_EXAMPLE}\S*@")
+_OF_QUERIES = re.compile(r"([?&]password=)[^\s&]+")
+_OF_KEYWORDS = re.compile(
+    r"((?<![?&])password\s*=\s*)('(?:[^'\\]|\\.)*'|(?:\\.|\S)+)", re.DOTALL
+)
+"""Values of libpq: in quotes, or up to a blank that no backslash escapes."""
 
 
 def _ann_threshold(text: str, uri: str) -> int | None:

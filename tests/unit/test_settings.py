@@ -53,6 +53,9 @@ def test_a_schema_name_that_needs_quotes_is_refused(schema: str) -> None:
         "postgresql://user:sec:ret@host/db?sslmode=require",
         "host=h user=u password=secret dbname=d",
         "host=h password='secret with space' dbname=d",
+        "host=h password=top\\ secret dbname=d",
+        "host=h password=top&secret dbname=d",
+        "host=h password='top\\' secret' dbname=d",
         "postgresql://host/db?user=u&password=secret",
     ],
 )
