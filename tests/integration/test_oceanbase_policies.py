@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
 
 from shared_core.storage.oceanbase import timing
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.oceanbase.transactions import Row, Transaction
 from tests.integration.retention_world import ANN, BOB, World, opened_world
 
 
@@ -71,13 +71,61 @@ async def test_all_writers_are_waited_for_page_by_page(
     monkeypatch.setattr("shared_core.storage.oceanbase.retention.LOCKED_AT_ONCE", 1)
     await world.say("one")
     await world.say("two", scope=BOB)
-    locked: list[str] = []
-    lock = Transaction.lock
+    asked: list[str] = []
+    lock_free = Transaction.lock_free
 
-    def noted(tx: Transaction, *tenants: str) -> None:
-        locked.extend(tenants)
-        lock(tx, *tenants)
+    def noted(tx: Transaction, tenants: Iterable[str]) -> set[str]:
+        asked.extend(names := list(tenants))
+        return lock_free(tx, names)
 
-    monkeypatch.setattr(Transaction, "lock", noted)
+    monkeypatch.setattr(Transaction, "lock_free", noted)
     assert 2 == await world.memory.set_retention_policy("sensitive", app="app")
-    assert ["/app/", "/app/ann/", "/app/bob/"] == locked[1:4]
+    assert ["/app/", "/app/ann/", "/app/bob/"] == asked[:3]
+
+
+@pytest.mark.parametrize("since", ["before", "after"])
+async def test_who_waits_for_one_user_holds_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch, since: str
+) -> None:
+    """since: somebody writes to BOB before the writers are waited for, or only after that."""
+    await world.say("one")
+    await world.say("two", scope=BOB)
+    written, is_reached, end = threading.Event(), threading.Event(), threading.Event()
+    rows = Transaction.rows
+
+    def holding(tx: Transaction) -> None:
+        tx.lock("/app/bob/")
+        written.set()
+        assert end.wait(60)
+
+    def noticed(tx: Transaction, sql: str, *values: object) -> list[Row]:
+        if sql.endswith("FOR UPDATE") and "/app/bob/" in values and written.is_set():
+            is_reached.set()
+        return rows(tx, sql, *values)
+
+    storage: Any = world.memory._storage
+    waited, writing = type(storage)._wait_for_writers, list[Any]()
+
+    async def busy() -> None:
+        writing.append(asyncio.ensure_future(storage._database.write(holding)))
+        await world.until(written.is_set)
+
+    async def then_busy(self: Any, path: str) -> None:
+        await waited(self, path)
+        await busy()
+
+    if since == "before":
+        await busy()
+    else:
+        monkeypatch.setattr(type(storage), "_wait_for_writers", then_busy)
+    monkeypatch.setattr(Transaction, "rows", noticed)
+    policy = asyncio.ensure_future(world.memory.set_retention_policy("sensitive", app="app"))
+    await world.until(is_reached.is_set)
+    free = await storage._database.write(lambda tx: tx.lock_free(["/app/ann/"]))
+    is_done = policy.done()
+    end.set()
+    await asyncio.gather(policy, *writing)
+    assert {"/app/ann/"} == free and not is_done
+    world.go(365)
+    assert {"demoted": 1} == await world.run(ANN)
+    assert {"demoted": 1} == await world.run(BOB)

@@ -43,7 +43,7 @@ from shared_core.storage.oceanbase.retention_policies import (
     replace_policies,
     retime_page,
     set_pinned,
-    wait_for_writers,
+    written_to,
 )
 from shared_core.storage.oceanbase.retention_restoring import require_faded, restore
 from shared_core.storage.oceanbase.retention_rows import (
@@ -110,9 +110,11 @@ class OceanBaseRetention(OceanBaseSchedules):
         after: str | None = ""
         while after is not None:
             last = after
-            after = await self._database.write(
-                lambda tx, last=last: wait_for_writers(tx, path, last, LOCKED_AT_ONCE)  # type: ignore[misc]
+            busy, after = await self._database.write(
+                lambda tx, last=last: written_to(tx, path, last, LOCKED_AT_ONCE)  # type: ignore[misc]
             )
+            for tenant in busy:
+                await self._database.write(lambda tx, name=tenant: tx.lock(name))  # type: ignore[misc]
 
     async def retimings(self, scope: Scope | None, app: str | None) -> Sequence[str]:
         path = path_of(scope, app)

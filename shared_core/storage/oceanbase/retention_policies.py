@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import takewhile
 from uuid import UUID
 
 from shared_core.domain import MemoryKind
@@ -38,7 +39,7 @@ def replace_policies(
     """Store what holds for a path from now on, and note that its memories have to be told.
 
     Who writes by the rules that held has its tenant locked, and is waited for with
-    wait_for_writers().
+    written_to().
     """
     if of is None:
         tx.run("DELETE FROM retention_policies WHERE tenant_id = %s", path)
@@ -62,9 +63,12 @@ def is_untold(tx: Transaction, path: str) -> bool:
     return _mark(tx, path) == _FIRST
 
 
-def wait_for_writers(tx: Transaction, path: str, after: str, limit: int) -> str | None:
-    """Wait for who writes to tenants below a path, a page of them; return the last, None if all.
+def written_to(
+    tx: Transaction, path: str, after: str, limit: int
+) -> tuple[Sequence[str], str | None]:
+    """Return who is written to of a page of tenants below a path; and the last, None if all.
 
+    Each is to be waited for by a transaction of its own, so that nobody else waits meanwhile.
     Whoever comes later reads the policies that hold by now. What those wrote who came before is
     seen from then on, also what they wrote to a tenant that nothing was known of.
     """
@@ -79,25 +83,26 @@ def wait_for_writers(tx: Transaction, path: str, after: str, limit: int) -> str 
             limit,
         )
     ]
-    tx.lock(*page)
-    return page[-1] if len(page) == limit else None
+    free = tx.lock_free(page)
+    return [name for name in page if name not in free], page[-1] if len(page) == limit else None
 
 
 def retime_page(tx: Transaction, path: str, limit: int) -> Retimed | None:
     """Tell a page of memories anew when they leave their stage, from where the last call stopped.
 
-    looked_at: 0 when all are told. None if the page changed before it was locked.
+    Of the page, only its first tenant is waited for, before others are locked; it ends where
+    somebody writes. looked_at: 0 when all are told. None if it changed before it was locked.
     """
-    before = _mark(tx, path)
-    locked = {row[0] for row in _page(tx, path, before, limit)}
-    tx.lock(path, *locked)
-    mark = _mark(tx, path)
-    page = _page(tx, path, mark, limit)
-    if not locked.issuperset(row[0] for row in page):
-        return None
-    if not page:
+    names = [row[0] for row in _page(tx, path, _mark(tx, path), limit)]
+    tx.lock(path, *names[:1])
+    locked = {*names[:1], *tx.lock_free(names[1:])}
+    found = _page(tx, path, _mark(tx, path), limit)
+    if not found:
         tx.run("DELETE FROM retimings WHERE tenant_id = %s", path)
         return Retimed(looked_at=0, changed=0)
+    page = list(takewhile(lambda row: row[0] in locked, found))
+    if not page:
+        return None
     ids: dict[str, list[UUID]] = defaultdict(list)
     for tenant, memory_id in page:
         ids[tenant].append(memory_id)
