@@ -114,3 +114,21 @@ async def test_a_server_that_is_not_there_is_named() -> None:
     with pytest.raises(StorageUnavailable, match="cannot be used"):
         async with open_memory("seekdb://root@127.0.0.1:1/app"):
             pass
+
+
+def _run(port: int, *statements: str) -> None:
+    server = pymysql.connect(host="127.0.0.1", port=port, user="root", autocommit=True)
+    with server, server.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+async def test_who_may_only_read_can_recall(port: int) -> None:
+    async with open_memory(f"seekdb://root@127.0.0.1:{port}/readers", worker=False) as memory:
+        await memory.append_events(ANA, "t1", [said(0, "I live in Oslo.")])
+    _run(port, "CREATE USER reader IDENTIFIED BY 'r'", "GRANT SELECT ON readers.* TO reader")
+    reader = f"seekdb://reader:r@127.0.0.1:{port}/readers"
+    async with open_memory(reader, worker=False, track_access=False) as memory:
+        assert "Oslo" in (await memory.recall(ANA, "Where do I live?"))[0].memory.text
+        with pytest.raises(StorageUnavailable, match="reader"):
+            await memory.append_events(ANA, "t1", [said(1, "I moved to Bergen.")])

@@ -119,6 +119,8 @@ class OceanBaseVectors(OceanBasePart):
 
     async def use_model(self, model: str, dimensions: int) -> None:
         await self._make_table(dimensions)
+        if await self._database.read(active_model) == (model, dimensions):
+            return  # nothing to write: whoever may only read can recall
         now = self._clock()
 
         def work(tx: Transaction) -> tuple[str, int]:
