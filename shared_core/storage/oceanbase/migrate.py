@@ -63,12 +63,17 @@ def prepare(
                 f"there is no memory in database {location.database!r}: check the uri and the"
                 " schema"
             )
-        if done != scripts()[-1][0] or not _keeps_marks(cursor, location.database):
+        if done == scripts()[-1][0]:
+            if not _keeps_marks(cursor, location.database):
+                cursor.execute(f"USE {location.database}")
+                cursor.execute(WRITES)
+        else:
             with _alone(cursor, location):
-                cursor.execute(
-                    f"CREATE DATABASE IF NOT EXISTS {location.database}"
-                    " DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
-                )
+                if not _is_there(cursor, location.database):  # not everybody may make one
+                    cursor.execute(
+                        f"CREATE DATABASE IF NOT EXISTS {location.database}"
+                        " DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+                    )
                 cursor.execute(f"USE {location.database}")
                 done = _migrate(cursor, table_ending(location))
     return Prepared(engine, ".".join(map(str, version)), done)
@@ -105,6 +110,11 @@ def version_there(cursor: Any, database: str) -> int | None:
         return None
     cursor.execute(f"SELECT coalesce(max(version), 0) FROM {database}.schema_migrations")
     return int(cursor.fetchall()[0][0])
+
+
+def _is_there(cursor: Any, database: str) -> bool:
+    cursor.execute("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (database,))
+    return bool(cursor.fetchall())
 
 
 def _keeps_marks(cursor: Any, database: str) -> bool:
