@@ -119,9 +119,7 @@ _OF_TENANTS = re.compile(rf"((?:seekdb|oceanbase)://[^:/\s]*):{_EXAMPLE}\S*@")
 """Their users may be of a tenant: user@tenant."""
 _OF_SERVERS = re.compile(rf"(://[^:/@\s]*):{_EXAMPLE}\S*@")
 _OF_QUERIES = re.compile(r"([?&]password=)[^\s&]+")
-_OF_KEYWORDS = re.compile(
-    r"((?<![?&])password\s*=\s*)('(?:[^'\\]|\\.)*'|(?:\\.|\S)+)", re.DOTALL
-)
+_OF_KEYWORDS = re.compile(r"((?<![?&])password\s*=\s*)('(?:[^'\\]|\\.)*'|(?:\\.|\S)+)", re.DOTALL)
 """Values of libpq: in quotes, or up to a blank that no backslash escapes."""
 
 
