@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    Tag,
+)
 
 from shared_core.domain import ROLES, AsOf, Event, GivenRole, MemoryKind, NewMemory
 from shared_core.http.patterns import NO_NUL, NOT_BLANK, NOT_BLANK_NAME
@@ -127,6 +137,17 @@ class RememberedMemory(BaseModel):
         )
 
 
+def _form_of(given: object) -> str:
+    return "memory" if isinstance(given, Mapping | RememberedMemory) else "text"
+
+
+TextOrMemory = Annotated[
+    Annotated[Text, Tag("text")] | Annotated[RememberedMemory, Tag("memory")],
+    Discriminator(_form_of),
+]
+"""Told apart by its form, so that a fault names what was given, and nothing else."""
+
+
 class RememberBody(BaseModel):
     """Texts, or memories with more than a text."""
 
@@ -137,7 +158,7 @@ class RememberBody(BaseModel):
 
     user_id: UserId = LEFT_OUT
     app: App = None
-    memories: Annotated[list[Text | RememberedMemory], Field(min_length=1, max_length=100)]
+    memories: Annotated[list[TextOrMemory], Field(min_length=1, max_length=100)]
 
 
 class TurnBody(BaseModel):

@@ -300,6 +300,22 @@ async def test_every_refusal_is_a_problem(
     problem_of(await client.request(method, path, **sent), status, kind)
 
 
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"text": "x", "importance": 11}, "body.memories.0.memory.importance"),
+        ({"importance": 5}, "body.memories.0.memory.text"),
+        (" ", "body.memories.0.text"),
+        (5, "body.memories.0.text"),
+    ],
+)
+async def test_a_memory_that_is_refused_is_told_by_its_own_fault_alone(
+    client: httpx.AsyncClient, given: object, field: str
+) -> None:
+    answer = await client.post("/remember", json={"user_id": "ana", "memories": [given]})
+    assert [field] == [one["field"] for one in answer.json()["errors"]]
+
+
 JSON = {"Content-Type": "application/json"}
 
 
