@@ -34,7 +34,13 @@ REPETITION_PENALTY: Final = 0.7
 # Beyond the best ones none is ever picked, and the selection is quadratic.
 MAX_CANDIDATES: Final = 200
 
-MARKUP: Final = re.compile(r"^(?:#{1,6}\s+|[-*•+]\s+|\(?\d{1,3}[.)、]\s*|>\s*)+|\*\*|`{1,3}")
+# What begins a line, and emphasis; between two letters or digits it stays, or they were one word.
+_MARKS: Final = r"(?:\*\*|`)++"
+_LETTER: Final = rf"[^\W{HAN}{KANA}]"
+MARKUP: Final = re.compile(
+    r"^(?:#{1,6}\s+|[-*•+]\s+|\(?\d{1,3}[.)、]\s*|>\s*)+"
+    rf"|(?<!{_LETTER})(?<![`*]){_MARKS}|{_MARKS}(?!{_LETTER})"
+)
 QUESTION: Final = re.compile(r"[?？][\"'”’」』）)]*$|[吗呢][。！]?$")
 SMALL_TALK: Final = re.compile(
     r"(?:hi|hey|hello|good (?:morning|evening|afternoon|night)|thanks?|thank you|ok(?:ay)?|sure|"

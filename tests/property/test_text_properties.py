@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared_core.domain import Event
@@ -95,6 +95,8 @@ def test_a_summary_never_exceeds_its_limit(
     assert told == summarise(turns, max_characters=limit, key_sentences=keys)
 
 
+@example(["00`0"], 4)
+@example(["a**`b 这是**重点**内容"], 40)
 @given(st.lists(CHAT, max_size=6), st.integers(0, 240))
 def test_a_summary_is_made_of_words_that_were_said(said: list[str], limit: int) -> None:
     told = summarise([turn(text) for text in said], max_characters=limit)
