@@ -102,6 +102,8 @@ class OceanBaseMemoryProvider(MemoryManager):
         later: bool = False,
         **options: Any,
     ) -> None:
+        if not isinstance(later, bool):
+            raise InvalidInput(f"later must be True or False, not {later!r:.80}")
         self._later = later
         uri = _checked_uri(uri)
         self.scope = Scope(_named(app, "app"), _named(agent_id, "agent_id"))

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from shared_core.errors import Conflict, NotFound
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 from shared_core.storage.oceanbase.transactions import Transaction
@@ -50,6 +51,18 @@ class Both:
         second = await call(self.seekdb)
         assert second == first, f"{second!r:.2000}\nis not\n{first!r:.2000}"
         return first
+
+    async def outcome(self, call: Callable[[Any], Awaitable[object]]) -> object:
+        """Return what both return, or with what both refuse, as text; which must be the same."""
+        found, why = list[object](), []
+        for storage in (self.postgres, self.seekdb):
+            try:
+                found.append(await call(storage))
+            except (Conflict, NotFound) as error:
+                found.append(f"{type(error).__name__}: {error}")
+                why.append(error.__cause__)
+        assert found[1] == found[0], why
+        return found[0]
 
     async def put(self, tenant: str, world: World) -> None:
         """Write rows, by table and column, into both."""

@@ -182,10 +182,8 @@ def short_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "INIT", init)
 
 
-@pytest.mark.usefixtures("short_locks")
-async def test_who_waits_for_a_writer_waits_as_long_as_a_statement_may(opened: Opened) -> None:
-    """Longer than a few tries for the lock take."""
-    one = await opened()
+async def locked(database: Database) -> tuple[asyncio.Task[None], threading.Event]:
+    """Return a write that holds the lock of the tenant, until the event is set."""
     held, done = threading.Event(), threading.Event()
 
     def hold(tx: Transaction) -> None:
@@ -193,8 +191,16 @@ async def test_who_waits_for_a_writer_waits_as_long_as_a_statement_may(opened: O
         held.set()
         done.wait(60)
 
-    holding = asyncio.create_task(one.write(hold))
-    await asyncio.to_thread(held.wait, 30)
+    holding = asyncio.create_task(database.write(hold))
+    assert await asyncio.to_thread(held.wait, 30)
+    return holding, done
+
+
+@pytest.mark.usefixtures("short_locks")
+async def test_who_waits_for_a_writer_waits_as_long_as_a_statement_may(opened: Opened) -> None:
+    """Longer than a few tries for the lock take."""
+    one = await opened()
+    holding, done = await locked(one)
     tries = []
 
     def work(tx: Transaction) -> int:
@@ -212,15 +218,7 @@ async def test_who_waits_for_a_writer_waits_as_long_as_a_statement_may(opened: O
 @pytest.mark.usefixtures("short_locks")
 async def test_who_waits_too_long_is_told_for_whom(opened: Opened) -> None:
     one, other = await opened(), await opened(statement_timeout_s=1)
-    held, done = threading.Event(), threading.Event()
-
-    def hold(tx: Transaction) -> None:
-        tx.lock(TENANT)
-        held.set()
-        done.wait(60)
-
-    holding = asyncio.create_task(one.write(hold))
-    await asyncio.to_thread(held.wait, 30)
+    holding, done = await locked(one)
     with pytest.raises(StorageUnavailable, match=r"other writers of 'app/ana'.*1 s.*try again"):
         await other.write(lambda tx: tx.lock(TENANT))
     done.set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from random import Random
 from typing import Any
@@ -11,7 +10,7 @@ from uuid import UUID
 import pytest
 from both_engines import NOW, Both, World
 
-from shared_core import Conflict, Scope
+from shared_core import Scope
 from shared_core.domain import AsOf, ThreadId
 from shared_core.graph_ports import Alias
 from shared_core.namespaces import scope_path
@@ -180,18 +179,6 @@ class RandomGraph:
         }  # fmt: skip
 
 
-async def outcome(both: Both, call: Callable[[Any], Awaitable[object]]) -> object:
-    """Return what a call on both engines gives or is refused with, which must be the same."""
-    found: list[object] = []
-    for storage in (both.postgres, both.seekdb):
-        try:
-            found.append(await call(storage))
-        except Conflict as error:
-            found.append(str(error))
-    assert found[0] == found[1]
-    return found[0]
-
-
 async def graph_reads(both: Both, world: RandomGraph) -> None:
     as_of, limit = world.as_of(), world.random.choice((1, 3, 50))
     names = world.random.sample((*NAMES, "nobody"), 3)
@@ -243,7 +230,7 @@ async def test_every_moment_is_told_alike(both: Both, seed: int) -> None:
     for row in graph.random.sample(world["edges"], 8):
         edge = await both.same(lambda s, e=row["edge_id"]: s.one_edge(SCOPE, e))
         run_id = graph.id()
-        await outcome(both, lambda s, e=edge, r=run_id: s.restore_edge(SCOPE, e, r))
+        await both.outcome(lambda s, e=edge, r=run_id: s.restore_edge(SCOPE, e, r))
         await both.left(TENANT, HELD)
     for _ in range(6):
         await aliases_changed(both, graph, world)
@@ -258,4 +245,4 @@ async def aliases_changed(both: Both, graph: RandomGraph, world: World) -> None:
     added = [Alias(alias_id=graph.id(), alias_key=alias, alias=alias, entity_key=entity,
                    entity=entity.title())]  # fmt: skip
     run_id = graph.id()
-    await outcome(both, lambda s: s.change_aliases(SCOPE, run_id, ended, added))
+    await both.outcome(lambda s: s.change_aliases(SCOPE, run_id, ended, added))

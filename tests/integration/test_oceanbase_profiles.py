@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
@@ -12,7 +11,7 @@ from uuid import UUID
 import pytest
 from both_engines import NOW, Both
 
-from shared_core import Conflict, Event, Scope
+from shared_core import Event, Scope
 from shared_core.domain import MemoryId, ThreadId
 from shared_core.item_ports import MemoryRow
 from shared_core.job_ports import JobType
@@ -189,18 +188,6 @@ def alike(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "uuid7", lambda: UUID(int=int(both.now.timestamp() * 1e6)))
 
 
-async def outcome(both: Both, call: Callable[[Any], Awaitable[object]]) -> object:
-    """Return what a call on both engines gives or is refused with, which must be the same."""
-    found: list[object] = []
-    for storage in (both.postgres, both.seekdb):
-        try:
-            found.append(await call(storage))
-        except Conflict as error:
-            found.append(str(error))
-    assert found[0] == found[1]
-    return found[0]
-
-
 async def reads(both: Both, world: RandomProfiles) -> None:
     """Every way to ask answers the same."""
     for agent in AGENTS:
@@ -233,9 +220,7 @@ async def saved(both: Both, world: RandomProfiles) -> object:
         )
     turns = world.turns(run.thread_id, both.now) if run.thread_id and world.maybe(0.4) else ()
     world.runs.append(run.run_id)
-    return await outcome(
-        both, lambda s: s.save_profile(SCOPE, memory_id, run, version, None, turns)
-    )
+    return await both.outcome(lambda s: s.save_profile(SCOPE, memory_id, run, version, None, turns))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -239,6 +239,13 @@ def test_a_name_that_cannot_be_is_called_as_it_was_given(name: object) -> None:
         OceanBaseMemoryProvider("seekdb:///nowhere", agent_id="a", app=name)  # type: ignore[arg-type]
 
 
+def test_later_is_true_or_false() -> None:
+    with pytest.raises(InvalidInput, match="later must be True or False, not 'yes'"):
+        OceanBaseMemoryProvider("seekdb:///nowhere", agent_id="a", later="yes")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="strategy must be an ExtractionStrategy, not 'x'"):
+        OceanBaseMemoryProvider("seekdb:///nowhere", agent_id="a", strategy="x")
+
+
 async def test_errors_name_the_argument_that_was_given(memory: OceanBaseMemoryProvider) -> None:
     given: Any = None
     for given in ("", " ", {}, None, 5, b"x", ["x"], {"a": object()}, {1: 2}, {"x": math.nan}):

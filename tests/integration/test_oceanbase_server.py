@@ -8,26 +8,16 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pylibseekdb
 import pymysql
 import pytest
+from test_oceanbase_durability import said
 
-from shared_core import Event, MemoryEngine, Scope, StorageUnavailable, open_memory
+from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
 
 ANA, ZHU = Scope("app", "ana"), Scope("app", "朱莉")
-
-
-def said(number: int, text: str) -> Event:
-    return Event(
-        event_id=f"e{number}",
-        author="user",
-        role="user",
-        text=text,
-        occurred_at=datetime(2026, 3, 1, 9, number, tzinfo=UTC),
-    )
 
 
 @pytest.fixture(scope="module")

@@ -92,13 +92,7 @@ def mark_all_read(
     tx: Transaction, tenant: str, memory_id: UUID, marks_id: UUID, run_id: UUID, now: datetime
 ) -> None:
     """Before a profile goes: what was said up to now is not read into the next one."""
-    earlier = tx.rows(
-        "SELECT DISTINCT run_id FROM pipeline_log WHERE tenant_id = %s AND memory_id = %s",
-        tenant,
-        marks_id,
-    )
-    for page in pages([row[0] for row in earlier]):
-        tx.run("DELETE FROM runs WHERE tenant_id = %s AND run_id IN %s", tenant, page)
+    drop_logged_runs(tx, tenant, marks_id)
     if not tx.rows(
         "SELECT 1 FROM profiles WHERE tenant_id = %s AND memory_id = %s LIMIT 1", tenant, memory_id
     ):
@@ -126,6 +120,17 @@ def mark_all_read(
             for step, (thread_id, to_seq) in enumerate(threads, start=1)
         ),
     )  # fmt: skip
+
+
+def drop_logged_runs(tx: Transaction, tenant: str, memory_id: UUID) -> None:
+    """Delete the runs that are logged of a profile, and with them their log."""
+    logged = tx.rows(
+        "SELECT DISTINCT run_id FROM pipeline_log WHERE tenant_id = %s AND memory_id = %s",
+        tenant,
+        memory_id,
+    )
+    for page in pages([row[0] for row in logged]):
+        tx.run("DELETE FROM runs WHERE tenant_id = %s AND run_id IN %s", tenant, page)
 
 
 def drop_marks(tx: Transaction, tenant: str, thread_id: str) -> None:

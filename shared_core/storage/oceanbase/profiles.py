@@ -28,7 +28,12 @@ from shared_core.profile_ports import (
 )
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.profile_marks import mark_all_read, mark_read, unread
+from shared_core.storage.oceanbase.profile_marks import (
+    drop_logged_runs,
+    mark_all_read,
+    mark_read,
+    unread,
+)
 from shared_core.storage.oceanbase.profile_rows import (
     STAGE_COLUMNS,
     VERSION_COLUMNS,
@@ -244,13 +249,7 @@ class OceanBaseProfiles(OceanBasePart):
             gone = tx.run(
                 "DELETE FROM profiles WHERE tenant_id = %s AND memory_id = %s", tenant, memory_id
             )
-            logged = tx.rows(
-                "SELECT DISTINCT run_id FROM pipeline_log WHERE tenant_id = %s AND memory_id = %s",
-                tenant,
-                memory_id,
-            )
-            for page in pages([row[0] for row in logged]):
-                tx.run("DELETE FROM runs WHERE tenant_id = %s AND run_id IN %s", tenant, page)
+            drop_logged_runs(tx, tenant, memory_id)
             if gone:
                 tx.run(
                     "DELETE FROM memories WHERE tenant_id = %s AND namespace = %s",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from operator import methodcaller
 from typing import get_args
 from uuid import UUID
 
@@ -101,7 +103,7 @@ class OceanBaseRetention(OceanBaseSchedules):
             await self._wait_for_writers(path)
         for tried in range(PAGE_TRIES):
             size = max(1, limit >> tried)  # a small one changes less while it is locked
-            told = await self._database.write(lambda tx, size=size: retime_page(tx, path, size))  # type: ignore[misc]
+            told = await self._database.write(partial(retime_page, path=path, limit=size))
             if told is not None:
                 return told
         raise Conflict("memories were written again and again while they were told of a policy")
@@ -109,12 +111,11 @@ class OceanBaseRetention(OceanBaseSchedules):
     async def _wait_for_writers(self, path: str) -> None:
         after: str | None = ""
         while after is not None:
-            last = after
             busy, after = await self._database.write(
-                lambda tx, last=last: written_to(tx, path, last, LOCKED_AT_ONCE)  # type: ignore[misc]
+                partial(written_to, path=path, after=after, limit=LOCKED_AT_ONCE)
             )
             for tenant in busy:
-                await self._database.write(lambda tx, name=tenant: tx.lock(name))  # type: ignore[misc]
+                await self._database.write(methodcaller("lock", tenant))
 
     async def retimings(self, scope: Scope | None, app: str | None) -> Sequence[str]:
         path = path_of(scope, app)

@@ -165,8 +165,9 @@ class OceanBaseVectors(OceanBasePart):
                 _TABLE.format(name=name, dimensions=dimensions, table=ending)
             )
         except StorageUnavailable as error:
-            if not isinstance(error.__cause__, pymysql.MySQLError) or "memory" not in str(error):
-                raise
+            said = error.__cause__
+            if not isinstance(said, pymysql.MySQLError) or "memory" not in str(said):
+                raise  # the message names the place too, often one that is called "memory"
             raise StorageUnavailable(
                 f"{error} A cluster older than 4.3.5 BP3 gives vectors no memory until an"
                 " administrator runs ALTER SYSTEM SET ob_vector_memory_limit_percentage = 30"
