@@ -13,8 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from adk_memory.options import IngestOptions
 from shared_core import Event, InvalidInput, Memory, NewMemory, memories_namespace
-from shared_core.domain import Role, Scope
-from shared_core.jsontext import to_json
+from shared_core.core import Role, Scope, to_json
 
 FROM_USER = "user"
 SECRET_CALLS = "adk_request_"

@@ -15,8 +15,15 @@ from google.adk.models.registry import LLMRegistry
 from google.genai import types
 
 from shared_core.errors import InvalidInput, MemoryCoreError
-from shared_core.llm import Finish, LanguageModel, ModelReply, ModelRequest
-from shared_core.llm_errors import coded_failure, model_failure, shortened_message
+from shared_core.models import (
+    Finish,
+    LanguageModel,
+    ModelReply,
+    ModelRequest,
+    coded_failure,
+    model_failure,
+    shortened_message,
+)
 
 log = logging.getLogger("hippocampus")
 

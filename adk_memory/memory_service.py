@@ -35,11 +35,11 @@ from shared_core import (
     StorageUnavailable,
     open_memory,
 )
-from shared_core.context_window import ContextWindow
-from shared_core.llm import hosted
+from shared_core.context import ContextWindow
+from shared_core.core import RetentionPolicy
+from shared_core.models import hosted
 from shared_core.privacy import PrivacyPolicy
-from shared_core.ranking import fitting
-from shared_core.retention import RetentionPolicy
+from shared_core.recall import fitting
 
 log = logging.getLogger("hippocampus")
 
@@ -63,11 +63,11 @@ class OpenMemoryService(BaseMemoryService):
 
     uri, embedder, schema: as in shared_core.open_memory; dsn is another name for uri, and a
     hippocampus:// URI may name options, which count more than arguments. llm: what reads turns and
-    sums up instead of rules: a model of ADK, or a name its LLMRegistry knows; see shared_core.llm.
+    sums up instead of rules: a model of ADK, or a name its LLMRegistry knows (shared_core.models).
     privacy: what becomes of secrets before they are remembered; see shared_core.privacy.
     top_k, max_chars: how many memories, and how many characters of them, a search returns at most.
     min_relevance: a memory is left out when its relevance, from 0 to 1, is below; see
-    shared_core.ranking.relevance. include_tool_results: whether what tools answered is remembered.
+    shared_core.recall. include_tool_results: whether what tools answered is remembered.
     wait: whether ingestion returns when everything is embedded and consolidated, or leaves that
     to the queue; then words find the turns at once, meaning and facts a moment later. A model that
     fails while it waits is raised, the turns are stored, and the queue tries again.
@@ -272,7 +272,7 @@ class OpenMemoryService(BaseMemoryService):
         """Forget turns and summaries of a user whose retention fell below threshold, at once.
 
         Retention falls with the days since a memory was stored or last read, slower the more it
-        mattered; see shared_core.retention. Younger ones than min_age_days stay, and so do facts
+        mattered; see shared_core.core.decay. Younger ones than min_age_days stay, and so do facts
         and what is pinned. Returns
         total_memories before, cleaned_count and avg_retention_score; dry_run only counts.
         """

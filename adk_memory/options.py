@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import cast, get_args
 
 from shared_core import InvalidInput
-from shared_core.domain import JsonValue, MemoryKind
+from shared_core.core import JsonValue, MemoryKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

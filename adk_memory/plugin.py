@@ -31,7 +31,7 @@ from adk_memory.recall_block import (
 )
 from adk_memory.turns import events_to_remember, is_answered, is_settled, spoken_text
 from shared_core import InvalidInput, Memory, Scope
-from shared_core.tokens import TokenCounter, count_tokens
+from shared_core.nlp import TokenCounter, count_tokens
 
 _log = logging.getLogger("hippocampus")
 

@@ -12,9 +12,9 @@ from google.genai import types
 
 from adk_memory.events import RecalledEntry, text_of_content
 from shared_core import Memory
-from shared_core.memory_block import ShownMemory, memory_block
-from shared_core.memory_marks import HEAD
-from shared_core.tokens import TokenCounter, count_tokens
+from shared_core.context import ShownMemory, memory_block
+from shared_core.core import HEAD
+from shared_core.nlp import TokenCounter, count_tokens
 
 FACT: Final = "semantic"
 _PRELOADED = "The following content is from your previous conversations with the user."

@@ -19,15 +19,13 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event
 from google.adk.sessions import BaseSessionService, Session, State
 from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
-from pydantic_core import PydanticSerializationError, to_jsonable_python
-from pydantic_core import to_json as to_json_bytes
+from pydantic_core import PydanticSerializationError, to_json as to_json_bytes, to_jsonable_python
 
 from adk_memory.events import moment, rewound_ids, to_log_event
 from adk_memory.uri import ENGINE_OPTIONS, named_memory
 from shared_core import Conflict, MemoryEngine, NotFound, Scope, open_memory
-from shared_core.domain import JsonValue
-from shared_core.jsontext import cleaned, to_json
-from shared_core.log_ports import Seen, SessionRecord, StateChange
+from shared_core.core import JsonValue, cleaned, to_json
+from shared_core.ports import Seen, SessionRecord, StateChange
 
 log = logging.getLogger("hippocampus")
 

@@ -9,7 +9,7 @@ from google.adk.tools.tool_context import ToolContext
 from adk_memory.memory_service import OpenMemoryService
 from adk_memory.tools import NO_SERVICE, explained
 from shared_core import InvalidInput, Scope
-from shared_core.slices import told
+from shared_core.recall import told
 
 LIMIT = 20
 

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from urllib.parse import unquote, unquote_plus
 
 from shared_core import InvalidInput, MemoryEngine
-from shared_core.llm import hosted
+from shared_core.models import hosted
 
 Option: TypeAlias = str | int | float | bool
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from shared_core import Event, MemoryEngine, Scope, open_memory
-from shared_core.recall_ports import Ranking
+from shared_core.ports.recall import Ranking
 
 DATA = Path(__file__).parent / "data" / "assistant.json"
 ASKED_AT = datetime(2026, 7, 1, tzinfo=UTC)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from shared_core import Event, MemoryEngine, Scope, open_memory
-from shared_core.storage.database import Database
+from shared_core.storage.postgres.connection.database import Database
 
 TOPICS = ("tea", "rowing", "old maps", "spicy food", "jazz", "gardening", "cold soup", "chess")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from shared_core import Event
-from shared_core.domain import Role
+from shared_core.core.domain import Role
 
 AGENTS = ("assistant", "agent")
 """Speakers in the data who are the agent; everybody else is a user."""

@@ -23,8 +23,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
-from shared_core.extract_commands import LineReading, kind_of, read_lines
-from shared_core.extraction import RuleExtractor
+from shared_core.cli.show_extraction import LineReading, kind_of, read_lines
+from shared_core.extraction.rule_based import RuleExtractor
 
 OWN_DATA: Final = Path(__file__).parent / "data" / "utterances.json"
 SAID_AT: Final = datetime(2026, 5, 13, 15, tzinfo=UTC)

@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.conversations import APART, Conversation, conversations
 from benchmarks.retrieval import append_sessions
 from shared_core import MemoryEngine, Scope, open_memory
-from shared_core.ranking import relevance
+from shared_core.recall.ranking import relevance
 
 FLOORS = (0.0, 0.1, 0.14, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 UNRELATED = (

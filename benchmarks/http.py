@@ -137,7 +137,7 @@ async def fill(uri: str, clients: int, memories: int) -> list[str]:
 @contextmanager
 def serving(uri: str) -> Iterator[int]:
     """Yield the port of a server process, as a user starts it; stopped at the end."""
-    command = [sys.executable, "-m", "shared_core.cli", "serve", "--uri", uri, "--port", "0"]
+    command = [sys.executable, "-m", "shared_core.cli.main", "serve", "--uri", uri, "--port", "0"]
     with (
         tempfile.NamedTemporaryFile(suffix=".log") as log,
         subprocess.Popen([*command, "--rate", "0"], stderr=log) as process,

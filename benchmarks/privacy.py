@@ -24,8 +24,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-from shared_core.embedders import resolve_embedder
-from shared_core.privacy_class import (
+from shared_core.models.embedders import resolve_embedder
+from shared_core.nlp.text import Language, language
+from shared_core.privacy.classifier import (
     MARGIN,
     Prototypes,
     class_by_example,
@@ -33,10 +34,9 @@ from shared_core.privacy_class import (
     private_by_words,
     prototypes_of,
 )
-from shared_core.text import Language, language
 
 if TYPE_CHECKING:
-    from shared_core.ports import Embedder, Vectors
+    from shared_core.ports.storage import Embedder, Vectors
 
 OWN_DATA: Final = Path(__file__).parent / "data" / "privacy.json"
 MARGINS: Final = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)

@@ -30,10 +30,10 @@ import numpy as np
 from adk_memory import OpenMemoryService
 from benchmarks.report import load_average
 from shared_core import Event, MemoryEngine, Scope, open_memory
-from shared_core.embedders import resolve_embedder
+from shared_core.models.embedders import resolve_embedder
 
 if TYPE_CHECKING:
-    from shared_core.ports import Vectors
+    from shared_core.ports.storage import Vectors
 
 WORDS = [f"w{number}" for number in range(3_000)]
 FREQUENCIES = list(accumulate(1 / (rank + 1) for rank in range(len(WORDS))))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from shared_core.privacy import PRESETS
+from shared_core.privacy.redaction import PRESETS
 
 OWN_DATA: Final = Path(__file__).parent / "data" / "redaction.json"
 FORMS: Final = ("pin", "code", "password", "key", "card", "id")

@@ -33,8 +33,8 @@ from benchmarks.measure import say
 from benchmarks.report import describe_machine, load_average
 from benchmarks.server import Unusable, describe_server, fresh_database, vacuum
 from shared_core import MemoryEngine, RetentionPolicy, Scope, open_memory, run_sync
-from shared_core.access_ports import Accesses, NewAccesses
-from shared_core.domain import MemoryId
+from shared_core.core.domain import MemoryId
+from shared_core.ports.accesses import Accesses, NewAccesses
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -9,7 +9,7 @@ recall_at_K, the mean share of a question's evidence among the first K; all_gold
 questions with all their evidence among the first ten; mrr, the mean inverse rank of the first;
 newer_above_older, of questions about what changed, how often how it is now stands above how it was;
 knowable, the share of them where one of the turns that say how it is tells a change and overtakes
-(shared_core.overtaking), and one of those that say how it was is overtaken, which no order of hits
+(recall.supersession), and one of those that say how it was is overtaken, which no order of hits
 can alter; newer_above_older_knowable and newer_above_older_rest, the same of these and the others.
 --left-out: takes what benchmarks.train_ranking --features kept, and ranks each conversation with
 weights fitted on the other folds, over the conversations that training uses.
@@ -35,9 +35,10 @@ from benchmarks.conversations import APART, Conversation, Question, conversation
 from benchmarks.tally import DEPTHS, SHOWN, Tally
 from benchmarks.train_ranking import FOLDS, LEFT_OUT, fold_weights
 from benchmarks.training_set import load, used
-from shared_core import Event, Hit, MemoryEngine, Scope, linear_ranking, open_memory
-from shared_core.recall_ports import Ranking
-from shared_core.tokens import count_tokens
+from shared_core import Event, Hit, MemoryEngine, Scope, open_memory
+from shared_core.nlp.tokenizer import count_tokens
+from shared_core.ports.recall import Ranking
+from shared_core.recall import linear_ranking
 
 BATCH = 200
 BY_SESSION = 60

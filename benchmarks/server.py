@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from shared_core.storage.embedded import EmbeddedPostgres
+from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
 
 
 class Unusable(Exception):

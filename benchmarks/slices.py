@@ -30,7 +30,7 @@ from benchmarks.measure import say
 from benchmarks.report import describe_machine
 from benchmarks.server import describe_server, fresh_database, vacuum
 from shared_core import MemoryEngine, Scope, open_memory
-from shared_core.namespaces import scope_path
+from shared_core.core.namespaces import scope_path
 
 DIMENSIONS = 512
 PER_THREAD = 400

@@ -18,7 +18,7 @@ ASKED = (("--help",), ("--version",), ("recall", "--help"), ("no-such-command",)
 def seconds(*arguments: str) -> float:
     """Return how long one process took from start to end."""
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "shared_core.cli", *arguments], capture_output=True)
+    subprocess.run([sys.executable, "-m", "shared_core.cli.main", *arguments], capture_output=True)
     return time.perf_counter() - began
 
 

@@ -13,8 +13,8 @@ from pgvector.psycopg import register_vector
 from psycopg.types.json import Jsonb
 
 from benchmarks.tenant_data import Tenant, key
-from shared_core.ids import uuid7
-from shared_core.namespaces import tenant_of
+from shared_core.core.ids import uuid7
+from shared_core.core.namespaces import tenant_of
 
 SCHEMA = "hippocampus"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

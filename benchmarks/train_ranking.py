@@ -27,9 +27,9 @@ import shared_core
 from benchmarks.conversations import files_of
 from benchmarks.tally import Tally
 from benchmarks.training_set import BY_HAND, TRAINED, Asked, collected, load, save
-from shared_core.embedders import resolve_embedder
-from shared_core.linear_ranking import PART_OF
-from shared_core.overtaking import raised
+from shared_core.models.embedders import resolve_embedder
+from shared_core.recall.linear_ranking import PART_OF
+from shared_core.recall.supersession import raised
 
 SHARES = {"locomo": 2.0, "memorybank": 1.5, "madial_zh": 2.0, "memdaily": 0.5, "madial_en": 0.5}
 """How much a set counts, by the beginning of its file's name; others count 1."""

@@ -18,16 +18,15 @@ from numpy.typing import NDArray
 
 from benchmarks.conversations import APART, Conversation, Question, conversations
 from shared_core import Event
-from shared_core.domain import MemoryId
-from shared_core.features import features, overtakings
-from shared_core.ids import uuid7
-from shared_core.linear_ranking import PART_OF
-from shared_core.matches import matched
-from shared_core.ports import Embedder
-from shared_core.recall import query_terms
-from shared_core.recall_ports import Asked as Query
-from shared_core.recall_ports import Candidate, Corpus
-from shared_core.text import search_terms
+from shared_core.core.domain import MemoryId
+from shared_core.core.ids import uuid7
+from shared_core.nlp.text import search_terms
+from shared_core.ports.recall import Asked as Query, Candidate, Corpus
+from shared_core.ports.storage import Embedder
+from shared_core.recall.bm25 import matched
+from shared_core.recall.features import features, overtakings
+from shared_core.recall.linear_ranking import PART_OF
+from shared_core.recall.query import query_terms
 
 BY_HAND: Final[Mapping[str, float]] = {
     "fact": 0.0, "summary": -0.5, "ended": -4.0, "echo": -3.0,

@@ -24,12 +24,9 @@ from langgraph_store.store import PgHippocampusStore
 from langgraph_store.turn_feed import TurnFeed
 from langgraph_store.whose import Part, Whose, current_config
 from shared_core import InvalidInput, MemoryCoreError, Scope, run_sync
-from shared_core.domain import JsonValue
-from shared_core.ids import uuid7
-from shared_core.job_failures import PerformerExited
-from shared_core.job_ports import Job, JobRecord, JobStatus, JobType
-from shared_core.jobs import CALLBACK
-from shared_core.sync_bridge import in_background
+from shared_core.core import JsonValue, in_background, uuid7
+from shared_core.jobs import CALLBACK, PerformerExited
+from shared_core.ports import Job, JobRecord, JobStatus, JobType
 
 _Thread: TypeAlias = tuple[Scope, str]
 _Over: TypeAlias = "Future[JobRecord | None]"

@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from langgraph_store.labels import to_labels
 from langgraph_store.reflection import HasEngine
 from shared_core import Scope, run_sync
-from shared_core.domain import JsonValue
-from shared_core.instruction_ports import Instruction
-from shared_core.namespaces import instructions_namespace as core_namespace
-from shared_core.namespaces import scope_path
+from shared_core.core import JsonValue, instructions_namespace as core_namespace, scope_path
+from shared_core.ports import Instruction
 
 
 def instructions_namespace(app: str, user_id: str) -> tuple[str, ...]:

@@ -12,11 +12,15 @@ from functools import lru_cache
 
 from langgraph.store.base import InvalidNamespaceError
 
-from shared_core.domain import Namespace, Scope
-from shared_core.namespaces import check_label, scope_path
-from shared_core.namespaces import memories_namespace as core_memories_namespace
-from shared_core.namespaces import profile_namespace as core_profile_namespace
-from shared_core.profile_parts import Subject
+from shared_core.core import (
+    Namespace,
+    Scope,
+    check_label,
+    memories_namespace as core_memories_namespace,
+    profile_namespace as core_profile_namespace,
+    scope_path,
+)
+from shared_core.profiles import Subject
 
 _ESCAPED_DOT = re.compile(r"%((?:25)*)2E")
 

@@ -12,8 +12,14 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable
 
 from shared_core.errors import InvalidInput, MemoryCoreError
-from shared_core.llm import Finish, LanguageModel, ModelReply, ModelRequest
-from shared_core.llm_errors import model_failure, shortened_message
+from shared_core.models import (
+    Finish,
+    LanguageModel,
+    ModelReply,
+    ModelRequest,
+    model_failure,
+    shortened_message,
+)
 
 MODEL_ATTRIBUTES = ("model_name", "model", "model_id", "deployment_name")
 """Where LangChain's models keep their name."""

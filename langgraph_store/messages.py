@@ -19,10 +19,7 @@ from langchain_core.messages import (
 )
 
 from shared_core import Event
-from shared_core.domain import ROLES, Role
-from shared_core.ids import id_of_words
-from shared_core.memory_marks import HEAD
-from shared_core.namespaces import storable
+from shared_core.core import HEAD, ROLES, Role, id_of_words, storable
 
 MEMORY_TOOLS = frozenset({"remember", "recall", "forget", "search_memory", "manage_memory"})
 """Tools whose results are memories already."""

@@ -26,8 +26,8 @@ from langgraph_store.tools import memory_tools
 from langgraph_store.turn_feed import TurnFeed
 from langgraph_store.whose import Part, Whose, current_config
 from shared_core import ExtractionStrategy, Hit, InvalidInput, Memory, Scope, run_sync
-from shared_core.memory_block import ShownMemory, memory_block
-from shared_core.tokens import TokenCounter, count_tokens
+from shared_core.context import ShownMemory, memory_block
+from shared_core.nlp import TokenCounter, count_tokens
 
 _log = logging.getLogger("hippocampus")
 

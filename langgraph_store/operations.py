@@ -22,13 +22,18 @@ from langgraph.store.base import (
 )
 
 from langgraph_store.labels import from_label, from_labels, said_helpfully, to_labels
-from shared_core.domain import Namespace
+from shared_core.core import MEMORIES, Namespace, check_json
 from shared_core.errors import InvalidInput
-from shared_core.item_ops import FindItems, ItemOp, ItemResult, ReadItem, Search, WriteItem
-from shared_core.item_ports import Item as StoredItem
-from shared_core.item_ports import NamespaceQuery
-from shared_core.jsontext import check_json
-from shared_core.namespaces import MEMORIES
+from shared_core.ports import (
+    FindItems,
+    Item as StoredItem,
+    ItemOp,
+    ItemResult,
+    NamespaceQuery,
+    ReadItem,
+    Search,
+    WriteItem,
+)
 
 SECONDS_PER_MINUTE = 60.0
 
@@ -36,7 +41,7 @@ Paths = Mapping[str, list[str]]
 
 
 class ScoredItem(SearchItem):
-    """A found item that says what its score is made of (shared_core.domain.Hit)."""
+    """A found item that says what its score is made of (shared_core.core.domain.Hit)."""
 
     __slots__ = ("score_parts",)
 

@@ -30,12 +30,12 @@ from langgraph_store.labels import said_helpfully
 from langgraph_store.operations import core_op, field_paths, result_of
 from langgraph_store.single_ops import SingleOps
 from langgraph_store.sweeper import STOP_TIMEOUT_S, Sweeper
-from shared_core import BatchError, InvalidInput, MemoryEngine, open_memory, run_sync
+from shared_core import BatchError as BatchError, InvalidInput, MemoryEngine, open_memory, run_sync
+from shared_core.core import instructions_scope
 from shared_core.errors import MemoryCoreError
-from shared_core.item_ops import ItemOp, Search
-from shared_core.items import one_error
-from shared_core.llm import hosted
-from shared_core.namespaces import instructions_scope
+from shared_core.ingest import one_error
+from shared_core.models import hosted
+from shared_core.ports import ItemOp, Search
 from shared_core.privacy import PrivacyPolicy
 
 SECONDS_PER_MINUTE = 60.0
@@ -60,7 +60,7 @@ class PgHippocampusStore(BaseStore):
     value says in words. ttl: LangGraph's, in minutes, fractions allowed; expired items are never
     read, and deleted by sweep_ttl(): by itself where "sweep_interval_minutes" is given.
     llm: what reads turns and sums up instead of rules: a chat model of LangChain, or the name
-    "provider:model" of one; see shared_core.llm. privacy: what becomes of secrets in turns before
+    "provider:model" of one (shared_core.models). privacy: what becomes of secrets in turns before
     they are remembered (shared_core.privacy); values of put are stored as they are.
     search: how a query finds: "vector" (by meaning), "text" (by words), "hybrid" (by both); by
     default hybrid in what both frameworks remember, as ADK searches it, and vector elsewhere.

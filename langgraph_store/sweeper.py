@@ -11,9 +11,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 
+from shared_core.core import in_background
 from shared_core.errors import MemoryCoreError
-from shared_core.lifetime import MemoryClosed
-from shared_core.sync_bridge import in_background
+from shared_core.lifecycle import MemoryClosed
 
 log = logging.getLogger("hippocampus")
 

@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.language_models import BaseLanguageModel
 
 from shared_core import InvalidInput
-from shared_core.tokens import TokenCounter
+from shared_core.nlp import TokenCounter
 
 
 def model_tokens(model: BaseLanguageModel[Any]) -> TokenCounter:

@@ -24,8 +24,7 @@ from shared_core import (
     Scope,
     run_sync,
 )
-from shared_core.ranking import fitting
-from shared_core.slices import told
+from shared_core.recall import fitting, told
 
 _log = logging.getLogger("hippocampus")
 

@@ -16,7 +16,7 @@ from langgraph.runtime import Runtime
 from langgraph_store.messages import turns_of
 from langgraph_store.whose import Whose
 from shared_core import InvalidInput, MemoryEngine, Scope
-from shared_core.strategy import ExtractionStrategy, check_delay
+from shared_core.ports import ExtractionStrategy, check_delay
 
 log = logging.getLogger("hippocampus")
 

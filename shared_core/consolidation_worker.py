@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shared_core.domain import Scope
+from shared_core.core.domain import Scope
 from shared_core.engine import MemoryEngine
-from shared_core.job_ports import JobRecord, JobType
+from shared_core.ports.jobs import JobRecord, JobType
 
 
 class MemoryConsolidationWorker:

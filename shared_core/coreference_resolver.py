@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from shared_core.coreference import resolve_query
-from shared_core.domain import Event
+from shared_core.conversation.standalone_statements import session_statements
+from shared_core.core.domain import Event
 from shared_core.errors import InvalidInput
-from shared_core.ports import Extractor
-from shared_core.session_statements import session_statements
+from shared_core.nlp.coreference import resolve_query
+from shared_core.ports.storage import Extractor
 
 
 class CoreferenceResolver:

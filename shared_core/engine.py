@@ -7,18 +7,13 @@ from datetime import datetime
 from types import TracebackType
 from uuid import UUID
 
-from shared_core import items
-from shared_core.access_log import AccessLog
-from shared_core.access_ports import Accesses
-from shared_core.api_tokens import ApiTokens
-from shared_core.consolidate import RunReport
-from shared_core.consolidation_jobs import ConsolidationJobs
-from shared_core.context import ContextAssembler
-from shared_core.context_window import ContextWindow
-from shared_core.conversation_settings import ConversationSettings
-from shared_core.conversation_verbs import ConversationVerbs
-from shared_core.conversations import Conversations
-from shared_core.domain import (
+from shared_core.context import service as context
+from shared_core.context.assembler import ContextAssembler
+from shared_core.context.window import ContextWindow
+from shared_core.conversation.service import Conversations
+from shared_core.conversation.settings import ConversationSettings
+from shared_core.conversation.verbs import ConversationVerbs
+from shared_core.core.domain import (
     AsOf,
     Event,
     Hit,
@@ -30,39 +25,46 @@ from shared_core.domain import (
     Scope,
     ThreadId,
 )
-from shared_core.embedding import Embedding
-from shared_core.fact_verbs import FactVerbs
-from shared_core.forgetting import Forgetting
-from shared_core.forgetting_schedule import ForgettingSchedule
-from shared_core.formation import Formation
-from shared_core.graph import Graph
-from shared_core.imported_items import ImportedItems
-from shared_core.indexes import Indexes
-from shared_core.instructions import Instructions
-from shared_core.intake import Intake
-from shared_core.items import ItemOp, ItemResult
-from shared_core.job_ports import JobType
-from shared_core.jobs import JobQueue
-from shared_core.keeping import KeepingVerbs
-from shared_core.lifetime import Lifetime
-from shared_core.ports import Clock, Extractor, Storage, StorageReport
-from shared_core.privacy import PRESETS, PrivacyPolicy
-from shared_core.profiles import Profiles
-from shared_core.recall import Wanted
-from shared_core.recall_ports import Ranking, ThreeFactor
-from shared_core.recall_result import RecallResult
-from shared_core.recalling import Recalling
-from shared_core.reembed_verbs import ReembedVerbs
-from shared_core.reflect import ReflectionReport
-from shared_core.relations import DECLARED, Relations
-from shared_core.remembering import Remembering
-from shared_core.run_ports import RunRecord
-from shared_core.sessions import SessionLog
-from shared_core.slice_verbs import SliceVerbs
-from shared_core.stating import Stating
-from shared_core.strategy import ExtractionStrategy
-from shared_core.transfer_verbs import TransferVerbs
-from shared_core.worker import DRAIN_S, Worker
+from shared_core.core.namespaces import check_label
+from shared_core.ingest import item_batch as items
+from shared_core.ingest.imported_items import ImportedItems
+from shared_core.ingest.instructions import Instructions
+from shared_core.ingest.item_batch import ItemOp, ItemResult
+from shared_core.ingest.service import Remembering
+from shared_core.ingest.session_log import SessionLog
+from shared_core.jobs.api_tokens import ApiTokens
+from shared_core.jobs.index_maintenance import Indexes
+from shared_core.jobs.queue import JobQueue
+from shared_core.jobs.worker import DRAIN_S, Worker
+from shared_core.knowledge.consolidation import RunReport
+from shared_core.knowledge.facts import FactVerbs
+from shared_core.knowledge.graph import Graph
+from shared_core.knowledge.job_handlers import ConsolidationJobs
+from shared_core.knowledge.reflection import ReflectionReport
+from shared_core.knowledge.service import Formation
+from shared_core.knowledge.stated import Stating
+from shared_core.lifecycle import Lifetime
+from shared_core.models.embedding import Embedding
+from shared_core.nlp.relation_schema import DECLARED, Relations
+from shared_core.ports.accesses import Accesses
+from shared_core.ports.extraction_strategy import ExtractionStrategy
+from shared_core.ports.jobs import JobType
+from shared_core.ports.recall import Ranking, ThreeFactor
+from shared_core.ports.recall_result import RecallResult
+from shared_core.ports.runs import RunRecord
+from shared_core.ports.storage import Clock, Extractor, Storage, StorageReport
+from shared_core.privacy.redaction import PRESETS, PrivacyPolicy
+from shared_core.privacy.sanitizing import Intake
+from shared_core.profiles.service import Profiles
+from shared_core.recall.access_log import AccessLog
+from shared_core.recall.query import Wanted
+from shared_core.recall.service import Recalling
+from shared_core.recall.timeline import SliceVerbs
+from shared_core.retention.deletion import Forgetting
+from shared_core.retention.policies import KeepingVerbs
+from shared_core.retention.schedule import ForgettingSchedule
+from shared_core.transfer.reembedding import ReembedVerbs
+from shared_core.transfer.verbs import TransferVerbs
 
 
 class MemoryEngine(
@@ -100,7 +102,8 @@ class MemoryEngine(
         self._strategy = strategy or ExtractionStrategy()
         self._formation = Formation(
             storage, embedding, extractor, clock, self.open, self._strategy.reflection_interval,
-            relations, lambda: self.conversations.strategies,
+            relations, lambda scope, thread, extractor: self.conversations.strategy_extractor(
+                scope, thread, extractor),
         )  # fmt: skip
         performers = ConsolidationJobs(storage, embedding, self._formation, clock).performers()
         self._worker = Worker(storage, clock, performers, in_background=worker)
@@ -109,8 +112,7 @@ class MemoryEngine(
             storage, clock, lambda: self._lifetime.is_open, wanted=track_access
         )
         self._recalling = Recalling(
-            storage, embedding, self._intake, clock, self.open, self._accesses, reranker,
-            relations is not None,
+            storage, embedding, self.open, self._accesses, reranker, relations is not None
         )  # fmt: skip
         self.jobs = JobQueue(storage, clock, self._worker, self.open, self._intake)
         self._remembering = Remembering(
@@ -272,7 +274,7 @@ class MemoryEngine(
         (learned weights), "fusion", "rrf", "vector", "bm25", "three_factor", or a ThreeFactor with
         weights. asked_at: aware; "last week" is resolved against it; now if left out.
         min_relevance: 0 to 1, leaves out what has less to do with query
-        (shared_core.ranking.relevance); 0 keeps all. min_importance: 1 to 10; 0 for all. distinct:
+        (shared_core.recall); 0 keeps all. min_importance: 1 to 10; 0 for all. distinct:
         leave out what repeats a better hit. diversity: 0 to 1, how much likeness to a better hit
         counts against one (MMR). reranker: for the memory's own; False for none. as_of: what held
         at a moment, as it was known at a moment; None for what is current.
@@ -369,13 +371,17 @@ class MemoryEngine(
         yours, packed with the rest. profile: yours, instead of what engine.profiles has; "" for
         none. as_of: what held at a moment, as it was known then.
         """
-        assembler = assembler or ContextAssembler(max_tokens)
-        return await self._recalling.context_window(
-            scope, thread_id, query, system_prompt, assembler, instructions, profile, as_of
-        )
+        check_label(thread_id, "thread_id")
+        await self.open()
+        return await context.context_window(
+            self._storage, self._embedding, scope, ThreadId(thread_id), query,
+            system_prompt=system_prompt, assembler=assembler or ContextAssembler(max_tokens),
+            instructions=instructions, profile=profile, intake=self._intake, now=self._clock(),
+            as_of=as_of,
+        )  # fmt: skip
 
     async def run_item_ops(self, ops: Sequence[ItemOp]) -> list[ItemResult]:
-        """Run a batch of key-value operations; see shared_core.items."""
+        """Run a batch of key-value operations; see shared_core.ingest.item_batch."""
         await self.open()
         self.indexes.nudge()
         return await items.run_item_ops(self._storage, self._embedding, self._clock, ops)

@@ -10,20 +10,20 @@ from types import TracebackType
 from typing import Any, Literal
 from uuid import uuid4
 
-from shared_core.arguments import number
-from shared_core.consolidate import RunReport
-from shared_core.context_window import ContextWindow
-from shared_core.conversation_ports import check_thread
-from shared_core.domain import Event, Hit, JsonValue, Role, Scope
+from shared_core.context.window import ContextWindow
+from shared_core.core.domain import Event, Hit, JsonValue, Role, Scope
+from shared_core.core.json_text import check_json, to_json
+from shared_core.core.namespaces import check_label
+from shared_core.core.timestamps import system_clock
+from shared_core.core.validation import number
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
-from shared_core.jsontext import check_json, to_json
-from shared_core.moments import system_clock
-from shared_core.namespaces import check_label
-from shared_core.opening import open_memory
-from shared_core.ports import Clock
+from shared_core.knowledge.consolidation import RunReport
+from shared_core.open import open_memory
+from shared_core.ports.conversations import check_thread
+from shared_core.ports.storage import Clock
 from shared_core.settings import redacted
-from shared_core.storage.oceanbase.locations import is_oceanbase
+from shared_core.storage._uris import is_oceanbase
 
 EventType = Literal["user_msg", "agent_msg", "agent_thought", "tool_call"]
 ROLES: Mapping[str, Role] = {

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from shared_core.domain import Scope
+from shared_core.core.domain import Scope
+from shared_core.core.retention_policy import DECAY_RATE, MIN_AGE_DAYS, THRESHOLD, RetentionPolicy
 from shared_core.engine import MemoryEngine
-from shared_core.retention_ports import DECAY_RATE, MIN_AGE_DAYS, THRESHOLD, RetentionPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared_core.conversation_ports import Session, SessionStatus
-from shared_core.domain import Event, Scope
+from shared_core.core.domain import Event, Scope
 from shared_core.engine import MemoryEngine
 from shared_core.errors import Conflict
-from shared_core.job_ports import JobType
+from shared_core.ports.conversations import Session, SessionStatus
+from shared_core.ports.jobs import JobType
 
 
 class SessionManager:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import platformdirs
 
+from shared_core.core.uri_validation import EMBEDDED, check_uri
 from shared_core.errors import InvalidInput
-from shared_core.uri_faults import EMBEDDED, check_uri
 
 ANN_THRESHOLD = 20_000
 """Up to so many vectors, reading all of a tenant is fast, and complete."""

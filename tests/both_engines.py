@@ -12,9 +12,9 @@ import psycopg
 
 from shared_core.errors import Conflict, NotFound
 from shared_core.settings import Settings
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
-from shared_core.storage.oceanbase.transactions import Transaction
-from shared_core.storage.postgres import PostgresStorage
+from shared_core.storage.postgres.storage import PostgresStorage
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 JSON = (

@@ -18,8 +18,8 @@ from psycopg.conninfo import make_conninfo
 from seekdb_databases import SeekdbDatabases
 
 from shared_core import MemoryEngine, Scope, open_memory, run_sync
-from shared_core.storage.embedded import EmbeddedPostgres, describe
-from shared_core.storage.oceanbase.embedded import has_network
+from shared_core.storage.oceanbase.connection.embedded import has_network
+from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 
 # Machines are noisy, and the first example of a run loads what the others reuse: no timed asserts.
 settings.register_profile("untimed", deadline=None)

@@ -13,8 +13,8 @@ import pymysql
 
 from shared_core import run_sync
 from shared_core.settings import Settings
-from shared_core.storage.oceanbase.database import Database
-from shared_core.storage.oceanbase.embedded import EmbeddedSeekdb
+from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.embedded import EmbeddedSeekdb
 
 KEPT = ("schema_migrations",)
 

@@ -12,17 +12,16 @@ from typing import Final, TypeAlias
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Send
-from starlette.types import Scope as AsgiScope
+from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 
-from shared_core.api_tokens import ApiTokens, FirstToken
-from shared_core.domain import Scope
+from shared_core.core.domain import Scope
+from shared_core.core.loopback import is_loopback
 from shared_core.errors import MemoryCoreError
 from shared_core.http.options import LOCAL_NAMES, ServerOptions
 from shared_core.http.problems import ProblemError, core_problem, problem
 from shared_core.http.rates import TokenBuckets
-from shared_core.loopback import is_loopback
-from shared_core.token_ports import ApiToken
+from shared_core.jobs.api_tokens import ApiTokens, FirstToken
+from shared_core.ports.api_tokens import ApiToken
 
 OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/openapi.json", "/docs"})
 KNOWN_S = 5.0

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from shared_core.domain import MemoryKind
+from shared_core.core.domain import MemoryKind
 from shared_core.http.problems import MEDIA_TYPE
 
 Score = Annotated[float, Field(description="It ranks the hits of one answer.")]

@@ -18,9 +18,9 @@ from pydantic import (
     Tag,
 )
 
-from shared_core.domain import ROLES, AsOf, Event, GivenRole, MemoryKind, NewMemory
+from shared_core.core.domain import ROLES, AsOf, Event, GivenRole, MemoryKind, NewMemory
 from shared_core.http.patterns import NO_NUL, NOT_BLANK, NOT_BLANK_NAME
-from shared_core.recall_ports import Ranking
+from shared_core.ports.recall import Ranking
 
 MAX_NAME = 256
 MAX_TEXT = 100_000

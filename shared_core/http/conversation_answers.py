@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from shared_core.http.answers import HitAnswer
-from shared_core.session_answers import (
+from shared_core.conversation.answers import (
     Debugging,
     EndedSession,
     ProcessedInput,
     StatusOfSession,
 )
+from shared_core.http.answers import HitAnswer
 
 __all__ = [
     "ENDED", "PROCESSED", "STATUS", "DebugAnswer", "EndedSession", "ProcessedInput",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared_core.conversation_settings import DEFAULT_APP
+from shared_core.conversation.settings import DEFAULT_APP
+from shared_core.core.loopback import is_loopback
 from shared_core.errors import InvalidInput
-from shared_core.loopback import is_loopback
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 

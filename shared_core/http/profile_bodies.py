@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 
-from shared_core.domain import GivenRole
+from shared_core.core.domain import GivenRole
 from shared_core.http import bodies
 from shared_core.http.answers import IsoTime, shown
 from shared_core.http.patterns import NO_NUL

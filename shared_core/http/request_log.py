@@ -11,9 +11,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from shared_core.core.ids import uuid7
 from shared_core.http.problems import TOLD, problem
 from shared_core.http.request_ids import request_id
-from shared_core.ids import uuid7
 
 log = logging.getLogger("hippocampus.http")
 

@@ -8,8 +8,7 @@ from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuthBackend
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Send
-from starlette.types import Scope as AsgiScope
+from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 
 from shared_core.errors import MemoryCoreError
 from shared_core.mcp.whom import GrantVerifier, Verify

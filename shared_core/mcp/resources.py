@@ -8,10 +8,10 @@ from typing import TypeAlias
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 
-from shared_core.domain import Scope
+from shared_core.core.domain import Scope
+from shared_core.core.json_text import to_json
 from shared_core.engine import MemoryEngine
 from shared_core.errors import MemoryCoreError
-from shared_core.jsontext import to_json
 from shared_core.mcp.whom import Whom
 from shared_core.settings import redacted
 

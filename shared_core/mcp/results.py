@@ -7,8 +7,8 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-from shared_core.domain import JsonValue
-from shared_core.session_answers import ProcessedInput, StatusOfSession
+from shared_core.conversation.answers import ProcessedInput, StatusOfSession
+from shared_core.core.domain import JsonValue
 
 
 class Part(BaseModel):

@@ -10,7 +10,8 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, ConfigDict, Field
 
-from shared_core.domain import GivenRole, NewMemory
+from shared_core.conversation.answers import EndedSession, ProcessedInput, StatusOfSession
+from shared_core.core.domain import GivenRole, NewMemory
 from shared_core.engine import MemoryEngine
 from shared_core.errors import MemoryCoreError
 from shared_core.mcp.results import (
@@ -26,8 +27,7 @@ from shared_core.mcp.results import (
     part_of,
 )
 from shared_core.mcp.whom import Whom
-from shared_core.profile import Memory
-from shared_core.session_answers import EndedSession, ProcessedInput, StatusOfSession
+from shared_core.profiles.memory import Memory
 from shared_core.settings import redacted
 
 Parameters = ParamSpec("Parameters")

@@ -9,8 +9,8 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken
 from mcp.server.mcpserver.exceptions import ToolError
 
-from shared_core.domain import Scope
-from shared_core.namespaces import check_label
+from shared_core.core.domain import Scope
+from shared_core.core.namespaces import check_label
 
 ANY_USER = "users"
 

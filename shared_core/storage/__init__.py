@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shared_core.ports import Clock, Storage
-from shared_core.retention_ports import Strength
+from shared_core.core.retention_policy import Strength
+from shared_core.ports.storage import Clock, Storage
 from shared_core.settings import Settings
-from shared_core.storage.oceanbase.locations import is_oceanbase
+from shared_core.storage._uris import is_oceanbase
 
 
 def open_storage(settings: Settings, clock: Clock, strength: Strength | None = None) -> Storage:
@@ -15,6 +15,6 @@ def open_storage(settings: Settings, clock: Clock, strength: Strength | None = N
         from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
         return OceanBaseStorage(settings, clock, strength)
-    from shared_core.storage.postgres import PostgresStorage
+    from shared_core.storage.postgres.storage import PostgresStorage
 
     return PostgresStorage(settings, clock, strength)

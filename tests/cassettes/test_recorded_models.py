@@ -18,12 +18,12 @@ from google.adk.models.google_llm import Gemini
 from langchain_openai import ChatOpenAI
 from vcr.cassette import Cassette
 
-from shared_core.domain import Event, Extraction
+from shared_core.core.domain import Event, Extraction
 from shared_core.errors import ModelOutputInvalid, ModelUnavailable
-from shared_core.extraction import RuleExtractor
-from shared_core.llm import ModelRequest, resolve_language_model
-from shared_core.llm_extractor import ModelExtractor
-from shared_core.text import search_terms
+from shared_core.extraction.llm_extractor import ModelExtractor
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.models.language_model import ModelRequest, resolve_language_model
+from shared_core.nlp.text import search_terms
 
 HERE = Path(__file__).parent
 MODEL = "smollm2-135m"
@@ -160,7 +160,7 @@ async def test_a_server_that_refuses_the_request_is_named(cassette: Cassette) ->
 
 def test_the_cassettes_are_of_the_prompts_that_are_in_use() -> None:
     recorded = json.loads((HERE / "PROVENANCE.json").read_text("utf-8"))["prompts"]
-    prompts = files("shared_core.prompts")
+    prompts = files("shared_core.extraction.prompts")
     assert recorded == {
         name: hashlib.sha256((prompts / name).read_bytes()).hexdigest() for name in recorded
     }

@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from adk_memory import OpenMemoryService, PgSessionService
 from shared_core import InvalidInput, MemoryEngine, Scope, StorageUnavailable
-from shared_core.retention import RetentionPolicy
+from shared_core.core.decay import RetentionPolicy
 
 WHO = {"app_name": "app", "user_id": "ann"}
 
@@ -256,8 +256,7 @@ async def test_a_wrong_schema_is_no_reason_to_answer_with_nothing(dsn: str) -> N
 
 
 async def test_cleanup_takes_what_faded_and_leaves_the_facts(dsn: str) -> None:
-    from shared_core import Event as CoreEvent
-    from shared_core import open_memory
+    from shared_core import Event as CoreEvent, open_memory
 
     ann, day = Scope("app", "ann"), timedelta(days=1)
     now = datetime.now(UTC)

@@ -15,9 +15,14 @@ from pglast.stream import RawStream
 from pglast.visitors import Visitor
 
 from shared_core import CapabilityMissing
-from shared_core.storage.distribute import ON_COORDINATOR, REFERENCES, place_of, spread
-from shared_core.storage.spread_settings import bound_everywhere, sent_on
-from shared_core.storage.sql_files import migrations, named_pieces, statement
+from shared_core.storage.postgres.connection.citus import (
+    ON_COORDINATOR,
+    REFERENCES,
+    place_of,
+    spread,
+)
+from shared_core.storage.postgres.connection.citus_settings import bound_everywhere, sent_on
+from shared_core.storage.postgres.connection.sql_files import migrations, named_pieces, statement
 
 ACROSS_TENANTS = {
     "applications": "which there are: for a copy of all of them",

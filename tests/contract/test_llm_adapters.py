@@ -27,10 +27,10 @@ from typer.testing import CliRunner
 from adk_memory import OpenMemoryService
 from langgraph_store import PgHippocampusStore, make_store
 from shared_core import MemoryEngine, Scope, open_memory, run_sync
-from shared_core.cli import app
-from shared_core.domain import Event
+from shared_core.cli.main import app
+from shared_core.core.domain import Event
 from shared_core.errors import InvalidInput, ModelQuotaExceeded, ModelUnavailable
-from shared_core.llm import ModelReply, ModelRequest, resolve_language_model
+from shared_core.models.language_model import ModelReply, ModelRequest, resolve_language_model
 
 SCHEMA = {"title": "Answer", "type": "object", "properties": {"x": {"type": "string"}}}
 REQUEST = ModelRequest(system="Be brief.", prompt="Go.", schema=SCHEMA, max_output_tokens=77)

@@ -19,11 +19,11 @@ import pytest
 from numpy.typing import NDArray
 
 from shared_core import Event, Scope, open_memory
-from shared_core.domain import MemoryKind
-from shared_core.matches import matched
-from shared_core.namespaces import memories_namespace
-from shared_core.ports import Storage
-from shared_core.recall_ports import Corpus, SearchRequest
+from shared_core.core.domain import MemoryKind
+from shared_core.core.namespaces import memories_namespace
+from shared_core.ports.recall import Corpus, SearchRequest
+from shared_core.ports.storage import Storage
+from shared_core.recall.bm25 import matched
 from shared_core.settings import load_settings
 from shared_core.storage import open_storage
 

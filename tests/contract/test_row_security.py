@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from shared_core.settings import load_settings
-from shared_core.storage.database import Database
+from shared_core.storage.postgres.connection.database import Database
 
 Connection = psycopg.Connection[tuple[object, ...]]
 

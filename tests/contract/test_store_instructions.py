@@ -26,9 +26,9 @@ from langgraph_store import (
 )
 from langgraph_store.conformance.samples import INDEX, MODES, Face
 from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
-from shared_core.item_ops import WriteItem
-from shared_core.item_ports import ItemStamp
-from shared_core.storage.sql_files import migrations
+from shared_core.ports.item_operations import WriteItem
+from shared_core.ports.items import ItemStamp
+from shared_core.storage.postgres.connection.sql_files import migrations
 
 ANN = Scope("app", "ann")
 HERE = ("app", "ann", "instructions")

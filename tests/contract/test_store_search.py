@@ -11,7 +11,7 @@ from langgraph.store.base import PutOp
 from langgraph_store import PgHippocampusStore, memories_namespace
 from langgraph_store.operations import ScoredItem
 from shared_core import CapabilityMissing, Event, InvalidInput, MemoryEngine, Scope, open_memory
-from shared_core.domain import SCORE_PARTS
+from shared_core.core.domain import SCORE_PARTS
 
 pytestmark = pytest.mark.both_engines
 

@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from standing_clock import StandingClock
 
-from shared_core.ports import Storage
+from shared_core.ports.storage import Storage
 from shared_core.settings import Settings
 from shared_core.storage import open_storage
 

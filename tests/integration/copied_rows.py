@@ -14,10 +14,10 @@ import numpy as np
 import psycopg
 from pgvector.psycopg import register_vector
 
-from shared_core.jsontext import to_json
+from shared_core.core.json_text import to_json
 from shared_core.settings import Settings
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
-from shared_core.storage.oceanbase.transactions import Transaction
 from shared_core.storage.oceanbase.vectors import add_vectors, models
 
 TABLES = (

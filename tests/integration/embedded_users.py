@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from shared_core.errors import StorageUnavailable
-from shared_core.storage.embedded import EmbeddedPostgres, describe
+from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +29,7 @@ import json, os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from pathlib import Path
 from shared_core.errors import StorageUnavailable
-from shared_core.storage.embedded import EmbeddedPostgres
+from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
 import psycopg
 
 home, uid = Path(sys.argv[1]), int(sys.argv[2])

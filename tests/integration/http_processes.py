@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-COMMAND = [sys.executable, "-m", "shared_core.cli"]
+COMMAND = [sys.executable, "-m", "shared_core.cli.main"]
 
 
 class ServerProcess:

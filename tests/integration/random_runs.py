@@ -11,12 +11,11 @@ import numpy as np
 from both_engines import NOW
 
 from shared_core import Event, Scope
-from shared_core.domain import Emotion, FactDraft, MemoryId, ThreadId, TripleDraft
-from shared_core.item_ports import ItemAddress, MemoryRow, VectorRows
-from shared_core.job_ports import JobType, ReflectionDue
-from shared_core.namespaces import memories_namespace, summary_key
-from shared_core.ports import EventRow
-from shared_core.run_ports import (
+from shared_core.core.domain import Emotion, FactDraft, MemoryId, ThreadId, TripleDraft
+from shared_core.core.namespaces import memories_namespace, summary_key
+from shared_core.ports.items import ItemAddress, MemoryRow, VectorRows
+from shared_core.ports.jobs import JobType, ReflectionDue
+from shared_core.ports.runs import (
     Annotation,
     Passage,
     PlannedEdge,
@@ -25,6 +24,7 @@ from shared_core.run_ports import (
     RunPlan,
     Source,
 )
+from shared_core.ports.storage import EventRow
 
 SCOPE = Scope("app", "ann 安")
 THREADS = (ThreadId("t"), ThreadId("聊天"))

@@ -17,12 +17,12 @@ from psycopg.conninfo import make_conninfo
 
 from adk_memory import OpenMemoryService
 from shared_core import InvalidInput, MemoryEngine, NewMemory, Scope, open_memory, run_sync
-from shared_core import access_log as logs
-from shared_core.access_log import AccessLog
-from shared_core.access_ports import Accesses, NewAccesses
-from shared_core.domain import MemoryId
+from shared_core.core.domain import MemoryId
 from shared_core.errors import StorageUnavailable
-from shared_core.storage.wire import Connection, Statement
+from shared_core.ports.accesses import Accesses, NewAccesses
+from shared_core.recall import access_log as logs
+from shared_core.recall.access_log import AccessLog
+from shared_core.storage.postgres.connection.pipeline import Connection, Statement
 
 ANN, BOB = Scope("app", "ann"), Scope("other app", "bob")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)

@@ -28,7 +28,7 @@ from pydantic import Field
 from adk_memory import MemoryPlugin, OpenMemoryService, PgSessionService, invocation_cache
 from adk_memory.recall_block import recall_block
 from shared_core import InvalidInput
-from shared_core.tokens import count_tokens
+from shared_core.nlp.tokenizer import count_tokens
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.* is deprecated in favor of Workflow:DeprecationWarning"),

@@ -19,7 +19,7 @@ from google.genai import types
 
 from adk_memory import OpenMemoryService, PgSessionService
 from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
-from shared_core.storage.database import Database, Rows, Statement
+from shared_core.storage.postgres.connection.database import Database, Rows, Statement
 
 WHO = {"app_name": "support/bot", "user_id": "ana@example.com"}
 TOLD = ["My name is Ann and I live in Lisbon.", "我对花生过敏。", "The meeting is on Thursday."]

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from shared_core import AsOf, Event, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
-from shared_core.cli import app
+from shared_core.cli.main import app
 
 ANN, XIAO_AN = Scope("app", "ann"), Scope("app", "小安")
 DAY = timedelta(days=1)

@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 from shared_core import Event, Scope, open_memory
-from shared_core.domain import Extraction, FactDraft, TripleDraft
-from shared_core.edges import edges_said
-from shared_core.extraction import RuleExtractor
-from shared_core.relations import DECLARED
+from shared_core.core.domain import Extraction, FactDraft, TripleDraft
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.knowledge.edge_planning import edges_said
+from shared_core.nlp.relation_schema import DECLARED
 
 ANN = Scope("app", "ann")
 TURN = Event(

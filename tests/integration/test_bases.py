@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from shared_core import Event, MemoryEngine, Scope, open_memory
-from shared_core.domain import Extraction, InsightDraft, StatementDraft, TripleDraft
-from shared_core.extraction import RuleExtractor
-from shared_core.llm import ModelReply, ModelRequest
-from shared_core.llm_extractor import ModelExtractor
+from shared_core.core.domain import Extraction, InsightDraft, StatementDraft, TripleDraft
+from shared_core.extraction.llm_extractor import ModelExtractor
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.models.language_model import ModelReply, ModelRequest
 from tests.integration.test_runs import Scripted, fact, living, snapshot
 
 ANN = Scope("app", "ann")

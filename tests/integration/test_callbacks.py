@@ -27,9 +27,9 @@ from shared_core import (
     open_memory,
     run_sync,
 )
-from shared_core.domain import JsonValue
-from shared_core.job_ports import Job
-from shared_core.storage.database import Database, Rows, Statement
+from shared_core.core.domain import JsonValue
+from shared_core.ports.jobs import Job
+from shared_core.storage.postgres.connection.database import Database, Rows, Statement
 from tests.integration.test_queue import ANN
 from tests.integration.test_queue_rules import embed, execute
 
@@ -426,9 +426,9 @@ def test_the_same_messages_are_tried_again_after_a_give_up(dsn: str) -> None:
 async def test_a_watch_survives_a_moment_without_the_database(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shared_core.storage.postgres_jobs import PostgresJobs
+    from shared_core.storage.postgres.jobs import PostgresJobs
 
-    monkeypatch.setattr("shared_core.job_watch.OUTAGE", lambda state: 0.01)
+    monkeypatch.setattr("shared_core.jobs.watch.OUTAGE", lambda state: 0.01)
     read = PostgresJobs.jobs_of_threads
     away = [True]
 

@@ -15,9 +15,9 @@ from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner, Result
 
 from shared_core import __version__
-from shared_core.cli import app
-from shared_core.storage.embedded import describe
-from shared_core.storage.sql_files import migrations
+from shared_core.cli.main import app
+from shared_core.storage.postgres.connection.embedded import describe
+from shared_core.storage.postgres.connection.sql_files import migrations
 
 LATEST = len(migrations())
 
@@ -64,7 +64,7 @@ SLOW = (
 @pytest.mark.parametrize("asked", [["--help"], ["--version"], ["recall", "--help"], ["recal"]])
 def test_what_opens_no_memory_loads_nothing_slow(asked: list[str]) -> None:
     code = (
-        "import sys; from shared_core.cli import app\n"
+        "import sys; from shared_core.cli.main import app\n"
         f"try: app({asked!r})\n"
         f"except SystemExit: print([n for n in {SLOW!r} if n in sys.modules], file=sys.stderr)"
     )

@@ -17,8 +17,8 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from shared_core.cli import app
-from shared_core.cli_examples import EXAMPLES
+from shared_core.cli.examples import EXAMPLES
+from shared_core.cli.main import app
 
 WHO = ("app", "ana")
 SERVERS = {
@@ -186,7 +186,7 @@ def test_the_shell_completes_commands(shell: str, words: dict[str, str], expecte
 
 def test_the_completion_can_be_shown() -> None:
     environment = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    command = [sys.executable, "-m", "shared_core.cli", "--show-completion", "bash"]
+    command = [sys.executable, "-m", "shared_core.cli.main", "--show-completion", "bash"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert 0 == done.returncode, done.stderr
     assert "COMPLETE" in done.stdout

@@ -19,9 +19,9 @@ from shared_core import (
     open_memory,
     run_sync,
 )
-from shared_core.cli import app
-from shared_core.copying import copy_memory
-from shared_core.retention_ports import POLICIES
+from shared_core.cli.main import app
+from shared_core.copy import copy_memory
+from shared_core.core.retention_policy import POLICIES
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 from shared_core.storage.oceanbase.vectors import table_of
 

@@ -21,8 +21,8 @@ from shared_core import (
     Scope,
     open_memory,
 )
-from shared_core.domain import Extraction, FactDraft, InsightDraft, StatementDraft, TripleDraft
-from shared_core.extraction import RuleExtractor
+from shared_core.core.domain import Extraction, FactDraft, InsightDraft, StatementDraft, TripleDraft
+from shared_core.extraction.rule_based import RuleExtractor
 
 ANN = Scope("app", "ann")
 DAY = timedelta(days=1)

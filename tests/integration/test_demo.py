@@ -21,13 +21,13 @@ from typer.testing import CliRunner
 
 from adk_memory import OpenMemoryService
 from shared_core import MemoryEngine, Scope
-from shared_core.cli import app
-from shared_core.demo.learner import learn, to_session
-from shared_core.demo.pages import Learned, show_closing, show_learned
-from shared_core.demo.script import Language, load_script
-from shared_core.demo.tour import APP
+from shared_core.cli.demo.learner import learn, to_session
+from shared_core.cli.demo.pages import Learned, show_closing, show_learned
+from shared_core.cli.demo.script import Language, load_script
+from shared_core.cli.demo.tour import APP
+from shared_core.cli.main import app
 
-COMMAND = [sys.executable, "-m", "shared_core.cli"]
+COMMAND = [sys.executable, "-m", "shared_core.cli.main"]
 
 
 @dataclass(frozen=True)

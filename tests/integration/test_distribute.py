@@ -16,8 +16,13 @@ from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner
 
 from shared_core import CapabilityMissing, Event, Scope, StorageUnavailable, open_memory, run_sync
-from shared_core.cli import app
-from shared_core.storage.distribute import ON_COORDINATOR, REFERENCES, place_of, spread
+from shared_core.cli.main import app
+from shared_core.storage.postgres.connection.citus import (
+    ON_COORDINATOR,
+    REFERENCES,
+    place_of,
+    spread,
+)
 from tests.contract.test_row_security import FILL, fill
 
 STAND_IN = Path(__file__).with_name("citus_stand_in.sql").read_text("utf-8")

@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from shared_core import Event, MemoryEngine, Scope, open_memory
-from shared_core.cli import app
+from shared_core.cli.main import app
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.M | re.S)

@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from shared_core import MemoryEngine
-from shared_core.domain import ROLES
+from shared_core.cli.show_profile import read_conversation
+from shared_core.core.domain import ROLES
 from shared_core.http import ServerOptions
 from shared_core.mcp.tools import Message
-from shared_core.profile_commands import read_conversation
-from shared_core.profile_conversation import conversation_of
+from shared_core.profiles.transcript import conversation_of
 from tests.integration.http_clients import client_of
 from tests.integration.test_http import problem_of
 

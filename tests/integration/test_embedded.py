@@ -31,8 +31,8 @@ from embedded_users import (
     users,
 )
 
-from shared_core.storage import embedded_host
-from shared_core.storage.embedded import EmbeddedPostgres, describe
+from shared_core.storage.postgres.connection import embedded_host
+from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,8 @@ from embedded_users import (
     users,
 )
 
-from shared_core.storage import embedded_host, embedded_server
-from shared_core.storage.embedded import EmbeddedPostgres, describe
+from shared_core.storage.postgres.connection import embedded_host, embedded_server
+from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be another OS user")

@@ -18,8 +18,8 @@ from whole_user import START, WholeClock, populate, said, write_the_rest
 
 from langgraph_store.messages import turns_of
 from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
-from shared_core.cli import app
-from shared_core.log_ports import Seen
+from shared_core.cli.main import app
+from shared_core.ports.session_logs import Seen
 
 ANA, BOB, CAT = Scope("app", "ana/ü%"), Scope("app", "bob"), Scope("app", "cat")
 TENANT = "/app/ana%2Fü%25/"

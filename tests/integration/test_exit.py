@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from shared_core.storage.embedded import describe
+from shared_core.storage.postgres.connection.embedded import describe
 
 REFLECTING = """
 import sys, threading, time

@@ -9,7 +9,7 @@ import sys
 import pytest
 from typer.testing import CliRunner, Result
 
-from shared_core.cli import app
+from shared_core.cli.main import app
 
 KEYS = {"kind", "value", "slot", "confidence", "pattern"}
 
@@ -107,7 +107,7 @@ def test_utf_16_is_called_so() -> None:
 
 
 def test_a_closed_input_is_an_error_of_one_line() -> None:
-    command = [sys.executable, "-m", "shared_core.cli", "extract"]
+    command = [sys.executable, "-m", "shared_core.cli.main", "extract"]
     ran = subprocess.run(
         ["sh", "-c", 'exec "$@" <&-', "sh", *command], capture_output=True, text=True
     )

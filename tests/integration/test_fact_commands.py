@@ -12,10 +12,10 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from shared_core import Edge, Fact
-from shared_core.cli import app
-from shared_core.domain import MemoryId
-from shared_core.fact_commands import facts_table
-from shared_core.graph_commands import edges_table
+from shared_core.cli.main import app
+from shared_core.cli.show_facts import facts_table
+from shared_core.cli.show_graph import edges_table
+from shared_core.core.domain import MemoryId
 
 pytestmark = pytest.mark.both_engines
 

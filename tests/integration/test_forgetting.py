@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from shared_core import Event, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
-from shared_core.domain import Extraction
-from shared_core.extraction import RuleExtractor
-from shared_core.items import WriteItem
-from shared_core.storage.embedded import describe
+from shared_core.core.domain import Extraction
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.ingest.item_batch import WriteItem
+from shared_core.storage.postgres.connection.embedded import describe
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)

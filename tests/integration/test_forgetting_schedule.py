@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from shared_core import Event, InvalidInput, MemoryEngine, Scope, forgetting_schedule, open_memory
+from shared_core import Event, InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core.retention import schedule as forgetting_schedule
 from shared_core.settings import load_settings
 
 ANN = Scope("app", "ann")
@@ -83,7 +84,7 @@ async def test_a_worker_that_died_at_it_is_replaced_when_its_lease_is_over(
 async def test_who_lost_its_turn_ends_after_its_batch(
     memory: MemoryEngine, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shared_core import cleanup
+    from shared_core.retention import cleanup
 
     async def lost() -> bool:
         return False
@@ -133,7 +134,7 @@ async def test_the_worker_command_forgets(dsn: str) -> None:
     then = datetime.now(UTC) - timedelta(days=21)
     async with open_memory(dsn, clock=lambda: then, worker=False) as memory:
         await say(memory, "I sail.", then)
-    command = [sys.executable, "-m", "shared_core.cli", "worker", "--uri", dsn, "--once"]
+    command = [sys.executable, "-m", "shared_core.cli.main", "worker", "--uri", dsn, "--once"]
     for told in (True, False):
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
         assert 0 == done.returncode, done.stderr

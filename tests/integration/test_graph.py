@@ -20,9 +20,9 @@ from shared_core import (
     Scope,
     open_memory,
 )
-from shared_core.domain import Extraction, TripleDraft
-from shared_core.extraction import RuleExtractor
-from shared_core.graph_ports import Operation
+from shared_core.core.domain import Extraction, TripleDraft
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.ports.graph import Operation
 
 ANN = Scope("app", "ann")
 BOB = Scope("app", "bob")

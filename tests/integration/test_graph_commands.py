@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from shared_core import Event, Scope, open_memory, run_sync
-from shared_core.cli import app
+from shared_core.cli.main import app
 
 pytestmark = pytest.mark.both_engines
 

@@ -16,12 +16,12 @@ import httpx
 import pytest
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
-from shared_core.api_tokens import LOOK_AGAIN_S, FirstToken
 from shared_core.http import ServerOptions, create_app
 from shared_core.http.access import KNOWN_S, KnownTokens
 from shared_core.http.logs import JsonLines
 from shared_core.http.rates import TokenBuckets
 from shared_core.http.routes import export
+from shared_core.jobs.api_tokens import LOOK_AGAIN_S, FirstToken
 from tests.integration.http_clients import client_of
 
 ASK = {"user_id": "ana", "query": "tea"}

@@ -213,7 +213,7 @@ def test_without_its_packages_it_says_what_to_install(tmp_path: Path) -> None:
     (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError(name='uvicorn')")
     paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
-        [sys.executable, "-m", "shared_core.cli", "serve"],
+        [sys.executable, "-m", "shared_core.cli.main", "serve"],
         capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths},
     )  # fmt: skip
     assert 1 == done.returncode and "pip install 'pg-hippocampus[server]'" in done.stderr

@@ -20,11 +20,11 @@ from typer.testing import CliRunner, Result
 
 from langgraph_store import PgHippocampusStore
 from shared_core import ModelUnavailable
-from shared_core.cli import app
-from shared_core.embedders import CallableEmbedder
-from shared_core.import_commands import StoreImport, import_store
-from shared_core.storage import postgres_items
-from shared_core.storage.postgres_store_source import PostgresStoreSource
+from shared_core.cli.main import app
+from shared_core.cli.run_import import StoreImport, import_store
+from shared_core.models.embedders import CallableEmbedder
+from shared_core.storage.postgres import items as postgres_items
+from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
 
 ALICE = ("support%2Ebot", "alice@example%2Ecom")
 
@@ -224,7 +224,14 @@ def test_killed_in_the_middle_and_started_again_nothing_is_doubled(
 ) -> None:
     origin, theirs = source
     fill(theirs, 2000)
-    command = [sys.executable, "-m", "shared_core.cli", "import", "--from-postgres-store", origin]
+    command = [
+        sys.executable,
+        "-m",
+        "shared_core.cli.main",
+        "import",
+        "--from-postgres-store",
+        origin,
+    ]
     command += ["--uri", dsn, "--batch", "100"]
     first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
@@ -419,7 +426,7 @@ async def test_vectors_count_as_what_a_page_holds(
 ) -> None:
     origin, theirs = source
     fill(theirs, 30)
-    monkeypatch.setattr("shared_core.storage.postgres_store_source.PAGE_BYTES", 12_000)
+    monkeypatch.setattr("shared_core.storage.postgres.langgraph_tables.PAGE_BYTES", 12_000)
     async with PostgresStoreSource(origin) as opened:
         pages = [len(page) async for page in opened.pages(500, vectors=vectors)]
     assert 30 == sum(pages)
@@ -463,7 +470,7 @@ def test_large_values_come_in_small_pages(
     source: tuple[str, PostgresStore], dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     origin, theirs = source
-    monkeypatch.setattr("shared_core.storage.postgres_store_source.PAGE_BYTES", 1000)
+    monkeypatch.setattr("shared_core.storage.postgres.langgraph_tables.PAGE_BYTES", 1000)
     fill(theirs, 30)
     theirs.put(ALICE, "large", {"text": "word", "rest": [crc32(b"%d" % n) for n in range(5000)]})
     ran = run("--from-postgres-store", origin, "--uri", dsn)

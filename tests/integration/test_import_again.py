@@ -17,11 +17,15 @@ from typer.testing import CliRunner
 
 from langgraph_store import PgHippocampusStore
 from shared_core import Scope
-from shared_core.cli import app
-from shared_core.import_commands import StoreImport, import_store
-from shared_core.storage import postgres_items
-from shared_core.storage.embedded import embedded_behind
-from shared_core.storage.embedded_server import CLUSTER, conninfo, socket_directories
+from shared_core.cli.main import app
+from shared_core.cli.run_import import StoreImport, import_store
+from shared_core.storage.postgres import items as postgres_items
+from shared_core.storage.postgres.connection.embedded import embedded_behind
+from shared_core.storage.postgres.connection.embedded_server import (
+    CLUSTER,
+    conninfo,
+    socket_directories,
+)
 
 ANA = ("gdpr", "ana", "memories")
 BOB = ("gdpr", "bob", "memories")

@@ -12,12 +12,13 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from shared_core import Scope, StorageReadOnly, StorageUnavailable, indexes
-from shared_core.index_ports import TenantIndex, TenantVectors
-from shared_core.indexes import plan_indexes
-from shared_core.storage.migrate import APP_ROLE
-from shared_core.storage.sql_files import statement
-from shared_core.storage.tenant_indexes import sorted_out
+from shared_core import Scope, StorageReadOnly, StorageUnavailable
+from shared_core.jobs import index_maintenance as indexes
+from shared_core.jobs.index_maintenance import plan_indexes
+from shared_core.ports.indexes import TenantIndex, TenantVectors
+from shared_core.storage.postgres.connection.migrations import APP_ROLE
+from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.tenant_indexes import sorted_out
 from tests.integration.large_tenants import (
     BIG,
     THRESHOLD,
@@ -33,7 +34,7 @@ __all__ = ["threshold"]
 
 
 def command(dsn: str, *options: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "shared_core.cli", "index", "--uri", dsn, *options]
+    line = [sys.executable, "-m", "shared_core.cli.main", "index", "--uri", dsn, *options]
     return subprocess.run(line, capture_output=True, text=True, timeout=100)
 
 
@@ -189,7 +190,7 @@ async def test_the_worker_builds_too(dsn: str) -> None:
     with store_at(dsn) as store:
         fill(store, count=400)
     worker = subprocess.Popen(
-        [sys.executable, "-m", "shared_core.cli", "worker", "--uri", dsn, "--poll", "0.05"],
+        [sys.executable, "-m", "shared_core.cli.main", "worker", "--uri", dsn, "--poll", "0.05"],
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -16,9 +16,9 @@ from langgraph_store import (
     rollback_instruction,
 )
 from shared_core import InvalidInput, MemoryEngine, NotFound, Scope
-from shared_core.item_ops import ReadItem
-from shared_core.item_ports import Item
-from shared_core.namespaces import instructions_scope
+from shared_core.core.namespaces import instructions_scope
+from shared_core.ports.item_operations import ReadItem
+from shared_core.ports.items import Item
 
 pytestmark = pytest.mark.both_engines
 

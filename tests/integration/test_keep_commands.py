@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from shared_core import Event, NewMemory, Scope, open_memory
-from shared_core.cli import app
+from shared_core.cli.main import app
 
 ANN = Scope("app", "ann")
 NOW = datetime.now(UTC)

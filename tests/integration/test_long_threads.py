@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shared_core import AsOf, Event, MemoryEngine, Scope, open_memory
-from shared_core.context import ContextAssembler
-from shared_core.context_window import ContextWindow
+from shared_core.context.assembler import ContextAssembler
+from shared_core.context.window import ContextWindow
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)

@@ -27,7 +27,7 @@ from shared_core.mcp import server as mcp_server
 from shared_core.mcp.door import Door
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "shared_core.cli", "mcp", "--app", "app"]
+COMMAND = [sys.executable, "-m", "shared_core.cli.main", "mcp", "--app", "app"]
 TOOLS = {
     "process_memory", "end_session", "get_session_status", "debug_process_memory",
     "get_user_graph", "get_user_profile", "update_user_profile", "remember", "recall", "forget",

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from shared_core.storage.embedded import describe
+from shared_core.storage.postgres.connection.embedded import describe
 
-COMMAND = [sys.executable, "-m", "shared_core.cli", "mcp", "--user", "ana"]
+COMMAND = [sys.executable, "-m", "shared_core.cli.main", "mcp", "--user", "ana"]
 HELLO = {
     "jsonrpc": "2.0",
     "id": 1,

@@ -21,7 +21,7 @@ from langgraph_store import PgHippocampusStore, memory_tools
 from langgraph_store.middleware import HippocampusMiddleware
 from langgraph_store.tools import MAX_CHARACTERS
 from shared_core import Event, Hit, InvalidInput, NewMemory, Scope, StorageUnavailable, run_sync
-from shared_core.tokens import count_tokens
+from shared_core.nlp.tokenizer import count_tokens
 from tests.integration.scripted_chat import ScriptedChatModel, calls
 
 ANN = Scope("app", "ann")

@@ -14,9 +14,9 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from shared_core import InvalidInput, SchemaOutOfDate, Scope, StorageUnavailable, open_memory
-from shared_core.domain import JsonValue
-from shared_core.job_ports import Job
-from shared_core.storage.sql_files import migrations, schema_sql
+from shared_core.core.domain import JsonValue
+from shared_core.ports.jobs import Job
+from shared_core.storage.postgres.connection.sql_files import migrations, schema_sql
 
 CATALOGUE = {
     "columns": """

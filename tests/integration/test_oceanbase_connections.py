@@ -20,12 +20,12 @@ from test_oceanbase_durability import said, server_of
 from shared_core import Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.errors import Conflict
 from shared_core.settings import Settings
-from shared_core.storage.oceanbase import connections, database, embedded
-from shared_core.storage.oceanbase.database import Database
-from shared_core.storage.oceanbase.embedded import EmbeddedSeekdb
-from shared_core.storage.oceanbase.failures import UNDONE
-from shared_core.storage.oceanbase.streams import streamed
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.oceanbase.connection import connections, database, embedded
+from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.embedded import EmbeddedSeekdb
+from shared_core.storage.oceanbase.connection.errors import UNDONE
+from shared_core.storage.oceanbase.connection.streams import streamed
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 ANA = Scope("app", "ana")
 TENANT = "/app/ana/"

@@ -13,11 +13,11 @@ import pytest
 from both_engines import NOW, Both
 
 from shared_core import Event, Scope
-from shared_core.conversation_ports import SessionRules, SessionStatus
-from shared_core.domain import USER, ThreadId
-from shared_core.job_ports import Capability, JobPriority, JobType, NewJob
-from shared_core.namespaces import scope_path
-from shared_core.run_ports import Passage, RunPlan
+from shared_core.core.domain import USER, ThreadId
+from shared_core.core.namespaces import scope_path
+from shared_core.ports.conversations import SessionRules, SessionStatus
+from shared_core.ports.jobs import Capability, JobPriority, JobType, NewJob
+from shared_core.ports.runs import Passage, RunPlan
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
 SCOPE = Scope("app", "ann")

@@ -10,12 +10,12 @@ from both_engines import NOW, Both
 from whole_user import WholeClock, populate, said
 
 from shared_core import MemoryEngine, Scope, open_memory
-from shared_core.domain import ThreadId
-from shared_core.erasure_ports import ERASED_TOKEN, ErasureReceipt
-from shared_core.namespaces import scope_path
+from shared_core.core.domain import ThreadId
+from shared_core.core.namespaces import scope_path
+from shared_core.ports.erasures import ERASED_TOKEN, ErasureReceipt
 from shared_core.settings import load_settings
-from shared_core.storage.oceanbase.database import Database
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 ANA, BOB = Scope("app", "ana"), Scope("app", "bob")
 STAYS = {"tombstones", "import_marks", "erasures", "tenants"}

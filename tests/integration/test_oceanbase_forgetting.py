@@ -12,11 +12,11 @@ import pytest
 from both_engines import NOW, Both, Row, World
 
 from shared_core import Scope
-from shared_core.domain import ThreadId
-from shared_core.item_ports import VectorRows
-from shared_core.namespaces import memories_namespace, scope_path
+from shared_core.core.domain import ThreadId
+from shared_core.core.namespaces import memories_namespace, scope_path
+from shared_core.ports.items import VectorRows
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.forgetting import forget_memories
-from shared_core.storage.oceanbase.transactions import Transaction
 
 THREADS = ("one", "two", "three")
 EVENTS = [(thread, f"{thread}{number}") for thread in THREADS for number in range(4)]

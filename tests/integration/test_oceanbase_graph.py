@@ -11,11 +11,11 @@ import pytest
 from both_engines import NOW, Both, World
 
 from shared_core import Scope
-from shared_core.domain import AsOf, ThreadId
-from shared_core.graph_ports import Alias
-from shared_core.namespaces import scope_path
-from shared_core.ports import MemoryQuery
-from shared_core.slice_ports import SliceQuery
+from shared_core.core.domain import AsOf, ThreadId
+from shared_core.core.namespaces import scope_path
+from shared_core.ports.graph import Alias
+from shared_core.ports.storage import MemoryQuery
+from shared_core.ports.timeline import SliceQuery
 
 SCOPE = Scope("app", "ann 安")
 TENANT = scope_path(SCOPE)

@@ -14,11 +14,12 @@ import pytest
 from both_engines import NOW, Both
 
 from shared_core import Scope
-from shared_core.access_ports import Accesses, NewAccesses
-from shared_core.domain import MemoryId, Namespace, ThreadId
-from shared_core.ids import uuid7
-from shared_core.indexes import Indexes
-from shared_core.item_ports import (
+from shared_core.core.domain import MemoryId, Namespace, ThreadId
+from shared_core.core.ids import uuid7
+from shared_core.core.namespaces import instructions_namespace, memories_namespace, scope_path
+from shared_core.jobs.index_maintenance import Indexes
+from shared_core.ports.accesses import Accesses, NewAccesses
+from shared_core.ports.items import (
     Item,
     ItemQuery,
     ItemStamp,
@@ -26,7 +27,6 @@ from shared_core.item_ports import (
     NamespaceQuery,
     VectorRows,
 )
-from shared_core.namespaces import instructions_namespace, memories_namespace, scope_path
 from shared_core.storage.oceanbase.indexes import LargeTenants
 
 ANN = Scope("app", "ann")
@@ -130,7 +130,7 @@ async def test_a_large_tenant_is_searched_by_the_index(
     sent: list[str] = []
     monkeypatch.setattr(filled.seekdb, "_large", LargeTenants(100))
     monkeypatch.setattr(
-        "shared_core.storage.oceanbase.transactions.Transaction.rows",
+        "shared_core.storage.oceanbase.connection.transactions.Transaction.rows",
         _noting(sent),
     )
     asked = asking(4)
@@ -147,7 +147,7 @@ async def test_a_large_tenant_is_searched_by_the_index(
 
 
 def _noting(sent: list[str]) -> Any:
-    from shared_core.storage.oceanbase.transactions import Transaction
+    from shared_core.storage.oceanbase.connection.transactions import Transaction
 
     rows = Transaction.rows
 
@@ -169,7 +169,7 @@ async def test_nothing_is_counted_where_the_engine_keeps_its_index(
 ) -> None:
     sent: list[str] = []
     monkeypatch.setattr(
-        "shared_core.storage.oceanbase.transactions.Transaction.rows", _noting(sent)
+        "shared_core.storage.oceanbase.connection.transactions.Transaction.rows", _noting(sent)
     )
 
     async def is_open() -> None:

@@ -23,12 +23,12 @@ from seekdb_databases import SeekdbDatabases
 from test_oceanbase_durability import said, server_of, until_reachable
 
 from shared_core import MemoryEngine, Scope, open_memory
-from shared_core.copying import copy_memory
+from shared_core.cli.show_queue import work
+from shared_core.copy import copy_memory
 from shared_core.errors import Conflict, StorageUnavailable
-from shared_core.queue_commands import work
 from shared_core.settings import Settings
-from shared_core.storage.oceanbase.database import Database
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 ANA, BOB = Scope("app", "ana"), Scope("twin", "bob")
 TURNS = ["I live in Leeds.", "I love green tea.", "My sister is called Ida.", "I work at Acme."]
@@ -40,8 +40,8 @@ import asyncio, os, signal, sys
 from pathlib import Path
 import pymysql
 from shared_core import Scope, open_memory
-from shared_core.copying import copy_memory
-from shared_core.queue_commands import work
+from shared_core.copy import copy_memory
+from shared_core.cli.show_queue import work
 
 verb, last, *uris = sys.argv[1:]
 sent, send = [], pymysql.Connection._execute_command

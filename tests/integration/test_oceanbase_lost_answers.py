@@ -16,19 +16,19 @@ import pytest
 from seekdb_databases import SeekdbDatabases
 
 from shared_core import Event, Scope, StorageUnavailable
-from shared_core.access_ports import Accesses, NewAccesses
-from shared_core.conversation_ports import SessionRules
-from shared_core.domain import MemoryId, ThreadId
-from shared_core.item_ports import MemoryRow
-from shared_core.job_ports import JobType, NewJob
-from shared_core.namespaces import memories_namespace
+from shared_core.core.domain import MemoryId, ThreadId
+from shared_core.core.namespaces import memories_namespace
+from shared_core.ports.accesses import Accesses, NewAccesses
+from shared_core.ports.api_tokens import ApiToken
+from shared_core.ports.conversations import SessionRules
+from shared_core.ports.items import MemoryRow
+from shared_core.ports.jobs import JobType, NewJob
 from shared_core.settings import Settings
-from shared_core.storage.oceanbase import database as database_module
-from shared_core.storage.oceanbase.database import Database
-from shared_core.storage.oceanbase.marks import Mark, Marks, is_there
+from shared_core.storage.oceanbase.connection import database as database_module
+from shared_core.storage.oceanbase.connection.commit_marks import Mark, Marks, is_there
+from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
-from shared_core.storage.oceanbase.transactions import Transaction
-from shared_core.token_ports import ApiToken
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ANA = Scope("app", "ana")

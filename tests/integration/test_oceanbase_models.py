@@ -14,12 +14,12 @@ from seekdb_databases import SeekdbDatabases
 from test_oceanbase_lost_answers import NOW, SHELF, memory
 
 from shared_core import EmbeddingMismatch
-from shared_core.item_ports import VectorRows
+from shared_core.ports.items import VectorRows
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase import vectors
+from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.oceanbase.item_writes import put_vectors
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
-from shared_core.storage.oceanbase.transactions import Transaction
-from shared_core.storage.oceanbase.writing import put_vectors
 
 
 @pytest.fixture

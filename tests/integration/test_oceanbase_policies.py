@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from shared_core.storage.oceanbase import timing
-from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.storage.oceanbase import retention_timing as timing
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from tests.integration.retention_world import ANN, BOB, World, opened_world
 
 

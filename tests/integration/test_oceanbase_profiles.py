@@ -12,12 +12,11 @@ import pytest
 from both_engines import NOW, Both
 
 from shared_core import Event, Scope
-from shared_core.domain import MemoryId, ThreadId
-from shared_core.item_ports import MemoryRow
-from shared_core.job_ports import JobType
-from shared_core.namespaces import profile_namespace, scope_path
-from shared_core.ports import EventRow
-from shared_core.profile_ports import (
+from shared_core.core.domain import MemoryId, ThreadId
+from shared_core.core.namespaces import profile_namespace, scope_path
+from shared_core.ports.items import MemoryRow
+from shared_core.ports.jobs import JobType
+from shared_core.ports.profiles import (
     PARAGRAPH_KEY,
     EntryRole,
     NewVersion,
@@ -25,9 +24,10 @@ from shared_core.profile_ports import (
     StageRecord,
     SubjectKind,
 )
-from shared_core.run_ports import Passage, RunPlan
-from shared_core.storage import postgres_profiles
+from shared_core.ports.runs import Passage, RunPlan
+from shared_core.ports.storage import EventRow
 from shared_core.storage.oceanbase import profiles
+from shared_core.storage.postgres import profiles as postgres_profiles
 
 SCOPE = Scope("bot", "ann 安")
 TENANT = scope_path(SCOPE)

@@ -12,8 +12,9 @@ import pytest
 from standing_clock import NOW, StandingClock
 
 from shared_core import Conflict, Scope
-from shared_core.domain import ThreadId
-from shared_core.job_ports import (
+from shared_core.core.domain import ThreadId
+from shared_core.core.namespaces import scope_path
+from shared_core.ports.jobs import (
     Capability,
     Job,
     JobFilter,
@@ -23,8 +24,7 @@ from shared_core.job_ports import (
     JobType,
     NewJob,
 )
-from shared_core.namespaces import scope_path
-from shared_core.ports import Storage
+from shared_core.ports.storage import Storage
 
 ANN, BOB, CAT = Scope("app", "ann"), Scope("app", "bob"), Scope("other", "cat")
 T = ThreadId("t")

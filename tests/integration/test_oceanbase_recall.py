@@ -15,8 +15,8 @@ from copied_rows import copied, in_any_order
 from seekdb_databases import SeekdbDatabases
 
 from shared_core import AsOf, Event, Hit, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
-from shared_core.recall import Wanted, recall
-from shared_core.recall_ports import SearchRequest
+from shared_core.ports.recall import SearchRequest
+from shared_core.recall.query import Wanted, recall
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
 ANN, BOB = Scope("app", "ann"), Scope("app", "ann ")

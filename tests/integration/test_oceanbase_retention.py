@@ -13,12 +13,13 @@ from seekdb_databases import SeekdbDatabases
 from whole_user import START, WholeClock, populate, write_the_rest
 
 from shared_core import Conflict, RetentionPolicy, Scope, open_memory
-from shared_core.ports import Storage
-from shared_core.retention_ports import STAGES, Kept, Weak, default_rules
+from shared_core.core.retention_policy import STAGES, default_rules
+from shared_core.ports.retention import Kept, Weak
+from shared_core.ports.storage import Storage
+from shared_core.ports.transfer import Whose
 from shared_core.settings import Settings
 from shared_core.storage import open_storage
-from shared_core.transfer_lines import LineReader
-from shared_core.transfer_ports import Whose
+from shared_core.transfer.lines import LineReader
 
 ANA = Scope("app", "ana/ü%")
 TENANT = "/app/ana%2Fü%25/"

@@ -16,11 +16,11 @@ import pytest
 
 from shared_core import Scope, StorageUnavailable, open_memory
 from shared_core.settings import Settings
-from shared_core.storage.oceanbase.database import Database
+from shared_core.storage.oceanbase.connection.database import Database
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
 ANA = Scope("app", "ana")
-COMMAND = [sys.executable, "-m", "shared_core.cli"]
+COMMAND = [sys.executable, "-m", "shared_core.cli.main"]
 
 
 @pytest.mark.timeout(180)

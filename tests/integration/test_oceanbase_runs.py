@@ -14,16 +14,17 @@ from both_engines import NOW, Both
 from random_runs import MODEL, SCOPE, SLOTS, THREADS, VALUES, RandomRuns
 
 from shared_core import Conflict
-from shared_core.domain import AsOf, MemoryId, ThreadId
-from shared_core.fact_ports import Restoration
-from shared_core.item_ports import ItemAddress, VectorRows
-from shared_core.job_ports import JobType
-from shared_core.namespaces import memories_namespace, scope_path
-from shared_core.run_ports import ReadRequest, RunPlan
-from shared_core.storage import postgres_runs
-from shared_core.storage.oceanbase import database, run_summaries
-from shared_core.storage.oceanbase.database import Database
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.core.domain import AsOf, MemoryId, ThreadId
+from shared_core.core.namespaces import memories_namespace, scope_path
+from shared_core.ports.facts import Restoration
+from shared_core.ports.items import ItemAddress, VectorRows
+from shared_core.ports.jobs import JobType
+from shared_core.ports.runs import ReadRequest, RunPlan
+from shared_core.storage.oceanbase import run_summaries
+from shared_core.storage.oceanbase.connection import database
+from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.postgres import runs as postgres_runs
 
 TENANT = scope_path(SCOPE)
 ASKED = ReadRequest(turns=3, context=2, replay=3, reread=1, people=3)

@@ -14,7 +14,7 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "shared_core.cli"]
+COMMAND = [sys.executable, "-m", "shared_core.cli.main"]
 
 
 def ran(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from standing_clock import NOW
 
-from shared_core.ports import Storage
-from shared_core.token_ports import ApiToken
+from shared_core.ports.api_tokens import ApiToken
+from shared_core.ports.storage import Storage
 
 
 async def test_tokens_are_kept_and_revoked_once(storage: Storage) -> None:

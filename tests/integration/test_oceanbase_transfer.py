@@ -14,6 +14,7 @@ from seekdb_databases import SeekdbDatabases
 from whole_user import WholeClock, populate, write_the_rest
 
 from shared_core import Conflict, InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core.ports.transfer import TABLES
 from shared_core.storage.oceanbase.transfer_shapes import SHAPES
 from shared_core.storage.oceanbase.transfer_values import (
     double_text,
@@ -23,7 +24,6 @@ from shared_core.storage.oceanbase.transfer_values import (
     real_text,
     value_text,
 )
-from shared_core.transfer_ports import TABLES
 
 ANA = Scope("app", "ana/ü%")
 TENANT = "/app/ana%2Fü%25/"

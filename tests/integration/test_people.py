@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from shared_core import AsOf, Conflict, Event, MemoryEngine, Scope, open_memory
-from shared_core.domain import Extraction, Role
+from shared_core.core.domain import Extraction, Role
 from tests.integration.test_runs import Scripted, fact, snapshot
 
 ANN = Scope("app", "ann")

@@ -12,7 +12,7 @@ import pytest
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.settings import Settings
-from shared_core.storage.database import Database
+from shared_core.storage.postgres.connection.database import Database
 
 ANN = Scope("app", "ann")
 

@@ -11,7 +11,7 @@ import pytest
 
 from langgraph_store import PgHippocampusStore
 from shared_core import Event, MemoryEngine, Scope, open_memory, run_sync
-from shared_core.domain import (
+from shared_core.core.domain import (
     NO_USAGE,
     Extraction,
     FactDraft,
@@ -20,10 +20,10 @@ from shared_core.domain import (
     ModelUsage,
     StatementDraft,
 )
-from shared_core.embedders import CallableEmbedder, UseEmbedder
-from shared_core.extraction import RuleExtractor
-from shared_core.privacy_class import examples
-from shared_core.text import language
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.models.embedders import CallableEmbedder, UseEmbedder
+from shared_core.nlp.text import language
+from shared_core.privacy.classifier import examples
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from shared_core import Event, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
-from shared_core.domain import JsonValue
-from shared_core.job_ports import Job
-from shared_core.log_ports import Seen
+from shared_core.core.domain import JsonValue
+from shared_core.ports.jobs import Job
+from shared_core.ports.session_logs import Seen
 
 ANN = Scope("app", "ann")
 CARD = "4111 1111 1111 1111"

@@ -20,7 +20,7 @@ from adk_memory import MemoryPlugin, OpenMemoryService
 from langgraph_store import PgHippocampusStore, profile_namespace
 from langgraph_store.middleware import HippocampusMiddleware
 from shared_core import InvalidInput, Scope
-from shared_core.profile import Memory
+from shared_core.profiles.memory import Memory
 from tests.integration.scripted_chat import ScriptedChatModel
 
 ANN = Scope("support.bot", "ann@example.com")

@@ -11,7 +11,7 @@ import pytest
 
 from shared_core import MemoryEngine, Scope, open_memory
 from shared_core.errors import ModelUnavailable
-from shared_core.profile import Memory
+from shared_core.profiles.memory import Memory
 from tests.unit.scripted_model import ScriptedModel
 
 ANN = Scope("app", "ann")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from shared_core import Event, InvalidInput, MemoryEngine, Scope, open_memory
-from shared_core.derived import derived, topics
-from shared_core.profile import Memory
-from shared_core.profile_search import Filters, MemorySearcher
+from shared_core.nlp.keywords_and_topics import derived, topics
+from shared_core.profiles.memory import Memory
+from shared_core.profiles.search import Filters, MemorySearcher
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 THREADS = {

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from shared_core import MemoryEngine, Scope
-from shared_core.cli import app
+from shared_core.cli.main import app
 from shared_core.http import create_app
 from tests.integration.http_clients import client_of
 from tests.integration.test_http import problem_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared_core import Conflict, InvalidInput, MemoryEngine, NotFound, Scope
-from shared_core.profile import Memory
+from shared_core.profiles.memory import Memory
 
 TOWNS = ("Leeds", "Lisbon", "Oslo", "Rome", "Paris", "Bern", "Graz", "Kyoto")
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from shared_core import AsOf, Conflict, Event, InvalidInput, MemoryEngine, NotFound, Scope
-from shared_core.domain import ThreadId
+from shared_core.core.domain import ThreadId
 from shared_core.errors import ModelUnavailable
-from shared_core.profile import Memory
-from shared_core.profile_repository import MemoryRepository
+from shared_core.profiles.memory import Memory
+from shared_core.profiles.repository import MemoryRepository
 
 pytestmark = pytest.mark.both_engines
 
@@ -599,7 +599,7 @@ async def test_bad_ids_and_limits_are_named(repository: MemoryRepository) -> Non
     for call, message in (
         (repository.load_memory("nonsense"), "memory_id must be a UUID"),
         (repository.versions(Memory("a").memory_id, 0), "limit must be from 1"),
-        (repository.save_memory("x"), "a memory is a shared_core.profile.Memory"),  # type: ignore[arg-type]
+        (repository.save_memory("x"), "a memory is a shared_core.profiles.memory.Memory"),  # type: ignore[arg-type]
         (repository.update_with_pipeline({}, ENGLISH), "not dict"),  # type: ignore[arg-type]
         (repository.load_memory_by_agent("a", subject="x"), "'user' or 'agent'"),  # type: ignore[arg-type]
         (repository.save_memory_content(Memory("a").memory_id, "mood", {}), "'profile' or 'event'"),

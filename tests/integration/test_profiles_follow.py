@@ -9,9 +9,9 @@ import pytest
 
 from shared_core import Event, InvalidInput, MemoryEngine, Scope, open_memory
 from shared_core.errors import ModelUnavailable
-from shared_core.job_ports import JobStatus, JobType
-from shared_core.profile_pipeline import ProfilePipeline
-from shared_core.profile_repository import FOLLOWED_AT_ONCE
+from shared_core.ports.jobs import JobStatus, JobType
+from shared_core.profiles.pipeline import ProfilePipeline
+from shared_core.profiles.repository import FOLLOWED_AT_ONCE
 from shared_core.settings import load_settings
 
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)

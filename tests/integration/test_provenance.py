@@ -10,14 +10,14 @@ import psycopg
 import pytest
 
 from shared_core import Event, JobType, MemoryEngine, RetentionPolicy, Scope, open_memory
-from shared_core.domain import (
+from shared_core.core.domain import (
     NO_USAGE,
     InsightDraft,
     Memory,
     ModelUsage,
 )
-from shared_core.extraction import RuleExtractor
-from shared_core.storage.sql_files import migrations
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.storage.postgres.connection.sql_files import migrations
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)

@@ -23,7 +23,7 @@ from shared_core import (
     Scope,
     open_memory,
 )
-from shared_core.storage.database import Database, Rows, Statement
+from shared_core.storage.postgres.connection.database import Database, Rows, Statement
 
 ANN = Scope("app", "ann")
 
@@ -80,9 +80,9 @@ async def test_what_a_process_left_is_done_by_whoever_writes_next(dsn: str) -> N
 async def test_who_writes_all_the_time_still_gets_facts(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared_core.ingest.EMBED_BATCH", 4)
-    monkeypatch.setattr("shared_core.ingest.EMBED_BATCHES", 1)
-    monkeypatch.setattr("shared_core.consolidate.WINDOW", 5)
+    monkeypatch.setattr("shared_core.ingest.events.EMBED_BATCH", 4)
+    monkeypatch.setattr("shared_core.ingest.events.EMBED_BATCHES", 1)
+    monkeypatch.setattr("shared_core.knowledge.consolidation.WINDOW", 5)
     async with open_memory(dsn) as memory:
         for n in range(30):
             turn = told(f"e{n}", f"I live in Lisbon, house {n}.")

@@ -25,8 +25,8 @@ from shared_core import (
     StorageUnavailable,
     open_memory,
 )
-from shared_core.domain import JsonValue
-from shared_core.job_ports import Job
+from shared_core.core.domain import JsonValue
+from shared_core.ports.jobs import Job
 from tests.integration.test_queue import ANN, jobs, statements, told, until_done
 
 LATER = ExtractionStrategy(delay_s=600, event_count=None, token_threshold=None)
@@ -279,8 +279,8 @@ async def test_every_so_many_extractions_ask_for_one_reflection(dsn: str) -> Non
     script = (
         "import asyncio, sys\n"
         "from shared_core import ExtractionStrategy, Scope, open_memory\n"
-        "from shared_core.domain import NO_USAGE\n"
-        "from shared_core.extraction import RuleExtractor\n"
+        "from shared_core.core.domain import NO_USAGE\n"
+        "from shared_core.extraction.rule_based import RuleExtractor\n"
         "from tests.integration.test_queue import told\n"
         "class Reflecting(RuleExtractor):\n"
         "    async def reflect(self, memories):\n"
@@ -402,7 +402,8 @@ async def test_a_cancelled_job_is_not_done_and_one_in_work_ends(dsn: str) -> Non
 
 HINTED = """
 import asyncio, sys
-from shared_core import open_memory, worker
+from shared_core import open_memory
+from shared_core.jobs import worker
 
 worker.LONGEST_SLEEP_S = 600
 
@@ -436,10 +437,10 @@ async def test_a_worker_that_rests_hears_of_jobs_of_other_processes(dsn: str) ->
 async def test_a_worker_without_hints_looks_often_and_says_so_once(
     dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("shared_core.storage.job_hints.PROOF_S", 0.1)
-    monkeypatch.setattr("shared_core.hearing.RELISTEN_S", 0.1)
+    monkeypatch.setattr("shared_core.storage.postgres.notifications.PROOF_S", 0.1)
+    monkeypatch.setattr("shared_core.jobs.wakeup.RELISTEN_S", 0.1)
     # As a transaction pooler: it takes LISTEN, and what is sent to another channel never comes.
-    monkeypatch.setattr("shared_core.storage.job_hints.LISTEN", "LISTEN elsewhere")
+    monkeypatch.setattr("shared_core.storage.postgres.notifications.LISTEN", "LISTEN elsewhere")
     async with open_memory(dsn, embedder=embed, worker=False) as memory:
         stop = asyncio.Event()
         serving = asyncio.create_task(memory.jobs.serve(stop, poll_s=0.05))
@@ -454,7 +455,7 @@ async def test_a_worker_without_hints_looks_often_and_says_so_once(
 async def test_hints_come_back_after_the_listening_connection_was_lost(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared_core.hearing.RELISTEN_S", 0.05)
+    monkeypatch.setattr("shared_core.jobs.wakeup.RELISTEN_S", 0.05)
     async with open_memory(dsn, embedder=embed, worker=False) as memory:
         stop = asyncio.Event()
         serving = asyncio.create_task(memory.jobs.serve(stop, poll_s=0.2))

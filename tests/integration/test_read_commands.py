@@ -10,7 +10,7 @@ import pytest
 
 from langgraph_store import PgHippocampusStore, memory_tools
 from shared_core import Event, Scope, open_memory, run_sync
-from shared_core.tokens import count_tokens
+from shared_core.nlp.tokenizer import count_tokens
 from tests.integration.test_adk_tools import Caller
 from tests.integration.test_cli import run, succeed
 

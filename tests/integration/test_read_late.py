@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from shared_core import Conflict, Event, MemoryEngine, Scope, open_memory
-from shared_core.domain import Extraction, StatementDraft, TripleDraft
+from shared_core.core.domain import Extraction, StatementDraft, TripleDraft
 from tests.integration.test_runs import Scripted, fact, living, snapshot
 from tests.integration.two_at_once import meeting
 

@@ -17,8 +17,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from langgraph_store import BatchError, PgHippocampusStore, memories_namespace
 from shared_core import StorageReadOnly
-from shared_core.storage.embedded import EmbeddedPostgres
-from shared_core.storage.embedded_server import CLUSTER
+from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres
+from shared_core.storage.postgres.connection.embedded_server import CLUSTER
 
 HERE = ("read", "alice")
 SHARED = memories_namespace("app", "alice")

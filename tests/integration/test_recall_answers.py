@@ -19,9 +19,9 @@ from shared_core import (
     Scope,
     open_memory,
 )
-from shared_core.ranking import relevance
-from shared_core.recall_ports import ThreeFactor
-from shared_core.recall_result import RecallResult
+from shared_core.ports.recall import ThreeFactor
+from shared_core.ports.recall_result import RecallResult
+from shared_core.recall.ranking import relevance
 
 pytestmark = pytest.mark.both_engines
 

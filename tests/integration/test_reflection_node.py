@@ -32,7 +32,7 @@ from langgraph.runtime import Runtime
 from langgraph_store import PgHippocampusStore, create_reflection_node, memories_namespace
 from langgraph_store.reflection import ReflectionNode
 from shared_core import InvalidInput, Scope, StorageUnavailable, open_memory, run_sync
-from shared_core.storage.postgres_events import PostgresEvents
+from shared_core.storage.postgres.events import PostgresEvents
 
 ANN = Scope("app", "ann")
 CONFIG: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}}
@@ -335,7 +335,16 @@ async def test_what_a_killed_process_left_for_later_is_done_by_a_worker(dsn: str
     killed = subprocess.run([sys.executable, "-c", CRASHING, dsn], check=False)
     assert -signal.SIGKILL == killed.returncode
     assert [("t", "user", "I live in Lisbon.")] == turns(dsn)
-    command = [sys.executable, "-m", "shared_core.cli", "worker", "--uri", dsn, "--poll", "0.05"]
+    command = [
+        sys.executable,
+        "-m",
+        "shared_core.cli.main",
+        "worker",
+        "--uri",
+        dsn,
+        "--poll",
+        "0.05",
+    ]
     worker = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=dict(os.environ))
     try:
         async with open_memory(dsn, worker=False) as memory:

@@ -8,7 +8,7 @@ import pytest
 
 from shared_core import InvalidInput
 from shared_core.settings import load_settings
-from shared_core.storage.database import Database
+from shared_core.storage.postgres.connection.database import Database
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from langchain_core.documents import BaseDocumentCompressor, Document
 
-from shared_core import InvalidInput, MemoryEngine, Scope, open_memory, reranking
-from shared_core.recall import RERANKED
+from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
+from shared_core.recall import reranking
+from shared_core.recall.query import RERANKED
 
 pytestmark = pytest.mark.both_engines
 

@@ -22,9 +22,9 @@ from shared_core import (
     Scope,
     open_memory,
 )
-from shared_core.access_ports import Accesses, NewAccesses
-from shared_core.cli import app
-from shared_core.context import ContextAssembler
+from shared_core.cli.main import app
+from shared_core.context.assembler import ContextAssembler
+from shared_core.ports.accesses import Accesses, NewAccesses
 
 ANN = Scope("app", "ann")
 NOW = datetime.now(UTC)

@@ -9,10 +9,11 @@ import psycopg
 import pytest
 
 from shared_core import Event, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
-from shared_core.access_ports import Accesses, NewAccesses
-from shared_core.domain import MemoryId
-from shared_core.retention import forget_at, initial_strength
-from shared_core.retention_ports import POLICIES, Kept, Traits, default_rules
+from shared_core.core.decay import forget_at, initial_strength
+from shared_core.core.domain import MemoryId
+from shared_core.core.retention_policy import POLICIES, Traits, default_rules
+from shared_core.ports.accesses import Accesses, NewAccesses
+from shared_core.ports.retention import Kept
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -129,7 +130,7 @@ async def test_counters_and_clocks_that_are_off_do_no_harm(dsn: str, now: list[d
 async def test_memories_of_an_older_schema_are_told_when_they_fade(
     dsn: str, now: list[datetime]
 ) -> None:
-    from shared_core.storage.sql_files import migrations
+    from shared_core.storage.postgres.connection.sql_files import migrations
 
     async with open_memory(dsn, clock=lambda: now[0], worker=False) as memory:
         await memory.append_events(ANN, "t", [said("a", "I sail."), said("b", "I ski.")])

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from shared_core import Conflict, NewMemory
-from shared_core import cleanup as cleanups
+from shared_core.retention import cleanup as cleanups
 from tests.integration.retention_world import ALL, ANN, BOB, FACTS, World, opened_world
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from langgraph_store import PgHippocampusStore
 from shared_core import Conflict, Event, NewMemory, RetentionPolicy, open_memory
-from shared_core import moments as moments_module
-from shared_core.retention_ports import POLICIES
+from shared_core.core import timestamps as moments_module
+from shared_core.core.retention_policy import POLICIES
 from tests.integration.retention_world import ALL, ANN, BOB, FACTS, World, opened_world
 
 
@@ -153,7 +153,7 @@ async def test_a_dry_run_of_cleanup_deletes_nothing_that_expired(world: World) -
 async def test_cleanup_of_several_pages_erases_all_that_is_weak(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared_core.cleanup.BATCH", 2)
+    monkeypatch.setattr("shared_core.retention.cleanup.BATCH", 2)
     await world.say(*(f"I sail {number} boats." for number in range(5)))
     world.go(100)
     await world.say("I ski.")

@@ -16,7 +16,7 @@ from shared_core import (
     Scope,
     open_memory,
 )
-from shared_core.retention_ports import POLICIES
+from shared_core.core.retention_policy import POLICIES
 from tests.integration import retention_world
 from tests.integration.retention_world import ALL, ANN, BOB
 

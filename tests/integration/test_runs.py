@@ -26,7 +26,7 @@ from shared_core import (
     Scope,
     open_memory,
 )
-from shared_core.domain import (
+from shared_core.core.domain import (
     Emotion,
     Extraction,
     FactDraft,
@@ -35,7 +35,7 @@ from shared_core.domain import (
     StatementDraft,
     TripleDraft,
 )
-from shared_core.extraction import RuleExtractor
+from shared_core.extraction.rule_based import RuleExtractor
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -598,8 +598,8 @@ async def test_a_slow_clock_does_not_change_the_order_of_runs(dsn: str) -> None:
 KILLED = """
 import asyncio, os, signal, sys
 from shared_core import Scope, open_memory
-from shared_core.extraction import RuleExtractor
-from shared_core.storage.database import Database
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.storage.postgres.connection.database import Database
 
 dsn, step = sys.argv[1], sys.argv[2]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shared_core import Event, MemoryEngine, Scope, open_memory
-from shared_core.domain import (
+from shared_core.core.domain import (
     NO_USAGE,
     Extraction,
     InsightDraft,
@@ -19,7 +19,7 @@ from shared_core.domain import (
     StatementDraft,
     TripleDraft,
 )
-from shared_core.extraction import RuleExtractor
+from shared_core.extraction.rule_based import RuleExtractor
 from tests.integration.two_at_once import meeting
 
 ANN = Scope("app", "ann")

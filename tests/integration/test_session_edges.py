@@ -12,8 +12,8 @@ import pytest
 from http_clients import client_of
 
 from shared_core import InvalidInput, MemoryEngine, Scope
-from shared_core.profile_conversation import SessionConversation
-from shared_core.session_answers import ProcessedInput
+from shared_core.conversation.answers import ProcessedInput
+from shared_core.profiles.transcript import SessionConversation
 from tests.integration.talking import ANN, SCOPE, Watch, info, jobs, opened, rows
 
 GATE = 4711

@@ -138,7 +138,7 @@ async def test_the_worker_process_ends_and_consolidates(dsn: str) -> None:
     watch = Watch(datetime.now(UTC) - timedelta(hours=1))
     async with opened(dsn, watch) as memory:
         await memory.process_memory("My name is Ana", ANN)
-    command = [sys.executable, "-m", "shared_core.cli", "worker", "--uri", dsn, "--once"]
+    command = [sys.executable, "-m", "shared_core.cli.main", "worker", "--uri", dsn, "--once"]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
     assert 0 == done.returncode, done.stderr
     assert [("ended", 1)] == rows(dsn)

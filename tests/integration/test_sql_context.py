@@ -14,7 +14,7 @@ import pytest
 
 import benchmarks
 from shared_core import Event, Scope, open_memory, run_sync
-from shared_core.tokens import count_tokens
+from shared_core.nlp.tokenizer import count_tokens
 
 ANN = Scope("my/app", "ann%")
 TENANT = "/my%2Fapp/ann%25/"

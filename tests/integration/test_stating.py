@@ -18,8 +18,8 @@ from shared_core import (
     Scope,
     open_memory,
 )
-from shared_core.domain import Extraction, TripleDraft
-from shared_core.extraction import RuleExtractor
+from shared_core.core.domain import Extraction, TripleDraft
+from shared_core.extraction.rule_based import RuleExtractor
 
 pytestmark = pytest.mark.both_engines
 

@@ -20,7 +20,7 @@ from shared_core import (
     MemoryStrategy,
     open_memory,
 )
-from shared_core.domain import Extraction, ModelUsage, StatementDraft
+from shared_core.core.domain import Extraction, ModelUsage, StatementDraft
 from tests.integration.talking import ANN, SCOPE, opened, rows, statements
 
 ROOT = Path(__file__).parents[2]

@@ -22,7 +22,7 @@ from shared_core import (
     Scope,
     open_memory,
 )
-from shared_core.transfer_ports import LEFT_OUT, TABLES
+from shared_core.ports.transfer import LEFT_OUT, TABLES
 
 ANA = Scope("app", "ana/ü%")
 TENANT = "/app/ana%2Fü%25/"

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from shared_core import Scope, open_memory
-from shared_core.cli import app
+from shared_core.cli.main import app
 
 WHO = ("app", "ana")
 TEXTS = [f"Ana was in town {number} of {number % 7}." for number in range(700)]
@@ -56,7 +56,7 @@ def test_without_out_the_lines_are_printed(filled: str) -> None:
         [
             sys.executable,
             "-m",
-            "shared_core.cli",
+            "shared_core.cli.main",
             "export",
             *WHO,
             "--with-vectors",
@@ -78,14 +78,14 @@ def test_an_import_that_was_killed_is_done_by_the_next(
     assert 0 == run("export", *WHO, "--out", file, "--with-vectors", "--uri", filled).exit_code
     killed = (
         "import os, signal, sys\n"
-        "from shared_core.storage.postgres_transfer import PostgresTransfer as Transfer\n"
+        "from shared_core.storage.postgres.transfer import PostgresTransfer as Transfer\n"
         "done, write = [], Transfer.import_rows\n"
         "async def dying(*arguments, **options):\n"
         "    done.append(await write(*arguments, **options))\n"
         "    if len(done) == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return done[-1]\n"
         "Transfer.import_rows = dying\n"
-        "from shared_core.cli import app; app()"
+        "from shared_core.cli.main import app; app()"
     )
     command = [sys.executable, "-c", killed, "import", file, "--uri", other_dsn]
     assert -9 == subprocess.run(command, capture_output=True).returncode

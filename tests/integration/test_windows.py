@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shared_core import Event, JobType, Scope, open_memory
-from shared_core.domain import NO_USAGE, ModelUsage
-from shared_core.extraction import RuleExtractor
-from shared_core.llm import ModelReply, ModelRequest
-from shared_core.llm_extractor import ModelExtractor
+from shared_core.core.domain import NO_USAGE, ModelUsage
+from shared_core.extraction.llm_extractor import ModelExtractor
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.models.language_model import ModelReply, ModelRequest
 
 pytestmark = pytest.mark.both_engines
 

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from shared_core import run_sync
-from shared_core.storage import wire
-from shared_core.storage.wire import Connection
+from shared_core.storage.postgres.connection import pipeline as wire
+from shared_core.storage.postgres.connection.pipeline import Connection
 
 MIB = 1 << 20
 

@@ -18,7 +18,7 @@ import pytest
 from shared_core import MemoryEngine, Scope, open_memory
 from tests.integration.test_queue import ANN, jobs, told, until_done
 
-COMMAND = [sys.executable, "-m", "shared_core.cli"]
+COMMAND = [sys.executable, "-m", "shared_core.cli.main"]
 
 
 def start(dsn: str, *options: str) -> subprocess.Popen[str]:
@@ -136,7 +136,7 @@ async def test_workers_side_by_side_share_the_work_and_stop_when_asked(dsn: str)
 SLOW_WORKER = """
 import asyncio, sys
 from shared_core import open_memory
-from shared_core.queue_commands import work
+from shared_core.cli.show_queue import work
 
 async def embed(texts):
     print("begun", flush=True)

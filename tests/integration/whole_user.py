@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 
 from shared_core import Event, MemoryEngine, NewMemory, RetentionPolicy, Scope
-from shared_core.item_ports import ItemStamp
-from shared_core.items import ReadItem, WriteItem
-from shared_core.log_ports import Seen, StateChange
+from shared_core.ingest.item_batch import ReadItem, WriteItem
+from shared_core.ports.items import ItemStamp
+from shared_core.ports.session_logs import Seen, StateChange
 
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 PAYLOAD = '{"id":  "s1",\n "n": 12345678901234567890.10, "text": "nested\\nline \\u4e0a"}'

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from shared_core import Event, Scope, open_memory
-from shared_core.storage.distribute import place_of, spread
+from shared_core.storage.postgres.connection.citus import place_of, spread
 
 DSN = os.environ.get("HIPPOCAMPUS_CITUS_DSN", "")
 SCHEMA = "hippocampus_live"

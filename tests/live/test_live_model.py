@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared_core.domain import Event
-from shared_core.extraction import RuleExtractor
-from shared_core.llm import resolve_language_model
-from shared_core.llm_extractor import ModelExtractor
+from shared_core.core.domain import Event
+from shared_core.extraction.llm_extractor import ModelExtractor
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.models.language_model import resolve_language_model
 
 NAME = os.environ.get("HIPPOCAMPUS_LIVE_LLM")
 pytestmark = pytest.mark.skipif(not NAME, reason="HIPPOCAMPUS_LIVE_LLM names no model")

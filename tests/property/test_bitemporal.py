@@ -9,17 +9,16 @@ from typing import TypeAlias
 from uuid import uuid4
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from shared_core import AsOf, Conflict, InvalidInput, MemoryEngine, Scope, open_memory, run_sync
-from shared_core.domain import FactDraft, MemoryId
-from shared_core.facts import fact_key, plan_facts
-from shared_core.ids import uuid7
-from shared_core.item_ports import MemoryRow
-from shared_core.namespaces import memories_namespace
-from shared_core.ports import Storage
-from shared_core.run_ports import KnownFact, PlannedFact, RunPlan
+from shared_core.core.domain import FactDraft, MemoryId
+from shared_core.core.ids import uuid7
+from shared_core.core.namespaces import memories_namespace
+from shared_core.knowledge.fact_planning import fact_key, plan_facts
+from shared_core.ports.items import MemoryRow
+from shared_core.ports.runs import KnownFact, PlannedFact, RunPlan
+from shared_core.ports.storage import Storage
 from shared_core.settings import load_settings
 from shared_core.storage import open_storage
 

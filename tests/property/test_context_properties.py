@@ -8,23 +8,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared_core.context import ContextAssembler
-from shared_core.context_costs import Costs
-from shared_core.context_window import (
-    LISTS,
-    PROMPT,
-    READING_ORDER,
-    ContextItem,
-    ContextWindow,
-    Section,
-)
-from shared_core.domain import Event, Hit, Memory, MemoryId
+from shared_core.context.assembler import ContextAssembler
+from shared_core.context.costs import Costs
+from shared_core.context.memory_block import memory_block
+from shared_core.context.window import LISTS, PROMPT, ContextItem, ContextWindow
+from shared_core.core.delimiters import READING_ORDER, Section
+from shared_core.core.domain import Event, Hit, Memory, MemoryId
 from shared_core.errors import InvalidInput
-from shared_core.memory_block import memory_block
-from shared_core.tokens import count_tokens
+from shared_core.nlp.tokenizer import count_tokens
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PIECES = (

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared_core.conversation import OUR_TAG, conversations, without_recalled
-from shared_core.domain import Event
-from shared_core.memory_block import memory_block
+from shared_core.context.memory_block import memory_block
+from shared_core.core.domain import Event
+from shared_core.extraction.transcript import OUR_TAG, conversations, without_recalled
 
 hostile = st.text() | st.lists(
     st.sampled_from(

@@ -7,12 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared_core.domain import FactDraft, MemoryId, TripleDraft
-from shared_core.edges import plan_edges
-from shared_core.run_ports import KnownEdge, PlannedFact
+from shared_core.core.domain import FactDraft, MemoryId, TripleDraft
+from shared_core.knowledge.edge_planning import plan_edges
+from shared_core.ports.runs import KnownEdge, PlannedFact
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -7,19 +7,18 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from shared_core.domain import USER, FactDraft, MemoryId
-from shared_core.facts import (
+from shared_core.core.domain import USER, FactDraft, MemoryId
+from shared_core.knowledge.fact_planning import (
     FactPlan,
     fact_key,
-    normalised,
     plan_facts,
     slots_to_read,
     without_moot,
 )
-from shared_core.run_ports import KnownFact, Retraction
+from shared_core.nlp.text import normalised
+from shared_core.ports.runs import KnownFact, Retraction
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 

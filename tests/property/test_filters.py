@@ -8,8 +8,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from langgraph.store.base import PutOp
 
 from langgraph_store import PgHippocampusStore

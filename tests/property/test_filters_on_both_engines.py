@@ -7,12 +7,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from test_filters import documents, filters, names
 
-from shared_core.jsontext import to_json
-from shared_core.storage.filters import compile_filter
+from shared_core.core.json_text import to_json
+from shared_core.storage._filters import compile_filter
 from shared_core.storage.oceanbase.filters import matches
 
 SEEN = "SELECT m.place FROM unnest(%(values)s::jsonb[]) WITH ORDINALITY AS m(value, place) WHERE "

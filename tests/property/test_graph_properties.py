@@ -10,14 +10,13 @@ from uuid import UUID, uuid5
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from shared_core import AsOf, MemoryEngine, Scope, open_memory, run_sync
-from shared_core.facts import normalised
-from shared_core.graph_changes import plan_addition
-from shared_core.graph_ports import Operation, Spell
-from shared_core.namespaces import scope_path
+from shared_core.core.namespaces import scope_path
+from shared_core.knowledge.graph_changes import plan_addition
+from shared_core.nlp.text import normalised
+from shared_core.ports.graph import Operation, Spell
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 NOW = 50

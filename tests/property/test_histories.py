@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from shared_core import Event
-from shared_core.histories import known_beginning
+from shared_core.ingest.history_matching import known_beginning
 
 NOW = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 

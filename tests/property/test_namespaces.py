@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from langgraph_store.labels import from_label, from_labels, memories_namespace, to_label, to_labels
 from shared_core import InvalidInput, Scope
-from shared_core.namespaces import (
+from shared_core.core.namespaces import (
     common_prefix,
     from_path,
     path_end,

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as arrays
 
-from shared_core.domain import FactDraft
-from shared_core.privacy_class import (
+from shared_core.core.domain import FactDraft
+from shared_core.privacy.classifier import (
     Prototypes,
     class_by_example,
     margin_between,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared_core.profile import EventMemory, Memory, ProfileMemory
+from shared_core.profiles.memory import EventMemory, Memory, ProfileMemory
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 TOLD = st.sampled_from(

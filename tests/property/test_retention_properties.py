@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared_core.retention import (
+from shared_core.core.decay import (
     RetentionPolicy,
     days_between,
     forget_at,
@@ -15,7 +14,7 @@ from shared_core.retention import (
     next_stage_at,
     retention_score,
 )
-from shared_core.retention_ports import STAGES, Stage
+from shared_core.core.retention_policy import STAGES, Stage
 
 USED_AT = datetime(2026, 3, 1, tzinfo=UTC)
 IMPORTANCE = st.floats(1, 10)

@@ -8,12 +8,11 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
+from shared_core.core.decay import initial_strength, next_stage_at, retention_score
+from shared_core.core.retention_policy import POLICIES, STAGES, RetentionPolicy, Stage
 from shared_core.errors import InvalidInput
-from shared_core.retention import initial_strength, next_stage_at, retention_score
-from shared_core.retention_ports import POLICIES, STAGES, RetentionPolicy, Stage
 
 READ_AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SHARE = st.floats(0, 1)

@@ -3,11 +3,10 @@ from __future__ import annotations
 import json
 import math
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared_core.llm_schema import EXTRACTION
-from shared_core.structured import Unreadable, clamped, read_items, read_object
+from shared_core.extraction.llm_schema import EXTRACTION
+from shared_core.models.json_repair import Unreadable, clamped, read_items, read_object
 
 KEYS = tuple(EXTRACTION)
 values = st.recursive(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
-from shared_core.domain import Event
-from shared_core.pattern_facts import MAX_VALUE_CHARACTERS
-from shared_core.rule_extractor import extract_facts
-from shared_core.summary import summarise
-from shared_core.text import (
+from shared_core.core.domain import Event
+from shared_core.extraction.pattern_facts import MAX_VALUE_CHARACTERS
+from shared_core.extraction.rule_reader import extract_facts
+from shared_core.nlp.extractive_summary import summarise
+from shared_core.nlp.text import (
     ENGLISH_STOP_WORDS,
     MAX_TERM_CHARACTERS,
     language,

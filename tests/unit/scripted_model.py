@@ -6,10 +6,10 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shared_core.domain import Event, Role
-from shared_core.extraction import RuleExtractor
-from shared_core.llm import ModelReply, ModelRequest
-from shared_core.llm_extractor import ModelExtractor
+from shared_core.core.domain import Event, Role
+from shared_core.extraction.llm_extractor import ModelExtractor
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.models.language_model import ModelReply, ModelRequest
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -7,12 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from shared_core.asked_people import asked_people, tells_of_another
-from shared_core.domain import MemoryId
-from shared_core.graph_ports import Edge
-from shared_core.past_answers import ended_facts, past_relations, past_slots, past_text
-from shared_core.relation_words import asked_kin, asks_of_the_user, relations_told, topic_of
-from shared_core.run_ports import Fact
+from shared_core.conversation.past_answers import ended_facts, past_relations, past_slots, past_text
+from shared_core.core.domain import MemoryId
+from shared_core.nlp.question_people import asked_people, tells_of_another
+from shared_core.nlp.relation_phrases import asked_kin, asks_of_the_user, relations_told, topic_of
+from shared_core.ports.graph import Edge
+from shared_core.ports.runs import Fact
 
 NOON = datetime(2026, 1, 22, 12, tzinfo=UTC)
 NOW = NOON + timedelta(days=30)

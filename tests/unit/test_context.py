@@ -11,12 +11,13 @@ from uuid import UUID
 
 import pytest
 
-from shared_core.context import ContextAssembler
-from shared_core.context_window import ContextWindow, Section
-from shared_core.domain import Event, Hit, Memory, MemoryId, Role
+from shared_core.context.assembler import ContextAssembler
+from shared_core.context.window import ContextWindow
+from shared_core.core.delimiters import Section
+from shared_core.core.domain import Event, Hit, Memory, MemoryId, Role
 from shared_core.errors import InvalidInput
-from shared_core.run_ports import Fact
-from shared_core.tokens import count_tokens
+from shared_core.nlp.tokenizer import count_tokens
+from shared_core.ports.runs import Fact
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared_core.coreference import resolve_query
-from shared_core.domain import Event, Role
+from shared_core.core.domain import Event, Role
+from shared_core.nlp.coreference import resolve_query
 
 
 def said(*texts: str, role: Role = "user") -> list[Event]:

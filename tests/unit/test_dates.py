@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared_core.dates import begins_at, resolve
+from shared_core.nlp.dates import begins_at, resolve
 
 NOW = datetime(2026, 5, 13, 15, 0, tzinfo=UTC)
 """A Wednesday."""

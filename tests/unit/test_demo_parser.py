@@ -9,9 +9,9 @@ import pytest
 from rich.cells import cell_len
 
 from shared_core import InvalidInput
-from shared_core.demo.pages import excerpt
-from shared_core.demo.script import Language, Question, load_script, parse_script
-from shared_core.text import language
+from shared_core.cli.demo.pages import excerpt
+from shared_core.cli.demo.script import Language, Question, load_script, parse_script
+from shared_core.nlp.text import language
 
 OPENING = "# A title: with a colon\nuser: ana\nagent: helper\n"
 SESSION = "## 2026-03-02 08:40 +02:00 monday\nuser: I moved. Time: 9:30\nagent: Noted.\n"

@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared_core.diversity import MOST, diversified, jaccard, marginally_relevant
-from shared_core.domain import Hit, Memory, MemoryId
+from shared_core.core.domain import Hit, Memory, MemoryId
+from shared_core.recall.mmr import MOST, diversified, jaccard, marginally_relevant
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 WORDS = st.frozensets(st.sampled_from("abcdef"), max_size=5)

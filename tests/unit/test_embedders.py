@@ -12,9 +12,9 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from shared_core import CallableEmbedder, InvalidInput, ModelOutputInvalid, ModelUnavailable
-from shared_core.embedders import MAX_CHARACTERS, UseEmbedder, resolve_embedder, slices
-from shared_core.model_thread import MAX_URGENT_IN_A_ROW, ModelThread
-from shared_core.ports import Embedder
+from shared_core.models.embedders import MAX_CHARACTERS, UseEmbedder, resolve_embedder, slices
+from shared_core.models.model_thread import MAX_URGENT_IN_A_ROW, ModelThread
+from shared_core.ports.storage import Embedder
 
 
 class Hashed(Embeddings):

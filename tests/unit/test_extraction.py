@@ -7,14 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared_core.domain import Emotion, Event, Extraction, MemoryId
+from shared_core.core.domain import Emotion, Event, Extraction, MemoryId
+from shared_core.core.ids import uuid7
 from shared_core.errors import InvalidInput
-from shared_core.extraction import RuleExtractor
-from shared_core.facts import plan_facts
-from shared_core.ids import uuid7
-from shared_core.rule_extractor import MAX_READ_CLAUSES, MAX_STATING_CLAUSES, RULES_VERSION
-from shared_core.rule_reflection import RuleReflector
-from shared_core.signals import emotion_of
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.extraction.rule_reader import MAX_READ_CLAUSES, MAX_STATING_CLAUSES, RULES_VERSION
+from shared_core.knowledge.fact_planning import plan_facts
+from shared_core.knowledge.rule_reflection import RuleReflector
+from shared_core.nlp.affect import emotion_of
 
 MAY = datetime(2026, 5, 13, 15, 0, tzinfo=UTC)
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from shared_core.domain import MemoryId, MemoryKind, Role
-from shared_core.features import features
-from shared_core.ids import uuid7
-from shared_core.matches import matched
-from shared_core.recall_ports import Asked, Candidate, Corpus
+from shared_core.core.domain import MemoryId, MemoryKind, Role
+from shared_core.core.ids import uuid7
+from shared_core.ports.recall import Asked, Candidate, Corpus
+from shared_core.recall.bm25 import matched
+from shared_core.recall.features import features
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from langgraph.store.base import get_text_at_path, tokenize_path
 
 from langgraph_store.operations import text_of_field
-from shared_core.importing import texts_of_fields
+from shared_core.transfer.importing import texts_of_fields
 
 
 def test_fields_are_read_at_their_paths() -> None:

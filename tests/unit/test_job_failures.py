@@ -10,8 +10,8 @@ from shared_core import (
     ModelQuotaExceeded,
     ModelUnavailable,
 )
-from shared_core.job_failures import LONGEST_PAUSE_S, OUTAGE, POISON, pause_s, reason, wait_s
-from shared_core.llm_errors import model_failure
+from shared_core.jobs.retries import LONGEST_PAUSE_S, OUTAGE, POISON, pause_s, reason, wait_s
+from shared_core.models.failures import model_failure
 
 SAID = "I live in Lisbon,\nat 'home'. 我喜欢茶"
 

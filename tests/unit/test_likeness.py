@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from shared_core.domain import MemoryId
-from shared_core.likeness import same_statement, words_key
-from shared_core.run_ports import LikeText
+from shared_core.core.domain import MemoryId
+from shared_core.nlp.similarity import same_statement, words_key
+from shared_core.ports.runs import LikeText
 
 
 def same(one: str, other: str) -> bool:

@@ -7,17 +7,22 @@ from typing import Any
 
 import pytest
 
-from shared_core.domain import ModelUsage
+from shared_core.core.domain import ModelUsage
+from shared_core.core.sync_bridge import run_sync
 from shared_core.errors import (
     InvalidInput,
     ModelOutputInvalid,
     ModelQuotaExceeded,
     ModelUnavailable,
 )
-from shared_core.llm import FunctionModel, ModelReply, ModelRequest, resolve_language_model
-from shared_core.llm_calls import ModelCalls
-from shared_core.llm_errors import coded_failure, model_failure
-from shared_core.sync_bridge import run_sync
+from shared_core.models.call_limits import ModelCalls
+from shared_core.models.failures import coded_failure, model_failure
+from shared_core.models.language_model import (
+    FunctionModel,
+    ModelReply,
+    ModelRequest,
+    resolve_language_model,
+)
 from tests.unit.scripted_model import ScriptedModel
 
 REQUEST = ModelRequest(system="Be brief.", prompt="How are you?")

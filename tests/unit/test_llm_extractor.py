@@ -11,19 +11,19 @@ from uuid import UUID
 
 import pytest
 
-from shared_core.domain import Emotion, Memory, MemoryId, ModelUsage
+from shared_core.context.memory_block import memory_block
+from shared_core.core.domain import Emotion, Memory, MemoryId, ModelUsage
+from shared_core.core.ids import uuid7
 from shared_core.errors import (
     InvalidInput,
     ModelOutputInvalid,
     ModelQuotaExceeded,
     ModelUnavailable,
 )
-from shared_core.extraction import RuleExtractor
-from shared_core.facts import plan_facts
-from shared_core.ids import uuid7
-from shared_core.llm import ModelReply
-from shared_core.llm_extractor import ModelExtractor
-from shared_core.memory_block import memory_block
+from shared_core.extraction.llm_extractor import ModelExtractor
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.knowledge.fact_planning import plan_facts
+from shared_core.models.language_model import ModelReply
 from tests.unit.scripted_model import NOON, ScriptedModel, fact, reading, turns
 
 TALK = turns(

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from shared_core.model_batches import Batch, ModelBatches
+from shared_core.models.model_batches import Batch, ModelBatches
 
 if TYPE_CHECKING:
-    from shared_core.ports import Vectors
+    from shared_core.ports.storage import Vectors
 
 
 class Model:

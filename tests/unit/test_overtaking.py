@@ -10,13 +10,13 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from shared_core.domain import MemoryId, MemoryKind, Role
-from shared_core.linear_ranking import use, weights
-from shared_core.matches import matched
-from shared_core.overtaking import asks_how_it_was, overtaken, raised, tells_change
-from shared_core.recall import query_terms
-from shared_core.recall_ports import Candidate, Corpus
-from shared_core.text import search_terms
+from shared_core.core.domain import MemoryId, MemoryKind, Role
+from shared_core.nlp.text import search_terms
+from shared_core.ports.recall import Candidate, Corpus
+from shared_core.recall.bm25 import matched
+from shared_core.recall.linear_ranking import use, weights
+from shared_core.recall.query import query_terms
+from shared_core.recall.supersession import asks_how_it_was, overtaken, raised, tells_change
 
 FILLER = ("The weather is fine in Leeds.", "今天天气很好。", "We watched a film together.")
 
@@ -152,7 +152,7 @@ def test_without_vectors_words_alone_tell() -> None:
 
 
 def test_of_many_the_most_similar_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.overtaking.MOST_COMPARED", 2)
+    monkeypatch.setattr("shared_core.recall.supersession.MOST_COMPARED", 2)
     told = [
         Said(text=BANK.text, day=1, similarity=0.6),
         Said(text=BANK.text, day=1, similarity=0.4),

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared_core.domain import Event, KnownPerson, MemoryId, ThreadId
-from shared_core.extraction import RuleExtractor
-from shared_core.ids import uuid7
-from shared_core.people import entities_of, title_in
+from shared_core.core.domain import Event, KnownPerson, MemoryId, ThreadId
+from shared_core.core.ids import uuid7
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.nlp.kinship import entities_of, title_in
 
 START = datetime(2026, 5, 13, tzinfo=UTC)
 

@@ -8,9 +8,9 @@ from datetime import date, timedelta
 import pytest
 
 from shared_core import InvalidInput
-from shared_core.intake import Intake, is_small_talk
-from shared_core.memory_block import memory_block
-from shared_core.privacy import KINDS, PRESETS, PrivacyPolicy, privacy_policy
+from shared_core.context.memory_block import memory_block
+from shared_core.privacy.redaction import KINDS, PRESETS, PrivacyPolicy, privacy_policy
+from shared_core.privacy.sanitizing import Intake, is_small_talk
 
 DEFAULT = PRESETS["default"]
 EVERYTHING = PrivacyPolicy(dict.fromkeys(KINDS, "mask"))

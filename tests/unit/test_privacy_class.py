@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared_core.domain import FactDraft
-from shared_core.embedders import UseEmbedder
-from shared_core.privacy_class import (
+from shared_core.core.domain import FactDraft
+from shared_core.models.embedders import UseEmbedder
+from shared_core.nlp.rules import load_rules
+from shared_core.nlp.text import Language, language
+from shared_core.privacy.classifier import (
     Prototypes,
     class_by_example,
     examples,
@@ -20,8 +22,6 @@ from shared_core.privacy_class import (
     prototype_texts,
     prototypes_of,
 )
-from shared_core.rules import load_rules
-from shared_core.text import Language, language
 
 
 def fact(slot: str, **more: Any) -> FactDraft:

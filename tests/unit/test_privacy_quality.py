@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from benchmarks.privacy import OWN_DATA, measure, score
-from shared_core.embedders import UseEmbedder
-from shared_core.privacy_class import Prototypes, prototype_texts
-from shared_core.text import language
+from shared_core.models.embedders import UseEmbedder
+from shared_core.nlp.text import language
+from shared_core.privacy.classifier import Prototypes, prototype_texts
 
 BOUNDS = {"EN": (1, 16), "ZH": (0, 19)}
 """Private called public, and public called private, at most, of thirty each; docs/benchmarks.md."""

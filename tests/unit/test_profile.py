@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared_core.errors import InvalidInput
-from shared_core.profile import EventMemory, Memory, ProfileMemory
+from shared_core.profiles.memory import EventMemory, Memory, ProfileMemory
 
 STUDENT = (
     "用户是一名18岁的男性学生，喜欢玩游戏，特别是RPG类型的游戏。\n"

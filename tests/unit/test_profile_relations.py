@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from shared_core.domain import Event, ThreadId
+from shared_core.core.domain import Event, ThreadId
+from shared_core.core.ids import uuid7
 from shared_core.errors import InvalidInput
-from shared_core.ids import uuid7
-from shared_core.mind import Observed, mind_by_rules
-from shared_core.profile import Memory
-from shared_core.profile_conversation import conversation_of
-from shared_core.profile_parts import EventParagraph, Finding, Mind
-from shared_core.profile_relations import BACK, BY_TOPIC
+from shared_core.profiles.memory import Memory
+from shared_core.profiles.parts import EventParagraph, Finding, Mind
+from shared_core.profiles.relations import BACK, BY_TOPIC
+from shared_core.profiles.theory_of_mind import Observed, mind_by_rules
+from shared_core.profiles.transcript import conversation_of
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared_core.context_window import READING_ORDER
-from shared_core.memory_marks import line
-from shared_core.prompt_tags import Tags
+from shared_core.core.delimiters import READING_ORDER, Tags
+from shared_core.core.memory_delimiters import line
 
 TAGS = Tags(READING_ORDER)
 

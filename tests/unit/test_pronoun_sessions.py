@@ -9,10 +9,10 @@ from typing import TypedDict, cast
 
 import pytest
 
-from shared_core.domain import Event, FactDraft
-from shared_core.register import Register
-from shared_core.rule_extractor import read_turn
-from shared_core.session_statements import session_statements
+from shared_core.conversation.standalone_statements import session_statements
+from shared_core.core.domain import Event, FactDraft
+from shared_core.extraction.rule_reader import read_turn
+from shared_core.nlp.discourse import Register
 
 NOON = datetime(2026, 1, 22, 12, tzinfo=UTC)
 

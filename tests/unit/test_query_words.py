@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared_core.query_words import query_words, words_held
-from shared_core.recall import query_terms
-from shared_core.text import search_terms
+from shared_core.nlp.text import search_terms
+from shared_core.recall.query import query_terms
+from shared_core.recall.query_words import query_words, words_held
 
 
 def shown(query: str, text: str) -> tuple[str, ...]:

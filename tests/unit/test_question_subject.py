@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared_core.question_subject import (
+from shared_core.nlp.question_subject import (
     asks_of_the_world,
     is_name_of_the_user,
     shares_words,

@@ -11,12 +11,12 @@ from uuid import UUID
 
 import pytest
 
-from shared_core.domain import SCORE_PARTS, Hit, JsonValue, Memory, MemoryId, MemoryKind, Role
+from shared_core.core.domain import SCORE_PARTS, Hit, JsonValue, Memory, MemoryId, MemoryKind, Role
 from shared_core.errors import InvalidInput
-from shared_core.linear_ranking import PART_OF, weights
-from shared_core.ranking import nearest, rank, relevance
-from shared_core.recall_ports import Asked, Candidate, Corpus, Ranking, Recalled, ThreeFactor
-from shared_core.text import is_question
+from shared_core.nlp.text import is_question
+from shared_core.ports.recall import Asked, Candidate, Corpus, Ranking, Recalled, ThreeFactor
+from shared_core.recall.linear_ranking import PART_OF, weights
+from shared_core.recall.ranking import nearest, rank, relevance
 
 NOW = datetime(2026, 3, 31, tzinfo=UTC)
 EVERY_RANKING = get_args(Ranking)

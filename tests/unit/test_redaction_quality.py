@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.redaction import FORMS, OWN_DATA, Tally, score
-from shared_core.text import language
+from shared_core.nlp.text import language
 
 LANGUAGES = ("EN", "ZH")
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gc
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from shared_core.remembered import Remembered
+from shared_core.core.digest_cache import Remembered
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=()), max_size=4), max_size=60))

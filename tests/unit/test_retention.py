@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared_core.errors import InvalidInput
-from shared_core.retention import (
+from shared_core.core.decay import (
     POLICIES,
     UNWEIGHTED_INITIAL,
     RetentionPolicy,
@@ -18,6 +17,7 @@ from shared_core.retention import (
     initial_strength,
     retention_score,
 )
+from shared_core.errors import InvalidInput
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

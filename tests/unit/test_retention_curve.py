@@ -11,12 +11,13 @@ from uuid import UUID
 
 import pytest
 
-from shared_core import retention_plot
-from shared_core.domain import MemoryId
+from shared_core.core.decay import retention_score
+from shared_core.core.domain import MemoryId
+from shared_core.core.retention_policy import RetentionPolicy
 from shared_core.errors import CapabilityMissing, InvalidInput
-from shared_core.retention import retention_score
-from shared_core.retention_ports import Kept, RetentionPolicy, RetentionRow
-from shared_core.retention_stats import curve_of, stats_of
+from shared_core.ports.retention import Kept, RetentionRow
+from shared_core.retention import plot as retention_plot
+from shared_core.retention.statistics import curve_of, stats_of
 
 BORN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from shared_core.domain import Event, FactDraft, Role
-from shared_core.register import Register
-from shared_core.rule_extractor import extract_facts, read_turn
-from shared_core.rules import load_rules
+from shared_core.core.domain import Event, FactDraft, Role
+from shared_core.extraction.rule_reader import extract_facts, read_turn
+from shared_core.nlp.discourse import Register
+from shared_core.nlp.rules import load_rules
 
 ENGLISH = [
     # pattern, turn, slot, value

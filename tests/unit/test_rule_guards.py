@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared_core import rule_extractor
-from shared_core.domain import Event, FactDraft
-from shared_core.rules import load_rules
-from shared_core.text import Language
+from shared_core.core.domain import Event, FactDraft
+from shared_core.extraction import rule_reader as rule_extractor
+from shared_core.nlp.rules import load_rules
+from shared_core.nlp.text import Language
 
 ENGLISH = [
     # what counts, and what must not

@@ -7,14 +7,18 @@ from uuid import UUID
 
 import pytest
 
-from shared_core import grouping
-from shared_core.domain import Event
-from shared_core.graph_ports import Edge
-from shared_core.mentions import mentioned
-from shared_core.people import Entity
-from shared_core.relation_words import asked_kin, asked_slots, relation_label, relations_told
-from shared_core.rule_extractor import ReadClause
-from shared_core.session_statements import MAX_STATEMENTS, says_less, session_statements
+from shared_core.conversation.standalone_statements import (
+    MAX_STATEMENTS,
+    says_less,
+    session_statements,
+)
+from shared_core.core.domain import Event
+from shared_core.extraction import grouping
+from shared_core.extraction.rule_reader import ReadClause
+from shared_core.nlp.entity_mentions import mentioned
+from shared_core.nlp.kinship import Entity
+from shared_core.nlp.relation_phrases import asked_kin, asked_slots, relation_label, relations_told
+from shared_core.ports.graph import Edge
 
 NOON = datetime(2026, 1, 22, 12, tzinfo=UTC)
 
@@ -313,6 +317,6 @@ def test_what_a_clause_says_is_looked_up_not_searched(monkeypatch: pytest.Monkey
         asked.append(clause)
         return grouping.told(clause)
 
-    monkeypatch.setattr("shared_core.session_statements.told", counted)
+    monkeypatch.setattr("shared_core.conversation.standalone_statements.told", counted)
     told("".join(f"Ab{n} is in Berlin. " for n in range(200)))
     assert 0 < len(asked) <= 400

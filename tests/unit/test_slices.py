@@ -7,11 +7,10 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from shared_core.errors import InvalidInput
-from shared_core.slices import MAX_BUCKETS, starts, stretch
+from shared_core.recall.time_slices import MAX_BUCKETS, starts, stretch
 
 BEIJING = timezone(timedelta(hours=8))
 NOW = datetime(2026, 11, 22, 12, tzinfo=BEIJING)  # a Sunday

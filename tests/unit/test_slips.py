@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared_core.domain import Event, Extraction
-from shared_core.extraction import RuleExtractor
+from shared_core.core.domain import Event, Extraction
+from shared_core.extraction.rule_based import RuleExtractor
 
 START = datetime(2026, 5, 13, tzinfo=UTC)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared_core.slots import about_slot, relation_of, relation_slots, slot_about, slot_of
+from shared_core.nlp.slots import about_slot, relation_of, relation_slots, slot_about, slot_of
 
 
 @pytest.mark.parametrize(

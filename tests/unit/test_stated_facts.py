@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from shared_core.domain import USER
-from shared_core.slot_names import near_slot
-from shared_core.slots import known_slot_names
-from shared_core.stated_facts import sentence, spoken_in, stated_draft, stated_slot
-from shared_core.text import Language
+from shared_core.core.domain import USER
+from shared_core.extraction.stated_facts import sentence, spoken_in, stated_draft, stated_slot
+from shared_core.nlp.slot_spelling import near_slot
+from shared_core.nlp.slots import known_slot_names
+from shared_core.nlp.text import Language
 
 SLOTS = sorted(
     {name for name in known_slot_names() if stated_slot(name).name == name}

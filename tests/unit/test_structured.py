@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from shared_core.llm_schema import FactItem, FeelingItem
-from shared_core.structured import Unreadable, clamped, read_items, read_object
+from shared_core.extraction.llm_schema import FactItem, FeelingItem
+from shared_core.models.json_repair import Unreadable, clamped, read_items, read_object
 
 KEYS = ("facts", "insights")
 FACT = {"turns": [1], "slot": "employer", "value": "Meta", "statement": "Works at Meta."}

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared_core.domain import Event, Role
-from shared_core.key_sentences import key_sentences
-from shared_core.summary import NEWS, summarise
+from shared_core.core.domain import Event, Role
+from shared_core.extraction.key_sentences import key_sentences
+from shared_core.nlp.extractive_summary import NEWS, summarise
 
 
 def said(role: Role, text: str) -> Event:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from shared_core.sync_bridge import LoopThread
+from shared_core.core.sync_bridge import LoopThread
 
 
 async def answer() -> int:

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared_core.domain import Event, MemoryId
-from shared_core.facts import FactPlan, plan_facts
-from shared_core.ids import uuid7
-from shared_core.rule_extractor import extract_facts
+from shared_core.core.domain import Event, MemoryId
+from shared_core.core.ids import uuid7
+from shared_core.extraction.rule_reader import extract_facts
+from shared_core.knowledge.fact_planning import FactPlan, plan_facts
 
 NOON = datetime(2026, 5, 13, 12, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from shared_core.text import Language, by_language, language, search_terms, sentences, whole
+from shared_core.nlp.text import Language, by_language, language, search_terms, sentences, whole
 
 
 @pytest.mark.parametrize(

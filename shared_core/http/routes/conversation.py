@@ -7,8 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 
 from shared_core.engine import MemoryEngine
-from shared_core.http import bodies
-from shared_core.http import conversation_answers as answers
+from shared_core.http import bodies, conversation_answers as answers
 from shared_core.http.access import Caller, caller_of
 from shared_core.http.answers import answers as told
 from shared_core.http.json_answers import Json

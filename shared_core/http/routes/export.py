@@ -9,8 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
-from starlette.types import Message, Receive, Send
-from starlette.types import Scope as AsgiScope
+from starlette.types import Message, Receive, Scope as AsgiScope, Send
 
 from shared_core.engine import MemoryEngine
 from shared_core.http import bodies

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from shared_core.domain import USER
+from shared_core.core.domain import USER
 from shared_core.engine import MemoryEngine
 from shared_core.http import answers, bodies
 from shared_core.http.access import Caller, caller_of

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query
 
-from shared_core.domain import Scope
+from shared_core.core.domain import Scope
 from shared_core.engine import MemoryEngine
 from shared_core.errors import NotFound
 from shared_core.http import answers, bodies
@@ -16,7 +16,7 @@ from shared_core.http.answers import answers as told
 from shared_core.http.json_answers import Json
 from shared_core.http.memory_of import memory_of
 from shared_core.http.problems import ProblemError
-from shared_core.job_ports import JobRecord, JobStatus, JobType
+from shared_core.ports.jobs import JobRecord, JobStatus, JobType
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 

@@ -6,15 +6,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from shared_core.domain import Memory, MemoryKind
+from shared_core.core.domain import Memory, MemoryKind
 from shared_core.engine import MemoryEngine
-from shared_core.graph_ports import Edge
 from shared_core.http import answers, bodies
 from shared_core.http.access import Caller, caller_of
 from shared_core.http.answers import answers as told
 from shared_core.http.json_answers import Json
 from shared_core.http.memory_of import memory_of
-from shared_core.recall_ports import Ranking
+from shared_core.ports.graph import Edge
+from shared_core.ports.recall import Ranking
 
 router = APIRouter(tags=["memories"])
 

@@ -7,13 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from shared_core.engine import MemoryEngine
-from shared_core.http import bodies
-from shared_core.http import profile_bodies as about
+from shared_core.http import bodies, profile_bodies as about
 from shared_core.http.access import Caller, caller_of
 from shared_core.http.answers import answers as told
 from shared_core.http.json_answers import Json
 from shared_core.http.memory_of import memory_of
-from shared_core.profile_desk import diff_json, memory_json, update_json, version_json
+from shared_core.profiles.by_agent import diff_json, memory_json, update_json, version_json
 
 router = APIRouter(tags=["profiles"])
 

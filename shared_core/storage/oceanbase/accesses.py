@@ -9,14 +9,14 @@ from uuid import UUID
 import pymysql
 from pymysql.constants import ER
 
-from shared_core.access_ports import Accesses, NewAccesses
-from shared_core.domain import MemoryId, Scope
+from shared_core.core.domain import MemoryId, Scope
+from shared_core.core.namespaces import scope_path
 from shared_core.errors import StorageReadOnly, StorageUnavailable
-from shared_core.namespaces import scope_path
+from shared_core.ports.accesses import Accesses, NewAccesses
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.timing import retime
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.oceanbase.retention_timing import retime
 
 MOST = 2_147_483_647
 """What a counter holds; what is more stays at that."""

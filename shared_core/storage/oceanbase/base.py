@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shared_core.ports import Clock
-from shared_core.retention_ports import Strength
+from shared_core.core.retention_policy import Strength
+from shared_core.ports.storage import Clock
 from shared_core.settings import Settings
-from shared_core.storage.oceanbase.database import Database
+from shared_core.storage.oceanbase.connection.database import Database
 
 
 class OceanBasePart:

@@ -9,15 +9,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from shared_core.conversation_ports import Around, Heard, Session, SessionRules, SessionStatus
-from shared_core.domain import USER, Event, Scope, ThreadId
-from shared_core.job_ports import NewJob
-from shared_core.jsontext import to_json
-from shared_core.namespaces import from_path, scope_path
+from shared_core.core.domain import USER, Event, Scope, ThreadId
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import from_path, scope_path
+from shared_core.ports.conversations import Around, Heard, Session, SessionRules, SessionStatus
+from shared_core.ports.jobs import NewJob
 from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.event_steps import (
+    EVENT_COLUMNS,
+    event_of,
+    grow_thread,
+    last_turns,
+)
 from shared_core.storage.oceanbase.job_steps import insert_job
-from shared_core.storage.oceanbase.transactions import Row, Transaction
-from shared_core.storage.oceanbase.turns import EVENT_COLUMNS, event_of, grow_thread, last_turns
 
 NAME = "is_called"
 KIN_AT_MOST = 20

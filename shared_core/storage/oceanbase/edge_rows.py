@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
-from shared_core.domain import AsOf, MemoryId
-from shared_core.graph_ports import Edge, FoundEdge
-from shared_core.storage.oceanbase.current import Condition, all_of
-from shared_core.storage.oceanbase.names import Names
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.core.domain import AsOf, MemoryId
+from shared_core.ports.graph import Edge, FoundEdge
+from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.oceanbase.entity_names import Names
+from shared_core.storage.oceanbase.visibility import Condition, all_of
 
 PAGE = 256
 """Edges are read so many at a time, until enough of them live."""

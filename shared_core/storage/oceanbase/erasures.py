@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import Scope, ThreadId
-from shared_core.erasure_ports import ERASED_TOKEN, ErasureReceipt
-from shared_core.jsontext import to_json
-from shared_core.namespaces import ROOT, from_path, path_end, scope_path, to_path
+from shared_core.core.domain import Scope, ThreadId
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import ROOT, from_path, path_end, scope_path, to_path
+from shared_core.ports.erasures import ERASED_TOKEN, ErasureReceipt
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.erasing import erase, erase_logs, erase_shared
-from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.erasure_steps import erase, erase_logs, erase_shared
 from shared_core.storage.oceanbase.vectors import models, table_of
 
 TABLES = (
@@ -98,7 +98,7 @@ def _rows(tx: Transaction, tenant: str) -> dict[str, int]:
 
 
 def _drop_marks_of_words(tx: Transaction, tenant: str, thread_id: ThreadId | None) -> None:
-    """An id that is made of what was said (shared_core.ids) would confirm a guess of it."""
+    """An id that is made of what was said (shared_core.core.ids) would confirm a guess of it."""
     of_thread = "" if thread_id is None else " AND thread_id = %s"
     tx.run(
         f"DELETE FROM tombstones WHERE tenant_id = %s AND LEFT(event_id, 6) = 'words-'{of_thread}",

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shared_core.domain import AsOf, Event, Memory, Scope, ThreadId
-from shared_core.item_ports import ItemAddress, VectorRows
-from shared_core.job_ports import NewJob
-from shared_core.namespaces import memories_namespace, rest_of, scope_path, storable
-from shared_core.ports import EventRow, MemoryQuery
+from shared_core.core.domain import AsOf, Event, Memory, Scope, ThreadId
+from shared_core.core.namespaces import memories_namespace, rest_of, scope_path, storable
+from shared_core.ports.items import ItemAddress, VectorRows
+from shared_core.ports.jobs import NewJob
+from shared_core.ports.storage import EventRow, MemoryQuery
+from shared_core.storage._rows import as_known
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.current import (
-    Condition,
-    all_of,
-    below,
-    current_at,
-    living,
-    of_kinds,
-)
-from shared_core.storage.oceanbase.erasing import erase
-from shared_core.storage.oceanbase.forgetting import forget_turns
-from shared_core.storage.oceanbase.jobs import enqueue
-from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
-from shared_core.storage.oceanbase.transactions import Row, Transaction
-from shared_core.storage.oceanbase.turns import (
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.erasure_steps import erase
+from shared_core.storage.oceanbase.event_steps import (
     EVENT_COLUMNS,
     append_turns,
     event_of,
@@ -32,8 +22,18 @@ from shared_core.storage.oceanbase.turns import (
     last_turns,
     write_vectors,
 )
+from shared_core.storage.oceanbase.forgetting import forget_turns
+from shared_core.storage.oceanbase.jobs import enqueue
+from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
 from shared_core.storage.oceanbase.vectors import models, table_of
-from shared_core.storage.rows import as_known
+from shared_core.storage.oceanbase.visibility import (
+    Condition,
+    all_of,
+    below,
+    current_at,
+    living,
+    of_kinds,
+)
 
 
 class OceanBaseEvents(OceanBasePart):

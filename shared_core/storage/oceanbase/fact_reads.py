@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
-from shared_core.domain import AsOf, MemoryId
-from shared_core.run_ports import Fact
-from shared_core.storage.oceanbase.current import Condition, soon
+from shared_core.core.domain import AsOf, MemoryId
+from shared_core.ports.runs import Fact
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.edge_rows import EdgeRow, Edges
-from shared_core.storage.oceanbase.parts import pages
+from shared_core.storage.oceanbase.facts_as_of import held_of_told, told_facts
 from shared_core.storage.oceanbase.rows import sources_of
 from shared_core.storage.oceanbase.run_records import rows_in
-from shared_core.storage.oceanbase.told import held_of_told, told_facts
-from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.storage.oceanbase.visibility import Condition, soon
 
 FACT_COLUMNS = (
     "f.memory_id, f.fact_type, f.slot, f.value, m.text, f.confidence, f.extractor, f.pattern,"

@@ -5,22 +5,22 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
+from shared_core.core.json_text import to_json
 from shared_core.errors import Conflict
-from shared_core.fact_ports import Restoration
-from shared_core.jsontext import to_json
+from shared_core.ports.facts import Restoration
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.edge_rows import Edges
 from shared_core.storage.oceanbase.fact_reads import rivals_of_edges
-from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.reopening import (
+from shared_core.storage.oceanbase.fact_reopening import (
     ended_fact,
     moment,
     note_moves,
     reopen,
     reopen_told,
 )
+from shared_core.storage.oceanbase.retention_timing import retime
 from shared_core.storage.oceanbase.run_records import changes_of, last_number
-from shared_core.storage.oceanbase.timing import retime
-from shared_core.storage.oceanbase.transactions import Row, Transaction
 
 _IS_OPEN = "valid_until IS NULL AND superseded_at IS NULL"
 

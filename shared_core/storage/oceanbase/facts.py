@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from shared_core.domain import AsOf, FactType, MemoryId, Scope
+from shared_core.core.domain import AsOf, FactType, MemoryId, Scope
+from shared_core.core.ids import is_uuid
+from shared_core.core.namespaces import memories_namespace, rest_of, scope_path
 from shared_core.errors import Conflict
-from shared_core.fact_ports import NamedMemory, Restoration
-from shared_core.graph_ports import Edge
-from shared_core.ids import is_uuid
-from shared_core.namespaces import memories_namespace, rest_of, scope_path
-from shared_core.run_ports import Fact
+from shared_core.ports.facts import NamedMemory, Restoration
+from shared_core.ports.graph import Edge
+from shared_core.ports.runs import Fact
 from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.edge_rows import Edges
 from shared_core.storage.oceanbase.fact_reads import (
     FACT_COLUMNS,
@@ -26,7 +27,6 @@ from shared_core.storage.oceanbase.fact_reads import (
 )
 from shared_core.storage.oceanbase.fact_restoring import restore
 from shared_core.storage.oceanbase.rows import sources_of
-from shared_core.storage.oceanbase.transactions import Row, Transaction
 
 
 class OceanBaseFacts(OceanBasePart):

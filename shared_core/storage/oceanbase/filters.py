@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
-from shared_core.domain import JsonValue
-from shared_core.jsontext import to_json
-from shared_core.namespaces import clean_text
-from shared_core.storage.filters import compile_filter
+from shared_core.core.domain import JsonValue
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import clean_text
+from shared_core.storage._filters import compile_filter
 
 Matches: TypeAlias = Callable[[str], bool]
 """Whether the value of an item, as JSON text, is what a filter wants."""

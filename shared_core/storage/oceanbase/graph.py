@@ -7,15 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import AsOf, MemoryId, Scope
+from shared_core.core.domain import AsOf, MemoryId, Scope
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import scope_path
 from shared_core.errors import Conflict
-from shared_core.graph_ports import Alias, Edge, Entity, FoundEdge, KnownSpells, Spell, Walk
-from shared_core.jsontext import to_json
-from shared_core.namespaces import scope_path
+from shared_core.nlp.text import without_accents
+from shared_core.ports.graph import Alias, Edge, Entity, FoundEdge, KnownSpells, Spell, Walk
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.current import Condition, all_of
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.edge_rows import EdgeRow, Edges, touching
-from shared_core.storage.oceanbase.reopening import (
+from shared_core.storage.oceanbase.fact_reopening import (
     ended_fact,
     moment,
     note_moves,
@@ -23,9 +24,8 @@ from shared_core.storage.oceanbase.reopening import (
     reopen_told,
     require_no_opposite,
 )
-from shared_core.storage.oceanbase.timing import retime
-from shared_core.storage.oceanbase.transactions import Transaction
-from shared_core.text import without_accents
+from shared_core.storage.oceanbase.retention_timing import retime
+from shared_core.storage.oceanbase.visibility import Condition, all_of
 
 CHANGED = "the aliases were changed meanwhile"
 

@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from shared_core.item_ports import ImportMark, ItemAddress, ItemStamp
-from shared_core.namespaces import rest_of, tenant_of
-from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.core.namespaces import rest_of, tenant_of
+from shared_core.ports.items import ImportMark, ItemAddress, ItemStamp
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 ALL = bytes(32)
 """The hash that stands for every item of a tenant; the column is of this length."""

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from uuid import UUID
 
+from shared_core.core.namespaces import from_path
 from shared_core.errors import CapabilityMissing
-from shared_core.index_ports import IndexBuilder, TenantIndex, TenantVectors
-from shared_core.namespaces import from_path
+from shared_core.ports.indexes import IndexBuilder, TenantIndex, TenantVectors
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.vectors import active_model, table_of
 
 LOOK_EVERY_S = 60.0

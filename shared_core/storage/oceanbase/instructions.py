@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from shared_core.domain import Scope
-from shared_core.instruction_ports import Instruction
-from shared_core.item_ports import MemoryRow, VectorRows
-from shared_core.namespaces import (
+from shared_core.core.domain import Scope
+from shared_core.core.namespaces import (
     instructions_namespace,
     instructions_scope,
     scope_path,
     storable,
 )
+from shared_core.ports.instructions import Instruction
+from shared_core.ports.items import MemoryRow, VectorRows
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.transactions import Row, Transaction
-from shared_core.storage.oceanbase.versions import drop_versions
-from shared_core.storage.oceanbase.writing import forget_at, put_rows, put_vectors, strengths_of
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.instruction_versions import drop_versions
+from shared_core.storage.oceanbase.item_writes import forget_at, put_rows, put_vectors, strengths_of
 
 _COLUMNS = "i.instruction_key, i.version, i.metadata, i.created_at, n.first_at"
 

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from shared_core.domain import Namespace, Scope
-from shared_core.item_ports import (
+from shared_core.core.domain import Namespace, Scope
+from shared_core.core.namespaces import from_path, scope_path, storable
+from shared_core.core.retention_policy import Strength
+from shared_core.ports.items import (
     ImportMark,
     Item,
     ItemAddress,
@@ -18,20 +20,17 @@ from shared_core.item_ports import (
     NamespaceQuery,
     VectorRows,
 )
-from shared_core.namespaces import from_path, scope_path, storable
-from shared_core.ports import Clock
-from shared_core.retention_ports import Strength
+from shared_core.ports.storage import Clock
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.expiry import sweep
 from shared_core.storage.oceanbase.filters import matches
 from shared_core.storage.oceanbase.imports import marks_of
 from shared_core.storage.oceanbase.indexes import LargeTenants
 from shared_core.storage.oceanbase.item_search import find, namespaces
-from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.rows import ITEM_COLUMNS, item_columns, item_of
-from shared_core.storage.oceanbase.sweeping import sweep
-from shared_core.storage.oceanbase.transactions import Row, Transaction
-from shared_core.storage.oceanbase.writing import (
+from shared_core.storage.oceanbase.item_writes import (
     forget_at,
     place_of,
     put_rows,
@@ -41,6 +40,7 @@ from shared_core.storage.oceanbase.writing import (
     strengths_of,
     tenants_of,
 )
+from shared_core.storage.oceanbase.rows import ITEM_COLUMNS, item_columns, item_of
 
 __all__ = ["OceanBaseItems", "put_rows", "put_vectors", "stored_terms", "strengths_of"]
 

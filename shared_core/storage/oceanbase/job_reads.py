@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import Scope, ThreadId
-from shared_core.job_ports import Capability, JobFilter, JobRecord, JobStats, JobStatus
-from shared_core.namespaces import path_end, scope_path, to_path
+from shared_core.core.domain import Scope, ThreadId
+from shared_core.core.namespaces import path_end, scope_path, to_path
+from shared_core.ports.jobs import Capability, JobFilter, JobRecord, JobStats, JobStatus
 from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.job_rows import (
     RECORD_COLUMNS,
     TABLE,
     doable,
     newest_first,
 )
-from shared_core.storage.oceanbase.transactions import Row, Transaction
 
 POLL_S = 1.0
 CANDIDATES = 64

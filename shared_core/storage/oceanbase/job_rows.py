@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import Scope, ThreadId
-from shared_core.job_ports import Capability, Job, JobRecord, JobStatus, JobType
-from shared_core.namespaces import from_path, to_path
-from shared_core.storage.oceanbase.transactions import Row
+from shared_core.core.domain import Scope, ThreadId
+from shared_core.core.namespaces import from_path, to_path
+from shared_core.ports.jobs import Capability, Job, JobRecord, JobStatus, JobType
+from shared_core.storage.oceanbase.connection.transactions import Row
 
 TABLE = "consolidation_jobs"
 RECORD_COLUMNS = (

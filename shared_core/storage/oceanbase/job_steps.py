@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import Scope, ThreadId
-from shared_core.job_ports import Job, JobStatus, JobType, NewJob, ReflectionDue
-from shared_core.jsontext import to_json
-from shared_core.namespaces import scope_path
+from shared_core.core.domain import Scope, ThreadId
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import scope_path
+from shared_core.ports.jobs import Job, JobStatus, JobType, NewJob, ReflectionDue
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.length_limits import check_thread_id
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.job_rows import (
     FREE_THREAD,
     JOB_COLUMNS,
@@ -17,9 +20,6 @@ from shared_core.storage.oceanbase.job_rows import (
     TABLE,
     job_of,
 )
-from shared_core.storage.oceanbase.lengths import check_thread_id
-from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.transactions import Row, Transaction
 
 BYTES_PER_TOKEN = 4
 """An estimate: a token is about four letters of English, or one character of Chinese."""

@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from shared_core.domain import JsonValue, Scope, ThreadId
+from shared_core.core.domain import JsonValue, Scope, ThreadId
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import clean_text, scope_path
 from shared_core.errors import Conflict
-from shared_core.job_ports import (
+from shared_core.ports.jobs import (
     Capability,
     Job,
     NewJob,
 )
-from shared_core.jsontext import to_json
-from shared_core.namespaces import clean_text, scope_path
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.job_reads import CANDIDATES, OceanBaseJobReads, free
 from shared_core.storage.oceanbase.job_rows import (
     SAME_WORK,
@@ -31,7 +32,6 @@ from shared_core.storage.oceanbase.job_steps import (
     put_back,
     take,
 )
-from shared_core.storage.oceanbase.transactions import Row, Transaction
 
 __all__ = ["OceanBaseJobs", "count_extraction", "enqueue"]
 

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import Event, ThreadId
-from shared_core.jsontext import to_json
-from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.transactions import Transaction
-from shared_core.storage.oceanbase.turns import EVENT_COLUMNS, event_of
+from shared_core.core.domain import Event, ThreadId
+from shared_core.core.json_text import to_json
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.oceanbase.event_steps import EVENT_COLUMNS, event_of
 
 _RANGE = re.compile(r"\[(\d+),(\d+)\)")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from uuid import UUID
 
-from shared_core.domain import ThreadId, Turn
-from shared_core.profile_ports import (
+from shared_core.core.domain import ThreadId, Turn
+from shared_core.ports.profiles import (
     EntryRole,
     ProfileEntry,
     ProfileVersion,
@@ -16,8 +16,8 @@ from shared_core.profile_ports import (
     StageRecord,
     StoredProfile,
 )
-from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 
 VERSION_COLUMNS = (
     "subject_kind, subject_id, version, memory_id, event_limit, content_hash, run_id, began_at,"

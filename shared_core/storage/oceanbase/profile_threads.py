@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from shared_core.domain import ThreadId
-from shared_core.profile_ports import SAID, SAID_CHARACTERS, ThreadOverview
-from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.core.domain import ThreadId
+from shared_core.ports.profiles import SAID, SAID_CHARACTERS, ThreadOverview
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 THREADS_AT_ONCE = 50
 """Of one statement that reads the last turns of each."""

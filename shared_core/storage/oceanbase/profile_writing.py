@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import Scope, Turn
+from shared_core.core.domain import Scope, Turn
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import profile_namespace, rest_of, scope_path
 from shared_core.errors import Conflict
-from shared_core.jsontext import to_json
-from shared_core.namespaces import profile_namespace, rest_of, scope_path
-from shared_core.profile_ports import PARAGRAPH_KEY, NewVersion, ProfileRun
+from shared_core.ports.profiles import PARAGRAPH_KEY, NewVersion, ProfileRun
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.forgetting import delete_memories
-from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.transactions import Transaction
-from shared_core.storage.oceanbase.writing import put_rows
+from shared_core.storage.oceanbase.item_writes import put_rows
 
 _RUN = (
     "tenant_id", "run_id", "kind", "extractor", "counts", "started_at", "finished_at", "number",

@@ -8,13 +8,12 @@ from uuid import UUID
 
 import pymysql
 
-from shared_core.domain import Event, Scope, ThreadId
+from shared_core.core.domain import Event, Scope, ThreadId
+from shared_core.core.ids import uuid7
+from shared_core.core.namespaces import profile_namespace, rest_of, scope_path
 from shared_core.errors import Conflict
-from shared_core.ids import uuid7
-from shared_core.item_ports import VectorRows
-from shared_core.namespaces import profile_namespace, rest_of, scope_path
-from shared_core.ports import EventRow
-from shared_core.profile_ports import (
+from shared_core.ports.items import VectorRows
+from shared_core.ports.profiles import (
     EntryRole,
     NewVersion,
     ProfileRun,
@@ -26,8 +25,12 @@ from shared_core.profile_ports import (
     ThreadOverview,
     marks_id,
 )
+from shared_core.ports.storage import EventRow
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.parts import pages
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.event_steps import append_turns, forgotten as forgotten_of
+from shared_core.storage.oceanbase.item_writes import put_vectors, strengths_of
 from shared_core.storage.oceanbase.profile_marks import (
     drop_logged_runs,
     mark_all_read,
@@ -43,10 +46,6 @@ from shared_core.storage.oceanbase.profile_rows import (
 )
 from shared_core.storage.oceanbase.profile_threads import overviews
 from shared_core.storage.oceanbase.profile_writing import write_run, write_version
-from shared_core.storage.oceanbase.transactions import Row, Transaction
-from shared_core.storage.oceanbase.turns import append_turns
-from shared_core.storage.oceanbase.turns import forgotten as forgotten_of
-from shared_core.storage.oceanbase.writing import put_vectors, strengths_of
 
 DUPLICATE = 1062
 

@@ -11,13 +11,20 @@ from uuid import UUID
 
 import numpy as np
 
-from shared_core.domain import AsOf, MemoryId
+from shared_core.core.domain import AsOf, MemoryId
+from shared_core.core.namespaces import rest_of, scope_path
 from shared_core.errors import InvalidInput
-from shared_core.graph_ports import Edge
-from shared_core.namespaces import rest_of, scope_path
-from shared_core.recall_ports import Candidate, Corpus, Recalled, SearchRequest
+from shared_core.ports.graph import Edge
+from shared_core.ports.recall import Candidate, Corpus, Recalled, SearchRequest
+from shared_core.storage._rows import as_known
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.current import (
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.edge_rows import edges_about
+from shared_core.storage.oceanbase.filters import Matches, matches
+from shared_core.storage.oceanbase.recall_ranking import picked
+from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
+from shared_core.storage.oceanbase.similarities import similarities
+from shared_core.storage.oceanbase.visibility import (
     Condition,
     all_of,
     below,
@@ -26,13 +33,6 @@ from shared_core.storage.oceanbase.current import (
     of_kinds,
     soon,
 )
-from shared_core.storage.oceanbase.edge_rows import edges_about
-from shared_core.storage.oceanbase.filters import Matches, matches
-from shared_core.storage.oceanbase.recall_ranking import picked
-from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
-from shared_core.storage.oceanbase.similarities import similarities
-from shared_core.storage.oceanbase.transactions import Row, Transaction
-from shared_core.storage.rows import as_known
 
 MOST_EDGES = 50
 """Of each name and direction, the newest."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from shared_core.recall_ports import Corpus
+from shared_core.ports.recall import Corpus
 
 if TYPE_CHECKING:
-    from shared_core.recall_ports import Numbers, Places
+    from shared_core.ports.recall import Numbers, Places
 
 NEIGHBOUR_SHARE = 0.5
 """Of what the turns before and after score: an answer seldom repeats its question."""

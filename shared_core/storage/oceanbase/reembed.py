@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from shared_core.errors import EmbeddingMismatch
-from shared_core.reembed_ports import EmbeddedField
-from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.ports.reembedding import EmbeddedField
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.vectors import (
     OceanBaseVectors,
     add_vectors,
@@ -20,7 +20,7 @@ from shared_core.storage.oceanbase.vectors import (
 )
 
 if TYPE_CHECKING:
-    from shared_core.reembed_ports import Matrix
+    from shared_core.ports.reembedding import Matrix
 
 _FIRST = ("", UUID(int=0))
 

@@ -9,11 +9,9 @@ from operator import methodcaller
 from typing import get_args
 from uuid import UUID
 
-from shared_core.domain import MemoryId, MemoryKind, Scope
-from shared_core.errors import Conflict
-from shared_core.ids import is_uuid
-from shared_core.item_ports import VectorRows
-from shared_core.namespaces import (
+from shared_core.core.domain import MemoryId, MemoryKind, Scope
+from shared_core.core.ids import is_uuid
+from shared_core.core.namespaces import (
     check_label,
     from_path,
     memories_namespace,
@@ -23,8 +21,10 @@ from shared_core.namespaces import (
     storable,
     to_path,
 )
-from shared_core.retention_ports import (
-    STAGES,
+from shared_core.core.retention_policy import STAGES, Rules, Stage
+from shared_core.errors import Conflict
+from shared_core.ports.items import VectorRows
+from shared_core.ports.retention import (
     Archived,
     Batch,
     Counts,
@@ -32,11 +32,12 @@ from shared_core.retention_ports import (
     Kept,
     RetentionRow,
     Retimed,
-    Rules,
-    Stage,
     Weak,
 )
-from shared_core.storage.oceanbase.parts import pages
+from shared_core.storage._retention_columns import along_of, counts_of
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.oceanbase.item_writes import put_vectors
 from shared_core.storage.oceanbase.retention_counts import counted
 from shared_core.storage.oceanbase.retention_fading import count_due, erase, forget_ripe, weak_of
 from shared_core.storage.oceanbase.retention_policies import (
@@ -55,11 +56,8 @@ from shared_core.storage.oceanbase.retention_rows import (
     living,
     score_of,
 )
+from shared_core.storage.oceanbase.retention_timing import Policies
 from shared_core.storage.oceanbase.schedules import OceanBaseSchedules
-from shared_core.storage.oceanbase.timing import Policies
-from shared_core.storage.oceanbase.transactions import Transaction
-from shared_core.storage.oceanbase.writing import put_vectors
-from shared_core.storage.retention_columns import along_of, counts_of
 
 PAGE_TRIES = 8
 """So many times a page is looked at again that changed before it was locked."""

@@ -7,18 +7,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from shared_core.domain import MemoryKind
-from shared_core.retention import stage_end
-from shared_core.retention_ports import (
-    FATES,
-    STAGES,
-    Fate,
-    RetentionPolicy,
-    RetentionRow,
-)
+from shared_core.core.decay import stage_end
+from shared_core.core.domain import MemoryKind
+from shared_core.core.retention_policy import STAGES, RetentionPolicy
+from shared_core.ports.retention import FATES, Fate, RetentionRow
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.retention_rows import fate_of, living, score_of
-from shared_core.storage.oceanbase.timing import Timed
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.oceanbase.retention_timing import Timed
 
 _SOON = timedelta(microseconds=1)
 _Group = tuple[MemoryKind, bool, int, int]

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import MemoryKind
-from shared_core.jsontext import to_json
-from shared_core.retention import stage_end
-from shared_core.retention_ports import STAGES, Weak
+from shared_core.core.decay import stage_end
+from shared_core.core.domain import MemoryKind
+from shared_core.core.json_text import to_json
+from shared_core.core.retention_policy import STAGES
+from shared_core.ports.retention import Weak
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.forgetting import bury_turns, delete_memories
-from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.retention_rows import (
     RIPE,
     Due,
@@ -21,14 +23,13 @@ from shared_core.storage.oceanbase.retention_rows import (
     ripe_values,
     score_of,
 )
-from shared_core.storage.oceanbase.timing import (
+from shared_core.storage.oceanbase.retention_timing import (
     TIMED_COLUMNS,
     WITH_COUNTERS,
     Policies,
     Timed,
     timed_of,
 )
-from shared_core.storage.oceanbase.transactions import Row, Transaction
 from shared_core.storage.oceanbase.vectors import models, table_of
 
 _ARCHIVE = (

@@ -8,10 +8,13 @@ from datetime import datetime
 from itertools import takewhile
 from uuid import UUID
 
-from shared_core.domain import MemoryKind
-from shared_core.namespaces import path_end
-from shared_core.retention_ports import Fate, Kept, Retimed, Rules
-from shared_core.storage.oceanbase.parts import pages
+from shared_core.core.domain import MemoryKind
+from shared_core.core.namespaces import path_end
+from shared_core.core.retention_policy import Rules
+from shared_core.ports.retention import Fate, Kept, Retimed
+from shared_core.storage._retention_columns import POLICY_COLUMNS, policy_columns
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.retention_rows import (
     KEPT_COLUMNS,
     PAGE,
@@ -20,9 +23,7 @@ from shared_core.storage.oceanbase.retention_rows import (
     due_of,
     ripe_values,
 )
-from shared_core.storage.oceanbase.timing import Policies, counters, retime, timed_of
-from shared_core.storage.oceanbase.transactions import Row, Transaction
-from shared_core.storage.retention_columns import POLICY_COLUMNS, policy_columns
+from shared_core.storage.oceanbase.retention_timing import Policies, counters, retime, timed_of
 
 _FIRST = ("", UUID(int=0))
 _COLUMNS = ("tenant_id", "kind", "fades", *POLICY_COLUMNS, "updated_at")

@@ -8,13 +8,13 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
+from shared_core.core.json_text import to_json
 from shared_core.errors import Conflict
-from shared_core.jsontext import to_json
-from shared_core.retention_ports import Archived
-from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.timing import Policies, Timed, counters
-from shared_core.storage.oceanbase.transactions import Row, Transaction
-from shared_core.storage.oceanbase.writing import stored_terms
+from shared_core.ports.retention import Archived
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.item_writes import stored_terms
+from shared_core.storage.oceanbase.retention_timing import Policies, Timed, counters
 
 MOST_ACCESSES = 2_147_483_647
 

@@ -6,18 +6,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared_core.domain import MemoryId
-from shared_core.namespaces import from_path, path_end
-from shared_core.retention import retention_score
-from shared_core.retention_ports import STAGES, Fate, Kept, RetentionPolicy
-from shared_core.storage.oceanbase.timing import (
+from shared_core.core.decay import retention_score
+from shared_core.core.domain import MemoryId
+from shared_core.core.namespaces import from_path, path_end
+from shared_core.core.retention_policy import STAGES, RetentionPolicy
+from shared_core.ports.retention import Fate, Kept
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.retention_timing import (
     TIMED_COLUMNS,
     WITH_COUNTERS,
     Policies,
     Timed,
     timed_of,
 )
-from shared_core.storage.oceanbase.transactions import Row, Transaction
 
 PAGE = 5000
 """Memories that are in memory at once, where all are looked at."""

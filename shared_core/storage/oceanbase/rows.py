@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from shared_core.domain import Memory, MemoryId, ThreadId
-from shared_core.item_ports import Item
-from shared_core.namespaces import from_path
-from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.core.domain import Memory, MemoryId, ThreadId
+from shared_core.core.namespaces import from_path
+from shared_core.ports.items import Item
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 
 
 def memory_columns(alias: str) -> str:

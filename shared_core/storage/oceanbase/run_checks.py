@@ -6,15 +6,15 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import Turn
+from shared_core.core.domain import Turn
 from shared_core.errors import Conflict
-from shared_core.run_ports import RunPlan
-from shared_core.storage.oceanbase.current import living
+from shared_core.ports.runs import RunPlan
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.forgetting import by_thread
-from shared_core.storage.oceanbase.parts import pages
 from shared_core.storage.oceanbase.run_reads import living_summary
 from shared_core.storage.oceanbase.run_records import rows_in
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.oceanbase.visibility import living
 
 
 def require_unchanged(

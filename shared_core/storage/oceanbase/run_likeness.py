@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import MemoryId
-from shared_core.item_ports import ItemAddress, VectorRows
-from shared_core.run_ports import LikeText
-from shared_core.storage.oceanbase.current import Condition, all_of, below, living, of_kinds
+from shared_core.core.domain import MemoryId
+from shared_core.ports.items import ItemAddress, VectorRows
+from shared_core.ports.runs import LikeText
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.run_records import rows_in
-from shared_core.storage.oceanbase.transactions import Transaction
 from shared_core.storage.oceanbase.vectors import asked_form, models, table_of
+from shared_core.storage.oceanbase.visibility import Condition, all_of, below, living, of_kinds
 
 NEAREST = 3
 """Memories of which a draft may say the same."""

@@ -10,14 +10,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from shared_core.domain import Event, KnownPerson, MemoryId, ThreadId
-from shared_core.run_ports import KnownEdge, KnownFact, Reading, ReadRequest, Retraction
-from shared_core.storage.oceanbase.current import living
-from shared_core.storage.oceanbase.names import Names
-from shared_core.storage.oceanbase.parts import pages
+from shared_core.core.domain import Event, KnownPerson, MemoryId, ThreadId
+from shared_core.ports.runs import KnownEdge, KnownFact, Reading, ReadRequest, Retraction
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.oceanbase.entity_names import Names
+from shared_core.storage.oceanbase.event_steps import EVENT_COLUMNS, event_of
 from shared_core.storage.oceanbase.run_records import last_number, rows_in
-from shared_core.storage.oceanbase.transactions import Transaction
-from shared_core.storage.oceanbase.turns import EVENT_COLUMNS, event_of
+from shared_core.storage.oceanbase.visibility import living
 
 _RELATION = "relation."
 

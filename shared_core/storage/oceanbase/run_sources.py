@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import Turn
+from shared_core.core.domain import Turn
 from shared_core.errors import Conflict
-from shared_core.item_ports import ItemAddress
-from shared_core.run_ports import RunPlan, Source
+from shared_core.ports.items import ItemAddress
+from shared_core.ports.runs import RunPlan, Source
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.oceanbase.fact_reopening import moment
 from shared_core.storage.oceanbase.forgetting import by_thread
-from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.reopening import moment
+from shared_core.storage.oceanbase.item_writes import ids_at
 from shared_core.storage.oceanbase.run_records import note, note_of_turns, rows_in, set_each
-from shared_core.storage.oceanbase.transactions import Transaction
-from shared_core.storage.oceanbase.writing import ids_at
 
 _Said = tuple[UUID, Turn, int]
 """What was drawn from a turn, the turn, and the number of the basis in the plan."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.ids import uuid7
-from shared_core.run_ports import RunPlan
+from shared_core.core.ids import uuid7
+from shared_core.ports.runs import RunPlan
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.forgetting import delete_memories
 from shared_core.storage.oceanbase.run_records import Change, note
-from shared_core.storage.oceanbase.transactions import Transaction
 from shared_core.storage.oceanbase.vectors import models, table_of
 
 KEPT = 10

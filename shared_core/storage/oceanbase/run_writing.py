@@ -7,14 +7,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import memories_namespace, rest_of, scope_path
+from shared_core.core.retention_policy import Strength
 from shared_core.errors import Conflict
-from shared_core.jsontext import to_json
-from shared_core.namespaces import memories_namespace, rest_of, scope_path
-from shared_core.retention_ports import Strength
-from shared_core.run_ports import Annotation, PlannedEdge, RunPlan
+from shared_core.ports.runs import Annotation, PlannedEdge, RunPlan
+from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.oceanbase.item_writes import ids_at, put_rows, put_vectors, strengths_of
 from shared_core.storage.oceanbase.job_steps import count_extraction
+from shared_core.storage.oceanbase.retention_timing import retime
 from shared_core.storage.oceanbase.run_checks import require_places, require_unchanged
-from shared_core.storage.oceanbase.run_ends import (
+from shared_core.storage.oceanbase.run_endings import (
     close_edges,
     close_facts,
     move_edge_ends,
@@ -30,9 +33,6 @@ from shared_core.storage.oceanbase.run_sources import (
     renew,
 )
 from shared_core.storage.oceanbase.run_summaries import bound_summary, keep_summary
-from shared_core.storage.oceanbase.timing import retime
-from shared_core.storage.oceanbase.transactions import Transaction
-from shared_core.storage.oceanbase.writing import ids_at, put_rows, put_vectors, strengths_of
 
 _FACTS = (
     "tenant_id", "memory_id", "fact_type", "slot", "`key`", "value", "functional", "confidence",

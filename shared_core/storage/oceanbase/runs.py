@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.domain import Memory, MemoryKind, Scope, ThreadId
+from shared_core.core.domain import Memory, MemoryKind, Scope, ThreadId
+from shared_core.core.namespaces import memories_namespace, rest_of, scope_path, summary_key
 from shared_core.errors import Conflict
-from shared_core.item_ports import ItemAddress, VectorRows
-from shared_core.namespaces import memories_namespace, rest_of, scope_path, summary_key
-from shared_core.run_ports import Known, LikeText, Reading, ReadRequest, RunPlan, RunRecord
+from shared_core.ports.items import ItemAddress, VectorRows
+from shared_core.ports.runs import Known, LikeText, Reading, ReadRequest, RunPlan, RunRecord
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.current import Condition, all_of, below, living
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
 from shared_core.storage.oceanbase.run_likeness import like_texts
 from shared_core.storage.oceanbase.run_reads import (
@@ -26,7 +26,7 @@ from shared_core.storage.oceanbase.run_reads import (
 from shared_core.storage.oceanbase.run_records import last_number
 from shared_core.storage.oceanbase.run_undo import undo_run
 from shared_core.storage.oceanbase.run_writing import apply_run
-from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.storage.oceanbase.visibility import Condition, all_of, below, living
 
 
 class OceanBaseRuns(OceanBasePart):

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from shared_core.domain import JsonValue
-from shared_core.jsontext import to_json
-from shared_core.namespaces import ROOT
-from shared_core.retention_ports import Turn
+from shared_core.core.domain import JsonValue
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import ROOT
+from shared_core.ports.retention import Turn
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 _OURS = "tenant_id = %s AND task = %s AND worker_id = %s"
 

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from shared_core.domain import Event, JsonValue, ThreadId
-from shared_core.jsontext import to_json
-from shared_core.log_ports import Appended, Seen
-from shared_core.storage.oceanbase.lengths import check_thread_id
-from shared_core.storage.oceanbase.transactions import Row, Transaction
+from shared_core.core.domain import Event, JsonValue, ThreadId
+from shared_core.core.json_text import to_json
+from shared_core.ports.session_logs import Appended, Seen
+from shared_core.storage.oceanbase.connection.length_limits import check_thread_id
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 
 _THREAD = "WHERE tenant_id = %s AND thread_id = %s"
 

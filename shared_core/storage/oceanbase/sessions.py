@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from shared_core.domain import Event, JsonValue, Scope, ThreadId
-from shared_core.jsontext import to_json
-from shared_core.log_ports import Appended, Seen, SessionRecord, StateChange
-from shared_core.namespaces import from_path, path_end, scope_path, to_path
+from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import from_path, path_end, scope_path, to_path
+from shared_core.ports.session_logs import Appended, Seen, SessionRecord, StateChange
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.erasing import drop_empty_threads, erase
+from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.oceanbase.erasure_steps import drop_empty_threads, erase
 from shared_core.storage.oceanbase.session_steps import (
     add_shared,
     append_logged,
@@ -19,7 +20,6 @@ from shared_core.storage.oceanbase.session_steps import (
     open_log,
     shared_states,
 )
-from shared_core.storage.oceanbase.transactions import Transaction
 
 
 class OceanBaseSessions(OceanBasePart):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared_core.recall_ports import SearchRequest
-from shared_core.storage.oceanbase.current import Condition, all_of
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.ports.recall import SearchRequest
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.vectors import asked_form, models, table_of
+from shared_core.storage.oceanbase.visibility import Condition, all_of
 
 FEW = 3
 """One look-up of a vector by id costs as much as so many in a row."""

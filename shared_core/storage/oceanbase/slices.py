@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from shared_core.domain import AsOf, Memory, Scope, ThreadId
-from shared_core.namespaces import memories_namespace, rest_of, scope_path
-from shared_core.slice_ports import SliceOrder, SliceQuery
+from shared_core.core.domain import AsOf, Memory, Scope, ThreadId
+from shared_core.core.namespaces import memories_namespace, rest_of, scope_path
+from shared_core.ports.timeline import SliceOrder, SliceQuery
+from shared_core.storage._rows import as_known
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.current import (
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
+from shared_core.storage.oceanbase.visibility import (
     Condition,
     all_of,
     below,
@@ -19,9 +22,6 @@ from shared_core.storage.oceanbase.current import (
     current_at,
     of_kinds,
 )
-from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
-from shared_core.storage.oceanbase.transactions import Row, Transaction
-from shared_core.storage.rows import as_known
 
 DIRECTIONS: Final[dict[SliceOrder, str]] = {"newest": "DESC", "oldest": "ASC"}
 QUARTER: Final = "timestampdiff(MINUTE, '2000-01-01', m.occurred_at) DIV 15"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pymysql
 
 from shared_core.errors import StorageUnavailable
-from shared_core.ports import StorageReport
+from shared_core.ports.storage import StorageReport
 from shared_core.settings import redacted
 from shared_core.storage.oceanbase.accesses import OceanBaseAccesses
 from shared_core.storage.oceanbase.conversations import OceanBaseConversations

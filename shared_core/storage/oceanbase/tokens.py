@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from shared_core.jsontext import to_json
-from shared_core.namespaces import from_path, to_path
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import from_path, to_path
+from shared_core.ports.api_tokens import ApiToken
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.transactions import Row, Transaction
-from shared_core.token_ports import ApiToken
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 
 _COLUMNS = "tenant_id, token_id, label, users, created_at, expires_at, revoked_at"
 

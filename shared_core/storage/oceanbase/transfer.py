@@ -14,27 +14,11 @@ from uuid import uuid4
 
 import pymysql
 
+from shared_core.core.namespaces import ROOT, from_path, path_end
 from shared_core.errors import Conflict, InvalidInput
-from shared_core.item_ports import VectorRows
-from shared_core.job_ports import JobPriority, JobType, NewJob
-from shared_core.namespaces import ROOT, from_path, path_end
-from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.job_steps import insert_job
-from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.streams import streamed
-from shared_core.storage.oceanbase.transactions import Transaction
-from shared_core.storage.oceanbase.transfer_rows import (
-    given_rows,
-    require_unforgotten,
-    stored_row,
-    write_rows,
-)
-from shared_core.storage.oceanbase.transfer_shapes import SHAPES, names
-from shared_core.storage.oceanbase.transfer_values import quoted, row_text, vector_text
-from shared_core.storage.oceanbase.vectors import active_model, add_vectors, models, table_of
-from shared_core.storage.oceanbase.writing import put_vectors, tenants_of
-from shared_core.storage.sql_files import migrations
-from shared_core.transfer_ports import (
+from shared_core.ports.items import VectorRows
+from shared_core.ports.jobs import JobPriority, JobType, NewJob
+from shared_core.ports.transfer import (
     EMBEDDINGS,
     TABLES,
     ExportedRow,
@@ -44,6 +28,22 @@ from shared_core.transfer_ports import (
     Whose,
     Written,
 )
+from shared_core.storage._schema_version import SCHEMA_VERSION
+from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.streams import streamed
+from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.oceanbase.item_writes import put_vectors, tenants_of
+from shared_core.storage.oceanbase.job_steps import insert_job
+from shared_core.storage.oceanbase.transfer_rows import (
+    given_rows,
+    require_unforgotten,
+    stored_row,
+    write_rows,
+)
+from shared_core.storage.oceanbase.transfer_shapes import SHAPES, names
+from shared_core.storage.oceanbase.transfer_values import quoted, row_text, vector_text
+from shared_core.storage.oceanbase.vectors import active_model, add_vectors, models, table_of
 
 FETCHED = 500
 """Rows of a table that are in memory at once."""
@@ -60,7 +60,7 @@ class OceanBaseTransfer(OceanBasePart):
     """Rows as text, as PostgreSQL writes and reads them: nothing is lost on the way."""
 
     async def rows_version(self) -> int:
-        return migrations()[-1].version
+        return SCHEMA_VERSION
 
     @asynccontextmanager
     async def snapshot(self, whose: Whose, *, vectors: bool) -> AsyncIterator[Snapshot]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 
 def count_on_threads(tx: Transaction, given: Sequence[Mapping[str, Any]]) -> None:

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 import pymysql
 
 from shared_core.errors import Conflict, InvalidInput
-from shared_core.storage.oceanbase.parts import pages
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.ports.transfer import RowBatch, Written
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.transfer_counters import count_on_events, count_on_threads
 from shared_core.storage.oceanbase.transfer_shapes import (
     CHOICES,
@@ -29,7 +30,6 @@ from shared_core.storage.oceanbase.transfer_values import (
     read_value,
     row_text,
 )
-from shared_core.transfer_ports import RowBatch, Written
 
 Values: TypeAlias = dict[str, Any]
 

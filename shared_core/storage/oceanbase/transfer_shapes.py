@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast, get_args
 
-from shared_core.domain import MemoryKind
-from shared_core.job_ports import JobStatus, JobType
+from shared_core.core.domain import MemoryKind
+from shared_core.ports.jobs import JobStatus, JobType
 
 Type = Literal[
     "text", "uuid", "int", "bool", "real", "double", "moment", "json", "raw", "bytes", "texts",

@@ -17,11 +17,11 @@ from uuid import UUID
 
 import numpy as np
 
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import storable
 from shared_core.errors import InvalidInput
-from shared_core.jsontext import to_json
-from shared_core.namespaces import storable
+from shared_core.storage._rows import MAX_TERM_BYTES
 from shared_core.storage.oceanbase.transfer_shapes import Column, Shape
-from shared_core.storage.rows import MAX_TERM_BYTES
 
 MOST_DIGITS: Final = 131_072
 FEWEST_DIGITS: Final = -16_383

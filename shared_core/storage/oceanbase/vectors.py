@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from shared_core.errors import EmbeddingMismatch, InvalidInput, StorageUnavailable
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.failures import code_of
-from shared_core.storage.oceanbase.transactions import Transaction
+from shared_core.storage.oceanbase.connection.errors import code_of
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 MOST_DIMENSIONS = 4096
 """Of a vector with an index."""

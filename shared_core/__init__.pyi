@@ -1,0 +1,64 @@
+from .consolidation_worker import MemoryConsolidationWorker as MemoryConsolidationWorker
+from .conversation.settings import ConversationSettings as ConversationSettings
+from .conversation.strategies import MemoryRecord as MemoryRecord, MemoryStrategy as MemoryStrategy
+from .core.domain import (
+    AsOf as AsOf,
+    Event as Event,
+    Hit as Hit,
+    Memory as Memory,
+    NewMemory as NewMemory,
+    Scope as Scope,
+)
+from .core.namespaces import memories_namespace as memories_namespace
+from .core.retention_policy import RetentionPolicy as RetentionPolicy
+from .core.sync_bridge import run_sync as run_sync
+from .coreference_resolver import CoreferenceResolver as CoreferenceResolver
+from .engine import MemoryEngine as MemoryEngine
+from .errors import (
+    BatchError as BatchError,
+    CapabilityMissing as CapabilityMissing,
+    Conflict as Conflict,
+    EmbeddingMismatch as EmbeddingMismatch,
+    InvalidInput as InvalidInput,
+    MemoryCoreError as MemoryCoreError,
+    ModelOutputInvalid as ModelOutputInvalid,
+    ModelQuotaExceeded as ModelQuotaExceeded,
+    ModelUnavailable as ModelUnavailable,
+    NotFound as NotFound,
+    SchemaOutOfDate as SchemaOutOfDate,
+    StorageReadOnly as StorageReadOnly,
+    StorageUnavailable as StorageUnavailable,
+)
+from .memory_manager import (
+    MemoryManager as MemoryManager,
+    OceanBaseMemoryProvider as OceanBaseMemoryProvider,
+)
+from .models.embedders import CallableEmbedder as CallableEmbedder
+from .models.language_model import FunctionModel as FunctionModel
+from .open import open_memory as open_memory
+from .ports.accesses import Accesses as Accesses
+from .ports.conversations import Session as Session, SessionStatus as SessionStatus
+from .ports.extraction_strategy import ExtractionStrategy as ExtractionStrategy
+from .ports.graph import (
+    Edge as Edge,
+    Entity as Entity,
+    GraphChange as GraphChange,
+    Path as Path,
+    Subgraph as Subgraph,
+)
+from .ports.jobs import JobRecord as JobRecord, JobStatus as JobStatus, JobType as JobType
+from .ports.recall_result import RecallResult as RecallResult
+from .ports.reranker import Reranker as Reranker
+from .ports.runs import Fact as Fact
+from .recall.time_slices import TimeBucket as TimeBucket, TimeSlice as TimeSlice
+from .retention_manager import (
+    MemoryRetentionManager as MemoryRetentionManager,
+    MemoryStats as MemoryStats,
+)
+from .session_manager import (
+    ConsolidationResult as ConsolidationResult,
+    SessionConsolidator as SessionConsolidator,
+    SessionManager as SessionManager,
+)
+
+__version__: str

@@ -1,0 +1,3 @@
+from .assembler import ContextAssembler as ContextAssembler
+from .memory_block import ShownMemory as ShownMemory, memory_block as memory_block
+from .window import ContextItem as ContextItem, ContextWindow as ContextWindow

@@ -1,0 +1,331 @@
+"""Chooses what of a context fits its budget: shares that flow, duplicates, cuts. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from shared_core.context.candidates import Candidate, Mark, without_shown
+from shared_core.context.costs import Costs
+from shared_core.context.truncation import cut_to_fit
+from shared_core.context.window import (
+    PROMPT,
+    REMEMBERED,
+    ContextItem,
+    ContextWindow,
+    DroppedItem,
+    Layout,
+    in_reading_order,
+    reading_place,
+)
+from shared_core.core.delimiters import Section
+from shared_core.errors import InvalidInput
+from shared_core.nlp.tokenizer import TokenCounter, count_tokens
+
+DEFAULT_SHARES: Final[Mapping[Section, float]] = MappingProxyType(
+    {
+        "instructions": 0.05,
+        "profile": 0.05,
+        "facts": 0.05,
+        "memories": 0.3,
+        "summary": 0.05,
+        "history": 0.5,
+    }
+)
+"""The least each section may take of what the system prompt and the query leave, if it needs it."""
+
+FIRST_TAKEN: Final[Sequence[Section]] = (
+    "history",  # first, so that a memory of a turn that is shown leaves its room to others
+    "instructions",
+    "profile",
+    "facts",
+    "memories",
+    "summary",
+)
+LAST_TAKEN: Final[Sequence[Section]] = (
+    "instructions",
+    "profile",
+    "summary",
+    "facts",
+    "memories",
+    "history",
+)
+"""Who takes what is left when no section's share has room for its next item."""
+
+CHARACTERS_A_TOKEN: Final = 8
+"""So much of a text is counted first; nearly every text has more tokens than that."""
+
+FIRST_CUT: Final = 0.5
+"""So much of its section's room an item may take that is cut, while others wait behind it."""
+
+NAMES: Final[Mapping[Section, str]] = {"system": "system prompt", "query": "query"}
+OVER_BUDGET: Final = "over budget"
+NO_TEXT: Final = "no text"
+
+
+def packed(
+    candidates: Iterable[Candidate],
+    required: Iterable[Candidate] = (),
+    *,
+    max_tokens: int,
+    shares: Mapping[Section, float] = DEFAULT_SHARES,
+    count: TokenCounter = count_tokens,
+    cut: bool = False,
+    layout: Layout = PROMPT,
+) -> ContextWindow:
+    """Return a window of what fits, best first in each section, and always of what is required."""
+    packing = _Packing(max_tokens, Costs(count), layout, required, candidates, cut=cut)
+    packing.take(shares)
+    return packing.window()
+
+
+def counted(
+    candidates: Iterable[Candidate],
+    max_tokens: int,
+    count: TokenCounter = count_tokens,
+    layout: Layout = PROMPT,
+) -> None:
+    """Count candidates ahead of packed(), best first, until they would take max_tokens."""
+    costs = Costs(count)
+    for entry in candidates:
+        if entry.item.text:
+            max_tokens -= _counted(entry, costs, layout).item.tokens
+            if max_tokens < 0:
+                break
+
+
+class _Packing:
+    """One assembly: what is taken, in the order it was taken, and how much room is left.
+
+    Counting is what takes time, so an item is counted when it might fit. With o200k the tokens of
+    the parts add up; they need not with every tokenizer, so the prompt is counted as a whole before
+    it is handed out.
+    """
+
+    def __init__(
+        self,
+        max_tokens: int,
+        count: Costs,
+        layout: Layout,
+        required: Iterable[Candidate],
+        candidates: Iterable[Candidate],
+        *,
+        cut: bool,
+    ) -> None:
+        self.max_tokens, self.count, self.layout, self.cut = max_tokens, count, layout, cut
+        self.required = [self._counted(entry) for entry in required if entry.item.text.strip()]
+        self.taken: list[Candidate] = []
+        self.blank: list[Candidate] = []
+        self.left: dict[Section, list[Candidate]] = {section: [] for section in FIRST_TAKEN}
+        for entry in candidates:
+            (self.left[entry.item.section] if entry.item.text else self.blank).append(entry)
+        self.frames = {
+            one: count(layout.frame(one)) for one, entries in self.left.items() if entries
+        }
+        self.labels = {
+            one: count(layout.shortest_line(self.left[one][0].item)) for one in self.frames
+        }
+        self.room = max_tokens - self._checked_floor()
+        if any(section in self.frames for section in REMEMBERED):
+            self.room -= count(layout.notice)
+
+    def take(self, shares: Mapping[Section, float]) -> None:
+        """Take what fits: each section its part of the room, then whatever fits what is left."""
+        budgets = _budgets(
+            self.room, shares, {section: self._need(section) for section in self.frames}
+        )
+        for section in FIRST_TAKEN:
+            if section in budgets:
+                self._take_section(section, budgets[section])
+        for section in LAST_TAKEN:
+            if section in budgets:
+                self._take_section(section, self.room)
+        is_short = not self.layout.may_repeat or any(self._waiting())
+        if is_short and self._unsaid_summary():
+            for section in LAST_TAKEN:
+                if section in budgets and section != "summary":
+                    self._take_section(section, self.room)
+            self._unsaid_summary()
+
+    def window(self) -> ContextWindow:
+        """Return what was taken, without the items taken last for which the prompt is too long."""
+        prompt, tokens = self._prompt()
+        while tokens > self.max_tokens:
+            if not self.taken:
+                raise InvalidInput(
+                    f"the tokenizer {self.count.name} counts the same text differently each time:"
+                    f" {tokens:,} tokens now, at most {self.max_tokens:,} before"
+                )
+            excess = tokens - self.max_tokens
+            while self.taken and excess > 0:
+                entry = self.taken.pop()
+                self.left[entry.item.section].append(entry)
+                excess -= max(entry.item.tokens, 1)
+            prompt, tokens = self._prompt()
+        return ContextWindow(
+            items=tuple(self._shown()),
+            dropped=tuple(self._dropped()),
+            tokens=tokens,
+            max_tokens=self.max_tokens,
+            prompt=prompt,
+        )
+
+    def _need(self, section: Section) -> int:
+        """Return what all items of a section take; no more is counted than there is room for."""
+        need = self.frames[section]
+        entries = self.left[section]
+        for place, entry in enumerate(entries):
+            if need > self.room:
+                break
+            entries[place] = self._counted(entry)
+            need += entries[place].item.tokens
+        return need
+
+    def _take_section(self, section: Section, budget: float) -> None:
+        left, self.left[section] = self.left[section], []
+        known = self._known()
+        opened = any(entry.item.section == section for entry in self.taken)
+        for entry in left:
+            opening = 0 if opened else self.frames[section]
+            limit = math.floor(min(budget, self.room)) - opening
+            if not any(mark in known for mark in entry.repeats):
+                entry = self._weighed(entry, limit)
+                fits = 0 < entry.item.tokens <= limit
+                shown = entry if fits or opened else self._shortened(entry, limit, len(left))
+                if 0 < shown.item.tokens <= limit:
+                    opened = True
+                    budget -= opening + shown.item.tokens
+                    self.room -= opening + shown.item.tokens
+                    self.taken.append(shown)
+                    known |= dict.fromkeys(shown.tells, shown.item)
+                    continue
+            self.left[section].append(entry)
+
+    def _shortened(self, entry: Candidate, limit: int, waiting: int) -> Candidate:
+        """Return an item that does not fit with its first sentences alone, if that is wanted."""
+        if not self.cut:
+            return entry
+        room = math.floor(limit * FIRST_CUT) if waiting > 1 else limit
+
+        def cost(text: str) -> int:
+            return self.count(self.layout.line(replace(entry.item, text=text)))
+
+        for most in dict.fromkeys((room, limit)):
+            if text := cut_to_fit(entry.item.text, most, cost):
+                item = replace(entry.item, text=text, cut=True, tokens=0)
+                return self._counted(replace(entry, item=item))
+        return entry
+
+    def _waiting(self) -> Iterator[Candidate]:
+        """Yield what was left out and is no duplicate."""
+        known = self._known()
+        for entries in self.left.values():
+            yield from (entry for entry in entries if self._told_by(entry, known) is None)
+
+    def _unsaid_summary(self) -> bool:
+        """Leave of a summary what is not shown anyway; return whether room became free."""
+        summaries = (n for n, entry in enumerate(self.taken) if entry.item.section == "summary")
+        place = next(summaries, None)
+        if place is None:
+            return False
+        entry = self.taken[place]
+        if self._told_by(entry, self._known()) is not None:
+            self.left["summary"].append(self.taken.pop(place))
+            self.room += self.frames["summary"] + entry.item.tokens
+            return True
+        item = without_shown(entry.item, self._said())
+        if item is entry.item:
+            return False
+        self.taken[place] = self._counted(replace(entry, item=item))
+        self.room += entry.item.tokens - self.taken[place].item.tokens
+        return True
+
+    def _said(self) -> list[ContextItem]:
+        """Return the turns that are shown, as history or as memories."""
+        return [e.item for e in self.taken if e.item.section in ("memories", "history")]
+
+    def _told_by(self, entry: Candidate, known: Mapping[Mark, ContextItem]) -> ContextItem | None:
+        """Return which shown item tells the same already; None if none does."""
+        shown = next((known[mark] for mark in entry.repeats if mark in known), None)
+        if shown is None and entry.item.section == "summary" and (turns := self._said()):
+            told = entry.all_of and all(mark in known for mark in entry.all_of)
+            if told or not without_shown(entry.item, turns).text:
+                return max(turns, key=lambda turn: (turn.section == "history", turn.number))
+        return shown
+
+    def _known(self) -> dict[Mark, ContextItem]:
+        """Return what the shown items tell, each with the item that tells it."""
+        entries = (*self.required, *self.taken)
+        return {mark: entry.item for entry in entries for mark in entry.tells}
+
+    def _shown(self) -> list[ContextItem]:
+        return in_reading_order(entry.item for entry in (*self.required, *self.taken))
+
+    def _dropped(self) -> list[DroppedItem]:
+        known = self._known()
+        dropped = [DroppedItem(item=entry.item, reason=NO_TEXT) for entry in self.blank]
+        for entry in (one for entries in self.left.values() for one in entries):
+            shown = self._told_by(entry, known)
+            reason = f"duplicate of {shown.ref}" if shown else OVER_BUDGET
+            dropped.append(DroppedItem(item=entry.item, reason=reason))
+        return sorted(dropped, key=lambda one: reading_place(one.item))
+
+    def _prompt(self) -> tuple[str, int]:
+        return self.count.of_prompt(self._shown(), self.layout)
+
+    def _checked_floor(self) -> int:
+        """Return what the prompt takes with nothing packed; raise when that is too much."""
+        _, tokens = self._prompt()
+        if tokens > self.max_tokens:
+            parts = " and ".join(
+                f"the {NAMES[entry.item.section]} ({entry.item.tokens:,} tokens)"
+                for entry in self.required
+            )
+            raise InvalidInput(
+                f"{parts} alone take {tokens:,} tokens, {tokens - self.max_tokens:,} more than"
+                f" max_tokens = {self.max_tokens:,}: shorten them or raise max_tokens"
+            )
+        return tokens
+
+    def _weighed(self, entry: Candidate, limit: int) -> Candidate:
+        """Return the entry, counted if it might take no more tokens than limit."""
+        room = limit - self.labels[entry.item.section]
+        if entry.item.tokens or entry.at_least > room:
+            return entry
+        beginning = entry.item.text[: CHARACTERS_A_TOKEN * (room + 1)]
+        if len(beginning) < len(entry.item.text):
+            at_least = self.count(beginning) - 1  # its last token may have been cut
+            if at_least > room:
+                entry.at_least = at_least
+                return entry
+        return self._counted(entry)
+
+    def _counted(self, entry: Candidate) -> Candidate:
+        return _counted(entry, self.count, self.layout)
+
+
+def _counted(entry: Candidate, count: Costs, layout: Layout) -> Candidate:
+    if not entry.item.tokens:
+        tokens = max(count(layout.line(entry.item)), 1)
+        entry.item = replace(entry.item, tokens=tokens)
+    return entry
+
+
+def _budgets(
+    room: float, shares: Mapping[Section, float], needs: Mapping[Section, int]
+) -> dict[Section, float]:
+    """Return how much room each section may take: its share or its need, and parts of the rest."""
+    room = max(room, 0)
+    budgets = {section: min(need, shares.get(section, 0) * room) for section, need in needs.items()}
+    rest = room - sum(budgets.values())
+    while rest > 1 and (needy := [one for one in needs if budgets[one] < needs[one]]):
+        weights = {section: shares.get(section, 0) for section in needy}
+        total = sum(weights.values())
+        for section in needy:
+            part = weights[section] / total if total else 1 / len(needy)
+            budgets[section] = min(needs[section], budgets[section] + part * rest)
+        rest = room - sum(budgets.values())
+    return budgets

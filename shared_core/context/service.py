@@ -1,0 +1,126 @@
+"""What a model should read before it answers: gathered from memory, packed into a budget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from shared_core.context.assembler import ContextAssembler, CountedTurns
+from shared_core.context.window import ContextWindow
+from shared_core.core.domain import AsOf, Event, Hit, Scope, ThreadId
+from shared_core.models.embedding import Embedding
+from shared_core.nlp.tokenizer import count_tokens
+from shared_core.ports.runs import Fact
+from shared_core.ports.storage import Storage
+from shared_core.privacy.sanitizing import Intake
+from shared_core.profiles.rows import shown_profile
+from shared_core.recall.query import Wanted, recall
+
+MOST_MEMORIES = 50
+"""More would only be counted and dropped."""
+MOST_TURNS = 5_000
+LABEL_TOKENS = 20
+CHARACTERS_A_TOKEN = 6
+LONG_TURN_TOKENS = 200
+"""By o200k the label of a turn takes at least so many tokens, and nearly every text more than one
+for so many characters: what is beyond that need not be read, redacted and weighed."""
+LEAST_TURN_TOKENS = 8
+"""So many by any other tokenizer that the field uses."""
+
+
+async def context_window(
+    storage: Storage,
+    embedding: Embedding,
+    scope: Scope,
+    thread_id: ThreadId,
+    query: str,
+    *,
+    system_prompt: str,
+    assembler: ContextAssembler,
+    instructions: Sequence[str] = (),
+    profile: str | None = None,
+    intake: Intake,
+    now: datetime,
+    as_of: AsOf | None = None,
+) -> ContextWindow:
+    """Return what the scope remembers about query and what was said last, within the budget.
+
+    Facts: those that answer the query first, then the others that hold now. Memories: turns and
+    summaries of other threads and of this one before its shown history. The query comes last.
+    profile: "" for none, None for the stored ones.
+    intake: what a session log holds unredacted is shown redacted. as_of: all of it as of a moment.
+    """
+    wanted = Wanted(limit=MOST_MEMORIES, now=now, as_of=as_of, merged_only=True)
+    least = LABEL_TOKENS if assembler.count is count_tokens else LEAST_TURN_TOKENS
+    turns = min(assembler.max_tokens // least + 1, MOST_TURNS)
+
+    async def history() -> CountedTurns:
+        """Counted while recall waits for the database."""
+        said = await storage.thread_history(scope, thread_id, turns, as_of)
+        return assembler.counted([intake.shown(one) for one in _within_reach(said, assembler)])
+
+    hits, said, summary, others, stored = await asyncio.gather(
+        recall(storage, embedding, scope, query, wanted),
+        history(),
+        storage.thread_summary(scope, thread_id, as_of),
+        storage.list_facts(scope, history=False, as_of=as_of),
+        _stored_profile(storage, scope, profile, as_of),
+    )
+    facts = [hit for hit in hits if hit.memory.kind == "semantic"]
+    told = {hit.memory.memory_id for hit in facts}
+    return assembler.assemble(
+        system_prompt=system_prompt,
+        query=query,
+        instructions=instructions,
+        profile=stored or None,
+        facts=[
+            *_with_ends(facts, others),
+            *(fact for fact in others[:MOST_MEMORIES] if fact.memory_id not in told),
+        ],
+        memories=[
+            hit
+            for hit in hits
+            if hit.memory.kind != "semantic"
+            and (summary is None or hit.memory.memory_id != summary.memory_id)
+        ],
+        summary=summary.text if summary else None,
+        summarised=summary.source_event_ids if summary else (),
+        history=said,
+    )
+
+
+async def _stored_profile(
+    storage: Storage, scope: Scope, given: str | None, as_of: AsOf | None
+) -> str | None:
+    """Return the caller's profile, or the stored ones where none is given."""
+    return given if given is not None else await shown_profile(storage, scope, as_of)
+
+
+def _within_reach(history: Sequence[Event], assembler: ContextAssembler) -> Sequence[Event]:
+    """Return the newest turns, as many as the budget could hold and one more."""
+    if assembler.count is not count_tokens:
+        return history
+    room = assembler.max_tokens
+    for number, event in enumerate(reversed(history), 1):
+        # A long one may be left out, or cut; then those before it have its room.
+        room -= LABEL_TOKENS + min(len(event.text) // CHARACTERS_A_TOKEN, LONG_TURN_TOKENS)
+        if room < 0:
+            return history[-number:]
+    return history
+
+
+def _with_ends(hits: Sequence[Hit], facts: Sequence[Fact]) -> list[Hit]:
+    """Return facts that were found with the moment they ended, not the one it became known at."""
+    ends = {fact.memory_id: fact.valid_until for fact in facts}
+    return [
+        replace(
+            hit,
+            memory=replace(
+                hit.memory,
+                superseded_at=ends.get(hit.memory.memory_id, hit.memory.superseded_at),
+            ),
+        )
+        for hit in hits
+    ]

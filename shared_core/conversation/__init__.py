@@ -1,0 +1,7 @@
+"""The conversation layer: conversations that open and end by themselves, strategies."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,2 @@
+from .settings import ConversationSettings as ConversationSettings
+from .strategies import MemoryRecord as MemoryRecord, MemoryStrategy as MemoryStrategy

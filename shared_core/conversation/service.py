@@ -1,0 +1,382 @@
+"""The conversation layer: sessions that open and end by themselves, and what an input brings back.
+
+Document 003: one call takes an input and returns what is known that has to do with it. What was
+said in the session itself tells what pronouns mean, and is never returned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from shared_core.conversation.answers import (
+    CANDIDATES,
+    FoundRelation,
+    ProcessedInput,
+    Told,
+    memories_told,
+    worth_telling,
+)
+from shared_core.conversation.expiry import SessionEnds
+from shared_core.conversation.past_answers import ended_facts, past_relations, past_slots, past_text
+from shared_core.conversation.settings import (
+    CHECK_INTERVAL_S,
+    ConversationSettings,
+    load_conversation_settings,
+)
+from shared_core.conversation.strategies import MemoryStrategy, resolve_strategies
+from shared_core.conversation.strategy_extractor import SessionReader
+from shared_core.core.domain import Event, Hit, Scope, ThreadId
+from shared_core.core.ids import uuid7
+from shared_core.core.namespaces import check_label, clean_text, scope_path
+from shared_core.errors import Conflict, InvalidInput
+from shared_core.ingest.events import checked_event
+from shared_core.ingest.item_search import page_bounds
+from shared_core.nlp.coreference import refers, resolve_query
+from shared_core.nlp.entity_mentions import mentioned
+from shared_core.nlp.relation_phrases import asked_kin, relations_told
+from shared_core.ports.conversations import CONVERSATION, Heard, Session, WhoAsks
+from shared_core.ports.jobs import JobPriority, JobType, NewJob
+from shared_core.ports.runs import Fact
+from shared_core.recall.query import Wanted
+
+if TYPE_CHECKING:
+    from shared_core.jobs.worker import Worker
+    from shared_core.ports.storage import Clock, Extractor, Storage, Vectors
+    from shared_core.privacy.sanitizing import Intake
+    from shared_core.recall.service import Recalling
+
+MOST_RELATIONS: Final = 10
+MAX_INPUT_CHARACTERS: Final = 100_000
+MAX_ASKED_CHARACTERS: Final = 2_000
+"""With so much of the end of an input memory is searched."""
+MAX_SAID_CHARACTERS: Final = 4_000
+"""So much of the end of what was said before tells what pronouns mean."""
+SENTENCE_BEGINS: Final = re.compile(r"[.!?]\s+|[。！？\n]\s*")
+TRIES: Final = 64
+"""Each time the session was over when the input came."""
+
+
+class Conversations:
+    """Sessions of users, and answers to their inputs. Every verb opens the memory first.
+
+    settings: None for those of the environment, read at the first use.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        intake: Intake,
+        clock: Clock,
+        open_memory: Callable[[], Awaitable[None]],
+        recalling: Recalling,
+        worker: Worker,
+        settings: ConversationSettings | None = None,
+    ) -> None:
+        self._storage = storage
+        self._intake = intake
+        self._clock = clock
+        self._open = open_memory
+        self._recalling = recalling
+        self._worker = worker
+        self._given = settings
+
+    @cached_property
+    def settings(self) -> ConversationSettings:
+        """How sessions are kept. Raises InvalidInput for an environment that cannot be used."""
+        return self._given or load_conversation_settings()
+
+    @cached_property
+    def strategies(self) -> Sequence[MemoryStrategy]:
+        """What is made of a session. Raises InvalidInput for a strategy that is not known."""
+        return resolve_strategies(self.settings.strategies)
+
+    async def strategy_extractor(
+        self, scope: Scope, thread_id: ThreadId, extractor: Extractor
+    ) -> SessionReader | None:
+        """Return the extractor of a thread, or None if it belongs to no conversation."""
+        if not thread_id.startswith(CONVERSATION):
+            return None
+        if await self._storage.conversation_of_thread(scope, thread_id) is None:
+            return None
+        return SessionReader(extractor, self.strategies, scope.user, thread_id)
+
+    def scope(self, user_id: str | None, app: str | None) -> Scope:
+        """Return whose memory it is. Raises InvalidInput for what names nobody."""
+        scope = Scope(
+            self.settings.app if app is None else check_label(app, "app"),
+            check_label(user_id, "user_id"),
+        )
+        scope_path(scope)
+        return scope
+
+    async def process(
+        self, input: str, scope: Scope, event_id: str | None = None
+    ) -> ProcessedInput:
+        """Take an input into the session of a user, and return what is known of it.
+
+        event_id: the same id again is the same input, and stored once, also when its session has
+        ended; but with another text in a later session it is another one. The id of an input that
+        was forgotten or erased is used up: nothing is taken in, and the metadata say so.
+        """
+        text = checked_input(input)
+        if event_id is not None:
+            check_label(event_id, "event_id")
+        assert self.strategies is not None  # a name that is not known is told now, not at the end
+        await self._open()
+        began = time.perf_counter()
+        turn, once = self._turn(text, event_id), event_id is not None
+        heard, embedded = await self._heard_and_embedded(text, turn, scope, once=once)
+        found = await self._find(
+            scope, text, heard, heard.session.events, embedded, but=_made_of(heard, turn)
+        )
+        self._recalling.count(scope, [one.hit for one in found.told])
+        return _answer(found, began, forgotten=heard.forgotten)
+
+    async def debug(
+        self, input: str, scope: Scope, limit: int = CANDIDATES
+    ) -> tuple[ProcessedInput, Session | None, Sequence[Hit]]:
+        """Return what process() would answer now, without taking the input in or counting reads.
+
+        Besides the session, without events, and what was looked at, best first, at most limit.
+        """
+        limit, _ = page_bounds(limit, 0)
+        text = checked_input(input)
+        session = await self.active(scope)
+        began = time.perf_counter()
+        kin = asked_kin(text)
+        thread, size = session.session_id if session else None, self.settings.context_size
+        around = await self._storage.around_input(scope, thread, size, kin)
+        found = await self._find(scope, text, around, around.said)
+        return _answer(found, began), session, found.looked_at[:limit]
+
+    async def _find(
+        self,
+        scope: Scope,
+        text: str,
+        whom: WhoAsks,
+        said: Sequence[Event],
+        embedded: tuple[Vectors | None, bool] | None = None,
+        *,
+        but: _MadeOf | None = None,
+    ) -> _Found:
+        """Return what is known that has to do with an input.
+
+        said: the turns before it. but: what is left out.
+        """
+        resolved = resolve_query(text, ends_of(said))
+        asked = resolved[-MAX_ASKED_CHARACTERS:]
+        named = [*mentioned(asked), *whom.kin]
+        wanted = Wanted(
+            now=self._clock(), limit=CANDIDATES, about=whom.kin, least_candidates=0,
+            embedded=embedded if resolved == text else None, merged_only=True,
+        )  # fmt: skip
+        found = await self._recalling.recall(scope, asked, wanted, None, counted=False)
+        past = await self._past(scope, asked)
+        hits = [hit for hit in found.merged if not but or hit.memory.thread_id != but.session]
+        edges = [
+            edge
+            for edge in found.graph_results
+            if not but or but.event_id not in edge.source_event_ids
+        ]
+        return _Found(
+            resolved=resolved,
+            looked_at=hits,
+            told=worth_telling(hits, asked, edges),
+            past=past,
+            relations=[
+                *past_relations(past, asked, whom.user_name),
+                *relations_told(edges, asked, whom.user_name, named, MOST_RELATIONS),
+            ][:MOST_RELATIONS],
+        )
+
+    async def _past(self, scope: Scope, asked: str) -> list[Fact]:
+        """Return what ended of that whose past an input asks for."""
+        kept: list[Fact] = []
+        for slot in sorted(past_slots(asked)):
+            kept += await self._storage.list_facts(scope, slot=slot, history=True)
+        return ended_facts(kept, self._clock())
+
+    async def _heard_and_embedded(
+        self, text: str, turn: Event, scope: Scope, *, once: bool
+    ) -> tuple[Heard, tuple[Vectors | None, bool] | None]:
+        """Take an input in, and embed it meanwhile unless what was said before may change it."""
+        hearing = self.hear(scope, turn, asked_kin(text), once=once)
+        if refers(text):
+            return await hearing, None
+        embedding = self._recalling.embedded(text[-MAX_ASKED_CHARACTERS:])
+        return await asyncio.gather(hearing, embedding)
+
+    async def hear(
+        self, scope: Scope, turn: Event, kin: Sequence[str] = (), *, once: bool = False
+    ) -> Heard:
+        """Append a turn to the active session, or to a new one where that is over.
+
+        once: not where an earlier session had it.
+        """
+        size = self.settings.context_size
+        for _ in range(TRIES):
+            heard = await self._storage.hear_turn(
+                scope, self.new_id(), turn, self.settings.rules, size, kin, once=once
+            )
+            if heard.stored:
+                return heard
+            await self.end(scope, if_over=True)
+        raise Conflict(f"the session of {scope.user!r} ended {TRIES} times while an input came")
+
+    async def open(self, scope: Scope) -> Session:
+        """Return the active session of a user; a new one if there is none, or it is over."""
+        await self._open()
+        await self.end(scope, if_over=True)
+        return await self._storage.open_conversation(scope, self.new_id(), self.settings.rules)
+
+    async def add(self, scope: Scope, event: Event | str) -> Session:
+        """Append an event, or a text of the user, to the active session; return the session."""
+        if isinstance(event, Event):
+            turn = self._intake.event(checked_event(event))
+        else:
+            turn = self._turn(checked_input(event))
+        await self._open()
+        return (await self.hear(scope, turn)).session
+
+    async def events(self, scope: Scope, limit: int) -> Sequence[Event]:
+        """Return the last events of the active session of a user, oldest first."""
+        limit, _ = page_bounds(limit, 0)
+        session = await self.active(scope)
+        if session is None:
+            return []
+        return await self._storage.thread_events(scope, session.session_id, limit)
+
+    async def end(self, scope: Scope, *, if_over: bool = False) -> Session | None:
+        """End the session of a user and have it consolidated; None if there is none to end."""
+        await self._open()
+        job = NewJob(
+            job_id=uuid7(), job_type=JobType.DEEP_REFLECTION, run_after=self._clock(),
+            priority=JobPriority.SESSION_END,
+        )  # fmt: skip
+        ended = await self._storage.end_conversation(
+            scope, job, self.settings.rules, if_over=if_over
+        )
+        if ended and ended.event_count:
+            self._worker.hand_over(scope, ended.session_id)
+        return ended
+
+    async def active(self, scope: Scope) -> Session | None:
+        """Return the session of a user, without events; None if none is active."""
+        await self._open()
+        session = await self._storage.active_conversation(scope)
+        over = session is not None and (
+            session.ends_at <= self._clock() or session.event_count >= self.settings.max_events
+        )
+        return None if over else session
+
+    def ends(self, *, in_background: bool) -> SessionEnds:
+        """Return who ends sessions that are over."""
+
+        async def end(scope: Scope) -> bool:
+            return await self.end(scope, if_over=True) is not None
+
+        def every_s() -> float:
+            try:
+                return self.settings.check_interval_s
+            except InvalidInput:  # told by every look, and by whoever has an input
+                return CHECK_INTERVAL_S
+
+        return SessionEnds(
+            self._storage, self._clock, self._open, end,
+            every_s, in_background=in_background,
+        )  # fmt: skip
+
+    def new_id(self) -> ThreadId:
+        """Return an id for a session that may have to be opened."""
+        return ThreadId(f"{CONVERSATION}{uuid7()}")
+
+    def _turn(self, text: str, event_id: str | None = None) -> Event:
+        event = Event(
+            event_id=event_id or str(uuid7()), author="user", role="user", text=text,
+            occurred_at=self._clock(),
+        )  # fmt: skip
+        return self._intake.event(event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """What an input brings back. told: those of looked_at that are worth it.
+
+    past: facts that ended and are asked for.
+    """
+
+    resolved: str
+    looked_at: Sequence[Hit]
+    told: Sequence[Told]
+    past: Sequence[Fact]
+    relations: Sequence[tuple[str, str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _MadeOf:
+    """What was made of an input that is sent again: memories of its session, edges of its turn."""
+
+    session: ThreadId
+    event_id: str
+
+
+def _made_of(heard: Heard, turn: Event) -> _MadeOf | None:
+    return _MadeOf(heard.earlier, turn.event_id) if heard.earlier else None
+
+
+def _answer(found: _Found, began: float, *, forgotten: bool = False) -> ProcessedInput:
+    memories = memories_told(found.told, [past_text(fact) for fact in found.past])
+    relations: list[FoundRelation] = [
+        {"source": source, "relation": relation, "target": target}
+        for source, relation, target in found.relations
+    ]
+    answer: ProcessedInput = {
+        "status": "success",
+        "resolved_query": found.resolved,
+        "memories": memories,
+        "relations": relations,
+        "metadata": {
+            "retrieval_time_ms": round(1000 * (time.perf_counter() - began)),
+            "has_memory": bool(memories or relations),
+        },
+    }
+    if forgotten:
+        answer["metadata"]["taken_in"] = False
+    return answer
+
+
+def ends_of(events: Sequence[Event]) -> list[Event]:
+    """Return events with the end of their texts: whole sentences, if one begins there."""
+    return [
+        replace(one, text=_end_of(one.text)) if len(one.text) > MAX_SAID_CHARACTERS else one
+        for one in events
+    ]
+
+
+def _end_of(text: str) -> str:
+    end = text[-MAX_SAID_CHARACTERS:]
+    begins = SENTENCE_BEGINS.search(end)
+    return end[begins.end() :] if begins else end
+
+
+def checked_input(input: object) -> str:
+    """Return an input as it can be stored, U+FFFD for what no database can hold.
+
+    Raises InvalidInput for what is no text, says nothing, or is longer than anything said.
+    """
+    if not isinstance(input, str):
+        raise InvalidInput(f"input must be a text, not {type(input).__name__}")
+    if not input.strip():
+        raise InvalidInput("input must not be empty or blank: pass what the user said")
+    if len(input) > MAX_INPUT_CHARACTERS:
+        raise InvalidInput(
+            f"input has {len(input):,} characters, more than the {MAX_INPUT_CHARACTERS:,} of one"
+            " input: pass what the user said, and keep documents elsewhere"
+        )
+    return clean_text(input).strip()

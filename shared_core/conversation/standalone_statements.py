@@ -1,0 +1,204 @@
+"""What a session tells, as statements that stand alone: grouped, pronouns resolved. Pure.
+
+"我女儿叫灿灿", "她今年5岁" and "她喜欢画画" become "灿灿是我的女儿，今年5岁，喜欢画画"; "我叫小朱"
+and "我女儿叫灿灿" become "小朱有一个女儿叫灿灿". Questions, requests and small talk are no
+statements, and a pronoun that nothing resolves keeps its clause out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+from shared_core.core.domain import USER, Event, FactDraft, KnownPerson, StatementDraft
+from shared_core.extraction.grouping import DEICTIC, statements_of, told
+from shared_core.extraction.rule_reader import ReadClause, read_turn
+from shared_core.nlp.coreference import follow
+from shared_core.nlp.discourse import Register
+from shared_core.nlp.kinship import Entity, title_for
+from shared_core.nlp.text import HAN, Language
+from shared_core.privacy.classifier import OF_THE_USER
+from shared_core.privacy.sanitizing import is_small_talk
+
+OWN_IMPORTANCE: Final = 6.0
+OTHER_IMPORTANCE: Final = 3.0
+MAX_STATEMENTS: Final = 500
+"""So many of a session are kept."""
+
+REQUEST: Final = re.compile(
+    r"(?:please|tell|give|show|help|let|remind|explain|write|make|find|send|call|do|can|could"
+    r"|would|will|what|who|when|where|why|how|which|i (?:want|need|would like) you\b"
+    r"|i(?:'d| would)? (?:want|like|love) to (?:know|ask|hear)|i (?:wonder|have a question))\b"
+    r"|(?:请|帮|给我|替我|为我|让我|告诉|提醒|我想(?:知道|问|请|让|要你)|我(?:要|想)你|麻烦|能不能|可以)",
+    re.IGNORECASE,
+)
+"""How a clause begins that asks for something."""
+STANDS_ALONE: Final[dict[Language, re.Pattern[str]]] = {
+    "en": re.compile(r"(?:the|a|an|[A-Z\u4e00-\u9fff][\w'-]*)(?: [\w'-]+){3,}\Z"),
+    "zh": re.compile(r"(?![很太真挺好非也还都就不没有是])[\u4e00-\u9fffA-Za-z0-9·《》]{4,40}\Z"),
+}
+"""A clause of the world that has a subject, by its looks."""
+NO_SUBJECT: Final = re.compile(
+    "(?:也|还|都|很|最|特别|非常|现在)*(?:喜欢|热爱|爱(?![人情心好])|讨厌|害怕|擅长|住|来自|毕业于|从事"
+    "|不(?:喜欢|爱|吃|喝|会)|会[说讲弹画唱游]|在.+(?:工作|上班|上学|读书))"
+)
+"""How a clause begins that shares the subject of the one before it."""
+BESIDE_HAN: Final = re.compile(f"(?<=[A-Za-z])(?=[{HAN}])")
+NAMING: Final = re.compile(r"(.+?)有一个(.+?)叫(.+)|(.+?) has an? (.+?) called (.+?)\.")
+
+
+def session_statements(
+    events: Sequence[Event],
+    context: Sequence[Event] = (),
+    people: Sequence[KnownPerson] = (),
+) -> list[StatementDraft]:
+    """Return what the user states in turns, in the order in which it was begun.
+
+    context: the turns before them; people: those named before all of them. What is of the user's
+    life is private; general knowledge is public; of the rest privacy is None.
+    """
+    clauses = _clauses(events, context, people)
+    grouped = _Grouped(statements_of(clauses)[:MAX_STATEMENTS])
+    naming = _user_named(clauses)
+    found: dict[str, StatementDraft] = {}
+    name_told = False
+    turn = ""
+    for clause in clauses:
+        if len(found) > MAX_STATEMENTS:
+            break
+        goes_on, turn = clause.event_id == turn, clause.event_id
+        whole = grouped.holding(clause)
+        if whole is not None:
+            found.setdefault(whole.text, whole)
+            continue
+        named = _only_named(clause)
+        if naming is not None and named is not None:
+            name_told = True
+            draft = _introduced(naming, named, clause)
+        else:
+            drafted = _own(clause)
+            if drafted is None or (goes_on and NO_SUBJECT.match(drafted.text)):
+                continue
+            draft = drafted
+        found.setdefault(draft.text, draft)
+    if name_told and naming is not None:
+        found.pop(_text(naming[0]), None)
+    return list(found.values())[:MAX_STATEMENTS]
+
+
+def says_less(text: str, other: str) -> bool:
+    """Tell whether a text only names somebody of whom another one tells who it is, and more."""
+    match = NAMING.fullmatch(text)
+    if match is None or NAMING.fullmatch(other):
+        return False
+    _, title, name = (part for part in match.groups() if part)
+    return name in other and title in other
+
+
+def _clauses(
+    events: Sequence[Event], context: Sequence[Event], people: Sequence[KnownPerson]
+) -> list[ReadClause]:
+    register = Register(people)
+    follow(register, context)
+    clauses: list[ReadClause] = []
+    for event in events:
+        if event.role == "agent":
+            follow(register, [event])
+        clauses += read_turn(event, register).clauses
+    return [clause for clause in clauses if clause.complete and clause.text.strip()]
+
+
+class _Grouped:
+    """Statements of several clauses, found by the turn and by what a clause says."""
+
+    def __init__(self, statements: Sequence[StatementDraft]) -> None:
+        self._by_text: dict[tuple[str, str], StatementDraft] = {}
+        self._by_event: defaultdict[str, list[tuple[str, StatementDraft]]] = defaultdict(list)
+        for one in statements:
+            shown = one.text.casefold()
+            for event_id in one.event_ids:
+                self._by_text.setdefault((event_id, one.text), one)
+                self._by_event[event_id].append((shown, one))
+
+    def holding(self, clause: ReadClause) -> StatementDraft | None:
+        """Return the first statement that says what a clause does."""
+        parts = [(entity.name.casefold(), part.casefold()) for entity, part in told(clause)]
+        if not parts:
+            text = clause.text.strip(" 。" if clause.language == "zh" else " ")
+            return self._by_text.get((clause.event_id, text))
+        for shown, one in self._by_event[clause.event_id]:
+            if all(name in shown and part in shown for name, part in parts):
+                return one
+        return None
+
+
+def _user_named(clauses: Sequence[ReadClause]) -> tuple[ReadClause, FactDraft] | None:
+    """Return the last clause that gives the user's name and nothing else, and the fact."""
+    found = None
+    for clause in clauses:
+        if len(clause.facts) == 1 and clause.about is None:
+            fact = clause.facts[0]
+            if (fact.slot, fact.subject, fact.operation) == ("name", USER, "assert"):
+                found = clause, fact
+    return found
+
+
+def _only_named(clause: ReadClause) -> Entity | None:
+    """Return the person or animal of the user whom a clause names, if it says nothing else."""
+    parts = told(clause)
+    if len(parts) != 1 or parts[0][1]:
+        return None
+    entity = parts[0][0]
+    return entity if entity.named and entity.title and entity.relation else None
+
+
+def _introduced(
+    naming: tuple[ReadClause, FactDraft], entity: Entity, clause: ReadClause
+) -> StatementDraft:
+    user, title = naming[1].value, title_for(entity, clause.language)
+    if clause.language == "zh":
+        text = f"{user}有一个{title}叫{entity.name}"
+    else:
+        article = "an" if title[:1].lower() in "aeiou" else "a"
+        text = f"{user} has {article} {title} called {entity.name}."
+    return _draft(text, clause, naming[0].event_id)
+
+
+def _own(clause: ReadClause) -> StatementDraft | None:
+    """Return a clause as a statement; None for a request, small talk, and what is unclear."""
+    text = _text(clause)
+    if not text or REQUEST.match(text) or is_small_talk(text):
+        return None
+    if clause.facts or clause.about or _is_of_the_user(text):
+        return _draft(text, clause)
+    bare = text.rstrip(".")
+    if STANDS_ALONE[clause.language].match(bare) and not DEICTIC.search(bare):
+        return StatementDraft(
+            text=text, event_ids=(clause.event_id,), importance=OTHER_IMPORTANCE, privacy=None
+        )
+    return None
+
+
+def _is_of_the_user(text: str) -> bool:
+    spaced = BESIDE_HAN.sub(" ", text)
+    return any(words.search(spaced) for words in OF_THE_USER.values())
+
+
+def _draft(text: str, clause: ReadClause, *further: str) -> StatementDraft:
+    importance = max((fact.importance for fact in clause.facts), default=OWN_IMPORTANCE)
+    return StatementDraft(
+        text=text,
+        event_ids=tuple(dict.fromkeys([*further, clause.event_id, *clause.needs])),
+        people=clause.people,
+        importance=importance,
+        privacy="private",
+    )
+
+
+def _text(clause: ReadClause) -> str:
+    text = clause.text.strip(" ,，.。!！~～;；")
+    if clause.language == "zh" or not text:
+        return text
+    return f"{text[:1].upper()}{text[1:]}."

@@ -1,0 +1,23 @@
+from .domain import (
+    ROLES as ROLES,
+    JsonValue as JsonValue,
+    MemoryKind as MemoryKind,
+    Namespace as Namespace,
+    Role as Role,
+    Scope as Scope,
+)
+from .ids import id_of_words as id_of_words, uuid7 as uuid7
+from .json_text import check_json as check_json, cleaned as cleaned, to_json as to_json
+from .memory_delimiters import HEAD as HEAD
+from .namespaces import (
+    MEMORIES as MEMORIES,
+    check_label as check_label,
+    instructions_namespace as instructions_namespace,
+    instructions_scope as instructions_scope,
+    memories_namespace as memories_namespace,
+    profile_namespace as profile_namespace,
+    scope_path as scope_path,
+    storable as storable,
+)
+from .retention_policy import RetentionPolicy as RetentionPolicy
+from .sync_bridge import in_background as in_background

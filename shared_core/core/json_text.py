@@ -1,0 +1,95 @@
+"""JSON as every storage engine accepts it. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from shared_core.core.json_paths import fault_path
+from shared_core.core.namespaces import clean_text
+from shared_core.errors import InvalidInput
+
+MAX_DEPTH = 500
+"""Levels of nesting; deeper values fail in some Python versions and not in others."""
+
+
+def to_json(value: object, what: str = "value") -> str:
+    """Return JSON text; NUL and lone surrogates in texts and keys become U+FFFD.
+
+    Raises InvalidInput, naming what and where in it, for NaN, infinities, cycles, dicts with keys
+    that are no texts, and anything JSON has no word for.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except RecursionError as error:
+        raise InvalidInput(_too_deep(what)) from error
+    except (TypeError, ValueError) as error:
+        place = fault_path(value)
+        raise InvalidInput(
+            f"{what} cannot be stored as JSON{f' at {place}' if place else ''}: {error}; keep to"
+            " str, int, float, bool, None, list and dict, and write dates as ISO 8601 text"
+        ) from error
+    if "{" in text:
+        _check_keys(value, what)
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise InvalidInput(_too_deep(what))
+    if "\\u0000" in text or not _encodable(text):
+        text = json.dumps(cleaned(value), ensure_ascii=False, allow_nan=False)
+    return text
+
+
+def check_json(value: object, what: str) -> None:
+    """Raise InvalidInput, naming what, for a value that to_json would refuse."""
+    to_json(value, what)
+
+
+def _too_deep(what: str) -> str:
+    return f"{what} cannot be stored as JSON: nested over {MAX_DEPTH} levels deep"
+
+
+def _check_keys(value: object, what: str) -> None:
+    """Raise InvalidInput for keys that json would turn into texts: 1 and "1" become one."""
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            for key in part:
+                if not isinstance(key, str):
+                    raise InvalidInput(
+                        f"{what} cannot be stored as JSON: the key {key!r} is a"
+                        f" {type(key).__name__}; write keys as texts"
+                    )
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+
+
+def _depth(value: object) -> int:
+    deepest, waiting = 0, [(value, 1)]
+    while waiting:
+        part, level = waiting.pop()
+        deepest = max(deepest, level)
+        if isinstance(part, Mapping):
+            waiting += [(inner, level + 1) for inner in part.values()]
+        elif isinstance(part, list | tuple):
+            waiting += [(inner, level + 1) for inner in part]
+    return deepest
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def cleaned(value: object) -> object:
+    """Return a value with U+FFFD for every NUL and lone surrogate in its texts and keys."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, Mapping):
+        return {cleaned(key): cleaned(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [cleaned(inner) for inner in value]
+    return value

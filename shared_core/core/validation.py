@@ -1,0 +1,109 @@
+"""What callers give, checked before anything is done; errors name the argument. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, tzinfo
+from numbers import Real
+from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from shared_core.core.domain import MemoryId
+from shared_core.core.timestamps import check_moment
+from shared_core.errors import InvalidInput
+
+
+def number(value: object, what: str, low: float, high: float = math.inf) -> float:
+    """Return a finite number from low to high. Raises InvalidInput, naming what."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidInput(f"{what} must be a number, e.g. {max(low, 0):g}, not {value!r:.80}")
+    if high < math.inf and not low <= float(value) <= high:
+        raise InvalidInput(f"{what} must be between {low:,g} and {_told(high)}, not {value}")
+    if not low <= float(value) < math.inf:
+        raise InvalidInput(f"{what} must be a finite number from {low:g}, not {value}")
+    return float(value)
+
+
+def whole_number(value: object, what: str, low: int, high: int) -> int:
+    """Return a whole number from low to high. Raises InvalidInput, naming what."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidInput(
+            f"{what} must be between {low:,} and {high:,}, a whole number, not {value!r:.80}"
+        )
+    return value
+
+
+def listed(values: object, what: str, example: str) -> list[Any]:
+    """Return what a list, tuple or the like holds. Raises InvalidInput, naming what."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InvalidInput(f"{what} must be a list, e.g. {example}, not {values!r:.80}")
+    return list(values)
+
+
+def names_of(keys: object, what: str = "keys") -> list[str]:
+    """Return keys and memory ids as texts, of one or of several. Raises InvalidInput."""
+    given = [keys] if isinstance(keys, str | UUID) else keys
+    if isinstance(given, Iterable) and not isinstance(given, bytes | Mapping):
+        names = list(given)
+        if all(isinstance(name, str | UUID) for name in names):
+            return [str(name) for name in names]
+        keys = next(name for name in names if not isinstance(name, str | UUID))
+    raise InvalidInput(
+        f"{what} must be a key or memory id, or a list of them, not {keys!r:.80}: list_memories()"
+        " shows both"
+    )
+
+
+def memory_ids_of(given: object) -> list[MemoryId]:
+    """Return memory ids, of one or of several UUIDs or texts. Raises InvalidInput."""
+    many = [given] if isinstance(given, str | UUID) else listed(given, "memory_ids", "[hit.memory]")
+    try:
+        return [MemoryId(one if isinstance(one, UUID) else UUID(one)) for one in many]
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidInput(
+            f"memory_ids must be UUIDs, e.g. hit.memory.memory_id, not {given!r:.80}; a key is none"
+        ) from None
+
+
+def zone_of(zone: tzinfo | str | None, what: str = "zone") -> tzinfo | None:
+    """Return a time zone, looked up if it is given by name. Raises InvalidInput, naming what."""
+    if zone is None or isinstance(zone, tzinfo):
+        return zone
+    if isinstance(zone, str):
+        try:
+            return ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            pass  # unknown, no name of a file below the zones, or a folder of them
+    raise InvalidInput(
+        f'{what} must be a time zone, e.g. "Asia/Shanghai", "UTC" or a tzinfo, not {zone!r:.80}'
+    )
+
+
+def name_of(function: object) -> str:
+    """Return how a function of the caller's is called in messages."""
+    return getattr(function, "__qualname__", None) or type(function).__qualname__
+
+
+def checked_clock(clock: Callable[[], datetime]) -> Callable[[], datetime]:
+    """Return a clock that raises InvalidInput, naming the one given, for what is no aware moment.
+
+    Raises InvalidInput for what cannot be called.
+    """
+    if not callable(clock):
+        raise InvalidInput(
+            f"clock must be a function that returns a datetime with a time zone, e.g."
+            f" lambda: datetime.now(UTC), not {clock!r:.80}"
+        )
+
+    def now() -> datetime:
+        moment = clock()
+        check_moment(moment, f"what the clock {name_of(clock)} returned")
+        return moment
+
+    return now
+
+
+def _told(high: float) -> str:
+    return f"{high:,g}" if high < 1e6 else f"{high:,.0f}"

@@ -1,0 +1,177 @@
+"""What several turns tell of somebody, as one statement that stands alone. Pure.
+
+"我女儿叫灿灿", "她今年5岁" and "她喜欢画画" become "灿灿是我的女儿，今年5岁，喜欢画画". A pronoun
+that nothing resolves keeps its clause out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from shared_core.core.domain import MemoryId, StatementDraft
+from shared_core.extraction.rule_reader import ReadClause
+from shared_core.nlp.kinship import Entity, are_two, title_for, title_in
+from shared_core.nlp.text import Language
+
+PERSON_IMPORTANCE: Final = 8.0
+KNOWLEDGE_IMPORTANCE: Final = 3.0
+MAX_PARTS: Final = 12
+"""So much is told of somebody in one statement."""
+
+DEICTIC: Final = re.compile(
+    r"\b(?:i|me|my|mine|we|us|our|you|your|he|she|it|him|her|his|hers|its|they|them|their|this|that"
+    r"|these|those|here|there|now|today|tonight|yesterday|tomorrow|so|not)\b|n't\b"
+    r"|[我你您他她它咱]|[这那](?![么])|今天|昨天|明天|现在|刚才|不是|[吗吧呢？?]|谁|什么|哪",
+    re.IGNORECASE,
+)
+KNOWLEDGE: Final[dict[Language, re.Pattern[str]]] = {
+    "en": re.compile(
+        r"(?:the )?[A-Z][\w'-]+(?: [\w'-]+){0,3} (?:is|are|was|were)"
+        r" (?:(?:the|an?) (?:[\w'-]+ ){1,3}of|(?:located |born )?in)"
+        r" (?:the )?(?:[A-Z]|\d)[\w' -]{1,40}\Z"
+    ),
+    "zh": re.compile(
+        r"(?![^是]{0,8}(?:[或就也都真很还不的了只最才总可比]|特别|尤其|确实|其实|应该|感觉|主题))"
+        r"[\u4e00-\u9fffA-Za-z0-9·《》]{2,10}?(?:是|位于)(?!.*(?:[很挺好真]|一种|一个|非常|关于|如何))"
+        r"[\u4e00-\u9fffA-Za-z0-9·《》]{1,10}的[\u4e00-\u9fffA-Za-z0-9·《》]{1,8}\Z"
+    ),
+}
+# What is said of somebody and no pattern reads: short, about how things are, not what happened.
+PLAIN: Final[dict[Language, re.Pattern[str]]] = {
+    "en": re.compile(r"(?!is\b.*ing\b)(?:is|has|[a-z]+s)\b(?: [\w'-]+){1,7}\Z"),
+    "zh": re.compile(
+        r"(?!.*(?:[说问告让给叫和跟把被了过来去,，]|刚|一起))[\u4e00-\u9fffA-Za-z0-9]{3,14}\Z"
+    ),
+}
+
+
+@dataclass(slots=True)
+class _Group:
+    entity: Entity
+    language: Language
+    parts: dict[str, None] = field(default_factory=dict)
+    event_ids: dict[str, None] = field(default_factory=dict)
+    people: dict[MemoryId, None] = field(default_factory=dict)
+
+
+def statements_of(read: Iterable[ReadClause]) -> list[StatementDraft]:
+    """Return one statement for each person or animal clauses speak of, and general knowledge.
+
+    Those of people are private, general knowledge is public. Nobody is told of who was only named.
+    """
+    groups: dict[tuple[str, Language], _Group | StatementDraft] = {}
+    latest: dict[str, str] = {}
+    for clause in read:
+        if not clause.complete:
+            continue
+        for entity, part in told(clause):
+            name = latest.get(entity.name, entity.name)
+            before = groups.get((name, clause.language))
+            if isinstance(before, _Group) and are_two(before.entity.relation, entity.relation):
+                name = latest[entity.name] = f"{entity.name} ({entity.relation})"
+            key = (name, clause.language)
+            group = groups.setdefault(key, _Group(entity, clause.language))
+            keeps = not part or tells_more(clause) or is_plain(part, clause.language)
+            if keeps and isinstance(group, _Group) and len(group.parts) < MAX_PARTS:
+                group.entity = entity if entity.relation else group.entity
+                if part:
+                    group.parts.setdefault(part)
+                group.event_ids |= dict.fromkeys([clause.event_id, *clause.needs])
+                group.people |= dict.fromkeys(clause.people)
+        if clause.about is None and not clause.facts and is_knowledge(clause):
+            groups.setdefault((clause.text, clause.language), knowledge(clause))
+    drafts = [one if isinstance(one, StatementDraft) else stated(one) for one in groups.values()]
+    return [draft for draft in drafts if draft is not None]
+
+
+def told(clause: ReadClause) -> list[tuple[Entity, str]]:
+    """Return whom a clause tells of, and what; "" for no more than who it is."""
+    named = [
+        fact
+        for fact in clause.facts
+        if fact.slot.startswith("relation.") and fact.slot.count(".") == 1
+    ]
+    if clause.about is not None:
+        return [(clause.about, "" if only_names(clause) else predicate(clause))]
+    return [
+        (
+            Entity(
+                name=fact.value,
+                gender="unknown",
+                relation=fact.slot.removeprefix("relation."),
+                title=title_in(fact.statement),
+            ),
+            "",
+        )
+        for fact in named
+    ]
+
+
+def only_names(clause: ReadClause) -> bool:
+    """Tell whether a clause says no more of somebody than their name."""
+    rest = clause.said.strip(" ,，.。!！")
+    if clause.about and rest in (f"is {clause.about.name}", f"是{clause.about.name}"):
+        return True
+    if clause.language == "zh":
+        return bool(re.match(r"的?(?:名字|小名)?(?:叫做?|名叫|是叫|名字是|是我)", rest))
+    return bool(re.match(r"(?:'s name |is |are )?(?:is )?(?:called|named) |is (?:my|our) ", rest))
+
+
+def predicate(clause: ReadClause) -> str:
+    """Return what a clause says of its subject, without a full stop."""
+    return clause.said.strip(" ,，.。!！~～")
+
+
+def tells_more(clause: ReadClause) -> bool:
+    """Tell whether a pattern read more of a clause than a name."""
+    return any(fact.slot.count(".") > 1 for fact in clause.facts)
+
+
+def is_plain(part: str, language: Language) -> bool:
+    """Tell whether what is said of somebody needs no context and no pattern to be kept."""
+    return bool(PLAIN[language].match(part)) and not DEICTIC.search(part)
+
+
+def stated(group: _Group) -> StatementDraft | None:
+    """Return the statement of a group; None if it says no more than a name known already."""
+    entity, parts = group.entity, list(group.parts)
+    if entity.named and entity.title:
+        title = title_for(entity, group.language)
+        parts.insert(0, f"是我的{title}" if group.language == "zh" else f"is my {title}")
+    if not entity.relation or len(parts) < 2:
+        return None  # who knows if it is a person; or the fact says as much
+    return StatementDraft(
+        text=joined(entity.name, parts, group.language),
+        event_ids=tuple(group.event_ids),
+        people=tuple(group.people),
+        importance=PERSON_IMPORTANCE,
+        privacy="private",
+    )
+
+
+def joined(name: str, parts: Sequence[str], language: Language) -> str:
+    """Return a subject and what is said of it as one sentence."""
+    if language == "zh":
+        return name + "，".join(parts)
+    told = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"{name[:1].upper()}{name[1:]} {told}."
+
+
+def is_knowledge(clause: ReadClause) -> bool:
+    """Tell whether a clause says something of the world that needs no context."""
+    text = clause.text.strip(" .。!！")
+    return bool(KNOWLEDGE[clause.language].match(text)) and not DEICTIC.search(text)
+
+
+def knowledge(clause: ReadClause) -> StatementDraft:
+    """Return a clause of general knowledge as a statement."""
+    return StatementDraft(
+        text=clause.text.strip(" 。" if clause.language == "zh" else " "),
+        event_ids=(clause.event_id, *clause.needs),
+        people=clause.people,
+        importance=KNOWLEDGE_IMPORTANCE,
+        privacy="public",
+    )

@@ -1,0 +1,301 @@
+"""What a language model answered becomes drafts, or is left out. Pure.
+
+A model is not trusted with who a memory is about, what it came from, or what it may end:
+- only numbers of turns that it was shown count, and what rests on no turn of the user is left out;
+- a value must share a word with what was said, and a subject must have been named;
+- only slots that the rules know hold one value at a time, and only those can be retracted;
+- a retraction names what ends. Without a value it ends one slot of one value, one for a turn;
+- secrets are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+from shared_core.core.domain import (
+    USER,
+    Emotion,
+    Event,
+    Extraction,
+    FactDraft,
+    InsightDraft,
+    StatementDraft,
+    TripleDraft,
+)
+from shared_core.extraction.llm_schema import (
+    FactItem,
+    FeelingItem,
+    InsightItem,
+    RelationItem,
+    StatementItem,
+    ToldItem,
+)
+from shared_core.extraction.transcript import Conversation
+from shared_core.nlp.slots import Slot, is_kin, relation_of, slot_about, slot_of
+from shared_core.nlp.text import language, normalised, search_terms
+
+Item = TypeVar("Item", bound=ToldItem)
+
+USER_WORDS: Final = frozenset(("", "user", "the user", "i", "me", "myself", "用户", "我", "本人"))
+MAX_BARE_RETRACTIONS: Final = 1
+OLDEST_YEAR: Final = 1900
+DATE: Final = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:[T ].*)?")
+SECRET: Final = re.compile(
+    r"\b(?:pass(?:word|code|phrase)|pin(?: code)?|(?:api|secret|private|access)[ _-]?key|cvv"
+    r"|(?:card|account) number)\b.{0,40}?(?:\bis\b|[:=])"
+    r"|(?:密码|口令|密钥|验证码|卡号|账号).{0,10}?(?:是|为|[:：=])",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The elements of an answer that have the right shape."""
+
+    facts: Sequence[FactItem] = ()
+    statements: Sequence[StatementItem] = ()
+    insights: Sequence[InsightItem] = ()
+    relations: Sequence[RelationItem] = ()
+    feelings: Sequence[FeelingItem] = ()
+
+
+@dataclass(slots=True)
+class Drafted:
+    """What an answer came to. left_out: reasons, and how many elements each kept away."""
+
+    extraction: Extraction
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def drafted(answer: Answer, shown: Conversation, known: str, pattern: str) -> Drafted:
+    """Return the drafts of an answer about a conversation.
+
+    known: the text of turns before it, which the model was shown too. pattern: what each draft says
+    it was found by.
+    """
+    return _Drafting(shown, known, pattern).drafted(answer)
+
+
+class _Drafting:
+    """Turns the elements of one answer into drafts."""
+
+    def __init__(self, shown: Conversation, known: str, pattern: str) -> None:
+        said = f"{known}\n{shown.said}"
+        self._turns = shown.turns
+        self._said = normalised(said)
+        self._terms = frozenset(search_terms(said))
+        self._pattern = pattern
+        self._order = {event.event_id: number for number, event in shown.turns.items()}
+        self._left_out: Counter[str] = Counter()
+
+    def drafted(self, answer: Answer) -> Drafted:
+        emotions = self._emotions(answer.feelings)
+        facts = self._facts(answer.facts, emotions)
+        statements = [
+            StatementDraft(
+                text=item.text,
+                event_ids=ids,
+                importance=item.importance,
+                emotion=next((emotions[one] for one in ids if one in emotions), None),
+                privacy=item.privacy,
+            )
+            for item, ids in self._founded("statement", answer.statements)
+        ]
+        insights = [
+            InsightDraft(
+                text=item.text, category=item.category, importance=item.importance, event_ids=ids
+            )
+            for item, ids in self._founded("insight", answer.insights)
+        ]
+        extraction = Extraction(
+            facts=facts,
+            statements=statements,
+            insights=insights,
+            triples=self._triples(answer.relations),
+            emotions=emotions,
+            importance=self._importance(facts, statements),
+        )
+        return Drafted(extraction=extraction, left_out=self._left_out)
+
+    def _facts(self, items: Iterable[FactItem], emotions: Mapping[str, Emotion]) -> list[FactDraft]:
+        found: dict[tuple[str, str, str, str], FactDraft] = {}
+        bare: Counter[str] = Counter()
+        for item in items:
+            draft = self._fact(item, emotions)
+            if draft is None:
+                continue
+            if draft.operation == "retract" and not draft.value:
+                bare[draft.event_id] += 1
+            key = (draft.subject, draft.slot, normalised(draft.value), draft.operation)
+            found.setdefault(key, draft)
+        kept = [
+            draft for draft in found.values() if draft.value or self._one_bare(bare[draft.event_id])
+        ]
+        return sorted(kept, key=lambda draft: self._order[draft.event_id])
+
+    def _one_bare(self, in_turn: int) -> bool:
+        if in_turn > MAX_BARE_RETRACTIONS:
+            self._leave_out("retraction of everything")
+        return in_turn <= MAX_BARE_RETRACTIONS
+
+    def _fact(self, item: FactItem, emotions: Mapping[str, Emotion]) -> FactDraft | None:
+        source = self._source(item.turns)
+        if source is None:
+            self._leave_out("fact without a turn of the user")
+            return None
+        slot = slot_of(item.slot)
+        if slot is None or SECRET.search(item.statement):
+            self._leave_out("fact with a secret or no slot")
+            return None
+        subject = USER if item.subject.casefold() in USER_WORDS else item.subject
+        if subject != USER:
+            if normalised(subject) not in self._said:
+                self._leave_out("fact about somebody nobody named")
+                return None
+            told, slot = slot, slot_about(subject, slot)
+            if slot.name.startswith("relation.") and (slot != told or is_kin(subject)):
+                subject = USER
+        if not self._may_say(item, slot):
+            return None
+        primary, others = source
+        return FactDraft(
+            fact_type=slot.fact_type,
+            slot=slot.name,
+            value=item.value,
+            statement=item.statement,
+            event_id=primary.event_id,
+            functional=slot.functional,
+            confidence=item.confidence,
+            pattern=self._pattern,
+            language=language(item.statement),
+            operation=item.change,
+            other_event_ids=others,
+            subject=subject,
+            valid_from=date_of(item.since, primary.occurred_at),
+            importance=item.importance,
+            emotion=emotions.get(primary.event_id),
+            privacy=item.privacy,
+        )
+
+    def _may_say(self, item: FactItem, slot: Slot) -> bool:
+        """Tell whether the value is one that was said, and the change one a model may make."""
+        if item.value and not self._grounded(item.value):
+            self._leave_out("fact with a value nobody said")
+            return False
+        if item.change == "assert":
+            if not item.value:
+                self._leave_out("fact without a value")
+            return bool(item.value)
+        if not slot.known or not (item.value or slot.functional):
+            self._leave_out("retraction that names nothing known")
+            return False
+        return True
+
+    def _triples(self, items: Iterable[RelationItem]) -> list[TripleDraft]:
+        found: dict[tuple[str, str, str, str], TripleDraft] = {}
+        for item in items:
+            source = self._source(item.turn)
+            relation, functional = relation_of(item.relation)
+            ends = [
+                USER if end.casefold() in USER_WORDS else end for end in (item.subject, item.object)
+            ]
+            spoken = f"{item.relation} is {item.object}"
+            if source is None or not relation:
+                self._leave_out("relation without a turn of the user")
+            elif not all(end == USER or self._grounded(end) for end in ends):
+                self._leave_out("relation of something nobody named")
+            elif slot_of(item.relation) is None or SECRET.search(spoken):
+                self._leave_out("relation with a secret")
+            else:
+                key = (
+                    normalised(ends[0]), relation, normalised(ends[1]), source[0].event_id
+                )  # fmt: skip
+                found.setdefault(
+                    key,
+                    TripleDraft(
+                        subject=ends[0],
+                        relation=relation,
+                        object=ends[1],
+                        event_id=source[0].event_id,
+                        functional=functional,
+                        confidence=item.confidence,
+                        other_event_ids=source[1],
+                    ),
+                )
+        return sorted(found.values(), key=lambda draft: self._order[draft.event_id])
+
+    def _founded(self, kind: str, items: Iterable[Item]) -> list[tuple[Item, tuple[str, ...]]]:
+        """Return the elements that rest on a turn of the user, each text once, with their turns."""
+        found: dict[str, tuple[Item, tuple[str, ...]]] = {}
+        for item in items:
+            source = self._source([*item.turns])
+            if source is None:
+                self._leave_out(f"{kind} without a turn of the user")
+            elif SECRET.search(item.text):
+                self._leave_out(f"{kind} with a secret")
+            elif kind == "statement" and self._terms.isdisjoint(search_terms(item.text)):
+                self._leave_out(f"{kind} of which nothing was said")
+            else:
+                ids = [source[0].event_id, *source[1]]
+                ordered = tuple(sorted(ids, key=lambda event_id: self._order[event_id]))
+                found.setdefault(normalised(item.text), (item, ordered))
+        return list(found.values())
+
+    def _emotions(self, items: Iterable[FeelingItem]) -> dict[str, Emotion]:
+        found: dict[str, Emotion] = {}
+        for item in items:
+            event = self._turns.get(item.turn)
+            if event is None or event.role != "user":
+                self._leave_out("feeling of no turn of the user")
+                continue
+            emotion = Emotion(valence=item.valence, arousal=item.arousal, label=item.label)
+            found.setdefault(event.event_id, emotion)
+        return found
+
+    def _source(self, numbers: Iterable[int]) -> tuple[Event, tuple[str, ...]] | None:
+        """Return the last turn of the user among those named, and the others; None without one."""
+        named = [self._turns[number] for number in sorted(set(numbers)) if number in self._turns]
+        primary = next((event for event in reversed(named) if event.role == "user"), None)
+        if primary is None:
+            return None
+        return primary, tuple(event.event_id for event in named if event is not primary)
+
+    def _grounded(self, value: str) -> bool:
+        terms = search_terms(value)
+        if terms:
+            return not self._terms.isdisjoint(terms)
+        return normalised(value) in self._said
+
+    def _importance(
+        self, facts: Iterable[FactDraft], statements: Iterable[StatementDraft]
+    ) -> dict[str, float]:
+        told = [(fact.event_id, fact.importance) for fact in facts]
+        told += [(one, item.importance) for item in statements for one in item.event_ids]
+        most: dict[str, float] = {}
+        for event_id, importance in told:
+            most[event_id] = max(importance, most.get(event_id, 0.0))
+        return most
+
+    def _leave_out(self, reason: str) -> None:
+        self._left_out[reason] += 1
+
+
+def date_of(since: str, said_at: datetime) -> datetime | None:
+    """Return the beginning of a date such as 2026-10 in the time zone of the turn, or None."""
+    match = DATE.fullmatch(since.strip())
+    if match is None or int(match[1]) < OLDEST_YEAR:
+        return None
+    try:
+        return datetime(
+            int(match[1]),
+            int(match[2] or 1),
+            int(match[3] or 1),
+            tzinfo=said_at.tzinfo or UTC,
+        )
+    except ValueError:
+        return None

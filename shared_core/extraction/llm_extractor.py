@@ -1,0 +1,405 @@
+"""Reads turns, sums up and reflects with a language model, and checks what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from shared_core.core.domain import (
+    Event,
+    Extraction,
+    InsightDraft,
+    JsonValue,
+    Memory,
+    MemoryId,
+    ModelUsage,
+)
+from shared_core.core.namespaces import clean_text
+from shared_core.errors import InvalidInput, ModelOutputInvalid
+from shared_core.extraction.context_turns import with_context
+from shared_core.extraction.llm_drafts import SECRET, Answer, drafted
+from shared_core.extraction.llm_schema import (
+    EXTRACTION,
+    REFLECTION,
+    SUMMARY_SCHEMA,
+    Element,
+    ReflectionItem,
+    lists_schema,
+)
+from shared_core.extraction.prompts import Prompt, load_prompt
+from shared_core.extraction.transcript import (
+    Conversation,
+    context_text,
+    conversations,
+    escaped,
+    shown_text,
+)
+from shared_core.models.call_limits import MAX_CONCURRENT_CALLS, TIMEOUT_S, ModelCalls
+from shared_core.models.json_repair import Reading, Unreadable, read_items, read_object
+from shared_core.models.language_model import LanguageModel, ModelReply, ModelRequest
+from shared_core.nlp.extractive_summary import ENDED, shortened
+from shared_core.nlp.text import language, sentences
+from shared_core.nlp.tokenizer import count_tokens
+from shared_core.ports.storage import Extractor
+
+log = logging.getLogger("hippocampus")
+
+MODEL_VERSION: Final = "llm-v1"
+EXTRACT: Final = "extract.v1"
+SUMMARISE: Final = "summarise.v1"
+REFLECT: Final = "reflect.v1"
+
+MAX_INPUT_TOKENS: Final = 16_000
+"""Turns of one call; what is more takes another call."""
+KNOWN_TOKENS: Final = 1_500
+"""Turns before, to understand the others."""
+MAX_OUTPUT_TOKENS: Final = 8_192
+MAX_ELEMENTS: Final = 100
+"""So many elements of one list are read."""
+MAX_QUOTED_CHARACTERS: Final = 500
+LEAST_EVIDENCE: Final = 2
+"""A reflection rests on so many memories."""
+NONE: Final = "(none)"
+FENCE: Final = re.compile(r"\A\s*```\w*\s*\n?|\n?```\s*\Z")
+SUMMARY_BEGUN: Final = re.compile(r"[\"']summary[\"']\s*:\s*[\"']")
+REFUSAL: Final = re.compile(
+    r"\W*(?:i(?:'|’)?m (?:very )?sorry|sorry, |i apologi[sz]e|i (?:can(?:no|'|’)t|am unable to"
+    r"|will not|won(?:'|’)t) |as an ai\b|很?抱歉|对不起|我(?:不能|无法|没有办法))",
+    re.IGNORECASE,
+)
+
+Parsed = TypeVar("Parsed")
+
+
+class ModelExtractor:
+    """An Extractor and Reflector on a language model.
+
+    One call reads the turns of a session, one more if they are above max_input_tokens, and one
+    sums it up; an answer of no use is asked for once more, with what was wrong. fallback: what
+    reads the turns when the model has failed for good; this class itself never turns to it.
+    max_concurrent_model_calls, timeout_s (seconds a call): see ModelCalls. max_output_tokens: of
+    one answer, where the host leaves it to the request. Raises ModelUnavailable when the model
+    fails, ModelQuotaExceeded when it takes no more for now, ModelOutputInvalid for two useless
+    answers.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        fallback: Extractor,
+        *,
+        max_concurrent_model_calls: int = MAX_CONCURRENT_CALLS,
+        timeout_s: float = TIMEOUT_S,
+        max_input_tokens: int = MAX_INPUT_TOKENS,
+        max_output_tokens: int = MAX_OUTPUT_TOKENS,
+    ) -> None:
+        limits = {"max_input_tokens": max_input_tokens, "max_output_tokens": max_output_tokens}
+        for name, count in limits.items():
+            if count < 1:
+                raise InvalidInput(f"{name} must be at least 1, not {count}")
+        self.fallback = fallback
+        self.usage = ModelUsage()
+        """What this object has asked for, failed calls that were answered included."""
+        self._calls = ModelCalls(
+            model, max_concurrent_model_calls=max_concurrent_model_calls, timeout_s=timeout_s
+        )
+        self._max_input_tokens = max_input_tokens
+        self._max_output_tokens = max_output_tokens
+
+    @property
+    def name(self) -> str:
+        """Names the version of this code, of the prompt, and the model."""
+        return f"{MODEL_VERSION}/{EXTRACT}/{self._calls.name}"
+
+    @property
+    def window_tokens(self) -> int:
+        """What one call reads: a longer thread is read window by window."""
+        return self._max_input_tokens
+
+    @property
+    def reread_turns(self) -> int:
+        """None: a summary builds on the one before."""
+        return 0
+
+    async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
+        """Return what the user says in events; needs_model: turns it could not read to the end.
+
+        Behind an answer that was cut off nothing is read: those turns are in unread.
+        """
+        parts = await asyncio.to_thread(conversations, events, self._max_input_tokens)
+        found = Extraction()
+        before = list(context)
+        for part in parts:
+            if any(event.role == "user" for event in part.turns.values()):
+                known = await asyncio.to_thread(context_text, before, KNOWN_TOKENS)
+                read = await self._extract(part, known)
+                turns = list(part.turns.values())
+                found = _joined(found, await asyncio.to_thread(with_context, read, turns, before))
+            before += part.turns.values()
+            if found.unread:
+                break
+        return found
+
+    async def _extract(self, part: Conversation, known: str) -> Extraction:
+        prompt = load_prompt(EXTRACT)
+        values = {"known": known or NONE, "turns": part.text, "language": part.language_note}
+        schema = lists_schema("Extraction", EXTRACTION)
+        (answer, truncated), usage = await self.ask(
+            prompt, values, schema, tuple(EXTRACTION), _answer
+        )
+        result = await asyncio.to_thread(drafted, answer, part, known, prompt.version)
+        _log_left_out(result.left_out)
+        behind = _after_last(part, answer) if truncated else []
+        return replace(
+            result.extraction,
+            usage=usage,
+            needs_model=tuple(dict.fromkeys([*part.shortened, *behind])),
+            unread=tuple(behind) if answer.facts or answer.statements else (),
+        )
+
+    async def summarise(
+        self, events: Sequence[Event], previous: str, max_characters: int
+    ) -> tuple[str, ModelUsage]:
+        """Return what a thread is about, previous carried on; of many events the last ones."""
+        text = await asyncio.to_thread(context_text, events, self._max_input_tokens, least=1)
+        if not text:
+            return previous[:max_characters], ModelUsage()
+        spoken = "\n".join(shown_text(event) for event in events if event.role == "user")
+        values = {
+            "previous": escaped(previous) or NONE,
+            "turns": text,
+            "characters": str(max_characters),
+            "language": _language_note(spoken or text),
+        }
+        prompt = load_prompt(SUMMARISE)
+        reply, usage = await self._complete(self._request(prompt, values, SUMMARY_SCHEMA))
+        summary = _fitting(_summary_of(self._calls.name, reply), max_characters)
+        if not summary:
+            raise ModelOutputInvalid(
+                f"language model {self._calls.name!r} answered no summary that fits"
+                f" {max_characters} characters"
+            )
+        return summary, usage
+
+    async def reflect(self, memories: Sequence[Memory]) -> tuple[list[InsightDraft], ModelUsage]:
+        """Return what memories of one user let one conclude, each with at least two of them.
+
+        Of many memories the newest are read.
+        """
+        shown = await asyncio.to_thread(_numbered, memories, self._max_input_tokens)
+        if len(shown) < LEAST_EVIDENCE:
+            return [], ModelUsage()
+        text = "\n".join(line for line, _ in shown.values())
+        values = {"memories": text, "language": _language_note(text)}
+        schema = lists_schema("Reflection", REFLECTION)
+        items, usage = await self.ask(
+            load_prompt(REFLECT), values, schema, tuple(REFLECTION), _reflections
+        )
+        ids = {number: memory_id for number, (_, memory_id) in shown.items()}
+        return _insights(items, ids), usage
+
+    def _request(
+        self, prompt: Prompt, values: Mapping[str, str], schema: Mapping[str, JsonValue]
+    ) -> ModelRequest:
+        return ModelRequest(
+            system=prompt.system,
+            prompt=prompt.filled(values),
+            schema=schema,
+            max_output_tokens=self._max_output_tokens,
+        )
+
+    async def _complete(self, request: ModelRequest) -> tuple[ModelReply, ModelUsage]:
+        """Ask once. Raises ModelOutputInvalid for a refusal and for an empty answer."""
+        reply, usage = await self._calls.complete(request)
+        self.usage += usage
+        if reply.finish == "refused":
+            raise ModelOutputInvalid(f"language model {self._calls.name!r} refused to answer")
+        if not reply.text.strip():
+            why = "; its tokens were used up before" if reply.finish == "length" else ""
+            raise ModelOutputInvalid(f"language model {self._calls.name!r} answered nothing{why}")
+        return reply, usage
+
+    async def ask(
+        self,
+        prompt: Prompt,
+        values: Mapping[str, str],
+        schema: Mapping[str, JsonValue],
+        keys: Sequence[str],
+        parse: Callable[[Reading], Parsed],
+    ) -> tuple[Parsed, ModelUsage]:
+        """Return what parse makes of the answer; one that it cannot use is asked for again once."""
+        request = self._request(prompt, values, schema)
+        reply, usage = await self._complete(request)
+        try:
+            return _parsed(reply, keys, parse), usage
+        except Unreadable as error:
+            log.warning("language model %s is asked again: %s", self._calls.name, error)
+            again = replace(request, prompt=request.prompt + _complaint(reply, error))
+        reply, more = await self._complete(again)
+        try:
+            return _parsed(reply, keys, parse), usage + more
+        except Unreadable as error:
+            raise ModelOutputInvalid(
+                f"language model {self._calls.name!r} answered twice with nothing of use: {error}"
+            ) from error
+
+
+def _parsed(reply: ModelReply, keys: Sequence[str], parse: Callable[[Reading], Parsed]) -> Parsed:
+    try:
+        reading = read_object(reply.text, keys)
+    except Unreadable as error:
+        if REFUSAL.match(reply.text):
+            raise Unreadable(f"it refused, with {error}") from error
+        if reply.finish == "length":
+            raise Unreadable(f"cut off when its tokens were used up, with {error}") from error
+        raise
+    cut = reading.truncated or reply.finish == "length"
+    return parse(Reading(value=reading.value, truncated=cut))
+
+
+def _answer(reading: Reading) -> tuple[Answer, bool]:
+    """Return the elements of an extraction. Unreadable if there are some and none fits."""
+    lists: dict[str, list[Element]] = {}
+    wrong: list[str] = []
+    for name, model in EXTRACTION.items():
+        lists[name], refused = read_items(reading.value.get(name), model, MAX_ELEMENTS)
+        wrong += [f"{name} {one}" for one in refused]
+    _check(lists, wrong, reading)
+    return Answer(**lists), reading.truncated  # type: ignore[arg-type] # EXTRACTION says which
+
+
+def _reflections(reading: Reading) -> list[ReflectionItem]:
+    items, wrong = read_items(reading.value.get("insights"), ReflectionItem, MAX_ELEMENTS)
+    _check({"insights": items}, wrong, reading)
+    return items
+
+
+def _check(lists: Mapping[str, Sequence[Element]], wrong: Sequence[str], reading: Reading) -> None:
+    found = any(lists.values())
+    if wrong:
+        log.debug("elements of an answer left out: %s", "; ".join(wrong[:5]))
+    if wrong and not found:
+        raise Unreadable(f"no element can be used: {'; '.join(wrong[:3])}")
+    if reading.truncated and not found:
+        raise Unreadable("cut off before its first element was complete; answer more briefly")
+
+
+def _complaint(reply: ModelReply, error: Unreadable) -> str:
+    begin = escaped(reply.text[:MAX_QUOTED_CHARACTERS])
+    return (
+        f"\n\nYour answer before could not be used: {error}. It began:\n<answer>\n{begin}\n"
+        "</answer>\nAnswer once more, with the JSON object only."
+    )
+
+
+def _after_last(part: Conversation, answer: Answer) -> list[str]:
+    """Return the turns of the user after the last one that a cut-off answer came to."""
+    told = [number for fact in answer.facts for number in fact.turns]
+    told += [number for statement in answer.statements for number in statement.turns]
+    last = max((number for number in told if number in part.turns), default=0)
+    return [
+        event.event_id
+        for number, event in part.turns.items()
+        if number > last and event.role == "user"
+    ]
+
+
+def _joined(first: Extraction, second: Extraction) -> Extraction:
+    return Extraction(
+        facts=[*first.facts, *second.facts],
+        statements=[*first.statements, *second.statements],
+        insights=[*first.insights, *second.insights],
+        triples=[*first.triples, *second.triples],
+        emotions={**first.emotions, **second.emotions},
+        importance={**first.importance, **second.importance},
+        needs_model=(*first.needs_model, *second.needs_model),
+        unread=(*first.unread, *second.unread),
+        usage=first.usage + second.usage,
+    )
+
+
+def _summary_of(model: str, reply: ModelReply) -> str:
+    """Return the summary in an answer, with or without JSON around it."""
+    try:
+        said = read_object(reply.text, ("summary",)).value["summary"]
+    except Unreadable as error:
+        said = _whole_sentences(reply.text) if "{" in reply.text else FENCE.sub("", reply.text)
+        if not said:
+            raise ModelOutputInvalid(f"language model {model!r} answered {error}") from error
+    if not isinstance(said, str) or REFUSAL.match(said):
+        what = "with a refusal" if isinstance(said, str) else "no text as the summary"
+        raise ModelOutputInvalid(f"language model {model!r} answered {what}")
+    return " ".join(clean_text(said).split())
+
+
+def _whole_sentences(text: str) -> str:
+    """Return the sentences of a summary before the place where its JSON was cut off."""
+    begun = SUMMARY_BEGUN.search(text)
+    said = sentences(text[begun.end() :].replace('\\"', '"').replace("\\n", "\n")) if begun else []
+    whole = said if said and ENDED.search(said[-1]) else said[:-1]
+    return " ".join(whole)
+
+
+def _fitting(text: str, max_characters: int) -> str:
+    """Return whole sentences that fit, none with a secret, or the beginning of the first."""
+    kept = ""
+    told = [sentence for sentence in sentences(text) if not SECRET.search(sentence)]
+    for sentence in told:
+        space = "" if not kept or language(kept) == "zh" else " "
+        if len(kept) + len(space) + len(sentence) > max_characters:
+            break
+        kept += space + sentence
+    return kept or (shortened(told[0], max_characters) if told else "")
+
+
+def _language_note(text: str) -> str:
+    return ", which is Chinese (中文)" if language(text) == "zh" else ""
+
+
+def _numbered(memories: Sequence[Memory], max_tokens: int) -> dict[int, tuple[str, MemoryId]]:
+    """Return the newest memories that fit, oldest first, each as a line under its number."""
+    chosen: list[tuple[str, MemoryId]] = []
+    for memory in sorted(memories, key=lambda one: one.occurred_at, reverse=True):
+        text = f"{memory.occurred_at.date().isoformat()}, {memory.kind}: {escaped(memory.text)}"
+        max_tokens -= count_tokens(text) + 5
+        if max_tokens < 0:
+            break
+        chosen.append((text, memory.memory_id))
+    return {
+        number: (f"[{number}] {text}", memory_id)
+        for number, (text, memory_id) in enumerate(reversed(chosen), 1)
+    }
+
+
+def _insights(items: Sequence[ReflectionItem], ids: Mapping[int, MemoryId]) -> list[InsightDraft]:
+    drafts: dict[str, InsightDraft] = {}
+    left_out: Counter[str] = Counter()
+    for item in items:
+        evidence = tuple(ids[number] for number in item.memories if number in ids)
+        if len(evidence) < LEAST_EVIDENCE:
+            left_out["insight on fewer than two memories"] += 1
+        elif SECRET.search(item.text):
+            left_out["insight with a secret"] += 1
+        else:
+            drafts.setdefault(
+                item.text,
+                InsightDraft(
+                    text=item.text,
+                    category=item.category,
+                    importance=item.importance,
+                    memory_ids=evidence,
+                ),
+            )
+    _log_left_out(left_out)
+    return list(drafts.values())
+
+
+def _log_left_out(reasons: Counter[str]) -> None:
+    said = ", ".join(f"{reason} ({count})" for reason, count in sorted(reasons.items()))
+    if said:
+        log.info("left out of a model's answer: %s", said)

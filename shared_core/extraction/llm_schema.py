@@ -1,0 +1,216 @@
+"""The shapes a language model answers in, and their JSON Schemas. Pure.
+
+What a model writes beside them is ignored. Numbers are brought into range, numbers of turns read
+from whatever they are written as; only what cannot be repaired is refused, one element at a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
+
+from shared_core.core.domain import InsightCategory, JsonValue, Privacy
+from shared_core.core.namespaces import clean_text
+from shared_core.models.json_repair import clamped
+
+MAX_VALUE_CHARACTERS: Final = 160
+MAX_TEXT_CHARACTERS: Final = 600
+MAX_TURNS: Final = 50
+IMPORTANCE: Final = 5.0
+CONFIDENCE: Final = 0.7
+OWNERS: Final = frozenset(
+    ("user_id", "userid", "owner", "owner_id", "app", "app_name", "scope", "namespace", "tenant")
+)
+"""What a model may not say: whose a memory is comes from the thread, never from an answer."""
+SCHEMA_WORDS: Final = ("type", "properties", "required", "items", "enum", "description")
+
+
+def _one_line(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    return " ".join(clean_text(value).split()) if isinstance(value, str) else value
+
+
+def _numbers(value: object) -> object:
+    given = value if isinstance(value, list) else [value]
+    found: list[int] = []
+    for one in given[:MAX_TURNS]:
+        if isinstance(one, str) and (match := re.search(r"\d{1,9}", one)):
+            found.append(int(match[0]))
+        elif isinstance(one, int | float) and not isinstance(one, bool) and 0 < one < 1e9:
+            found.append(int(one))
+    return list(dict.fromkeys(found))
+
+
+def _first_number(value: object) -> object:
+    found = _numbers(value)
+    return found[0] if isinstance(found, list) and found else None
+
+
+def _range(low: float, high: float, default: float) -> BeforeValidator:
+    return BeforeValidator(lambda value: clamped(value, low, high, default))
+
+
+def _one_of(words: Sequence[str], default: str) -> BeforeValidator:
+    def chosen(value: object) -> str:
+        word = value.strip().lower() if isinstance(value, str) else ""
+        return word if word in words else default
+
+    return BeforeValidator(chosen)
+
+
+Turns = Annotated[list[int], BeforeValidator(_numbers), Field(min_length=1)]
+Turn = Annotated[int, BeforeValidator(_first_number)]
+# Asked for one; a model that names more says of whom it speaks.
+TurnOrTurns = Annotated[
+    list[int],
+    BeforeValidator(_numbers),
+    Field(min_length=1),
+    WithJsonSchema({"type": "integer"}),
+]
+Value = Annotated[str, BeforeValidator(_one_line), Field(max_length=MAX_VALUE_CHARACTERS)]
+Named = Annotated[
+    str, BeforeValidator(_one_line), Field(min_length=1, max_length=MAX_VALUE_CHARACTERS)
+]
+Text = Annotated[
+    str, BeforeValidator(_one_line), Field(min_length=1, max_length=MAX_TEXT_CHARACTERS)
+]
+Importance = Annotated[float, _range(1.0, 10.0, IMPORTANCE)]
+Share = Annotated[float, _range(0.0, 1.0, CONFIDENCE)]
+Kept = Annotated[Privacy, _one_of(("private", "public"), "private")]
+Category = Annotated[InsightCategory, _one_of(("insight", "pattern", "summary"), "insight")]
+
+
+class Element(BaseModel):
+    """One element of a list that a model answers with."""
+
+    model_config = ConfigDict(extra="ignore", str_strip_whitespace=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def names_no_owner(cls, given: Any) -> Any:
+        """Refuse an element that says whose it is."""
+        if isinstance(given, Mapping):
+            named = OWNERS.intersection(str(key).lower() for key in given)
+            if named:
+                raise ValueError(f"has {min(named)!r}, which is not for a model to say")
+        return given
+
+
+class FactItem(Element):
+    """A fact; see the prompt "extract" for what each field means."""
+
+    turns: Turns
+    subject: Value = "user"
+    slot: Named
+    value: Value = ""
+    statement: Text
+    change: Annotated[Literal["assert", "retract"], _one_of(("assert", "retract"), "assert")] = (
+        "assert"
+    )
+    since: Value = ""
+    confidence: Share = CONFIDENCE
+    importance: Importance = IMPORTANCE
+    privacy: Kept = "private"
+
+
+class ToldItem(Element):
+    """A text that rests on turns."""
+
+    turns: Turns
+    text: Text
+    importance: Importance = IMPORTANCE
+
+
+class StatementItem(ToldItem):
+    """A text that several turns tell together."""
+
+    privacy: Kept = "private"
+
+
+class InsightItem(ToldItem):
+    """What turns let one conclude."""
+
+    category: Category = "insight"
+
+
+class RelationItem(Element):
+    """An edge of the knowledge graph."""
+
+    turn: TurnOrTurns
+    subject: Named
+    relation: Named
+    object: Named
+    confidence: Share = CONFIDENCE
+
+
+class FeelingItem(Element):
+    """What a turn expresses."""
+
+    turn: Turn
+    valence: Annotated[float, _range(-1.0, 1.0, 0.0)]
+    arousal: Annotated[float, _range(0.0, 1.0, 0.0)]
+    label: Annotated[str, BeforeValidator(lambda value: str(_one_line(value) or "")[:40])] = ""
+
+
+class ReflectionItem(Element):
+    """What memories let one conclude."""
+
+    memories: Turns
+    category: Category = "insight"
+    text: Text
+    importance: Importance = IMPORTANCE
+
+
+EXTRACTION: Final[Mapping[str, type[Element]]] = {
+    "facts": FactItem,
+    "statements": StatementItem,
+    "insights": InsightItem,
+    "relations": RelationItem,
+    "feelings": FeelingItem,
+}
+REFLECTION: Final[Mapping[str, type[Element]]] = {"insights": ReflectionItem}
+SUMMARY_SCHEMA: Final[Mapping[str, JsonValue]] = {
+    "title": "Summary",
+    "type": "object",
+    "properties": {"summary": {"type": "string"}},
+    "required": ["summary"],
+}
+
+
+def lists_schema(title: str, lists: Mapping[str, type[Element]]) -> Mapping[str, JsonValue]:
+    """Return the JSON Schema of an object that holds these lists, and nothing else.
+
+    It says types, names and choices only: limits break some providers and bind few of the others.
+    """
+    return {
+        "title": title,
+        "type": "object",
+        "properties": {
+            name: {"type": "array", "items": _plain(model.model_json_schema())}
+            for name, model in lists.items()
+        },
+        "required": list(lists),
+    }
+
+
+def _plain(schema: Mapping[str, Any]) -> dict[str, JsonValue]:
+    kept: dict[str, JsonValue] = {name: schema[name] for name in SCHEMA_WORDS if name in schema}
+    kept.pop("description", None)
+    if "properties" in schema:
+        properties: Mapping[str, Any] = schema["properties"]
+        kept["properties"] = {name: _plain(inner) for name, inner in properties.items()}
+        kept["required"] = list(properties)
+    if isinstance(schema.get("items"), Mapping):
+        kept["items"] = _plain(schema["items"])
+    return kept

@@ -1,0 +1,109 @@
+"""The facts that the patterns of the rule files read in one clause. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from shared_core.core.domain import FactDraft
+from shared_core.extraction.importance import fact_importance
+from shared_core.nlp.rules import Pattern, RuleSet, load_rules
+from shared_core.nlp.text import Language
+
+MAX_VALUE_CHARACTERS: Final = 160
+TRAILING: Final = " \t.,;:!。，；：！～~\"'”’」"
+
+
+def clause_facts(
+    clause: str,
+    spoken: Language,
+    event_id: str,
+    without: Collection[str] = (),
+    *,
+    relations_only: bool = False,
+) -> Iterator[FactDraft]:
+    """Yield the facts of one clause; the first pattern that reads a slot speaks for it.
+
+    without: ids of patterns that are switched off. relations_only: the clause is about somebody
+    else than the user.
+    """
+    rules = load_rules(spoken)
+    read: set[str] = set()
+    for pattern in rules.relations if relations_only else rules.patterns:
+        if (
+            pattern.slot in read
+            or pattern.id in without
+            or not (match := pattern.regex.match(clause))
+        ):
+            continue
+        if (pattern.needs and not pattern.needs.search(clause)) or (
+            pattern.unless and pattern.unless.search(clause)
+        ):
+            continue
+        for value in pattern.implies or values(match["value"], pattern, rules):
+            read.add(pattern.slot)
+            yield drafted(value, match, pattern, spoken, event_id)
+
+
+def values(raw: str, pattern: Pattern, rules: RuleSet) -> Iterator[str]:
+    """Yield the values a pattern found, tidied; none that the pattern rejects."""
+    if not raw:
+        yield raw  # a retraction that names no value
+        return
+    if pattern.free:
+        raw = rules.cut.sub("", raw)
+    enumeration = rules.list.fullmatch(raw.strip(TRAILING))
+    parts = [raw]
+    if pattern.split == "any" or (pattern.split == "list" and enumeration):
+        parts = rules.separator.split(raw)
+    elif pattern.free and not enumeration:
+        parts = [rules.aside.sub("", raw)]
+    for part in parts:
+        value = part.strip(TRAILING)
+        if pattern.free:
+            value = rules.filler.sub("", value).strip(TRAILING)
+        if pattern.strip:
+            value = pattern.strip.sub("", value)
+        if not value or len(value) > MAX_VALUE_CHARACTERS:
+            continue
+        if rules.unspeakable.search(value) and pattern.fact_type != "rule":
+            continue
+        if pattern.reject and pattern.reject.search(value):
+            return  # what follows a refused part hangs on it
+        yield value
+
+
+def drafted(
+    value: str, match: re.Match[str], pattern: Pattern, spoken: Language, event_id: str
+) -> FactDraft:
+    """Return the fact that a pattern read as value."""
+    rules = load_rules(spoken)
+    groups = {name: found or "" for name, found in match.groupdict().items()}
+    names = {
+        name: rules.canonical.get(found.lower(), found.lower()) for name, found in groups.items()
+    }
+    said = groups | {f"canonical_{name}": found for name, found in names.items()}
+    said |= {"value": voiced(value, rules), "a": "an" if value[:1].lower() in set("aeiou") else "a"}
+    return FactDraft(
+        fact_type=pattern.fact_type,
+        slot=pattern.slot.format_map(names),
+        value=value,
+        statement=pattern.statement.format_map(said),
+        event_id=event_id,
+        functional=pattern.functional,
+        confidence=pattern.confidence,
+        pattern=pattern.id,
+        language=spoken,
+        operation=pattern.operation,
+        denies=pattern.denies,
+        change=pattern.change,
+        importance=fact_importance(pattern.slot),
+    )
+
+
+def voiced(value: str, rules: RuleSet) -> str:
+    """Return the value as a statement about the user says it: "my job" becomes "their job"."""
+    if rules.unspeakable.search(value):
+        return f'"{value}"'
+    return rules.speaker.sub(lambda match: rules.speakers[match[0].lower()], value)

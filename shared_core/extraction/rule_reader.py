@@ -1,0 +1,252 @@
+"""Durable facts about the user and the people they name, read out of turns by rules.
+
+No model, no network. The rules are data in `shared_core/rules`. They take explicit statements only
+and prefer silence to a guess: questions, conditions, wishes, hearsay, jokes, tasks, quoted text and
+orders to the memory itself yield nothing. Every fact names the rule that found it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from shared_core.core.domain import Event, FactDraft, MemoryId
+from shared_core.extraction.pattern_facts import clause_facts
+from shared_core.extraction.third_person import DATED, about_whom, slot_name, third_person_facts
+from shared_core.nlp.clauses import MAX_READ_CHARACTERS, clauses, own_sentences
+from shared_core.nlp.coreference import (
+    SPEAKER,
+    begins_with_person,
+    expanded,
+    resolve_persons,
+    subject_of,
+)
+from shared_core.nlp.dates import begins_at
+from shared_core.nlp.discourse import Register
+from shared_core.nlp.kinship import Entity
+from shared_core.nlp.rules import Guard, GuardScope, Pattern, RuleSet, load_rules
+from shared_core.nlp.text import Language
+
+RULES_VERSION: Final = "rules-v4"
+MAX_JUST_GIVEN: Final = 32
+MAX_READ_CLAUSES: Final = 25_000
+MAX_STATING_CLAUSES: Final = 3_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadClause:
+    """A clause that states something. text: without lead-in, pronouns replaced.
+
+    about: the person or animal it is about, None for the user or nobody. complete: no pronoun for a
+    person is left. said: what it says of them. needs: the turns before that told who they are;
+    people: the facts known before all turns that did.
+    """
+
+    text: str
+    language: Language
+    event_id: str
+    about: Entity | None
+    said: str
+    complete: bool
+    facts: tuple[FactDraft, ...]
+    needs: tuple[str, ...] = ()
+    people: tuple[MemoryId, ...] = ()
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was read out of one turn. unread: it says more than the rules could read."""
+
+    clauses: list[ReadClause] = field(default_factory=list)
+    facts: list[FactDraft] = field(default_factory=list)
+    unread: bool = False
+
+
+def extract_facts(event: Event) -> list[FactDraft]:
+    """Return what the user states in this turn alone, in order, each fact once.
+
+    Only turns with the role "user" are read, and of those the first MAX_READ_CHARACTERS,
+    MAX_READ_CLAUSES, and MAX_STATING_CLAUSES of which facts come.
+    """
+    return read_turn(event, Register()).facts
+
+
+def read_turn(event: Event, register: Register, without: Collection[str] = ()) -> Reading:
+    """Return what the user states in this turn, and take note in register of whom it speaks of.
+
+    register: of the turns before. without: ids of patterns that are switched off.
+    """
+    reading = Reading()
+    if event.role != "user":
+        return reading
+    register.begin_turn(event.event_id, event.occurred_at)
+    reading.unread = len(event.text) > MAX_READ_CHARACTERS
+    drafts: dict[tuple[str, str, str, str], FactDraft] = {}
+    given: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(just_given)
+    read_clauses = stating_clauses = 0
+    for clause, said, spoken in stated_clauses(event.text, reading, register):
+        if not clause:
+            register.begin_sentence()
+            continue
+        read_clauses += 1
+        if read_clauses > MAX_READ_CLAUSES or stating_clauses == MAX_STATING_CLAUSES:
+            reading.unread = True
+            break
+        read = read_clause(clause, said, spoken, event, register, without)
+        if read is None:
+            reading.unread = True
+            continue
+        reading.clauses.append(read)
+        stating_clauses += bool(read.facts)
+        reading.unread |= not read.facts and tells(read.text, load_rules(spoken))
+        reading.unread |= names_further(clause, read.facts, load_rules(spoken))
+        for draft in read.facts:
+            key = (draft.slot, draft.subject, draft.value.casefold(), draft.operation)
+            values = given[draft.slot, draft.subject, draft.operation]
+            if not (draft.functional and any(draft.value in value for value in values)):
+                drafts.setdefault(key, draft)
+                values.append(draft.value)
+    reading.facts = list(drafts.values())
+    return reading
+
+
+def pattern_of(draft: FactDraft) -> Pattern | None:
+    """Return the pattern that found a draft, None if it was none of the rules'."""
+    found = (one for one in load_rules(draft.language).patterns if one.id == draft.pattern)
+    return next(found, None)
+
+
+def names_further(clause: str, found: Collection[FactDraft], rules: RuleSet) -> bool:
+    """Tell whether a clause read for the name of a relation names somebody besides."""
+    ends = [
+        clause.rfind(draft.value) + len(draft.value)
+        for draft in found
+        if draft.slot.startswith("relation.") and draft.slot.count(".") == 1
+    ]
+    return bool(ends) and bool(rules.further.search(clause[max(ends) :]))
+
+
+def just_given() -> deque[str]:
+    """Return room for the values a slot was given last, of which the next may be a shorter form.
+
+    "My name is Ann Lee, call me Ann": the second says nothing new.
+    """
+    return deque(maxlen=MAX_JUST_GIVEN)
+
+
+def stated_clauses(
+    text: str, reading: Reading, register: Register
+) -> Iterator[tuple[str, str, Language]]:
+    """Yield the clauses in which the user may be stating something, as read and as said.
+
+    An empty one begins each sentence.
+    reading: learns whether what was passed over may be worth a model; register: whom that names.
+    """
+    found = own_sentences(text)
+    if any(guarded(sentence, load_rules(spoken), "turn") for sentence, spoken in found):
+        register.overhear(found)
+        return
+    for place, (sentence, spoken) in enumerate(found):
+        rules = load_rules(spoken)
+        if guarded(rules.lead.sub("", sentence, count=1), rules, "rest"):
+            register.overhear(found[place:])
+            return
+        if guard := guarded(sentence, rules, "sentence"):
+            reading.unread |= guard.tells and hints(sentence, rules)
+            register.overhear([(sentence, spoken)])
+            continue
+        yield "", "", spoken
+        parts = list(clauses(sentence, rules))
+        for number, (clause, said) in enumerate(parts):
+            to_the_end = guarded(clause, rules, "rest")
+            guard = to_the_end or guarded(clause, rules, "onward")
+            if guard is None:
+                yield clause, said, spoken
+                continue
+            register.overhear([(passed, spoken) for passed, _ in parts[number:]])
+            if to_the_end:
+                register.overhear(found[place + 1 :])
+                return
+            reading.unread |= guard.tells and hints(clause, rules)
+            break
+
+
+def tells(clause: str, rules: RuleSet) -> bool:
+    """Tell whether a clause says something of the user or of a person."""
+    return bool(rules.telling.search(clause)) and not rules.idle.search(clause)
+
+
+def hints(clause: str, rules: RuleSet) -> bool:
+    """Tell whether a clause that no rule takes at its word speaks of the user or of a person."""
+    told = SPEAKER.search(clause) or rules.telling.search(clause)
+    return bool(told) and not rules.idle.search(clause)
+
+
+def read_clause(
+    clause: str,
+    said: str,
+    spoken: Language,
+    event: Event,
+    register: Register,
+    without: Collection[str] = (),
+) -> ReadClause | None:
+    """Return what a clause states; None if that is still to come."""
+    clause = register.several.told(expanded(clause), spoken)
+    resolved = resolve_persons(clause, spoken, register)
+    of_other = begins_with_person(clause, spoken, register)
+    register.read(resolved.text, spoken, said=clause, meant=resolved.meant, left=resolved.left)
+    found = subject_of(resolved.text, spoken, register)
+    if found is not None and register.is_of_two(found[0]):
+        named = found[0] in resolved.meant or load_rules(spoken).kin_mention.search(clause)
+        found = found if named else None
+    meant = (*resolved.meant, *([found[0]] if found else []))
+    needs, people = register.told_before(*meant), register.told_elsewhere(*meant)
+    facts = [
+        about_whom(draft, resolved.text, spoken, register)
+        for draft in clause_facts(clause, spoken, event.event_id, without, relations_only=of_other)
+    ]
+    if found is not None:
+        told = third_person_facts(*found, spoken, event.event_id, without, known=facts)
+        facts += [replace(draft, other_event_ids=needs, people=people) for draft in told]
+    dated = [slot_name(draft.slot) in DATED for draft in facts]
+    began, to_come = None, False
+    if any(dated):
+        began, to_come = begins_at(undated(said, facts), event.occurred_at)
+    if to_come:
+        return None
+    return ReadClause(
+        text=resolved.text,
+        language=spoken,
+        event_id=event.event_id,
+        about=found[0] if found else None,
+        said=found[1] if found else "",
+        complete=resolved.complete,
+        needs=needs,
+        people=people,
+        facts=tuple(
+            replace(draft, valid_from=began) if has_date else draft
+            for draft, has_date in zip(facts, dated, strict=True)
+        ),
+    )
+
+
+def undated(said: str, facts: list[FactDraft]) -> str:
+    """Return a clause up to the first comma after the values of its facts, without the values."""
+    end = max(said.find(draft.value) + len(draft.value) for draft in facts)
+    stop = re.search("[,，(（]", said[end:])
+    said = said[: end + stop.start()] if stop else said
+    for draft in facts:
+        if draft.value:
+            said = said.replace(draft.value, "…")
+    return said
+
+
+def guarded(text: str, rules: RuleSet, scope: GuardScope) -> Guard | None:
+    """Return the guard of this scope that forbids to take the text at its word, if one does."""
+    for guard in rules.guards:
+        if guard.scope == scope and guard.regex.search(text):
+            return guard
+    return None

@@ -1,0 +1,121 @@
+"""What a caller states outright, as a draft: its slot, its sentence, its subject. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from shared_core.core.domain import USER, FactDraft
+from shared_core.errors import InvalidInput
+from shared_core.extraction.importance import fact_importance
+from shared_core.nlp.rules import load_rules
+from shared_core.nlp.slot_spelling import near_slot, near_slot_told
+from shared_core.nlp.slots import Slot, is_kin, slot_about, slot_of
+from shared_core.nlp.text import HAN_CHARACTER, Language, language
+
+STATED: Final = "caller"
+"""What is noted as the pattern, and the extractor, of a fact that a caller stated."""
+USER_IN: Final = {"en": "User", "zh": "用户"}
+GENERAL: Final = {"en": "User's {name} is {value}.", "zh": "用户的{name}是{value}。"}
+INSTEAD: Final = {
+    ("en", "activity"): "User's activity is {value}.",
+    ("zh", "activity"): "用户的活动是{value}。",
+    ("zh", "trait"): "用户是{value}。",
+}
+"""Sentences of the rules that say too little without the words a pattern found."""
+YEARS: Final = re.compile(r"[\d〇零一二两三四五六七八九十百]+")
+YEARS_OLD: Final = re.compile(r"(?:years? old|岁)$", re.IGNORECASE)
+
+
+def stated_slot(given: str) -> Slot:
+    """Return the slot a caller means. One of the caller's own holds one value at a time.
+
+    Raises InvalidInput for what is no name, stands for a secret, or is a known slot but for a
+    letter; that one it names.
+    """
+    if not isinstance(given, str):
+        raise InvalidInput(f"slot must be a text, e.g. 'employer', not {given!r}")
+    slot = slot_of(given)
+    if slot is None or not slot.name:
+        raise InvalidInput(
+            f"slot {given!r} is no name, or stands for a secret, which is not kept here: take a"
+            " name of letters, e.g. 'employer' or 'shoe_size'"
+        )
+    if not slot.known and near_slot(slot.name):
+        raise InvalidInput(near_slot_told(given, slot.name))
+    if slot.known:
+        return slot
+    return Slot(name=slot.name, fact_type="custom", functional=True, known=False)
+
+
+def stated_draft(
+    slot: Slot, value: str, subject: str, valid_from: datetime | None, spoken: Language
+) -> FactDraft:
+    """Return the draft of what a caller states of the user, or of a subject."""
+    about, of = subject, slot
+    if subject != USER:
+        of = slot_about(subject, slot)
+        if of.name.startswith("relation.") and (of != slot or is_kin(subject)):
+            about = USER
+    return FactDraft(
+        fact_type=of.fact_type,
+        slot=of.name,
+        value=value,
+        statement=sentence(slot if about == subject else of, value, about, spoken),
+        event_id="",
+        functional=of.functional,
+        confidence=1.0,
+        pattern=STATED,
+        language=spoken,
+        subject=about,
+        valid_from=valid_from,
+        importance=fact_importance(of.name),
+    )
+
+
+def spoken_in(said: str, known: Sequence[str]) -> Language:
+    """Return the language to state a value in: its own, or for a bare name that of most known.
+
+    said: the value, and the slot where it is of the caller's own. known: statements of what is
+    known of the user.
+    """
+    chinese = sum(language(one) == "zh" for one in known)
+    return "zh" if HAN_CHARACTER.search(said) or 2 * chinese > len(known) else "en"
+
+
+def sentence(slot: Slot, value: str, subject: str, spoken: Language) -> str:
+    """Return one sentence that says a value of a slot: "User works at Zenith."."""
+    parts = slot.name.split(".")
+    shape, names = slot.name, {"name": _words(slot.name)}
+    if parts[0] == "favourite" and len(parts) == 2:
+        shape, names["thing"] = "favourite.{thing}", _word(parts[1], spoken)
+    elif parts[0] == "relation" and len(parts) > 1:
+        shape = ".".join(["relation.{kin}", *parts[2:]])
+        names["kin"] = names["canonical_kin"] = _word(parts[1], spoken)
+    own = load_rules(spoken).sentences.get(shape, GENERAL[spoken])
+    template = INSTEAD.get((spoken, slot.name), own) if slot.known else GENERAL[spoken]
+    names |= {"a": "an" if value[:1].lower() in {*"aeiou"} else "a", "verb": "is"}
+    said = _aged(value, spoken) if parts[-1] == "age" else value
+    told = template.format_map(names | {"value": said.rstrip(".。")})
+    if parts[-1] == "age" and YEARS_OLD.search(value.strip()):
+        told = re.sub(r" years old\.$", ".", told)
+    return told if subject == USER else told.replace(USER_IN[spoken], subject, 1)
+
+
+def _aged(value: str, spoken: Language) -> str:
+    return f"{value}岁" if spoken == "zh" and YEARS.fullmatch(value.strip()) else value
+
+
+def _word(name: str, spoken: Language) -> str:
+    """Return the word of a language for the name of a relation, or of a thing."""
+    words = load_rules(spoken).canonical
+    if spoken == "zh":
+        found = [word for word, one in words.items() if one == name and HAN_CHARACTER.search(word)]
+        return min(found, key=len, default=name)
+    return name
+
+
+def _words(name: str) -> str:
+    return re.sub(r"[._]+", " ", name).strip()

@@ -1,0 +1,81 @@
+"""Items that come from elsewhere, with the times they had there."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
+
+from shared_core.ingest import item_batch as items
+from shared_core.models.embedding import Embedding
+from shared_core.ports.item_operations import ItemResult, ReadItem, WriteItem
+from shared_core.ports.items import (
+    ImportMark,
+    Item,
+    ItemAddress,
+    ItemStamp,
+    MemoryRow,
+    VectorRows,
+)
+from shared_core.ports.storage import Clock, Storage
+
+
+class ImportedItems:
+    """What an import reads and writes here. Each method opens the memory, as every verb does."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        embedding: Embedding,
+        clock: Clock,
+        open_memory: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._storage = storage
+        self._embedding = embedding
+        self._clock = clock
+        self._open = open_memory
+
+    async def read(self, addresses: Sequence[ItemAddress]) -> list[Item | None]:
+        """Return the item at each address, without giving it more time to live."""
+        await self._open()
+        reads = [ReadItem(address=address, refresh=False) for address in addresses]
+        found = await items.run_item_ops(self._storage, self._embedding, self._clock, reads)
+        return cast("list[Item | None]", found)
+
+    async def marks(self, addresses: Sequence[ItemAddress]) -> Mapping[ItemAddress, ImportMark]:
+        """Return what was imported to these addresses before, and deleted there since."""
+        await self._open()
+        return await self._storage.import_marks(addresses)
+
+    async def write(
+        self, writes: Sequence[WriteItem], stamps: Sequence[ItemStamp]
+    ) -> list[ItemResult]:
+        """Write items, each with the times of its stamp, and note them as imported."""
+        await self._open()
+        storage = cast(Storage, _StampingStorage(self._storage, stamps))
+        return await items.run_item_ops(storage, self._embedding, self._clock, writes)
+
+    async def stamp(self, stamps: Sequence[ItemStamp]) -> None:
+        """Note items as imported, and give them the times they have there, if they are older."""
+        await self._open()
+        await self._storage.stamp_items(stamps)
+
+
+class _StampingStorage:
+    """A storage whose items have the times of their stamps from the beginning."""
+
+    def __init__(self, storage: Storage, stamps: Sequence[ItemStamp]) -> None:
+        self._storage = storage
+        self._stamps = {stamp.address: stamp for stamp in stamps}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    async def put_memories(
+        self,
+        rows: Sequence[MemoryRow],
+        vectors: VectorRows | None,
+        forgotten: Sequence[ItemAddress] = (),
+    ) -> None:
+        """Write and stamp in one transaction: nobody writes in between."""
+        stamps = [self._stamps[row.namespace, row.key] for row in rows]
+        await self._storage.put_memories(rows, vectors, forgotten, stamps)

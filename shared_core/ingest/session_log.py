@@ -1,0 +1,129 @@
+"""Session logs: what a framework needs to go on with a conversation, on the threads of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+
+from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
+from shared_core.core.namespaces import check_label, scope_path, storable
+from shared_core.core.timestamps import check_moment
+from shared_core.errors import Conflict, InvalidInput, NotFound
+from shared_core.ports.conversations import check_thread
+from shared_core.ports.session_logs import (
+    NO_CHANGE,
+    Seen,
+    SessionRecord,
+    SessionStorage,
+    StateChange,
+)
+from shared_core.privacy.sanitizing import Intake
+
+
+class SessionLog:
+    """The session logs of a memory. Each call is one round trip.
+
+    A log lives on a thread of memory, so what is said is stored once: remembering a turn of a log
+    marks its row. Deleting a log leaves what was remembered of it, unless told otherwise.
+    """
+
+    def __init__(
+        self,
+        storage: SessionStorage,
+        intake: Intake,
+        open_storage: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._storage = storage
+        self._intake = intake
+        self._open = open_storage
+
+    async def create(
+        self, scope: Scope, session_id: str, state: StateChange = NO_CHANGE
+    ) -> SessionRecord:
+        """Open a log. Raises Conflict when there is one of this id."""
+        scope_path(scope)
+        check_thread(session_id, "session_id")
+        await self._open()
+        opened = await self._storage.open_session(scope, ThreadId(session_id), state)
+        if opened is None:
+            raise Conflict(f"there is a session {session_id!r} already")
+        return opened
+
+    async def load(
+        self,
+        scope: Scope,
+        session_id: str,
+        *,
+        after: datetime | None = None,
+        limit: int | None = None,
+    ) -> SessionRecord | None:
+        """Return a log with its events, or the newest of them; None when there is none.
+
+        after: only events of that moment or later. limit: at most so many.
+        """
+        if not possible(scope.app, scope.user, session_id):
+            return None
+        await self._open()
+        return await self._storage.load_session(
+            scope, ThreadId(session_id), after=after, limit=limit
+        )
+
+    async def list(self, app: str, user: str | None = None) -> Sequence[SessionRecord]:
+        """Return the logs of a user, or of all, without events; the newest change comes last."""
+        if not possible(app, "-" if user is None else user):
+            return []
+        await self._open()
+        return await self._storage.list_sessions(app, user)
+
+    async def append(
+        self,
+        scope: Scope,
+        session_id: str,
+        event: Event,
+        payload: str,
+        *,
+        state: StateChange = NO_CHANGE,
+        seen: Seen,
+    ) -> int | None:
+        """Append an event and return the new version of the log; None if it was there already.
+
+        payload: the whole event as JSON text.
+        Raises NotFound without a log of this id, and Conflict when the log has events that the
+        writer has not seen, or another event of this id.
+        """
+        check_label(event.event_id, "event_id")
+        if not possible(scope.app, scope.user, session_id):
+            raise NotFound(f"there is no session {session_id!r}")
+        check_moment(event.occurred_at, f"the timestamp of event {event.event_id!r}")
+        event, payload = self._intake.logged(event, payload)
+        await self._open()
+        done = await self._storage.append_session_event(
+            scope, ThreadId(session_id), event, payload, state, seen
+        )
+        if done.version is not None:
+            return done.version
+        if done.stored_version is None:
+            raise NotFound(f"there is no session {session_id!r}")
+        if done.known:
+            return None
+        if done.known is False:
+            raise InvalidInput(f"session {session_id!r} has another event {event.event_id!r}")
+        raise Conflict(f"session {session_id!r} has events that the writer has not seen: reload it")
+
+    async def delete(self, scope: Scope, session_id: str, *, forget: bool = False) -> None:
+        """End a log; with forget, what was remembered of it goes too. An unknown id: nothing."""
+        if possible(scope.app, scope.user, session_id):
+            await self._open()
+            await self._storage.close_session(scope, ThreadId(session_id), forget=forget)
+
+    async def user_state(self, scope: Scope) -> Mapping[str, JsonValue]:
+        """Return the state that all sessions of a user share."""
+        if not possible(scope.app, scope.user):
+            return {}
+        await self._open()
+        return await self._storage.user_state(scope)
+
+
+def possible(*labels: str) -> bool:
+    """Return whether something can be stored under such labels."""
+    return all(isinstance(label, str) and label and storable(label) for label in labels)

@@ -1,0 +1,2 @@
+from .queue import CALLBACK as CALLBACK
+from .retries import PerformerExited as PerformerExited

@@ -1,0 +1,144 @@
+"""Bearer tokens: made once, shown once, known by their hash."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from shared_core.core.namespaces import check_label
+from shared_core.core.timestamps import check_moment
+from shared_core.errors import InvalidInput, NotFound
+from shared_core.ports.api_tokens import ApiToken, TokenStorage
+from shared_core.ports.storage import Clock
+
+SECRET_BYTES = 32
+"""256 random bits: no dictionary and no search finds them, so a fast hash is enough."""
+LOOK_AGAIN_S = 5.0
+"""So long it counts that no token was made yet."""
+MAX_LABEL = 200
+MAX_USERS = 10_000
+_FORM = re.compile(r"hippo_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token and its text, which is told here and never again."""
+
+    token: ApiToken
+    text: str
+
+
+class ApiTokens:
+    """The tokens of one memory. They are rows: all processes on a database share them."""
+
+    def __init__(
+        self, storage: TokenStorage, clock: Clock, open_memory: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._open = open_memory
+
+    async def create(
+        self,
+        app: str,
+        *,
+        users: Sequence[str] | None = None,
+        expires_at: datetime | None = None,
+        label: str = "",
+    ) -> NewToken:
+        """Make a token for an application, or for some of its users alone; return it with its text.
+
+        Raises InvalidInput for no users, names that cannot be stored, and an end that is naive or
+        over already.
+        """
+        check_label(app, "app")
+        now = self._clock()
+        if expires_at is not None:
+            check_moment(expires_at, "expires_at")
+            if expires_at <= now:
+                raise InvalidInput(f"expires_at is over already: {expires_at.isoformat()}")
+        if len(label) > MAX_LABEL or (label and check_label(label, "label") != label):
+            raise InvalidInput(f"label must have at most {MAX_LABEL} characters, not {len(label)}")
+        token = ApiToken(
+            token_id=secrets.token_hex(8),
+            app=app,
+            users=None if users is None else _checked(users),
+            label=label,
+            created_at=now,
+            expires_at=expires_at,
+        )
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        await self._open()
+        await self._storage.add_token(token, _hashed(secret))
+        return NewToken(token, f"hippo_{token.token_id}_{secret}")
+
+    async def verify(self, text: str) -> ApiToken | None:
+        """Return the token whose text this is; None for what is none, is revoked or has expired."""
+        parts = _FORM.fullmatch(text)
+        if parts is None:
+            return None
+        await self._open()
+        found = await self._storage.token(parts[1])
+        if found is None:
+            return None
+        token, secret_hash = found
+        is_it = hmac.compare_digest(_hashed(parts[2]), secret_hash)
+        return token if is_it and token.opens_at(self._clock()) else None
+
+    async def list(self, app: str | None = None) -> Sequence[ApiToken]:
+        """Return the tokens of an application, or of all, newest first; revoked ones too."""
+        if app is not None:
+            check_label(app, "app")
+        await self._open()
+        return await self._storage.tokens(app)
+
+    async def revoke(self, token_id: str) -> None:
+        """Revoke a token for good. Raises NotFound for an id that is none."""
+        await self._open()
+        if not await self._storage.revoke_token(check_label(token_id, "token_id")):
+            raise NotFound(f"there is no token {token_id!r}: hippocampus token list shows them")
+
+    async def any(self) -> bool:
+        """Return whether a token was ever made, a revoked or expired one too."""
+        await self._open()
+        return await self._storage.any_token()
+
+
+class FirstToken:
+    """Whether a token was ever made, as it stood LOOK_AGAIN_S ago at most; once one was, for good.
+
+    Servers ask it with each request: the first token may be made while they run.
+    """
+
+    def __init__(self, tokens: ApiTokens, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._tokens = tokens
+        self._now_s = now_s
+        self._is_made = False
+        self._look_at = now_s()
+
+    async def is_made(self) -> bool:
+        """Return whether one was made. Raises StorageUnavailable where that cannot be known."""
+        if not self._is_made and self._now_s() >= self._look_at:
+            asked_at = self._now_s()
+            self._is_made = await self._tokens.any()
+            self._look_at = asked_at + LOOK_AGAIN_S
+        return self._is_made
+
+
+def _checked(users: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(check_label(user, "user") for user in users))
+    if not 0 < len(names) <= MAX_USERS:
+        raise InvalidInput(
+            f"a token is for 1 to {MAX_USERS:,} users, or for all: {len(names)} given"
+        )
+    return names
+
+
+def _hashed(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()

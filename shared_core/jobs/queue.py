@@ -1,0 +1,382 @@
+"""The queue as its callers see it: work asked for, done now, watched, tried again, or cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Mapping,
+    Sequence,
+)
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+from shared_core.core.domain import JsonValue, Scope, ThreadId
+from shared_core.core.ids import uuid7
+from shared_core.core.namespaces import check_label, check_scope, scope_path
+from shared_core.errors import Conflict, InvalidInput, NotFound, StorageUnavailable
+from shared_core.jobs.retries import first_wait_s, reason
+from shared_core.jobs.runner import Perform
+from shared_core.jobs.watch import JobWatch, Wanted
+from shared_core.jobs.worker import Tally, Worker
+from shared_core.ports.extraction_strategy import ExtractionStrategy, check_delay
+from shared_core.ports.jobs import (
+    OF_A_THREAD,
+    OPEN_OR_FAILED,
+    Capability,
+    JobFilter,
+    JobPriority,
+    JobRecord,
+    JobStats,
+    JobStatus,
+    JobStorage,
+    JobType,
+    NewJob,
+)
+from shared_core.ports.storage import Clock
+from shared_core.privacy.sanitizing import Intake
+
+log = logging.getLogger("hippocampus")
+
+SHORTEST_LOOK_S = 0.02
+LONGEST_LOOK_S = 1.0
+CALLBACK = "reflector"
+"""The name of a callback, where none is given."""
+
+
+class JobQueue:
+    """Durable work on threads: what was left for later, of all processes on one database."""
+
+    def __init__(
+        self,
+        storage: JobStorage,
+        clock: Clock,
+        worker: Worker,
+        open_memory: Callable[[], Awaitable[None]],
+        intake: Intake,
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._worker = worker
+        self._open = open_memory
+        self._watch = JobWatch(storage, clock)
+        worker.tried = self._watch.look
+        self._intake = intake
+
+    @property
+    def done_here(self) -> bool:
+        """Whether this process works on its jobs, and does not leave them to others."""
+        return self._worker.in_background
+
+    def learn(
+        self,
+        perform: Perform,
+        job_type: JobType = JobType.CALLBACK,
+        *,
+        name: str = CALLBACK,
+        app: str | None = None,
+    ) -> None:
+        """Do jobs of a type so, in this process. Jobs of others that wait count too.
+
+        name: of callbacks those that were asked for by this name; app: in this application alone.
+        Raises Conflict if this process has code of that name already.
+        """
+        capability = _capability(job_type, name, app)
+        if capability.name is not None and self._worker.knows(capability):
+            whose = "" if app is None else f" of the application {app!r}"
+            raise Conflict(
+                f"this memory has code for callbacks named {name!r}{whose} already, and payloads"
+                " would go to one or the other: give the second one another name"
+            )
+        self._worker.learn(capability, perform)
+
+    def unlearn(self, *, name: str = CALLBACK, app: str | None = None) -> None:
+        """Leave callbacks of a name to other processes again."""
+        self._worker.unlearn(_capability(JobType.CALLBACK, name, app))
+
+    async def ask(
+        self,
+        scope: Scope,
+        thread_id: str,
+        payload: Mapping[str, JsonValue],
+        *,
+        delay_s: float = 0.0,
+        name: str = CALLBACK,
+        job_id: UUID | None = None,
+    ) -> UUID:
+        """Ask for a callback on a thread; return the job's id, the given one if there is one.
+
+        name: whose code shall do it, as learn() was told. The newest payload of a thread and a name
+        counts: its job takes the place of the one that waits. It is stored without secrets: every
+        "text" and "content" in it is redacted as turns are.
+        """
+        payload = self._intake.request(payload)
+        job = self._new(
+            JobType.CALLBACK,
+            JobPriority.TURN,
+            delay_s=delay_s,
+            payload=payload,
+            performer=check_label(name, "name"),
+            job_id=job_id,
+        )
+        await self._enqueue(scope, thread_id, job)
+        return job.job_id
+
+    async def ask_if_unread(self, scope: Scope, thread_id: str, *, delay_s: float = 0.0) -> None:
+        """Ask for a consolidation of a thread, if there are turns that none has read or reads."""
+        scope_path(scope)
+        thread = ThreadId(check_label(thread_id, "thread_id"))
+        await self._open()
+        known = await self._storage.jobs_of_threads([(scope, thread)])
+        consolidation = JobType.FULL_CONSOLIDATION
+        if any(job.job_type is consolidation and job.status is JobStatus.RUNNING for job in known):
+            return
+        job = self._new(consolidation, JobPriority.TURN, delay_s)
+        if await self._storage.end_session(scope, thread, job):
+            self._worker.hand_over(scope, thread)
+
+    def watch(
+        self, scope: Scope, thread_id: str, job_type: JobType, job_id: UUID | None = None
+    ) -> Future[JobRecord | None]:
+        """Return a future of what comes of a job; without a job_id, of the newest of its type when
+        none of that type is open any more. None: it is gone, as what a forgotten user had.
+
+        Cancelled when a newer job took its place, and when the memory closes. Raises
+        StorageUnavailable when the database was away for too long.
+        """
+        wanted = Wanted((scope, ThreadId(thread_id)), job_type, job_id)
+        self._watch.add(wanted)
+        return wanted.over
+
+    def look(self) -> None:
+        """Tell now who waits for a job that is gone."""
+        self._watch.look()
+
+    async def hasten(self, threads: Sequence[tuple[Scope, str]]) -> None:
+        """Make what waits for its time in some threads due now, and begin; what failed waits on."""
+        await self._open()
+        known = [(scope, ThreadId(thread_id)) for scope, thread_id in threads]
+        await self._storage.open_jobs(known, self._worker.capabilities())
+        self._worker.wake()
+        self._watch.look()
+
+    async def stop(self, drain_s: float) -> None:
+        """Finish the job in work within drain_s, else give it back; end all that is watched."""
+        await self._worker.stop(drain_s)
+        await self._watch.stop()
+
+    async def request(
+        self,
+        scope: Scope,
+        thread_id: str | None = None,
+        job_type: JobType = JobType.FULL_CONSOLIDATION,
+        *,
+        delay_s: float = 0.0,
+    ) -> None:
+        """Ask by hand for work, which goes before all that was asked for otherwise.
+
+        A reflection is about a user: it has no thread, everything else has one. A job that failed
+        keeps its time; run() does not wait for it.
+        """
+        job_type = _known(job_type)
+        if (thread_id is None) != (job_type is JobType.REFLECTION):
+            raise InvalidInput(f"{job_type} needs {'a' if thread_id is None else 'no'} thread_id")
+        if job_type is JobType.CALLBACK:
+            raise InvalidInput("a callback needs its payload: ask for it with ask()")
+        await self._enqueue(scope, thread_id, self._new(job_type, JobPriority.MANUAL, delay_s))
+
+    @asynccontextmanager
+    async def taking_over(
+        self, scope: Scope, thread_id: str, job_type: JobType, *, wanted: bool
+    ) -> AsyncIterator[None]:
+        """Ask for work that fails, or is cancelled, here and now, if that is wanted.
+
+        It is due as after the first of its tries, and the error goes on to who called; so it does
+        where the database is away as well, which is told in the log.
+        """
+        try:
+            yield
+        except InvalidInput:
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            if wanted:
+                await self._take_over(scope, thread_id, job_type, error)
+            raise
+
+    async def _take_over(
+        self, scope: Scope, thread_id: str, job_type: JobType, error: BaseException
+    ) -> None:
+        delay_s = first_wait_s(error)
+        try:
+            await self._enqueue(scope, thread_id, self._new(job_type, JobPriority.TURN, delay_s))
+        except StorageUnavailable:
+            log.warning("what failed cannot be left to the queue: %s", reason(error))
+            return
+        log.warning("left to the queue for %.0f s: %s", delay_s, reason(error))
+        error.add_note("The turns are stored, and a job in the queue tries again.")
+
+    async def run(
+        self, scope: Scope, thread_id: str, job_type: JobType = JobType.FULL_CONSOLIDATION
+    ) -> JobRecord:
+        """Do work on a thread here and now, as a worker does it, and return what came of it.
+
+        Another job of the thread that runs is waited for. A try that fails is not repeated: the
+        record is failed and tells why. Raises NotFound for a thread that is not there.
+        """
+        job_type = _known(job_type)
+        if job_type not in OF_A_THREAD:
+            raise InvalidInput(f"take one of {', '.join(OF_A_THREAD)}, not {job_type}")
+        scope_path(scope)
+        thread = ThreadId(check_label(thread_id, "thread_id"))
+        await self._open()
+        new, worker_id = self._new(job_type, JobPriority.MANUAL), uuid4().hex
+        wait_s = SHORTEST_LOOK_S
+        while True:
+            try:
+                job = await self._storage.start_job(
+                    scope, thread, new, worker_id, self._worker.lease_s
+                )
+                break
+            except Conflict:
+                await asyncio.sleep(wait_s)
+                wait_s = min(1.5 * wait_s, LONGEST_LOOK_S)
+        if job is None:
+            raise NotFound(f"there is no thread {thread_id!r} of {scope}")
+        await self._worker.run_now(job, worker_id, tries=1)
+        wanted = JobFilter(app=scope.app, user=scope.user, job_id=new.job_id, statuses=[*JobStatus])
+        found = await self._storage.list_jobs(wanted)
+        if not found:
+            raise NotFound(f"thread {thread_id!r} of {scope} was forgotten meanwhile")
+        return found[0]
+
+    async def serve(
+        self, stop: asyncio.Event | None = None, *, once: bool = False, poll_s: float = 1.0
+    ) -> Tally:
+        """Do what is due, of any process, until stop is set; once: until nothing is due."""
+        await self._open()
+        return await self._worker.serve(stop or asyncio.Event(), once=once, poll_s=poll_s)
+
+    async def list(
+        self,
+        scope: Scope | None = None,
+        *,
+        app: str | None = None,
+        thread_id: str | None = None,
+        statuses: Collection[JobStatus] | None = None,
+        job_id: UUID | None = None,
+        limit: int = 1000,
+    ) -> Sequence[JobRecord]:
+        """Return jobs, newest first: those that are open or were given up; of a thread, all.
+
+        app: of all users of an application. statuses: of these alone. job_id: that one, if it is.
+        """
+        if scope is not None:
+            check_scope(scope)
+        if statuses is None:
+            statuses = OPEN_OR_FAILED if thread_id is None else [*JobStatus]
+        await self._open()
+        return await self._storage.list_jobs(
+            JobFilter(
+                app=scope.app if scope else app,
+                user=scope.user if scope else None,
+                thread_id=None if thread_id is None else ThreadId(thread_id),
+                statuses=statuses,
+                job_id=job_id,
+                limit=limit,
+            )
+        )
+
+    async def stats(self) -> JobStats:
+        """Return how full the queue of all scopes is."""
+        await self._open()
+        return await self._storage.job_stats()
+
+    async def retry(self, job_ids: Sequence[UUID]) -> int:
+        """Put back jobs that were given up, as new ones due now; return how many."""
+        await self._open()
+        put_back = await self._storage.retry_jobs(job_ids)
+        self._worker.wake()
+        return put_back
+
+    async def cancel(self, job_ids: Sequence[UUID]) -> int:
+        """Cancel jobs that wait or run; return how many.
+
+        A worker ends its work on one at its next heartbeat, a third of its lease later at most;
+        what it has stored until then stays.
+        """
+        await self._open()
+        cancelled = await self._storage.cancel_jobs(job_ids)
+        self._watch.look()
+        return cancelled
+
+    async def _enqueue(self, scope: Scope, thread_id: str | None, job: NewJob) -> None:
+        scope_path(scope)
+        thread = None if thread_id is None else ThreadId(check_label(thread_id, "thread_id"))
+        await self._open()
+        await self._storage.enqueue(scope, thread, job)
+        if thread is None:
+            self._worker.wake()
+        else:
+            self._worker.hand_over(scope, thread)
+
+    def _new(
+        self,
+        job_type: JobType,
+        priority: JobPriority,
+        delay_s: float = 0.0,
+        payload: Mapping[str, JsonValue] | None = None,
+        performer: str | None = None,
+        job_id: UUID | None = None,
+    ) -> NewJob:
+        check_delay(delay_s)
+        return NewJob(
+            job_id=job_id or uuid7(),
+            job_type=job_type,
+            run_after=self._clock() + timedelta(seconds=delay_s),
+            payload=payload,
+            priority=priority,
+            performer=performer,
+        )
+
+
+def job_for_turns(
+    strategy: ExtractionStrategy, clock: Clock, *, delay_s: float | None, session_end: bool
+) -> NewJob:
+    """Return the job that new turns ask for. delay_s: instead of the strategy's.
+
+    session_end: the turns are the last of their session.
+    """
+    ends = session_end and strategy.on_session_end
+    delay_s = strategy.delay_s if delay_s is None else delay_s
+    check_delay(delay_s)
+    return NewJob(
+        job_id=uuid7(),
+        job_type=JobType.FULL_CONSOLIDATION,
+        run_after=clock() + timedelta(seconds=0 if ends else delay_s),
+        priority=JobPriority.SESSION_END if ends else JobPriority.TURN,
+        event_count=strategy.event_count,
+        token_threshold=strategy.token_threshold,
+    )
+
+
+def _capability(job_type: JobType, name: str, app: str | None) -> Capability:
+    if job_type is not JobType.CALLBACK:
+        return Capability(_known(job_type))
+    if app is not None:
+        check_label(app, "app")
+    return Capability(job_type, check_label(name, "name"), app)
+
+
+def _known(job_type: str) -> JobType:
+    try:
+        return JobType(job_type)
+    except ValueError:
+        raise InvalidInput(
+            f"job_type {job_type!r} is not known: take one of {', '.join(JobType)}"
+        ) from None

@@ -1,0 +1,193 @@
+"""Does one job that a worker has taken: keeps its lease, and tells the queue what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TypeAlias
+
+from shared_core.core.domain import JsonValue
+from shared_core.core.sync_bridge import exiting
+from shared_core.errors import ModelQuotaExceeded, StorageUnavailable
+from shared_core.jobs.retries import (
+    CALLBACK_POISON,
+    MAX_ATTEMPTS,
+    OUTAGE,
+    POISON,
+    PerformerExited,
+    pause_s,
+    reason,
+    wait_s,
+)
+from shared_core.ports.jobs import Capability, Job, JobStorage, JobType
+from shared_core.ports.storage import Clock
+
+log = logging.getLogger("hippocampus")
+
+HEARTBEATS_PER_LEASE = 3
+OF_OUR_MODELS = frozenset(JobType) - {JobType.CALLBACK}
+"""Jobs that ask the memory's own models: when one of those takes no more, all of them wait."""
+
+Perform: TypeAlias = Callable[[Job], Awaitable[Mapping[str, JsonValue]]]
+
+
+class Outcome(StrEnum):
+    """What came of one try of a job."""
+
+    DONE = "done"
+    FAILED = "failed"
+    """It is tried again, later."""
+    GIVEN_UP = "given up"
+    REFUSED = "refused"
+    """A model or the database could not be asked: that was no try."""
+    LOST = "lost"
+    """Another worker has it, or it was cancelled."""
+
+
+class JobRunner:
+    """Does jobs that it has a performer for, each within its lease.
+
+    What fails is tried again, each time later, and given up after MAX_ATTEMPTS. A model's quota and
+    an outage of the database are no fault of the job and count as no try: jobs that ask that model
+    are left alone for a while, by this runner.
+    """
+
+    def __init__(
+        self, storage: JobStorage, clock: Clock, performers: Mapping[Capability, Perform]
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._performers = performers
+        self._paused: dict[Capability, datetime] = {}
+        self._refusals: Counter[bool] = Counter()
+
+    def capabilities(self) -> list[Capability]:
+        """Return what can be done now."""
+        now = self._clock()
+        self._paused = {known: until for known, until in self._paused.items() if until > now}
+        return [known for known in self._performers if known not in self._paused]
+
+    def resumes_at(self) -> datetime | None:
+        """Return when what is left alone now can be done again; None if nothing is."""
+        left = [until for known, until in self._paused.items() if known in self._performers]
+        return min(left, default=None)
+
+    async def run(
+        self, job: Job, worker_id: str, lease_s: float, *, tries: int = MAX_ATTEMPTS
+    ) -> Outcome:
+        """Do a job, and store what came of it. Cancelled, it puts the job back.
+
+        Raises StorageUnavailable when that cannot be stored; the worker's next claim finds the job.
+        """
+        begun = time.monotonic()
+        if job.attempts > tries:
+            return await self._failed(
+                job, worker_id, "its worker died or fell silent every time", tries
+            )
+        work = asyncio.ensure_future(_contained(self._performers[self._capability(job)], job))
+        beat = asyncio.create_task(self._keep(job, worker_id, lease_s, work))
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError:
+            work.cancel()
+            await asyncio.wait([work])
+            await self._storage.return_job(job, worker_id, "interrupted", self._clock())
+            raise
+        finally:
+            beat.cancel()
+        if work.cancelled():
+            return Outcome.LOST
+        error = work.exception()
+        if error is not None and exiting():  # it could start no thread any more: not its fault
+            told, now = "the process ended", self._clock()
+            await self._storage.return_job(job, worker_id, told, now, counted=False)
+            return Outcome.LOST
+        if isinstance(error, ModelQuotaExceeded | StorageUnavailable):
+            return await self._refused(job, worker_id, error)
+        if error is not None:  # what a caller's extractor raises ends no worker
+            frames = "".join(traceback.format_tb(error.__traceback__))
+            log.debug("job %s raised %s:\n%s", job.job_id, type(error).__name__, frames)
+            return await self._failed(job, worker_id, reason(error), tries)
+        result = work.result()
+        await self._storage.complete_job(job, worker_id, result)
+        self._refusals[job.job_type in OF_OUR_MODELS] = 0
+        log.info("job %s done in %.2f s: %s", job.job_id, time.monotonic() - begun, _counts(result))
+        return Outcome.DONE
+
+    def _capability(self, job: Job) -> Capability:
+        """Return by what a job is done: by its application's own code before that for any."""
+        if job.performer is None:
+            return Capability(job.job_type)
+        own = Capability(job.job_type, job.performer, job.scope.app)
+        return own if own in self._performers else Capability(job.job_type, job.performer)
+
+    async def _keep(
+        self,
+        job: Job,
+        worker_id: str,
+        lease_s: float,
+        work: asyncio.Future[Mapping[str, JsonValue]],
+    ) -> None:
+        """Extend the lease of a job while it is worked on; end the work if another has it."""
+        while True:
+            await asyncio.sleep(lease_s / HEARTBEATS_PER_LEASE)
+            try:
+                if await self._storage.extend_job(job, worker_id, lease_s):
+                    continue
+            except StorageUnavailable as error:
+                log.warning("the lease of job %s cannot be extended: %s", job.job_id, error)
+                continue
+            log.warning("job %s was cancelled, taken by another worker, or is gone", job.job_id)
+            work.cancel()
+            return
+
+    async def _refused(
+        self, job: Job, worker_id: str, error: ModelQuotaExceeded | StorageUnavailable
+    ) -> Outcome:
+        ours = job.job_type in OF_OUR_MODELS
+        self._refusals[ours] += 1
+        if isinstance(error, ModelQuotaExceeded):
+            seconds = pause_s(error, self._refusals[ours])
+        else:
+            seconds = wait_s(OUTAGE, self._refusals[ours])
+        retry_at = self._clock() + timedelta(seconds=seconds)
+        if isinstance(error, ModelQuotaExceeded):
+            asked = map(Capability, OF_OUR_MODELS) if ours else [self._capability(job)]
+            self._paused |= dict.fromkeys(asked, retry_at)
+        told = reason(error)
+        log.warning("job %s waits for %.0f s, not its fault: %s", job.job_id, seconds, told)
+        await self._storage.return_job(job, worker_id, told, retry_at, counted=False)
+        return Outcome.REFUSED
+
+    async def _failed(self, job: Job, worker_id: str, told: str, tries: int) -> Outcome:
+        """Let a job be tried again, later each time, and give it up at last."""
+        retry_at = None
+        if job.attempts < tries:
+            waits = CALLBACK_POISON if job.job_type is JobType.CALLBACK else POISON
+            retry_at = self._clock() + timedelta(seconds=wait_s(waits, job.attempts))
+        log.error("job %s failed %d times: %s", job.job_id, job.attempts, told)
+        await self._storage.return_job(job, worker_id, told, retry_at)
+        return Outcome.FAILED if retry_at else Outcome.GIVEN_UP
+
+
+async def _contained(perform: Perform, job: Job) -> Mapping[str, JsonValue]:
+    """Do a job by code that may call sys.exit(): that fails the job, and ends no event loop."""
+    try:
+        return await perform(job)
+    except (SystemExit, KeyboardInterrupt) as error:
+        ctrl_c = isinstance(error, KeyboardInterrupt)
+        if ctrl_c and threading.current_thread() is threading.main_thread():
+            raise
+        raise PerformerExited(f"its code raised {type(error).__name__}") from error
+
+
+def _counts(result: Mapping[str, JsonValue]) -> str:
+    numbers = {name: value for name, value in result.items() if isinstance(value, int)}
+    return ", ".join(f"{value} {name}" for name, value in numbers.items()) or "nothing to count"

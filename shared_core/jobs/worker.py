@@ -1,0 +1,354 @@
+"""The worker: takes jobs of the queue and does them, in the background or as all a process does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias, TypeVar
+from uuid import UUID, uuid4
+
+from shared_core.core.domain import Scope, ThreadId
+from shared_core.core.sync_bridge import exiting, on_own_loop, start_on_own_loop
+from shared_core.errors import StorageUnavailable
+from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, wait_s
+from shared_core.jobs.runner import JobRunner, Outcome, Perform
+from shared_core.jobs.wakeup import Hearing
+from shared_core.ports.jobs import Capability, Job, JobFilter, JobStatus, JobStorage
+from shared_core.ports.storage import Clock
+
+log = logging.getLogger("hippocampus")
+
+LEASE_S = 300.0
+"""A job whose worker was silent for so long is taken by another."""
+DRAIN_S = 5.0
+"""How long a worker that is stopped may take to finish the job in work."""
+MOST_THREADS = 10_000
+"""So many threads are kept in mind for flush()."""
+LONGEST_SLEEP_S = 30.0
+_POLL_S = 0.02
+
+_Thread: TypeAlias = tuple[Scope, ThreadId]
+_Known = TypeVar("_Known")
+_About = TypeVar("_About")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a worker did: jobs done, and tries that failed."""
+
+    done: int = 0
+    failed: int = 0
+
+
+class Worker:
+    """Does what is due while there is something to do, then rests until it is woken.
+
+    In the background it runs on the one loop of the bridge, so a caller's loop may end at any time;
+    serve() runs where it is called. Jobs live in the database: what a process leaves behind, the
+    next worker anywhere takes over. in_background: False leaves all work to other processes.
+    Between stop() and opened() it begins nothing. tried: called after each try of a job.
+    """
+
+    def __init__(
+        self,
+        storage: JobStorage,
+        clock: Clock,
+        performers: Mapping[Capability, Perform],
+        *,
+        in_background: bool = True,
+        lease_s: float = LEASE_S,
+        tried: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._performers = dict(performers)
+        self._runner = JobRunner(storage, clock, self._performers)
+        self._in_background = in_background
+        self._lease_s = lease_s
+        self.tried = tried
+        self._name = uuid4().hex
+        self._pid = 0
+        self._task: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
+        self._opened = self._called_back = False
+        self._resumed = self._working = self._draining = False
+        self._served: Scope | None = None
+        self._handed_over: dict[_Thread, datetime] = {}
+        self._unfinished: dict[UUID, tuple[Scope, ThreadId | None]] = {}
+
+    @property
+    def in_background(self) -> bool:
+        """Whether this process does what it hands over, and not others alone."""
+        return self._in_background
+
+    def learn(self, capability: Capability, perform: Perform) -> None:
+        """Take jobs of this kind too from now on; callbacks that others left are done at once."""
+        self._performers[capability] = perform
+        self._called_back = self._called_back or capability.name is not None
+        if self._opened and self._called_back:
+            self.wake()
+
+    def unlearn(self, capability: Capability) -> None:
+        """Leave jobs of this kind to other processes again."""
+        self._performers.pop(capability, None)
+
+    def capabilities(self) -> list[Capability]:
+        """Return what this worker can do."""
+        return list(self._performers)
+
+    def knows(self, capability: Capability) -> bool:
+        """Return whether this worker can do jobs of a kind."""
+        return capability in self._performers
+
+    def opened(self) -> None:
+        """Begin to work, now that the storage can be used, if there are callbacks to do."""
+        self._forget_parent()
+        self._opened = True
+        if self._called_back:
+            self.wake()
+
+    def hand_over(self, scope: Scope, thread_id: ThreadId) -> None:
+        """Remember that there is a job for a thread, for flush(), and begin to work."""
+        self._forget_parent()
+        thread = (scope, thread_id)
+        for job_id, whose in list(self._unfinished.items()):
+            if whose == thread:
+                self._unfinished.pop(job_id, None)
+        self._handed_over[thread] = self._clock()
+        _keep_newest(self._handed_over)
+        self.wake()
+
+    def resume(self) -> None:
+        """Do once what other processes left behind, the killed ones for example."""
+        self._forget_parent()
+        if not self._resumed:
+            self._resumed = True
+            self.wake()
+
+    def wake(self) -> None:
+        """Begin to work, if nothing is being done. Returns at once."""
+        if self._in_background:
+            start_on_own_loop(self._start)
+
+    async def flush(self, timeout_s: float | None) -> bool:
+        """Wait until all that this process handed over is done; False if not, or given up.
+
+        What waits for its time is done now, and so is what is due and nobody has taken. A try of
+        what others handed over is not waited for again: one that failed here makes it False.
+        """
+        self._forget_parent()
+        handed_over: dict[_Thread, datetime] = {}
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        capabilities = self.capabilities()
+        while True:
+            waiting = list(self._handed_over)
+            if not waiting or not await self._storage.open_jobs(waiting, capabilities):
+                for thread in waiting:
+                    if (since := self._handed_over.pop(thread, None)) is not None:
+                        handed_over[thread] = since
+                due = await self._storage.next_job_at(self._runner.capabilities())
+                rests = due is None or due > self._clock()
+                if not self._in_background or (rests and not self._working):
+                    break
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+            self.wake()
+            await asyncio.sleep(_POLL_S)
+        return not await self._failures(handed_over)
+
+    async def _failures(self, handed_over: Mapping[_Thread, datetime]) -> bool:
+        """Tell whether a job was given up since its thread was handed over, by whatever worker, or
+        its last try here failed; what was given up is told once."""
+        threads = list(handed_over)
+        records = await self._storage.jobs_of_threads(threads) if threads else []
+        failed = any(
+            record.thread_id is not None
+            and record.status is JobStatus.FAILED
+            and record.completed_at is not None
+            and record.completed_at >= handed_over[record.scope, record.thread_id]
+            for record in records
+        )
+        for job_id, (scope, _) in list(self._unfinished.items()):
+            wanted = JobFilter(app=scope.app, user=scope.user, job_id=job_id)
+            found = await self._storage.list_jobs(wanted)
+            if not found or found[0].status is JobStatus.FAILED:
+                self._unfinished.pop(job_id, None)
+            failed = failed or bool(found)
+        return failed
+
+    async def run_now(self, job: Job, worker_id: str, *, tries: int) -> Outcome:
+        """Do a job that is stored as taken by worker_id, here and now."""
+        outcome = await self._runner.run(job, worker_id, self._lease_s, tries=tries)
+        self.tried()
+        self.wake()  # what it asked for in turn
+        return outcome
+
+    @property
+    def lease_s(self) -> float:
+        """How long a job is leased for."""
+        return self._lease_s
+
+    async def serve(self, stop: asyncio.Event, *, once: bool, poll_s: float = 1.0) -> Tally:
+        """Do what is due, for any process, until stop is set; once: until nothing is due.
+
+        A job in work when stop is set is finished first. Between jobs it listens for hints of new
+        ones and looks rarely; where no hints arrive, every poll_s. A database that cannot be
+        reached is waited for; with once, StorageUnavailable is raised.
+        """
+        self._forget_parent()
+        if once:
+            return await self._serve(stop, None, poll_s)
+        hearing = Hearing(self._storage, self._clock)
+        stopping = asyncio.create_task(stop.wait())
+        stopping.add_done_callback(lambda _: hearing.interrupt())
+        listening = asyncio.create_task(hearing.listen())
+        try:
+            return await self._serve(stop, hearing, poll_s)
+        finally:
+            stopping.cancel()
+            listening.cancel()
+            await asyncio.wait([stopping, listening])
+
+    async def _serve(self, stop: asyncio.Event, hearing: Hearing | None, poll_s: float) -> Tally:
+        tally, worker_id = Tally(), uuid4().hex
+        failures = 0
+        while not stop.is_set():
+            rest_s = poll_s
+            try:
+                outcome = await self._do_next(worker_id)
+                if outcome is not None:
+                    tally.done += outcome is Outcome.DONE
+                    tally.failed += outcome not in (Outcome.DONE, Outcome.LOST)
+                    continue
+                failures = 0
+                if hearing and hearing.arrives:
+                    rest_s = self._until(await self._next_at(), poll_s, at_most=LONGEST_SLEEP_S)
+            except StorageUnavailable as error:
+                if hearing is None:
+                    raise
+                failures += 1
+                rest_s = wait_s(OUTAGE, failures)
+                log.warning("the worker cannot reach its queue (%d): %s", failures, error)
+            if hearing is None:
+                break
+            await hearing.rest(rest_s)
+        return tally
+
+    async def stop(self, drain_s: float = DRAIN_S) -> None:
+        """Finish the job in work within drain_s, else give it back to the queue, and begin none."""
+        self._opened = False
+        await on_own_loop(self._stop(drain_s))
+
+    def _start(self) -> None:
+        self._forget_parent()
+        if not self._opened:
+            return
+        if self._task is not None and self._task.get_loop() is not asyncio.get_running_loop():
+            self._task, self._woken = None, asyncio.Event()  # its loop has died
+        self._woken.set()
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._work())
+
+    async def _stop(self, drain_s: float) -> None:
+        task, self._task = self._task, None
+        if task is None or self._pid != os.getpid():
+            return
+        self._draining = True
+        self._woken.set()
+        try:
+            await asyncio.wait([task], timeout=drain_s)
+            task.cancel()
+            await asyncio.wait([task])
+            # The answer to a claim may have been under way.
+            await self._storage.release_jobs(self._name)
+        except StorageUnavailable as error:
+            log.warning("jobs in work cannot be given back: %s", error)
+        finally:
+            self._draining = False
+
+    def _forget_parent(self) -> None:
+        """Begin anew in a forked child: it has no task, and handed over nothing."""
+        if self._pid != os.getpid():
+            self._pid, self._task, self._name = os.getpid(), None, uuid4().hex
+            self._resumed = self._opened = False
+            self._handed_over, self._unfinished = {}, {}
+            self._woken = asyncio.Event()
+
+    async def _work(self) -> None:
+        failures = 0
+        while not (self._draining or exiting()):
+            self._woken.clear()
+            try:
+                if await self._do_next(self._name) is not None:
+                    failures = 0
+                    continue
+                due = await self._next_at()
+                failures = 0
+            except StorageUnavailable as error:
+                failures += 1
+                log.warning("the worker cannot reach its queue (%d): %s", failures, error)
+                if failures == MAX_ATTEMPTS:
+                    return
+                await _rest(self._woken, 2.0**failures)
+                continue
+            if self._woken.is_set():  # something was handed over meanwhile
+                continue
+            if due is None:
+                return
+            await _rest(self._woken, self._until(due, _POLL_S, at_most=LONGEST_SLEEP_S))
+
+    async def _next_at(self) -> datetime | None:
+        """Return when there is something to do again, as things stand; None for never."""
+        due = await self._storage.next_job_at(self._runner.capabilities())
+        moments = [moment for moment in (due, self._runner.resumes_at()) if moment is not None]
+        return min(moments, default=None)
+
+    def _until(self, due: datetime | None, past_s: float, *, at_most: float) -> float:
+        """Return the seconds to a moment; past_s for one that is over and whose job another has."""
+        if due is None:
+            return at_most
+        left = (due - self._clock()).total_seconds()
+        return min(left if left > 0 else past_s, at_most)
+
+    async def _do_next(self, worker_id: str) -> Outcome | None:
+        """Do the most urgent job that is due; None when there is none.
+
+        worker_id: of the loop that asks: two of one process must not take each other's jobs.
+        """
+        self._working = True
+        try:
+            job = await self._storage.claim_job(
+                worker_id, self._lease_s, self._runner.capabilities(), self._served
+            )
+            if job is None:
+                return None
+            self._served = job.scope
+            outcome = await self._runner.run(job, worker_id, self._lease_s)
+        finally:
+            self._working = False
+        self._unfinished.pop(job.job_id, None)
+        if outcome not in (Outcome.DONE, Outcome.LOST):
+            self._unfinished[job.job_id] = (job.scope, job.thread_id)
+            _keep_newest(self._unfinished)
+        self.tried()
+        return outcome
+
+
+def _keep_newest(known: dict[_Known, _About]) -> None:
+    """Forget the oldest of what is kept in mind for flush(), beyond MOST_THREADS."""
+    while len(known) > MOST_THREADS:
+        del known[next(iter(known))]
+
+
+async def _rest(event: asyncio.Event, seconds: float) -> None:
+    """Wait for an event, so many seconds at most."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass

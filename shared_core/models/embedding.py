@@ -1,0 +1,115 @@
+"""Embeds what is to be stored or asked, and declares the model to the storage at first use."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from shared_core.errors import EmbeddingMismatch, ModelUnavailable
+from shared_core.nlp.text import Language
+from shared_core.ports.items import ItemAddress, VectorRows
+from shared_core.ports.storage import Embedder, Storage
+from shared_core.privacy.classifier import Prototypes, examples, prototypes_of
+
+if TYPE_CHECKING:
+    from shared_core.ports.storage import Vectors
+
+log = logging.getLogger("hippocampus")
+
+
+class Embedding:
+    """An embedder bound to a storage. No connection is held while the model works."""
+
+    def __init__(self, embedder: Embedder, storage: Storage) -> None:
+        self._embedder = embedder
+        self._storage = storage
+        self._dimensions: int | None = None
+        self._prototypes: dict[Language, Prototypes] = {}
+
+    @property
+    def model(self) -> str:
+        return self._embedder.model
+
+    async def rows(
+        self,
+        texts: Sequence[tuple[ItemAddress, str, str]],
+        embedded: dict[str, Vectors] | None = None,
+    ) -> VectorRows | None:
+        """Return the vectors of (address, field, text) triples, None for none, in one batch.
+
+        A zero vector has no direction: it is near to nothing, and left out. embedded: vectors by
+        text, of former calls; new ones are added.
+        """
+        if not texts:
+            return None
+        vectors = await self._passages([text for _, _, text in texts], embedded)
+        kept = [place for place, vector in enumerate(vectors) if vector.any()]
+        if not kept:
+            return None
+        if len(kept) < len(texts):
+            vectors, texts = vectors[kept], [texts[place] for place in kept]
+        return VectorRows(
+            model=self.model,
+            addresses=[address for address, _, _ in texts],
+            fields=[field for _, field, _ in texts],
+            vectors=vectors,
+        )
+
+    async def _passages(self, texts: Sequence[str], embedded: dict[str, Vectors] | None) -> Vectors:
+        unknown = [text for text in texts if text not in (embedded or ())]
+        if unknown or not embedded:
+            vectors = await self._embedder.embed_passages(unknown)
+            await self._declare(vectors)
+            if embedded is None:
+                return vectors
+            embedded.update(zip(unknown, vectors, strict=True))
+        import numpy as np
+
+        return np.stack([embedded[text] for text in texts])
+
+    async def query(self, text: str) -> Vectors | None:
+        """Return the vector of a query, shape (1, dimensions); None for one without direction."""
+        vector = await self._embedder.embed_query(text)
+        await self._declare(vector)
+        return vector if vector.any() else None
+
+    async def query_or_none(self, text: str) -> Vectors | None:
+        """Return the vector of a query, or None, with a warning, while the embedder is down."""
+        vector, _ = await self.query_or_words(text)
+        return vector
+
+    async def query_or_words(self, text: str) -> tuple[Vectors | None, bool]:
+        """Return the vector of a query, and whether words alone must do: the embedder is down."""
+        try:
+            return await self.query(text), False
+        except ModelUnavailable as error:
+            log.warning("recall goes on by words alone, the embedder failed: %s", error)
+            return None, True
+
+    async def prototypes(self, spoken: Language) -> Prototypes | None:
+        """Return the examples of both privacy classes, None, with a warning, if that fails.
+
+        They are embedded at first need and kept: two threads that come first at once do it twice.
+        """
+        if spoken not in self._prototypes:
+            try:
+                vectors = await self._embedder.embed_passages(examples(spoken))
+                self._prototypes[spoken] = prototypes_of(spoken, vectors)
+            except Exception:  # a stranger's code: anything may come out, and it stops no run
+                log.warning(
+                    "all that may be public counts as private: embedder %r failed on the examples",
+                    self.model, exc_info=True,
+                )  # fmt: skip
+        return self._prototypes.get(spoken)
+
+    async def _declare(self, vectors: Vectors) -> None:
+        dimensions = int(vectors.shape[1])
+        if self._dimensions is None:
+            await self._storage.use_model(self.model, dimensions)
+            self._dimensions = dimensions
+        elif dimensions != self._dimensions:
+            raise EmbeddingMismatch(
+                f"embedder {self.model!r} returned {dimensions} dimensions after"
+                f" {self._dimensions}: one name must stand for one model"
+            )

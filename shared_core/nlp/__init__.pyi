@@ -1,0 +1,1 @@
+from .tokenizer import TokenCounter as TokenCounter, count_tokens as count_tokens

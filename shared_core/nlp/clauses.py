@@ -1,0 +1,84 @@
+"""Sentences and clauses of a turn, without what its author did not say in their own words. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+from typing import Final
+
+from shared_core.nlp.rules import RuleSet
+from shared_core.nlp.text import Language, by_language, has_words, sentences
+
+MAX_READ_CHARACTERS: Final = 200_000
+# Enough of a turn before to know whom it spoke of: a query waits for it.
+MAX_FOLLOWED_CHARACTERS: Final = 20_000
+MAX_SENTENCE_CHARACTERS: Final = 400
+MAX_QUOTED_WORDS: Final = 5
+
+CODE_BLOCK: Final = re.compile(
+    r"```.*?(?:```|\Z)|^[ \t]*>[^\n]*|`[^`\n]{1,400}`", re.DOTALL | re.MULTILINE
+)
+QUOTATION: Final = re.compile(
+    r"\"([^\"\n]{1,400})\"|“([^”\n]{1,400})”|「([^」\n]{1,400})」|『([^』\n]{1,400})』"
+)
+AROUND_HAN: Final = re.compile(
+    r"(?<=[\u4e00-\u9fff]) +(?=[A-Za-z0-9])|(?<=[A-Za-z0-9]) +(?=[\u4e00-\u9fff])"
+)
+"""Spaces that many writers set between Chinese and Latin, and that say nothing."""
+SPEAKER_OR_STOP: Final = re.compile(r"\b(?:i|my|me|we)\b|[我咱]|[.!?。！？]", re.IGNORECASE)
+
+
+def own_sentences(text: str, limit: int = MAX_READ_CHARACTERS) -> list[tuple[str, Language]]:
+    """Return the sentences the author may have meant, each with its language.
+
+    One that goes on in another language is two.
+    Of the first limit characters, and none longer than MAX_SENTENCE_CHARACTERS.
+    """
+    return [
+        (AROUND_HAN.sub("", sentence) if spoken == "zh" else sentence, spoken)
+        for whole in sentences(own_words(text[:limit]))
+        if len(whole) <= MAX_SENTENCE_CHARACTERS and has_words(whole)
+        for sentence, spoken in by_language(whole)
+    ]
+
+
+def own_words(text: str) -> str:
+    """Return the text without code, quoted lines and quotations; a quoted word or title stays."""
+    text = CODE_BLOCK.sub(" … ", text).replace("’", "'")
+    return QUOTATION.sub(unquoted, text)
+
+
+def unquoted(quotation: re.Match[str]) -> str:
+    """Return the inside of a quotation that names something, and "…" for one that speaks."""
+    inside = quotation[quotation.lastindex or 0]
+    speaks = SPEAKER_OR_STOP.search(inside) or len(inside.split()) > MAX_QUOTED_WORDS
+    return " … " if speaks else inside
+
+
+def clauses(sentence: str, rules: RuleSet) -> Iterator[tuple[str, str]]:
+    """Yield the clauses of a sentence, each as it is read and as it was said.
+
+    Read, a clause has no lead-in, and the subject of the clause before it if it shares that.
+    """
+    subject = ""
+    broken = rules.clause_break.split(" ".join(sentence.split()))
+    for part in chain.from_iterable(by_subject(part, rules) for part in broken):
+        clause = rules.lead.sub("", part, count=1).strip()
+        if subject and rules.carried.match(clause):
+            space = " " if subject.isascii() and not subject.endswith(" ") else ""
+            clause = subject + space + clause
+        carrier = rules.carrier.match(clause)
+        subject = carrier["subject"] or rules.subject if carrier else ""
+        if clause:
+            yield clause, part
+
+
+def by_subject(part: str, rules: RuleSet) -> Iterator[str]:
+    """Yield the clauses that tell of one each: "Ben is 9 and Max is 6" is two."""
+    start = 0
+    for match in rules.other_subject.finditer(part):
+        if rules.verb.search(part[start : match.start()]):
+            yield part[start : match.start()]
+            start = match.end()
+    yield part[start:]

@@ -1,0 +1,335 @@
+"""Pronouns and what they stand for: "How old is she?" after "My daughter is called Mia". Pure.
+
+Rules only, and no guess: a pronoun that could mean two stays as it is. See nlp.discourse.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from shared_core.core.domain import Event
+from shared_core.nlp.clauses import MAX_FOLLOWED_CHARACTERS, clauses, own_sentences
+from shared_core.nlp.discourse import Register
+from shared_core.nlp.kinship import Entity, Gender
+from shared_core.nlp.rules import load_rules
+from shared_core.nlp.text import Language, language, whole
+
+MAX_CONTEXT: Final = 20
+"""So many turns before a query are read."""
+MAX_QUERY_CHARACTERS: Final = 2_000
+QUOTES: Final = '"“”「『《'
+
+ENGLISH_GENDERS: Final[dict[str, Gender]] = {
+    "she": "female", "her": "female", "hers": "female", "herself": "female",
+    "he": "male", "him": "male", "his": "male", "himself": "male",
+}  # fmt: skip
+CHINESE_GENDERS: Final[dict[str, Gender]] = {"她": "female", "他": "male", "它": "animal"}
+ENGLISH_PRONOUN: Final = re.compile(r"\b(she|hers|her|he|him|his)\b", re.IGNORECASE)
+# Not within a word: 维他命, 利他, 排他, 马耳他, 吉他, 其他, 他人, 他乡, 他国.
+CHINESE_PRONOUN: Final = re.compile(
+    r"(?<![其吉利排维耳无])([她他它])(?![们人乡杀律]|国(?!庆)|妈的)"
+)
+CHINESE_TITLE: Final = re.compile(
+    r"[\u4e00-\u9fff](?:老师|医生|先生|女士|小姐|太太|经理|老板|教授|护士|律师|师傅|阿姨|叔叔)"
+)
+_OPENERS: Final = """
+    a about all also am an and any are as ask at because before but buy call can check could day
+    describe did do does email explain find for from get give guess had has have hello help her
+    here hers hey hi his how i if in is it its just last let list look make may maybe me might my
+    next no not now of oh ok okay on once or order our please recommend remember remind send shall
+    she he should show since so sorry still suggest suppose tell thank thanks that the then there
+    these they this those to today tomorrow tonight until was we well were what whats when where
+    which while who whom whose why will with would write yes yesterday you your"""
+OPENERS: Final = frozenset(_OPENERS.split())
+"""What a question may begin with that is no name."""
+# "her" before one of these is no possessive.
+AFTER_OBJECT: Final = re.compile(
+    r"\s*(?:$|[^\w\s]|(?:for|to|with|and|or|but|in|on|at|a|an|the|about|yesterday|today|tonight"
+    r"|tomorrow|so|because|if|when|very|much|again|now|too|from|by|before|after|that|this|is|was"
+    r"|what|how|why|where|last|next)\b)",
+    re.IGNORECASE,
+)
+OBJECT_VERB: Final = re.compile(
+    r"[很也都不最]*(?:喜欢|爱|讨厌|恨|认识|想念|佩服|羡慕|崇拜|怕|支持|同意|相信|帮助|照顾|欣赏)(?:过|了|着)?"
+)
+ENGLISH_THING: Final = re.compile(
+    r"\b(?P<verb>love|like|enjoy|hate|eat|drink|play|watch|read|use|need|want|buy|bought|got|cook"
+    r"|visit|recommend)(?P<form>s|ing|ed)? (?P<it>it|this|that|them|these|those)\b"
+    r"(?=\s*(?:$|[?.!,]))",
+    re.IGNORECASE,
+)
+CHINESE_THING: Final = re.compile(
+    r"(?P<verb>吃|喝|看|玩|听|读|学|做|买|用|养|喜欢|爱|讨厌)(?P<form>过|了|着)?"
+    r"(?P<it>这个|那个|它|这|那)(?=[吗吧呢啊么]?(?:[？?，,。.！!]|$))"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """A text with its pronouns replaced, but for those of somebody it names before them.
+
+    left: the genders of those that nothing resolves. meant: whom the others stand for.
+    """
+
+    text: str
+    left: frozenset[Gender]
+    meant: tuple[Entity, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is clear whom each pronoun means."""
+        return not self.left
+
+
+def resolve_query(text: str, context: Sequence[Event]) -> str:
+    """Return a query with those pronouns replaced that the turns before it leave no doubt of.
+
+    context: the turns before, oldest first; the last MAX_CONTEXT are read. "她今年几岁了？" becomes
+    "灿灿今年几岁了？", and "Do you like them?" becomes "Do you like mangoes?". Any other text
+    comes back as it is.
+    """
+    if len(text) > MAX_QUERY_CHARACTERS:
+        return text
+    if not refers(text):
+        return text
+    spoken = language(text)
+    register = Register()
+    follow(register, context[-MAX_CONTEXT:])
+    register.begin_sentence()
+    resolved = (
+        text if _names_somebody(text, spoken) else resolve_persons(text, spoken, register).text
+    )
+    return resolve_things(resolved, spoken, register)
+
+
+def _names_somebody(text: str, spoken: Language) -> bool:
+    """Tell whether somebody stands before the first pronoun whom it may mean, or who says it.
+
+    "Does Anna love her job?" asks of Anna, or of nobody that was named before; not of Mia.
+    """
+    pronoun = (CHINESE_PRONOUN if spoken == "zh" else ENGLISH_PRONOUN).search(text)
+    if pronoun is None:
+        return False
+    before = text[: pronoun.start()]
+    rules = load_rules(spoken)
+    if any(mark in before for mark in QUOTES) or rules.kin_mention.search(before):
+        return True
+    if rules.stranger.search(before):
+        return True
+    if spoken == "zh":
+        return CHINESE_TITLE.search(before) is not None
+    first, *rest = re.findall(r"[^\W\d_]+(?:['’][a-z]+)?", before) or [""]
+    is_name = first[:1].isupper() and re.split("['’]", first)[0].lower() not in OPENERS
+    return is_name or any(one[0].isupper() and one[:2] not in ("I", "I'", "I’") for one in rest)
+
+
+def refers(text: str) -> bool:
+    """Tell whether a text holds a pronoun that what was said before may resolve."""
+    chinese = language(text) == "zh"
+    pronoun = CHINESE_PRONOUN if chinese else ENGLISH_PRONOUN
+    thing = CHINESE_THING if chinese else ENGLISH_THING
+    return bool(pronoun.search(text) or thing.search(text))
+
+
+def follow(register: Register, events: Sequence[Event]) -> None:
+    """Take note of whom and what turns of a user and an agent speak of."""
+    for event in events:
+        if event.role not in ("user", "agent"):
+            continue
+        register.begin_turn(event.event_id, event.occurred_at)
+        by_user = event.role == "user"
+        for sentence, spoken in own_sentences(event.text, MAX_FOLLOWED_CHARACTERS):
+            register.begin_sentence()
+            for read, _ in clauses(sentence, load_rules(spoken)):
+                clause = register.several.told(read, spoken)
+                resolved = resolve_persons(clause, spoken, register)
+                from_before = not resolved.complete and register.knows_nobody
+                register.read(
+                    resolved.text, spoken, said=clause, user=by_user, meant=resolved.meant,
+                    left=resolved.left,
+                )  # fmt: skip
+                if from_before and register.knows_nobody:
+                    for gender in pronoun_genders(resolved.text, spoken):
+                        register.note_unknown(gender)
+
+
+def pronoun_genders(text: str, spoken: Language) -> set[Gender]:
+    """Return the genders of the pronouns for people and animals in a text."""
+    if spoken == "zh":
+        return {CHINESE_GENDERS[match[1]] for match in CHINESE_PRONOUN.finditer(text)}
+    return {ENGLISH_GENDERS[match[0].lower()] for match in ENGLISH_PRONOUN.finditer(text)}
+
+
+def resolve_persons(text: str, spoken: Language, register: Register) -> Resolution:
+    """Return text with the pronouns for people and animals replaced by names.
+
+    One stays as it is said after the only one it can mean: "My wife loves her job".
+    """
+    left: set[Gender] = set()
+    meant: list[Entity] = []
+
+    def replaced(match: re.Match[str], gender: Gender, shown: Callable[[Entity], str]) -> str:
+        before = register.spoken_of(text[: match.start()], spoken, gender)
+        others = {*register.candidates(gender)} - {one.name for one in before if one.name}
+        if len(before) == 1 and before[0].name and not others:
+            if is_other(match, spoken):
+                left.add(gender)
+            return match[0]
+        entity = None if before else register.referent(gender)
+        if entity is None:
+            left.add(gender)
+            return match[0]
+        meant.append(entity)
+        return shown(entity)
+
+    if spoken == "zh":
+        resolved = CHINESE_PRONOUN.sub(
+            lambda match: replaced(match, CHINESE_GENDERS[match[1]], lambda one: one.name), text
+        )
+    else:
+        resolved = ENGLISH_PRONOUN.sub(
+            lambda match: replaced(
+                match, ENGLISH_GENDERS[match[0].lower()], lambda one: _english(match, one)
+            ),
+            text,
+        )
+    return Resolution(text=resolved, left=frozenset(left), meant=tuple(meant))
+
+
+def is_other(pronoun: re.Match[str], spoken: Language) -> bool:
+    """Tell whether a pronoun is the object of what its clause begins with: "My wife likes her"."""
+    before, after = pronoun.string[: pronoun.start()], pronoun.string[pronoun.end() :]
+    mention = load_rules(spoken).kin_mention.match(before)
+    if mention is None:
+        return False
+    between = before[mention.end() :]
+    if spoken == "zh":
+        return bool(OBJECT_VERB.fullmatch(between)) and not after.startswith(("的", "自己"))
+    word = pronoun[0].lower()
+    is_object = word == "him" or (word == "her" and AFTER_OBJECT.match(after))
+    return bool(is_object) and bool(
+        re.fullmatch(r"(?: (?!with\b|it\b|that\b)[a-z]+){1,3} ", between)
+    )
+
+
+def _english(match: re.Match[str], entity: Entity) -> str:
+    word, after = match[0].lower(), match.string[match.end() :]
+    owns = word in ("his", "hers") or (word == "her" and not AFTER_OBJECT.match(after))
+    name = f"{entity.name}'s" if owns else entity.name
+    return name[:1].upper() + name[1:] if match[0][0].isupper() else name
+
+
+def resolve_things(text: str, spoken: Language, register: Register) -> str:
+    """Return text with the words for a thing replaced that are the object of a verb."""
+
+    def replaced(match: re.Match[str]) -> str:
+        thing = register.thing(match["verb"].lower())
+        if not thing:
+            return match[0]
+        if spoken == "zh":
+            return f"{match['verb']}{match['form'] or ''}{thing}"
+        thing = re.sub(r"^an? ", "the ", thing)
+        return f"{match['verb']}{match['form'] or ''} {thing}"
+
+    return (CHINESE_THING if spoken == "zh" else ENGLISH_THING).sub(replaced, text)
+
+
+def subject_of(clause: str, spoken: Language, register: Register) -> tuple[Entity, str] | None:
+    """Return the person or animal a clause begins with, and what it says of them.
+
+    clause: with its pronouns replaced, and read by the register. None when it begins with nobody
+    who is known, or one of several.
+    """
+    mention = load_rules(spoken).kin_mention.match(clause)
+    rest = clause[mention.end() :].lstrip(" ,，") if mention else clause
+    named = [one for one in register.named_in(rest) if begins_with(one.name, rest)]
+    entity = max(named, key=lambda one: len(one.name), default=None)
+    if entity is not None:
+        rest = re.sub("^, ?", " ", rest[len(entity.name) :])
+    elif mention is not None:
+        entity, rest = register.related(mention, spoken), clause[mention.end() :]
+    if entity is None or not goes_on(rest, spoken):
+        return None
+    return entity, rest
+
+
+def begins_with(name: str, text: str) -> bool:
+    """Tell whether a text begins with a name, a Latin one as whole words."""
+    return text.startswith(name) and re.match(whole(name), text) is not None
+
+
+def begins_with_person(clause: str, spoken: Language, register: Register) -> bool:
+    """Tell whether a clause is about somebody other than the user, known or not."""
+    mention = load_rules(spoken).kin_mention.match(clause)
+    if mention:
+        return goes_on(clause[mention.end() :], spoken)
+    if (CHINESE_PRONOUN if spoken == "zh" else ENGLISH_PRONOUN).match(clause):
+        return True
+    return any(begins_with(one.name, clause) for one in register.named_in(clause))
+
+
+NUMBER: Final = (
+    r"(?:\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty)"
+)
+CONTRACTED: Final = re.compile(
+    rf"\b(s?he|(?-i:[A-Z])[\w-]+(?='s (?:(?:now|already|just) )?(?:{NUMBER}(?: years? old)?"
+    r"(?= *(?:$|[.,;!]|now\b|today\b|already\b))|turned\b)))'s\b"
+    r"(?= (?:just )?(been|got|turned)\b)?",
+    re.IGNORECASE,
+)
+
+
+def expanded(clause: str) -> str:
+    """Return an English clause with "she is" and "she has" instead of "she's"."""
+    return CONTRACTED.sub(lambda match: f"{match[1]} {'has' if match[2] else 'is'}", clause)
+
+
+CHINESE_OTHER_SUBJECT: Final = re.compile(r"[的们和跟与、]|也?和我|[家里](?!住)|的?[爸妈哥姐弟妹]")
+ENGLISH_OTHER_SUBJECT: Final = re.compile(
+    r"'s\b|[\w-]|\s*(?:,?\s*(?:and|or)\b|&|is my\b|is our\b|-)"
+)
+
+
+def goes_on(rest: str, spoken: Language) -> bool:
+    """Tell whether what follows a name says something of it, not of what is theirs."""
+    other = CHINESE_OTHER_SUBJECT if spoken == "zh" else ENGLISH_OTHER_SUBJECT
+    return bool(rest.strip(" ,，.。")) and not other.match(rest)
+
+
+ADVERBS: Final = (
+    r"(?:(?:really|also|just|still|always|usually|mostly|now|only|truly|so|currently|recently|never"
+    r"|often|sometimes|finally|then|no longer|absolutely|actually|simply|definitely|mainly"
+    r"|particularly) )*"
+)
+VERB: Final = re.compile(rf"^\s*({ADVERBS})([a-z]+?)(n't)?\b", re.IGNORECASE)
+IRREGULAR: Final = {"is": "am", "has": "have", "does": "do", "was": "was", "goes": "go"}
+SPEAKER: Final = re.compile(r"\b(?:i|i'm|me|my|mine|we|us|our)\b|[我咱]", re.IGNORECASE)
+
+
+def as_own_words(rest: str, spoken: Language) -> str:
+    """Return what is said of somebody as they would say it: "loves art" becomes "I love art".
+
+    "" when it speaks of the user too.
+    """
+    if SPEAKER.search(rest):
+        return ""
+    if spoken == "zh":
+        return "我" + rest.lstrip("，, ")
+
+    def first_person(match: re.Match[str]) -> str:
+        return f"I {match[1]}{_first_person(match[2].lower())}{match[3] or ''}"
+
+    return VERB.sub(first_person, rest.lstrip(" ,"), count=1)
+
+
+def _first_person(verb: str) -> str:
+    if verb in IRREGULAR:
+        return IRREGULAR[verb]
+    if verb.endswith("ies") and len(verb) > 4:
+        return verb[:-3] + "y"
+    if re.search(r"(?:s|sh|ch|x|z|o)es$", verb):
+        return verb[:-2]
+    return verb[:-1] if verb.endswith("s") and not verb.endswith("ss") else verb

@@ -1,0 +1,116 @@
+"""Expressions of time as ranges: "last Friday", "two weeks ago", "上个月", "下周三下午三点". Pure.
+
+An expression is resolved against the moment it was said, in its time zone. Weeks begin on Monday.
+What has two readings is left out: "on Friday", "a few days ago", 几天前, and "next Friday" before
+Friday.
+A month or day without a year is the last one before the moment, or the next one where the text
+speaks of the future.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from shared_core.nlp import dates_en, dates_zh
+from shared_core.nlp.calendar import Span
+from shared_core.nlp.text import Language, language
+
+TimeKind = Literal["at", "since", "every"]
+
+MAX_CHARACTERS: Final = 2_000
+"""So much of a text is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeRange:
+    """When something was, is or will be: from begin, to end exclusively, both aware.
+
+    kind "at" names the range; "since" lasts from begin to the moment it was said, which is end;
+    "every" repeats, and the range is the next time. text: the expression as said, which starts at
+    the character start.
+    """
+
+    begin: datetime
+    end: datetime
+    kind: TimeKind
+    text: str
+    start: int
+
+
+def resolve(text: str, now: datetime) -> list[TimeRange]:
+    """Return the times that text names, in its order; none that could mean two.
+
+    now: aware, when it was said. Raises ValueError for a naive one.
+    """
+    if now.tzinfo is None:
+        raise ValueError("now must be an aware datetime")
+    read = _READERS[language(text)]
+    return list(_ranges(text[:MAX_CHARACTERS], now, read))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    expression: re.Pattern[str]
+    since: re.Pattern[str]
+    since_after: re.Pattern[str] | None
+    unfit: re.Pattern[str]
+    future: re.Pattern[str]
+    span: dates_en.Resolver
+
+
+_READERS: Final[dict[Language, _Reader]] = {
+    "en": _Reader(
+        dates_en.EXPRESSION, dates_en.SINCE, None, dates_en.UNFIT, dates_en.FUTURE, dates_en.span
+    ),
+    "zh": _Reader(
+        dates_zh.EXPRESSION, dates_zh.SINCE, dates_zh.SINCE_AFTER, dates_zh.UNFIT, dates_zh.FUTURE,
+        dates_zh.span,
+    ),
+}  # fmt: skip
+
+
+def _ranges(text: str, now: datetime, reader: _Reader) -> Iterator[TimeRange]:
+    future = bool(reader.future.search(text))
+    for match in reader.expression.finditer(text):
+        before, after = text[: match.start()], text[match.end() :]
+        if reader.unfit.search(before[-24:]):
+            continue
+        try:
+            span = reader.span(match, now, future)
+        except (OverflowError, ValueError):  # the 31st of February, a million years ago
+            continue
+        if span is None:
+            continue
+        since = (
+            span.lasting
+            or reader.since.search(before[-24:])
+            or match[0][:6].lower() == "since "
+            or (reader.since_after and reader.since_after.match(after))
+        )
+        yield _named(span, match, now, since=bool(since))
+
+
+def _named(span: Span, match: re.Match[str], now: datetime, *, since: bool) -> TimeRange:
+    kind: TimeKind = "every" if span.repeats else "at"
+    end = span.end
+    if since and span.begin < now and not span.repeats:
+        kind, end = "since", max(now, span.begin + timedelta(microseconds=1))
+    return TimeRange(begin=span.begin, end=end, kind=kind, text=match[0], start=match.start())
+
+
+def begins_at(text: str, said_at: datetime) -> tuple[datetime | None, bool]:
+    """Return when what text states began, if it says so, and whether it is still to come.
+
+    (None, False) where it names no time, several, one that is not over, or a repeated one.
+    """
+    ranges = [one for one in resolve(text, said_at) if one.kind != "every"]
+    if any(one.begin > said_at for one in ranges):
+        return None, True
+    if len(ranges) != 1:
+        return None, False
+    [one] = ranges
+    return (one.begin if one.kind == "since" or one.end <= said_at else None), False

@@ -1,0 +1,397 @@
+"""Who and what a conversation has spoken of last, to tell whom a pronoun means. Pure.
+
+A pronoun is resolved when the last two clauses that name anybody name one who fits and no other
+who could. With two, or with somebody who has no name ("her friend"), it stays open; and so it does
+after somebody whom nobody named ("my barber"), until the one who fits is the subject again.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from shared_core.core.domain import KnownPerson, MemoryId
+from shared_core.nlp.kinship import (
+    Entity,
+    Gender,
+    are_two,
+    entities_of,
+    gender_of,
+    is_plural,
+    links,
+)
+from shared_core.nlp.one_of_several import Several
+from shared_core.nlp.rules import Pattern, RuleSet, load_rules
+from shared_core.nlp.text import Language, whole
+from shared_core.nlp.unnamed_people import unknown_people
+
+SIGHTINGS: Final = 2
+REACH: Final = 12
+"""A pronoun means nobody who was named more clauses ago."""
+MAX_ENTITIES: Final = 64
+MAX_THINGS: Final = 4
+MAX_UNKNOWN: Final = 32
+NOTHING: Final = r"(?!)"
+RELATION_SLOT: Final = "relation.{kin}"
+NOBODY: Final = re.compile(
+    r"(?:(?:it|this|that|he|she|they|we|i|you|there|here|what|who|let|don|can|how)(?:'\w+)?"
+    r"|the|its|when|where|why|if|and|but|so|then|no|yes|my|our|your|his|her|their|today|tomorrow"
+    r"|yesterday|everyone|someone|nobody|somebody|people|please|thanks|sorry|ok|okay)(?:\s|\Z)",
+    re.IGNORECASE,
+)
+
+STRANGER: Final = Entity(name="", gender="unknown", named=False)
+CALLED: Final = re.compile(r" (?:is|was) (?:called )?(?=M(?:r|r?s|iss)\b)")
+TITLED: Final = re.compile(r"(?P<male>Mr)\b|(?P<female>M(?:r?s|iss))\b")
+WOMAN_OR_MAN: Final[dict[str, Gender]] = {
+    "woman": "female", "girl": "female", "女": "female",
+    "man": "male", "guy": "male", "boy": "male", "男": "male",
+}  # fmt: skip
+LAST_WORD: Final = re.compile(r"[A-Za-z][\w-]*\Z|[女男]\Z")
+
+
+class Register:
+    """The entities of a conversation, the last ones spoken of, and the last things.
+
+    people: whom the user had named before it. What the conversation says of a name goes before.
+    """
+
+    def __init__(self, people: Sequence[KnownPerson] = ()) -> None:
+        self.several = Several()
+        self._people = sorted(people, key=lambda one: one.told_at)
+        self._told = 0
+        self._known: Mapping[str, Entity] = {}
+        self._known_names: re.Pattern[str] | None = None
+        self._entities: dict[str, Entity] = {}
+        self._told_in: dict[str, frozenset[str]] = {}
+        self._told_by: dict[str, frozenset[MemoryId]] = {}
+        self._of_two: set[str] = set()
+        self._turn = ""
+        self._meant: tuple[Entity, ...] = ()
+        self._sightings: deque[tuple[int, list[Entity]]] = deque(maxlen=SIGHTINGS)
+        self._unknown: deque[tuple[int, Gender]] = deque(maxlen=MAX_UNKNOWN)
+        self._subject_of: dict[str, int] = {}
+        self._things: deque[tuple[str, str]] = deque(maxlen=MAX_THINGS)
+        self._clauses = 0
+        self._sentence_began = 0
+
+    def begin_turn(self, event_id: str, at: datetime) -> None:
+        """Take note that the next clauses are of this turn, said at this moment."""
+        self._turn = event_id
+        told = bisect_right(self._people, at, key=lambda one: one.told_at)
+        if told != self._told:
+            self._told, self._known = told, entities_of(self._people[:told])
+            self._known_names = re.compile("|".join(map(re.escape, self._known)) or NOTHING)
+
+    def told_before(self, *entities: Entity) -> tuple[str, ...]:
+        """Return the ids of the turns before this one that told who these are."""
+        told = frozenset[str]().union(*(self._told_in.get(one.name, ()) for one in entities))
+        return tuple(sorted(told - {self._turn}))
+
+    def told_elsewhere(self, *entities: Entity) -> tuple[MemoryId, ...]:
+        """Return the facts known before the conversation that told who these are."""
+        told = {one.told_by for one in entities if one.told_by is not None}
+        return tuple(sorted(told.union(*(self._told_by.get(one.name, ()) for one in entities))))
+
+    def begin_sentence(self) -> None:
+        """Take note that the next clause begins a sentence."""
+        self._sentence_began = self._clauses
+
+    @property
+    def entities(self) -> list[Entity]:
+        """Everybody known so far; strangers give way to those the user has named elsewhere."""
+        known = [
+            one
+            for name, one in self._known.items()
+            if name not in self._entities or not self._entities[name].relation
+        ]
+        own = [
+            one for name, one in self._entities.items() if one.relation or name not in self._known
+        ]
+        return [*own, *known]
+
+    def named_in(self, clause: str) -> list[Entity]:
+        """Return those whom a clause may name."""
+        names = self._known_names
+        return self.entities if names and names.search(clause) else [*self._entities.values()]
+
+    def read(
+        self,
+        clause: str,
+        language: Language,
+        *,
+        said: str = "",
+        user: bool = True,
+        meant: Collection[Entity] = (),
+        left: Collection[Gender] = (),
+    ) -> None:
+        """Take note of whom and what a clause speaks of.
+
+        clause: with its pronouns replaced; said: with them; meant: whom they stand for; left: the
+        genders of those that stand for somebody unknown. user: it is the user who speaks.
+        """
+        self._clauses += 1
+        self._meant = tuple(meant)
+        seen: dict[str, Entity] = {}
+        introduced: list[Entity] = []
+        if user:
+            introduced = self._introduced(clause, language)
+            relations = {entity.relation for entity in introduced}
+            for entity in (*introduced, *self._related(clause, language, relations)):
+                seen[entity.name] = entity
+        for entity in self.named_in(clause):
+            if named_in(entity.name, clause):
+                seen[entity.name] = entity
+        rules = load_rules(language)
+        for match in rules.someone.finditer(clause) if user else ():
+            name = next(filter(None, match.groups()), "")
+            if name and not NOBODY.match(name) and name not in seen:
+                stranger = Entity(name=name, gender=titled(name))
+                seen[name] = self._add(stranger, told=name not in self._entities)
+        for entity in strangers(said or clause, clause if user else "", rules):
+            seen[f"? {entity.gender}"] = entity
+        if seen:
+            self._sightings.append((self._clauses, list(seen.values())))
+        about = [*introduced, *self._begun_with(clause, language)]
+        self._subject_of |= dict.fromkeys((one.name for one in about), self._clauses)
+        if user:
+            unknown = {*left, *self._unknown_in(clause, language)}
+            self._unknown.extend((self._clauses, gender) for gender in unknown)
+        for match in rules.thing.finditer(clause):
+            self._note_thing(match.groupdict())
+
+    def overhear(self, passages: Sequence[tuple[str, Language]]) -> None:
+        """Take note of whom passages speak of that tell nothing: a question, a wish, hearsay."""
+        for text, language in passages:
+            self._clauses += 1
+            seen = {one.name: one for one in self.named_in(text) if named_in(one.name, text)}
+            unknown = self._unknown_in(text, language)
+            for mention in load_rules(language).kin_mention.finditer(text):
+                entity = self.related(mention, language)
+                if entity is not None and entity.name in self._entities:
+                    seen[entity.name] = entity
+                elif entity is None or not entity.named:
+                    unknown.add(entity.gender if entity else "unknown")
+            if seen:
+                self._sightings.append((self._clauses, list(seen.values())))
+            self._unknown.extend((self._clauses, gender) for gender in unknown)
+
+    def is_of_two(self, entity: Entity) -> bool:
+        """Tell whether a name is that of two people: of a son and of a nephew."""
+        return entity.name in self._of_two
+
+    def referent(self, gender: Gender) -> Entity | None:
+        """Return whom a pronoun means; None for nobody, or for one of several."""
+        candidates = self.candidates(gender)
+        [found] = candidates.values() if len(candidates) == 1 else [STRANGER]
+        return found if found.name else None
+
+    def candidates(self, gender: Gender) -> dict[str, Entity]:
+        """Return whom a pronoun may mean, by name; under "" somebody whom nobody named."""
+        fitting = fitting_for(gender)
+        here = self._seen_since(self._sentence_began, fitting)
+        found = here or self._seen_since(self._clauses - REACH, fitting)
+        settled = min((self._subject_of.get(name, 0) for name in found), default=0)
+        last = max((clause for clause, one in self._unknown if one in fitting), default=0)
+        if last and last >= max(settled, self._clauses - REACH):
+            found[STRANGER.name] = STRANGER
+        return found
+
+    def spoken_of(self, text: str, language: Language, gender: Gender) -> list[Entity]:
+        """Return those a text speaks of whom a pronoun after it may mean; STRANGER for unknown."""
+        fitting = fitting_for(gender)
+        found = {one.name: one for one in self.named_in(text) if named_in(one.name, text)}
+        for mention in load_rules(language).kin_mention.finditer(text):
+            entity = self.related(mention, language) or STRANGER
+            found[entity.name] = entity
+        unknown = self._unknown_in(text, language)
+        fits = [one for one in found.values() if one.gender in fitting]
+        return [*fits, *(replace(STRANGER, gender=one) for one in unknown & fitting)]
+
+    def _unknown_in(self, text: str, language: Language) -> set[Gender]:
+        known = [one.name for one in self.named_in(text) if named_in(one.name, text)]
+        return unknown_people(text, known, language)
+
+    def _begun_with(self, clause: str, language: Language) -> list[Entity]:
+        """Return those a clause begins with: its subject, or whose that is."""
+        mention = load_rules(language).kin_mention.match(clause)
+        entity = self.related(mention, language) if mention else None
+        named = [one for one in self.named_in(clause) if clause.startswith(one.name)]
+        return [*named, *([entity] if entity else [])]
+
+    def note_unknown(self, gender: Gender) -> None:
+        """Take note that the last clause speaks of somebody who was named before all of them."""
+        self._sightings.append((self._clauses, [replace(STRANGER, gender=gender)]))
+
+    @property
+    def knows_nobody(self) -> bool:
+        """Tell whether no clause has named anybody yet."""
+        return not any(one.name for _, seen in self._sightings for one in seen)
+
+    def _seen_since(self, clause: int, genders: set[Gender]) -> dict[str, Entity]:
+        found = [
+            entity
+            for number, seen in self._sightings
+            if number > clause
+            for entity in seen
+            if entity.gender in genders and self._is_known(entity)
+        ]
+        two = len({(one.name, one.relation) for one in found if self.is_of_two(one)}) > 1
+        return {one.name: one for one in found} | ({STRANGER.name: STRANGER} if two else {})
+
+    def _is_known(self, entity: Entity) -> bool:
+        """Tell whether somebody had been named when the turn was said."""
+        return entity.told_by is None or self._known.get(entity.name) == entity
+
+    def thing(self, verb: str) -> str:
+        """Return what was last done so, else the one thing that was spoken of; "" for none."""
+        for done, thing in reversed(self._things):
+            if done and done == verb:
+                return thing
+        things = {thing for _, thing in self._things}
+        return things.pop() if len(things) == 1 else ""
+
+    def related(self, mention: re.Match[str], language: Language) -> Entity | None:
+        """Return whom a match of kin_mention means; None for one of several."""
+        relation = load_rules(language).canonical[mention["kin"].lower()]
+        title = mention["title"].lower()
+        linked = [one for one in self.entities if links(one, relation, title)]
+        if len({one.subject for one in linked}) > 1:
+            return None
+        if linked:
+            return min(linked, key=lambda one: one.known_as)
+        entity = Entity(
+            name=mention[0][0].lower() + mention[0][1:],
+            gender=gender_of(relation),
+            relation=relation,
+            title=title,
+            named=False,
+        )
+        return None if is_plural(mention["kin"], relation) else entity
+
+    def _related(self, clause: str, language: Language, introduced: set[str]) -> list[Entity]:
+        found: list[Entity] = []
+        rules = load_rules(language)
+        for mention in rules.kin_mention.finditer(clause):
+            if rules.canonical[mention["kin"].lower()] in introduced:
+                continue
+            entity = self.related(mention, language)
+            # Of somebody named, the clause has the relation and not the name.
+            found.append(STRANGER if entity is None else self._add(entity, told=not entity.named))
+        return found
+
+    def _introduced(self, clause: str, language: Language) -> list[Entity]:
+        rules = load_rules(language)
+        found: list[Entity] = []
+        for pattern in rules.relations:
+            if pattern.slot != RELATION_SLOT or not (match := pattern.regex.match(clause)):
+                continue
+            relation = rules.canonical[match["kin"].lower()]
+            mention = rules.kin_mention.search(clause)
+            title = (mention["title"] if mention else match["kin"]).lower()
+            if is_plural(match["kin"], relation):
+                title = relation
+            for name in names(match["value"], pattern, rules.separator):
+                gender = gender_of(relation)
+                entity = Entity(name=name, gender=gender, relation=relation, title=title)
+                self._forget_unnamed(entity)
+                found.append(self._add(entity, told=True))
+            if found:
+                break
+        return found
+
+    def _forget_unnamed(self, entity: Entity) -> None:
+        """Let a name take the place of the same person without one."""
+        for earlier in self.entities:
+            if not earlier.named and links(earlier, entity.relation, entity.title):
+                del self._entities[earlier.name]
+                for _, seen in self._sightings:
+                    seen[:] = [entity if one == earlier else one for one in seen]
+
+    def _add(self, entity: Entity, *, told: bool) -> Entity:
+        if entity.told_by is not None:
+            return entity
+        known = self._entities.pop(entity.name, None)
+        if known is not None and known.relation and not entity.relation:
+            entity = replace(known)
+        elif known is not None and are_two(known.relation, entity.relation):
+            self._of_two.add(entity.name)
+        self._entities[entity.name] = entity
+        if told:
+            self._told_in[entity.name] = frozenset([self._turn, *self.told_before(*self._meant)])
+            self._told_by[entity.name] = frozenset(self.told_elsewhere(*self._meant))
+        while len(self._entities) > MAX_ENTITIES:
+            oldest = next(iter(self._entities))
+            del self._entities[oldest]
+            self._told_in.pop(oldest, None)
+            self._told_by.pop(oldest, None)
+        return entity
+
+    def _note_thing(self, found: dict[str, str | None]) -> None:
+        thing = found.get("thing") or found.get("topic") or ""
+        if thing and not DEICTIC.match(thing):
+            self._things.append(((found.get("verb") or "").lower(), thing))
+
+
+def fitting_for(gender: Gender) -> set[Gender]:
+    """Return the genders of those whom a pronoun of a gender may mean."""
+    return {gender} if gender == "animal" else {gender, "animal", "unknown"}
+
+
+DEICTIC: Final = re.compile(
+    r"(?i:(?:it|this|that|them|these|those|you|me|him|her|us|to|how|what|when|if|the way)\b)"
+    r"|[这那它他她你我什怎的了过着]"
+)
+
+
+def strangers(said: str, clause: str, rules: RuleSet) -> Iterator[Entity]:
+    """Yield those whom a clause as said speaks of and nobody knows, each with their gender.
+
+    clause: with its pronouns replaced, of the user; whom it introduces by name is no stranger.
+    """
+    ends = {
+        match.end("kin")
+        for pattern in rules.relations
+        if pattern.slot == RELATION_SLOT and (match := pattern.regex.match(clause))
+        if said[: match.end("kin")] == clause[: match.end("kin")]
+    }
+    for stranger in rules.stranger.finditer(said):
+        if stranger.end() not in ends:
+            yield replace(STRANGER, gender=stranger_gender(stranger, rules))
+
+
+def stranger_gender(stranger: re.Match[str], rules: RuleSet) -> Gender:
+    """Return what a match of stranger tells, by its last word or "is Mr" after it."""
+    after = stranger.string[stranger.end() :]
+    if called := CALLED.match(after):
+        return titled(after[called.end() :])
+    last = LAST_WORD.search(stranger[0])
+    word = last[0].lower() if last else ""
+    if not word:
+        word = max((kin for kin in rules.kin if stranger[0].endswith(kin)), key=len, default="")
+    return WOMAN_OR_MAN.get(word) or gender_of(rules.kin.get(word, ""))
+
+
+def titled(name: str) -> Gender:
+    """Return what "Mr" or "Mrs" before a name tells."""
+    title = TITLED.match(name)
+    if title is None:
+        return "unknown"
+    return "male" if title["male"] else "female"
+
+
+def names(value: str, pattern: Pattern, separator: re.Pattern[str]) -> list[str]:
+    """Return the names that a relation pattern found in value."""
+    parts = separator.split(value) if pattern.split == "any" else [value]
+    parts = [part.strip(" .,，。") for part in parts]
+    return [part for part in parts if part and not (pattern.reject and pattern.reject.search(part))]
+
+
+def named_in(name: str, clause: str) -> bool:
+    """Tell whether a clause names somebody; Latin names as whole words."""
+    return name in clause and re.search(whole(name), clause) is not None

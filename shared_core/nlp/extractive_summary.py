@@ -1,0 +1,239 @@
+"""A short summary of a thread, made of its own sentences; no model."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from shared_core.core.domain import Event
+from shared_core.nlp.rules import load_rules
+from shared_core.nlp.text import HAN, KANA, Language, language, search_terms, sentences
+
+ELLIPSIS: Final = "…"
+LANGUAGES: Final[tuple[Language, ...]] = ("en", "zh")
+NEWS: Final = 2.0
+"""A key sentence of this weight tells of a change, and is chosen before all others."""
+TURN_AROUND_BONUS: Final = 1.0
+# The last third of what was said chooses first, from so much of the room: a summary rolls on.
+NEWEST: Final = 1 / 3
+NEWEST_ROOM: Final = 0.6
+# Guards are meant for sentences of a turn; longer ones are looked at in parts.
+GUARDED_CHARACTERS: Final = 400
+AGENT_WEIGHT: Final = 0.5
+QUESTION_WEIGHT: Final = 0.4
+SHORT_WEIGHT: Final = 0.5
+MIN_TERMS: Final = 3
+# A sentence that adds less than this share of what the best one says is not worth its room.
+MIN_SHARE: Final = 0.2
+# Maximal marginal relevance: how much a sentence that says the same again loses.
+REPETITION_PENALTY: Final = 0.7
+# Beyond the best ones none is ever picked, and the selection is quadratic.
+MAX_CANDIDATES: Final = 200
+
+# What begins a line, and emphasis; between two letters or digits it stays, or they were one word.
+_MARKS: Final = r"(?:\*\*|`)++"
+_LETTER: Final = rf"[^\W{HAN}{KANA}]"
+MARKUP: Final = re.compile(
+    r"^(?:#{1,6}\s+|[-*•+]\s+|\(?\d{1,3}[.)、]\s*|>\s*)+"
+    rf"|(?<!{_LETTER})(?<![`*]){_MARKS}|{_MARKS}(?!{_LETTER})"
+)
+QUESTION: Final = re.compile(r"[?？][\"'”’」』）)]*$|[吗呢][。！]?$")
+SMALL_TALK: Final = re.compile(
+    r"(?:hi|hey|hello|good (?:morning|evening|afternoon|night)|thanks?|thank you|ok(?:ay)?|sure|"
+    r"got it|bye|goodbye|you'?re welcome|no problem|of course|certainly|sounds good)\b"
+    r"(?:[^\w]+\w+){0,2}\W*$"
+    r"|(?:你好|您好|嗨|早上好|晚上好|谢谢|多谢|不客气|好的|好吧|再见|拜拜|没问题|当然|嗯|哈)"
+    r".{0,4}$",
+    re.IGNORECASE,
+)
+TURN_AROUND: Final = re.compile(
+    r"\b(?:is|are|it's|that's|was) "
+    r"(?:now |all )?(?:off|over|cancell?ed)\b|\bcall(?:ed|ing) (?:it )?off\b"
+    r"|\bcancel(?:led|ed|ling|ing)?\b|\binstead\b|\bno longer\b|\bany ?more\b|\bpostpone[sd]?\b"
+    r"|\bchanged (?:my|our|the|his|her|their) (?:minds?|plans?)\b|\bturns out\b|\bafter all\b"
+    r"|\bswitch(?:ed|ing)? to\b|\brather than\b"
+    r"|取消|改成|改为|改到|改去|改在|换成|换到|推迟|延期|不再|不去了|不要了|改主意|改变主意|泡汤|作废|算了",
+    re.IGNORECASE,
+)
+SECRET_OR_MARK: Final = re.compile(
+    r"\[REDACTED\b"
+    r"|\b(?:pass(?:word|wd|phrase|code)|pin|pin code|api[- ]?key|secret key|private key|cvv"
+    r"|credentials|(?:access|auth|bearer) token|credit card|social security|ssn)s?\b.{0,40}?"
+    r"(?:\b(?:is|are|was|be|to)\b|[:=]|\d)"
+    r"|\d\S{0,20}(?: \w{1,12}){0,3} (?:password|passcode|pin|api[- ]?key)\b"
+    r"|\bcode\b.{0,30}\bis\b.{0,5}\d{3}"
+    r"|(?:密码|口令|密钥|私钥|验证码|身份证号|银行卡号?|信用卡号?|卡号).{0,10}?(?:是|为|[:：=\d])"
+    r"|\d\w{0,30}.{0,8}(?:密码|口令|密钥)",
+    re.IGNORECASE,
+)
+ENDED: Final = re.compile(r"[.!?…。！？；;:：][\"'”’」』）)\]]*$")
+CLAUSE_END: Final = re.compile(r"[,;:，；：、—–)）]")
+WORD_BOUNDARY: Final = re.compile(rf"\s|(?<=\W)(?=\w)|(?<=[{HAN}{KANA}])(?=\w)|(?=[{HAN}{KANA}])|$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A sentence of the thread; position counts all candidates in the order they were said."""
+
+    position: int
+    text: str
+    terms: frozenset[str]
+    score: float
+    is_news: bool = False
+
+
+def summarise(
+    turns: Sequence[Event],
+    *,
+    max_characters: int = 200,
+    key_sentences: Mapping[str, float] | Collection[str] = (),
+) -> str:
+    """Return the sentences that say most about a thread, in their order, or "" for nothing to say.
+
+    Never longer than max_characters. Whole sentences only; when not even one fits, the best is cut
+    at a clause or between words and ends in "…". key_sentences: sentences that carried facts, parts
+    of them, or whole turns, each with its weight, or all with weight 1; those of NEWS have the
+    first choice. User turns weigh more than agent turns, other roles are left out. The newest third
+    has a share of the room to itself, and what turns plans around weighs more. Where a user only
+    asks, no question is in it. A secret, a redaction mark, or an order to the memory is never in
+    it.
+    """
+    if not isinstance(key_sentences, Mapping):
+        key_sentences = dict.fromkeys(key_sentences, 1.0)
+    said = list(candidates(turns, key_sentences))
+    if only_asked(turns):
+        said = [one for one in said if not QUESTION.search(one.text)]
+    news = chosen_from([one for one in said if one.is_news], [], max_characters)
+    newest = said[len(said) - math.ceil(len(said) * NEWEST) :] if len(said) > 1 else []
+    newest = [one for one in newest if one not in news]
+    taken = len(joined(news))
+    room = taken + int((max_characters - taken) * NEWEST_ROOM)
+    chosen = chosen_from(newest, news, room)
+    ranked = best_first(said)
+    chosen = chosen_from([one for one in said if one not in chosen], chosen, max_characters)
+    if not chosen and ranked:
+        return shortened(ranked[0].text, max_characters)
+    return joined(chosen)
+
+
+def best_first(found: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates by score, as many as can be weighed against each other."""
+    return sorted(found, key=lambda one: (-one.score, one.position))[:MAX_CANDIDATES]
+
+
+def chosen_from(
+    found: Sequence[Candidate], before: Sequence[Candidate], max_characters: int
+) -> list[Candidate]:
+    """Return before and what adds most to it, while all of it fits into max_characters."""
+    chosen = [*before]
+    ranked = best_first(found)
+    remaining = [*ranked]
+    overlaps = {
+        one.position: max((cosine(one.terms, other.terms) for other in before), default=0.0)
+        for one in remaining
+    }
+    while remaining:
+        best = max(remaining, key=lambda one: (marginal(one, overlaps), -one.position))
+        remaining.remove(best)
+        if marginal(best, overlaps) < MIN_SHARE * ranked[0].score:
+            break
+        if len(joined([*chosen, best])) <= max_characters:
+            chosen.append(best)
+            for one in remaining:
+                overlap = cosine(one.terms, best.terms)
+                overlaps[one.position] = max(overlaps[one.position], overlap)
+    return chosen
+
+
+def only_asked(turns: Sequence[Event]) -> bool:
+    """Tell whether all that users said are questions and small talk."""
+    said = [one for turn in turns if turn.role == "user" for one in sentences(turn.text)]
+    return all(QUESTION.search(one) or SMALL_TALK.match(one) for one in said)
+
+
+def candidates(turns: Sequence[Event], key_sentences: Mapping[str, float]) -> Iterator[Candidate]:
+    """Yield every distinct sentence but small talk, scored against the thread as a whole."""
+    said: dict[str, str] = {}
+    for turn in turns:
+        if turn.role in ("user", "agent"):
+            for sentence in sentences(turn.text):
+                if not unsafe(sentence):
+                    said.setdefault(MARKUP.sub("", sentence).strip(), turn.role)
+    terms = {sentence: frozenset(search_terms(sentence)) for sentence in said}
+    spread = Counter(term for found in terms.values() for term in found)
+    norm = math.sqrt(sum(count * count for count in spread.values())) or 1.0
+    keys = {key.strip(): weight for key, weight in key_sentences.items() if key.strip()}
+    for position, (sentence, role) in enumerate(said.items()):
+        found = terms[sentence]
+        small_talk = SMALL_TALK.match(sentence)
+        held = (
+            w for key, w in keys.items() if key in sentence or (not small_talk and sentence in key)
+        )
+        key = max(held, default=0.0)
+        if found and (key or not small_talk):
+            central = sum(spread[term] for term in found) / (norm * math.sqrt(len(found)))
+            weight = (1.0 if role == "user" else AGENT_WEIGHT) * manner(sentence, len(found))
+            turned = TURN_AROUND_BONUS * bool(TURN_AROUND.search(sentence))
+            yield Candidate(
+                position=position,
+                text=sentence,
+                terms=found,
+                score=(central + key + turned) * weight,
+                is_news=key >= NEWS,
+            )
+
+
+def unsafe(sentence: str) -> bool:
+    """Tell whether a sentence must not be shown to a model: a secret, or an order to the memory."""
+    return bool(SECRET_OR_MARK.search(sentence)) or any(
+        guard.unsafe and guard.regex.search(sentence[start : start + GUARDED_CHARACTERS])
+        for start in range(0, len(sentence), GUARDED_CHARACTERS)
+        for spoken in LANGUAGES
+        for guard in load_rules(spoken).guards
+    )
+
+
+def manner(sentence: str, distinct_terms: int) -> float:
+    """Return how much a sentence can carry by its form, from 0 to 1."""
+    weight = QUESTION_WEIGHT if QUESTION.search(sentence) else 1.0
+    return weight * (SHORT_WEIGHT if distinct_terms < MIN_TERMS else 1.0)
+
+
+def marginal(candidate: Candidate, overlaps: Mapping[int, float]) -> float:
+    """Return the score less what the chosen sentences already say; overlaps by position."""
+    return candidate.score * (1.0 - REPETITION_PENALTY * overlaps[candidate.position])
+
+
+def cosine(left: frozenset[str], right: frozenset[str]) -> float:
+    """Return the cosine of two sets of terms."""
+    return len(left & right) / math.sqrt(len(left) * len(right))
+
+
+def joined(chosen: Sequence[Candidate]) -> str:
+    """Return the sentences as one text in the order they were said, each with an ending."""
+    text = ""
+    for candidate in sorted(chosen, key=lambda one: one.position):
+        chinese = language(candidate.text) == "zh"
+        ending = "" if ENDED.search(candidate.text) else "。" if chinese else "."
+        space = "" if not text or (chinese and text[-1] in "。！？；…」』”）") else " "
+        text += space + candidate.text + ending
+    return text
+
+
+def shortened(text: str, max_characters: int) -> str:
+    """Return the beginning of the text with "…", cut after a clause or else between two words.
+
+    "" when not even the first word fits.
+    """
+    room = max_characters - len(ELLIPSIS)
+    if room <= 0:
+        return ""
+    clauses = [match.start() for match in CLAUSE_END.finditer(text, 0, room + 1)]
+    words = [match.start() for match in WORD_BOUNDARY.finditer(text[: room + 1])]
+    cut = max((end for end in clauses if end > room // 2), default=0)
+    cut = cut or max((end for end in words if 0 < end <= room), default=0)
+    return text[:cut].rstrip() + ELLIPSIS if text[:cut].strip() else ""

@@ -1,0 +1,101 @@
+"""What a text is about, as derived when it is read: its keywords, topics, and feeling. Pure."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any, Final, TypeAlias
+
+from shared_core.nlp.affect import emotion_of
+from shared_core.nlp.text import Language, search_terms
+
+MOST_KEYWORDS: Final = 10
+MAX_CHARACTERS: Final = 4_000
+"""So much of a text is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derived:
+    """keywords: the words said most often, at most ten. topics: by name, in English.
+
+    sentiment: -1 (unpleasant) to 1 (pleasant); None where no word tells of a feeling.
+    """
+
+    keywords: tuple[str, ...]
+    topics: tuple[str, ...]
+    sentiment: float | None
+
+
+def derived(text: str) -> Derived:
+    """Return what a text is about."""
+    text = text[:MAX_CHARACTERS]
+    emotion = emotion_of(text)
+    return Derived(
+        keywords=tuple(keywords(text)),
+        topics=tuple(topics(text)),
+        sentiment=emotion.valence if emotion else None,
+    )
+
+
+def keywords(text: str) -> list[str]:
+    """Return the terms of a text that are said most often; of Chinese, pairs of characters."""
+    counted = Counter(term for term in search_terms(text) if len(term) > 1)
+    return [term for term, _ in counted.most_common(MOST_KEYWORDS)]
+
+
+def topics(text: str) -> list[str]:
+    """Return the names of the topics of a text, in the order of the data file."""
+    return [name for name, words in _topics().items() if words.search(text)]
+
+
+def topic_names() -> dict[str, str]:
+    """Return every name of a topic, English or Chinese, and its English one."""
+    tables = mind_rules()["topics"]
+    return {table[field]: table["name"] for table in tables for field in ("name", "name_zh")}
+
+
+@lru_cache
+def _topics() -> dict[str, re.Pattern[str]]:
+    return {
+        table["name"]: re.compile(
+            rf"\b(?:{'|'.join(table['en'])})\b|{'|'.join(table['zh'])}", re.IGNORECASE | re.ASCII
+        )
+        for table in mind_rules()["topics"]
+    }
+
+
+@lru_cache
+def mind_rules() -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of rules/mind.toml."""
+    text = (files("shared_core.nlp.rules") / "mind.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+Rule: TypeAlias = "tuple[dict[Language, str], float, dict[Language, re.Pattern[str]]]"
+
+
+def patterns(dimension: str) -> list[Rule]:
+    """Return labels, confidence and expressions of what rules find of a dimension."""
+    return [rule for kind, rule in _findings() if kind == dimension]
+
+
+@lru_cache
+def _findings() -> tuple[tuple[str, Rule], ...]:
+    return tuple(
+        (
+            table["dimension"],
+            (
+                {"en": table["label"], "zh": table["label_zh"]},
+                float(table["confidence"]),
+                {
+                    "en": re.compile("|".join(table["en"]), re.IGNORECASE),
+                    "zh": re.compile("|".join(table["zh"])),
+                },
+            ),
+        )
+        for table in mind_rules()["findings"]
+    )

@@ -1,0 +1,135 @@
+"""Whom a name means that was told in another thread, or long ago: nobody if it may be two. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from shared_core.core.domain import KnownPerson, MemoryId
+from shared_core.nlp.rules import kin_word, load_kinship
+from shared_core.nlp.text import HAN_CHARACTER, Language
+
+Gender = Literal["female", "male", "animal", "unknown"]
+
+TITLE: Final = re.compile(r"用户的(.+?)叫|User's (.+?) is called")
+
+SAME: Final = (
+    frozenset({"wife", "girlfriend", "fiancee"}),
+    frozenset({"husband", "boyfriend", "fiance"}),
+)
+"""Relations that one person has after the other; "pet" is any animal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """A person or animal of a conversation.
+
+    name: as said, "Cancan"; of one without a name "my mom" or "我妈". relation: to the user, such
+    as "daughter"; "" for none known. title: the words of the relation as said, "older brother".
+    known_as: the name under which facts stand, if that is another; told_by: the fact that named
+    them, if that was before the conversation.
+    """
+
+    name: str
+    gender: Gender
+    relation: str = ""
+    title: str = ""
+    named: bool = True
+    known_as: str = ""
+    told_by: MemoryId | None = None
+
+    @property
+    def subject(self) -> str:
+        """The name under which facts stand."""
+        return self.known_as or self.name
+
+
+def entities_of(people: Sequence[KnownPerson]) -> Mapping[str, Entity]:
+    """Return whom each name means.
+
+    A name of two is left out. An alias gives way to the one who is called so.
+    """
+    found = _unambiguous([(one.name, one) for one in people])
+    names = {one.name.casefold() for one in people}
+    aliases = [
+        (name, one) for one in people for name in one.aliases if name.casefold() not in names
+    ]
+    return {name: _entity(name, one) for name, one in (_unambiguous(aliases) | found).items()}
+
+
+def title_in(statement: str) -> str:
+    """Return the words of the relation in a statement such as "User's sister is called Runa."."""
+    match = TITLE.search(statement)
+    return (match[1] or match[2]) if match else ""
+
+
+def title_for(entity: Entity, language: Language) -> str:
+    """Return the words of somebody's relation in a language: 女儿 for one named as "daughter"."""
+    in_han = HAN_CHARACTER.search(entity.title) is not None
+    if not entity.title or in_han is (language == "zh"):
+        return entity.title
+    return kin_word(entity.relation, language) or entity.title
+
+
+def gender_of(relation: str) -> Gender:
+    """Return what a relation tells of a person."""
+    kinship = load_kinship()
+    if relation in kinship.female:
+        return "female"
+    if relation in kinship.male:
+        return "male"
+    return "animal" if relation in kinship.animal else "unknown"
+
+
+def links(entity: Entity, relation: str, title: str) -> bool:
+    """Tell whether a mention by relation may mean the entity: "my brother" an older brother."""
+    if entity.relation != relation:
+        return False
+    if relation in load_kinship().single and not title.startswith("new "):
+        return True
+    return plain_title(title) in plain_title(entity.title)
+
+
+def plain_title(words: str) -> str:
+    """Return the words of a relation in small letters, and 姐 for 姐姐."""
+    return re.sub(r"([\u4e00-\u9fff])\1", r"\1", words.lower())
+
+
+def is_plural(word: str, relation: str) -> bool:
+    """Tell whether a word for a relation names several people."""
+    return word.lower() in ("kids", "children") or (word.endswith("s") and word[:-1] == relation)
+
+
+def are_two(relation: str, other: str) -> bool:
+    """Tell whether no one person is both: a son and a nephew; not a girlfriend and then a wife."""
+    if relation == other or not {relation, other} <= family():
+        return False
+    if "pet" in (relation, other) and gender_of(relation) == gender_of(other):
+        return False
+    return not any({relation, other} <= one for one in SAME)
+
+
+def family() -> frozenset[str]:
+    """Return the relations of which somebody has one to the user."""
+    kinship = load_kinship()
+    return kinship.female | kinship.male | kinship.animal | {"cousin"}
+
+
+def _unambiguous(named: Sequence[tuple[str, KnownPerson]]) -> dict[str, KnownPerson]:
+    found: dict[str, list[KnownPerson]] = {}
+    for name, one in named:
+        found.setdefault(name.casefold(), []).append(one)
+    return {name: one for name, one in named if len(found[name.casefold()]) == 1}
+
+
+def _entity(name: str, person: KnownPerson) -> Entity:
+    return Entity(
+        name=name,
+        gender=gender_of(person.relation),
+        relation=person.relation,
+        title=title_in(person.statement) or person.relation,
+        known_as=person.name if name != person.name else "",
+        told_by=person.memory_id,
+    )

@@ -1,0 +1,270 @@
+"""Edges of the knowledge graph in words: which of them a question asks for, and how they read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from shared_core.core.domain import USER
+from shared_core.nlp.coreference import SPEAKER
+from shared_core.nlp.relation_schema import slot_relations
+from shared_core.nlp.rules import kin_word, load_relation_words, load_rules
+from shared_core.nlp.text import Language, language, normalised
+from shared_core.ports.graph import Edge
+
+NAME: Final = "is_called"
+"""The relation of a user and their name: every relation of the user is told under it."""
+LIKES: Final = ("likes", "dislikes")
+OF_ONESELF: Final = frozenset(["works_at", "works_as", "works_in_city", "lives_in"])
+"""What a user asks of themselves in other words than it was told."""
+
+ASKING: Final = re.compile(
+    r"\b(?:my|our|your|do|does|did|is|are|was|have|has|name|called|know|tell|me|i)\b"
+    r"|什么|哪里?|怎么|多少|名字|[我你您他她们在的了吗呢是有叫谁几个今]",
+    re.IGNORECASE,
+)
+"""What a question holds besides what it asks about."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelationWords:
+    """How a relation reads in each language, and what asks for it."""
+
+    zh: str
+    en: str
+    asked: re.Pattern[str]
+
+
+def asked_kin(question: str) -> list[str]:
+    """Return the relations of kin and pets that a question names: "daughter" for 女儿.
+
+    The longest word counts: 表妹 is a cousin and no sister, 岳母 no mother.
+    """
+    named = {match.group().casefold() for match in _any_kin().finditer(question)}
+    return [name for name, words in _kin_words().items() if not named.isdisjoint(words)]
+
+
+def is_kin(relation: str) -> bool:
+    """Tell whether a relation is one of kin or pets."""
+    return relation in _kin()
+
+
+def is_question(text: str) -> bool:
+    """Tell whether a text asks something."""
+    guards = load_rules(language(text)).guards
+    return any(one.id.endswith(".question") and one.regex.search(text) for one in guards)
+
+
+def asks_of_the_user(text: str) -> bool:
+    """Tell whether a text is about the user, not only about somebody of theirs.
+
+    "Where does my mother live?" and 我有狗吗 are not, "Does my mother like my job?" is.
+    """
+    return bool(SPEAKER.search(_of_theirs().sub(" ", text)))
+
+
+def asked_slots(question: str) -> frozenset[str]:
+    """Return the slots of a user's work and home that they ask for: "employer" for "my job?".
+
+    None where the words state something, or speak of somebody around the user.
+    """
+    if not is_question(question) or not SPEAKER.search(question) or asked_kin(question):
+        return frozenset()
+    return frozenset(
+        slot
+        for slot, relation in slot_relations().items()
+        if relation in OF_ONESELF and _asks_for(relation, question)
+    )
+
+
+def names_slots(text: str, slots: Iterable[str]) -> bool:
+    """Tell whether a text holds a word that asks for one of some slots: "job" for employer."""
+    return any(_asks_for(slot_relations()[slot], text) for slot in slots)
+
+
+def topic_of(question: str) -> str:
+    """Return a question without the words for kin, for relations and for asking."""
+    rest = _any_kin().sub(" ", question)
+    for words in _table().values():
+        rest = words.asked.sub(" ", rest)
+    return ASKING.sub(" ", rest)
+
+
+def relations_told(
+    edges: Iterable[Edge], question: str, user_name: str, named: Sequence[str], limit: int
+) -> list[tuple[str, str, str]]:
+    """Return (source, relation, target) of the edges that a question asks for, newest first.
+
+    In the question's language.
+
+    user_name: as the user is called; "" if that is not known: then there is no name to tell a
+    relation of theirs under, and none is told. named: keys of the entities that the question
+    names. A question that names relations asks for these only, another one for those of whom or
+    what it names besides the user. Of the user themselves none is told where somebody of theirs is
+    asked for.
+    """
+    spoken = language(question)
+    wanted = [edge for edge in edges if edge.relation != NAME]
+    wanted = [edge for edge in wanted if user_name or edge.subject != USER]
+    names = {*named, *({USER} if user_name and normalised(user_name) in named else ())}
+    kin = asked_kin(question)
+    if kin and USER in named and not asks_of_the_user(question):
+        wanted = [edge for edge in wanted if edge.subject != USER or edge.relation in kin]
+    asking = [edge for edge in wanted if _asks_for(edge.relation, question)]
+    if asking or _asks_for_any(question):
+        wanted = asking
+    else:
+        names -= {USER, normalised(user_name)}
+    wanted = [edge for edge in wanted if names & {*_keys(edge.subject), *_keys(edge.object)}]
+    told: dict[tuple[str, str, str], tuple[str, str, str]] = {}
+    newest_first = sorted(wanted, key=lambda one: (one.valid_from, one.edge_id.int), reverse=True)
+    for edge in newest_first:
+        one = _told(edge, spoken, user_name)
+        told.setdefault((one[0], one[1], normalised(one[2])), one)
+    return list(told.values())[:limit]
+
+
+def _told(edge: Edge, spoken: Language, user_name: str) -> tuple[str, str, str]:
+    source = user_name if edge.subject == USER else edge.subject_entity
+    target = user_name if edge.object == USER and user_name else edge.object_entity
+    if edge.relation in LIKES:
+        target = _without_lead(target)
+    return source, relation_label(edge.relation, spoken), target
+
+
+def relation_label(relation: str, spoken: Language) -> str:
+    """Return how a relation reads: 喜欢 for "likes"; its own words where none are known."""
+    words = _words(relation)
+    own = relation.replace("_", " ")
+    if words is None:
+        return own
+    return (words.zh if spoken == "zh" else words.en) or own
+
+
+def past_label(relation: str, spoken: Language) -> str:
+    """Return how a relation reads that has ended: 曾住在 for "lives_in"."""
+    words = load_relation_words()["relations"].get(relation, {})
+    return str(words.get(f"was_{spoken}") or relation_label(relation, spoken))
+
+
+def _asks_for(relation: str, question: str) -> bool:
+    words = _words(relation)
+    if words is None:
+        return relation.replace("_", " ") in question.casefold()
+    return bool(words.asked.search(question))
+
+
+def _asks_for_any(question: str) -> bool:
+    known = [*_table().values(), *_kin().values()]
+    return any(words.asked.search(question) for words in known)
+
+
+def _keys(name: str) -> tuple[str, str]:
+    return normalised(name), normalised(_without_lead(name))
+
+
+def _without_lead(target: str) -> str:
+    for lead in _leads():
+        if target.startswith(lead) and len(target) > len(lead):
+            return target[len(lead) :]
+    return target
+
+
+def _words(relation: str) -> RelationWords | None:
+    table = _table()
+    if relation in table:
+        return table[relation]
+    if relation in _kin():
+        return _kin()[relation]
+    return next(
+        (
+            one
+            for name, one in table.items()
+            if name.endswith("*") and relation.startswith(name[:-1])
+        ),
+        None,
+    )
+
+
+@lru_cache
+def _table() -> Mapping[str, RelationWords]:
+    """Return the relations that the file gives words to ask for."""
+    return {
+        name: RelationWords(str(words["zh"]), str(words["en"]), _any_of(words["asked"]))
+        for name, words in load_relation_words()["relations"].items()
+        if "asked" in words
+    }
+
+
+@lru_cache
+def _kin() -> Mapping[str, RelationWords]:
+    found: dict[str, dict[Language, list[str]]] = {}
+    spoken: Language
+    for spoken in ("zh", "en"):
+        for word, relation in load_rules(spoken).kin.items():
+            name = kin_relation(relation)
+            found.setdefault(name, {"zh": [], "en": []})[spoken].append(word)
+    also = load_relation_words()["also_asked"]
+    return {
+        name: RelationWords(
+            zh=kin_word(name, "zh"),
+            en=name.replace("_", " "),
+            asked=_any_of([*words["zh"], *words["en"], *also.get(name, ())]),
+        )
+        for name, words in found.items()
+    }
+
+
+@lru_cache
+def _kin_words() -> Mapping[str, frozenset[str]]:
+    """Return the words of each relation of kin and pets, in lower case."""
+    found: dict[str, set[str]] = {}
+    spoken: Language
+    for spoken in ("zh", "en"):
+        for word, relation in load_rules(spoken).kin.items():
+            found.setdefault(kin_relation(relation), set()).add(word.casefold())
+    for name, words in load_relation_words()["also_asked"].items():
+        found.setdefault(name, set()).update(words)
+    return {name: frozenset(words) for name, words in found.items()}
+
+
+@lru_cache
+def _any_kin() -> re.Pattern[str]:
+    words = {word for words in _kin_words().values() for word in words}
+    return _any_of(sorted(words, key=len, reverse=True))
+
+
+@lru_cache
+def _of_theirs() -> re.Pattern[str]:
+    """Match what speaks of the user only to say whose somebody is, or who shall be told."""
+    kin = f"(?:{_any_kin().pattern})"
+    return re.compile(
+        r"\b(?:my|our|(?:do|did) (?:i|we) (?:still |even )?(?:have|own|keep)) "
+        rf"(?:[\w-]+ ){{0,2}}?{kin}"
+        r"|(?:^|\byou |\bplease )(?:tell|remind|give|show) (?:me|us)\b|\blet me know\b"
+        r"|\bI(?:'d| would)? (?:want|like) to know\b|\bI forgot\b"
+        r"|告诉我|提醒我|跟我说|我想(?:知道|问)|我忘了"
+        rf"|[我咱](?:们)?(?:家)?(?:里)?(?:(?:还)?(?:有没有|有|养)(?:了|过|着)?)?的?[大小老二三亲]?{kin}",
+        re.IGNORECASE,
+    )
+
+
+def kin_relation(name: str) -> str:
+    """Return how the graph calls a relation of kin: "mother_in_law" for "mother-in-law"."""
+    return re.sub(r"\W+", "_", name)
+
+
+def _any_of(words: Sequence[str]) -> re.Pattern[str]:
+    latin = [re.escape(word) for word in words if word.isascii()]
+    other = [re.escape(word) for word in words if not word.isascii()]
+    parts = ([rf"\b(?:{'|'.join(latin)})\b"] if latin else []) + other
+    return re.compile("|".join(parts) or r"(?!)", re.IGNORECASE)
+
+
+@lru_cache
+def _leads() -> tuple[str, ...]:
+    leads = load_relation_words()["leads"]
+    return (*leads["zh"], *leads["en"])

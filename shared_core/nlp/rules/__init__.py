@@ -1,0 +1,289 @@
+"""The extraction rules as data: one TOML file a language, read and compiled on first use."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final, Literal, NotRequired, TypedDict, cast
+
+from shared_core.core.domain import FactType
+from shared_core.nlp.text import Language
+
+GuardScope = Literal["clause", "onward", "sentence", "rest", "turn"]
+Operation = Literal["assert", "retract"]
+Split = Literal["any", "list", "never"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """What keeps a statement from being taken at its word; see the rule files for the scopes.
+
+    tells: what it stops says something all the same, which a model could read.
+    unsafe: what it stops is a secret or an order that no model must be shown as a memory.
+    """
+
+    id: str
+    scope: GuardScope
+    tells: bool
+    unsafe: bool
+    regex: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """One way to say one thing. It is matched at the start of a clause.
+
+    regex has a group `value`; slot and statement may name its other groups.
+    reject is searched in the value, needs and unless in the clause.
+    split: "any" parts the value at every separator, "list" only in an enumeration.
+    free: the value is free text, of which asides and fillers are cut off.
+    change: it says that something is not as it was before. denies: that it never was.
+    implies: values it tells of in place of what the group found: "I eat meat again" of "vegan".
+    """
+
+    id: str
+    slot: str
+    fact_type: FactType
+    functional: bool
+    confidence: float
+    operation: Operation
+    statement: str
+    regex: re.Pattern[str]
+    reject: re.Pattern[str] | None
+    needs: re.Pattern[str] | None
+    unless: re.Pattern[str] | None
+    strip: re.Pattern[str] | None
+    split: Split
+    free: bool
+    change: bool
+    denies: bool
+    implies: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSet:
+    """All rules of one language.
+
+    lead: what may precede a statement. clause_break: what parts two clauses. A clause that
+    matches carried takes the subject of the one before when that matches carrier: what its group
+    `subject` found, else the speaker, `subject`.
+    speakers: how the words for the speaker read in a statement about "User".
+    canonical: words that name a slot, such as "mom" for relation.mother; kin: those of relations.
+    kin_mention: a relation of the speaker, with its word in the group `kin`. stranger: a person
+    who is known by another only, such as "her friend". someone: a person by name, in the group
+    `name`. thing: what something is done to, in the groups `verb` and `thing`, or `topic`.
+    relations: those of the patterns that tell of a relation of the user.
+    further: after the values of a clause about relations, a person or animal it names besides.
+    sentences: what states a value of each slot, with {value} and other names to fill.
+    telling: a clause that says something of the speaker or of a person. idle: one that says
+    nothing to keep. slip: a sentence that takes back a word, in the groups `right` and `wrong`, or
+    `wrong_first` and `right_last`.
+    no_person: names of places, days, languages and such. surname: how a full name may begin.
+    person_noun: a word for somebody.
+    several: a clause that tells of how many of a relation, `kin`, there are. one_of: one of them,
+    told apart by `which`, and what is said of it, `rest`.
+    other_subject: where a clause about somebody else may begin, if a verb is before it.
+    """
+
+    lead: re.Pattern[str]
+    clause_break: re.Pattern[str]
+    carrier: re.Pattern[str]
+    carried: re.Pattern[str]
+    subject: str
+    cut: re.Pattern[str]
+    aside: re.Pattern[str]
+    filler: re.Pattern[str]
+    list: re.Pattern[str]
+    separator: re.Pattern[str]
+    unspeakable: re.Pattern[str]
+    speaker: re.Pattern[str]
+    speakers: Mapping[str, str]
+    canonical: Mapping[str, str]
+    kin: Mapping[str, str]
+    kin_mention: re.Pattern[str]
+    stranger: re.Pattern[str]
+    someone: re.Pattern[str]
+    thing: re.Pattern[str]
+    further: re.Pattern[str]
+    telling: re.Pattern[str]
+    idle: re.Pattern[str]
+    slip: re.Pattern[str]
+    no_person: re.Pattern[str]
+    surname: re.Pattern[str]
+    person_noun: re.Pattern[str]
+    several: re.Pattern[str]
+    one_of: re.Pattern[str]
+    other_subject: re.Pattern[str]
+    verb: re.Pattern[str]
+    sentences: Mapping[str, str]
+    guards: Sequence[Guard]
+    patterns: Sequence[Pattern]
+    relations: Sequence[Pattern]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kinship:
+    """What relations tell of a person; each set holds canonical names such as "daughter".
+
+    single: one has one of them. titles: words that tell two of the same relation apart. general:
+    the relations that a wider one such as "child" stands for.
+    """
+
+    female: frozenset[str]
+    male: frozenset[str]
+    animal: frozenset[str]
+    single: frozenset[str]
+    titles: frozenset[str]
+    general: Mapping[str, frozenset[str]]
+
+
+class SlotTable(TypedDict):
+    """A [slots.*] table: what the patterns of a slot have in common."""
+
+    fact_type: FactType
+    functional: bool
+    free: NotRequired[bool]
+
+
+class RuleFile(TypedDict):
+    """A rule file as parsed; the other keys are the expressions of the rule set."""
+
+    subject: str
+    speakers: dict[str, str]
+    canonical: dict[str, str]
+    words: dict[str, list[str] | dict[str, str]]
+    fragments: dict[str, str]
+    guards: list[dict[str, str]]
+    slots: dict[str, SlotTable]
+    patterns: list[dict[str, str]]
+
+
+EXPRESSIONS: Final = (
+    "lead", "clause_break", "carrier", "carried", "cut", "aside", "filler", "list", "separator",
+    "unspeakable", "speaker", "kin_mention", "stranger", "someone", "thing", "further", "telling",
+    "idle", "slip", "no_person", "surname", "person_noun", "several", "one_of", "other_subject",
+    "verb",
+)  # fmt: skip
+PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
+
+
+@lru_cache
+def load_rules(language: Language) -> RuleSet:
+    """Return the compiled rules of a language; the first call reads and compiles them."""
+    text = (files(__package__) / f"{language}.toml").read_text(encoding="utf-8")
+    return build_rules(cast("RuleFile", tomllib.loads(text)))
+
+
+@lru_cache
+def load_kinship() -> Kinship:
+    """Return what the relations of both languages tell of a person."""
+    text = (files(__package__) / "kinship.toml").read_text(encoding="utf-8")
+    table = tomllib.loads(text)
+    general = {name: frozenset(words) for name, words in table.pop("general").items()}
+    return Kinship(**{name: frozenset(words) for name, words in table.items()}, general=general)
+
+
+@lru_cache
+def load_relation_words() -> Mapping[str, Mapping[str, dict[str, list[str]]]]:
+    """Return the tables of relation_words.toml."""
+    text = (files(__package__) / "relation_words.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+@lru_cache
+def kin_word(relation: str, language: Language) -> str:
+    """Return the plainest word of a language for a relation: 女儿 for "daughter"; "" for none.
+
+    relation: its canonical name, in words or in snake_case.
+    """
+    name = re.sub(r"\W+", "_", relation)
+    if language == "en":
+        return name.replace("_", " ")
+    if label := load_relation_words()["relations"].get(name, {}).get("zh"):
+        return str(label)
+    kin = load_rules("zh").kin
+    words = [word for word, one in kin.items() if re.sub(r"\W+", "_", one) == name]
+    return next((word for word in words if len(word) == 2), words[0] if words else "")
+
+
+def build_rules(source: RuleFile) -> RuleSet:
+    """Return the rule set of a parsed rule file. Raises KeyError for an unknown placeholder."""
+    parts = source["fragments"] | {
+        name: f"(?:{'|'.join(longest_first(words))})" for name, words in source["words"].items()
+    }
+
+    def compiled(expression: str) -> re.Pattern[str]:
+        while PLACEHOLDER.search(expression):
+            expression = PLACEHOLDER.sub(lambda match: parts[match[1]], expression)
+        return re.compile(expression, re.IGNORECASE)
+
+    expressions = cast("dict[str, str]", source)
+    canonical = dict(source["canonical"])
+    for words in source["words"].values():
+        if isinstance(words, dict):
+            canonical |= words
+    patterns = [
+        build_pattern(table, source["slots"][table["slot"]], compiled)
+        for table in source["patterns"]
+    ]
+    return RuleSet(
+        **{name: compiled(expressions[name]) for name in EXPRESSIONS},
+        subject=source["subject"],
+        speakers=source["speakers"],
+        canonical=canonical,
+        kin=cast("Mapping[str, str]", source["words"]["kin"]),
+        sentences={
+            name: cast("dict[str, str]", slot)["assert"] for name, slot in source["slots"].items()
+        },
+        guards=[
+            Guard(
+                id=guard["id"],
+                scope=cast("GuardScope", guard["scope"]),
+                tells=bool(guard.get("tells", False)),
+                unsafe=bool(guard.get("unsafe", False)),
+                regex=compiled(guard["regex"]),
+            )
+            for guard in source["guards"]
+        ],
+        patterns=patterns,
+        relations=[pattern for pattern in patterns if pattern.slot.startswith("relation.")],
+    )
+
+
+def longest_first(words: list[str] | dict[str, str]) -> list[str]:
+    """Return words with "mother-in-law" before "mother"; expressions as they stand."""
+    return words if isinstance(words, list) else sorted(words, key=len, reverse=True)
+
+
+def build_pattern(
+    table: Mapping[str, str], slot: SlotTable, compiled: Callable[[str], re.Pattern[str]]
+) -> Pattern:
+    """Return the pattern of a [[patterns]] table, completed from its slot."""
+    operation = cast("Operation", table.get("operation", "assert"))
+
+    def optional(name: str) -> re.Pattern[str] | None:
+        return compiled(table[name]) if name in table else None
+
+    return Pattern(
+        id=table["id"],
+        slot=table["slot"],
+        fact_type=slot["fact_type"],
+        functional=slot["functional"],
+        confidence=float(table["confidence"]),
+        operation=operation,
+        statement=table.get("statement") or cast("dict[str, str]", slot)[operation],
+        regex=compiled(table["regex"]),
+        reject=optional("reject"),
+        needs=optional("needs"),
+        unless=optional("unless"),
+        strip=optional("strip"),
+        split=cast("Split", table.get("split", "never")),
+        free=slot.get("free", False),
+        change=bool(table.get("change", False)),
+        denies=bool(table.get("denies", False)),
+        implies=cast("Sequence[str]", table.get("implies", ())),
+    )

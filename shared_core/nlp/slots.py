@@ -1,0 +1,220 @@
+"""Slots as the rules know them, whatever a language model calls them. Pure.
+
+Only the rules' own ontology says which slot holds one value at a time, so a model can end no fact
+by giving one of its own names to something else.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final, cast
+
+from shared_core.core.domain import FactType
+from shared_core.nlp.rules import load_rules
+
+MAX_SLOT_CHARACTERS: Final = 48
+FAVOURITE: Final = "favourite"
+RELATION: Final = "relation"
+ABOUT: Final = "about"
+FAVOURITES: Final = ("favourite", "favorite", "fav", "最喜欢的", "最爱的")
+INNER: Final = {"name": "", "age": ".age", "residence": ".place"}
+"""What a slot of somebody adds to "relation.daughter"; others add their name."""
+RELATIONS: Final = ("relation", "relations", "relationship", "family", "pet", "家人")
+SECRET: Final = re.compile(
+    r"(?:^|[._])(?:password|passcode|passphrase|pin|secret|token|credentials?|api_?key|private_?key"
+    r"|cvv|card_?number|account_?number|iban|ssn)(?:$|[._])|密码|口令|密钥|验证码|卡号|账号"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A slot of the ontology, or one of a model's own: then custom, and never functional.
+
+    known: whether the rules know it.
+    """
+
+    name: str
+    fact_type: FactType
+    functional: bool
+    known: bool
+
+
+def slot_of(given: str) -> Slot | None:
+    """Return the slot that a name stands for; None if it stands for a secret, or for nothing."""
+    name = _slug(given)
+    if not name or SECRET.search(name):
+        return None
+    known = _aliases().get(name.replace(".", "_"))
+    name = known or _favourite(name) or _relation(name) or name
+    found = _ontology().get(_shape(name))
+    if found is None:
+        name = name[:MAX_SLOT_CHARACTERS].strip("._")
+        return Slot(name=name, fact_type="custom", functional=False, known=False)
+    return Slot(name=name, fact_type=found[0], functional=found[1], known=True)
+
+
+def slot_about(subject: str, slot: Slot) -> Slot:
+    """Return the slot of somebody the user speaks of; a relative by kinship shares the rules'.
+
+    What a slot tells of a relation anyway ("relation.daughter.age" of "Mia") stays as it is.
+    """
+    if slot.known and slot.name.startswith(f"{RELATION}.") and slot.name.count(".") > 1:
+        return slot
+    named = _slug(subject)
+    kin = _kinship().get(named.replace("_", " "))
+    inner = INNER.get(slot.name)
+    if kin is not None and inner is not None:
+        return cast(Slot, slot_of(f"{RELATION}.{kin}{inner}"))
+    name = f"{ABOUT}.{named[:MAX_SLOT_CHARACTERS]}.{slot.name}"
+    return Slot(name=name, fact_type=slot.fact_type, functional=slot.functional, known=slot.known)
+
+
+def is_kin(subject: str) -> bool:
+    """Tell whether a subject is a word for a relative or an animal, not a name."""
+    return _slug(subject).replace("_", " ") in _kinship()
+
+
+def about_slot(subject: str, relation_slot: str) -> str:
+    """Return the slot that a relative's has for one who is known by name only, or "".
+
+    subject: the name. "about.mia.age" for Mia and "relation.daughter.age".
+    """
+    parts = relation_slot.split(".", 2)
+    if parts[0] != RELATION or len(parts) < 3 or not _slug(subject):
+        return ""
+    own = {inner[1:]: name for name, inner in INNER.items() if inner}
+    return f"{ABOUT}.{_slug(subject)[:MAX_SLOT_CHARACTERS]}.{own.get(parts[2], parts[2])}"
+
+
+def relation_slots(subject: str, slot: str) -> dict[str, str]:
+    """Return the relative's slot by relation for a slot told of a name; {} for any other slot.
+
+    {"relation.daughter": "relation.daughter.age", ...} for Mia and "about.mia.age".
+    """
+    told = slot.removeprefix(f"{ABOUT}.{_slug(subject)[:MAX_SLOT_CHARACTERS]}.")
+    if told == slot or told == "name" or told.startswith(f"{RELATION}."):
+        return {}
+    inner = INNER.get(told, f".{told}")
+    kins = sorted(set(_kinship().values()))
+    return {f"{RELATION}.{kin}": f"{RELATION}.{kin}{inner}" for kin in kins}
+
+
+def is_name_slot(slot: str) -> bool:
+    """Tell whether a slot tells who is who."""
+    return slot.startswith(f"{RELATION}.") and slot.count(".") == 1
+
+
+def name_slots() -> list[str]:
+    """Return the slots that tell who is who: "relation.daughter", ..."""
+    return sorted({f"{RELATION}.{kin}" for kin in _kinship().values()})
+
+
+def relation_of(given: str) -> tuple[str, bool]:
+    """Return the relation of an edge as snake_case, and whether it has one object at a time."""
+    name = _slug(given).replace(".", "_")[:MAX_SLOT_CHARACTERS].strip("_")
+    slot = _aliases().get(name, name)
+    found = _ontology().get(slot)
+    return name, bool(found and found[1])
+
+
+def slot_name(given: str) -> str | None:
+    """Return the slot to look up by a name: as slot_of() knows it; None for "", which is all."""
+    if not given:
+        return None
+    found = slot_of(given)
+    return found.name if found else given
+
+
+@lru_cache
+def known_slot_names() -> frozenset[str]:
+    """Return the names of the ontology that are looked up whole, and their other names."""
+    return frozenset({*(name for name in _ontology() if "{" not in name), *_aliases()})
+
+
+def slot_named(name: str) -> str:
+    """Return the slot that a name in snake_case is another name of, else the name."""
+    return _aliases().get(name, name)
+
+
+def _favourite(name: str) -> str | None:
+    for word in FAVOURITES:
+        rest = name.removeprefix(word)
+        parted = rest != name and (not word.isascii() or rest[:1] in ("_", "."))
+        thing = re.sub(r"[._]+", " ", rest).strip()
+        if parted and thing:
+            return f"{FAVOURITE}.{_canonical().get(thing, thing)}"
+    return None
+
+
+def _relation(name: str) -> str | None:
+    parts = re.split(r"[._]", name)
+    if parts[0] in RELATIONS and len(parts) > 1:
+        parts = parts[1:]
+    for length in range(len(parts), 0, -1):
+        kin = _kinship().get(" ".join(parts[:length]))
+        if kin is not None:
+            rest = "_".join(parts[length:])
+            suffix = _suffixes().get(rest, rest)
+            return f"{RELATION}.{kin}.{suffix}" if suffix else f"{RELATION}.{kin}"
+    return None
+
+
+def _shape(name: str) -> str:
+    """Return the entry of the ontology that a full slot is one of."""
+    parts = name.split(".")
+    if parts[0] == FAVOURITE and len(parts) == 2:
+        return "favourite.{thing}"
+    if parts[0] == RELATION and len(parts) > 1:
+        return ".".join(["relation.{kin}", *parts[2:]])
+    return name
+
+
+def _slug(given: str) -> str:
+    folded = unicodedata.normalize("NFKC", given).casefold()
+    words = re.sub(r"[^\w.]+", "_", folded)
+    return re.sub(r"_*\.[._]*", ".", re.sub(r"__+", "_", words)).strip("._")
+
+
+@lru_cache
+def _ontology() -> Mapping[str, tuple[FactType, bool]]:
+    return {
+        pattern.slot: (pattern.fact_type, pattern.functional)
+        for spoken in ("en", "zh")
+        for pattern in load_rules(spoken).patterns
+    }
+
+
+@lru_cache
+def _canonical() -> Mapping[str, str]:
+    return {**load_rules("zh").canonical, **load_rules("en").canonical}
+
+
+@lru_cache
+def _kinship() -> Mapping[str, str]:
+    """Return words for relatives and animals; what is a favourite thing as well is none."""
+    things = {"colour", "film", "song", "city", "food", "fruit", "sport", "season", "animal"}
+    things |= {"book", "band", "author", "dish", "singer"}
+    words = {word: name for word, name in _canonical().items() if name not in things}
+    return {name: name for name in words.values()} | words
+
+
+@lru_cache
+def _table() -> Mapping[str, Mapping[str, list[str]]]:
+    text = (files("shared_core.nlp.rules") / "slots.toml").read_text(encoding="utf-8")
+    return cast("Mapping[str, Mapping[str, list[str]]]", tomllib.loads(text))
+
+
+@lru_cache
+def _aliases() -> Mapping[str, str]:
+    return {alias: slot for slot, names in _table()["aliases"].items() for alias in names}
+
+
+@lru_cache
+def _suffixes() -> Mapping[str, str]:
+    return {alias: slot for slot, names in _table()["suffixes"].items() for alias in names}

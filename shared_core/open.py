@@ -1,0 +1,101 @@
+"""How a memory is opened: what its arguments stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from shared_core.conversation.settings import ConversationSettings
+from shared_core.core.retention_policy import Strength
+from shared_core.core.timestamps import system_clock
+from shared_core.core.validation import checked_clock
+from shared_core.engine import MemoryEngine
+from shared_core.errors import InvalidInput
+from shared_core.extraction.resolve import resolve_extractor
+from shared_core.models.embedders import resolve_embedder
+from shared_core.models.embedding import Embedding
+from shared_core.nlp.relation_schema import Objects, Relations
+from shared_core.ports.extraction_strategy import ExtractionStrategy
+from shared_core.ports.storage import Clock, Extractor
+from shared_core.privacy.redaction import PrivacyPolicy, privacy_policy
+from shared_core.settings import Settings, load_settings
+from shared_core.storage import open_storage
+
+
+def open_memory(
+    uri: str | Path | None = None,
+    *,
+    embedder: object = None,
+    llm: object = None,
+    extractor: Extractor | None = None,
+    schema: str | None = None,
+    pool_size: int | None = None,
+    privacy: str | Mapping[str, str] | PrivacyPolicy | None = None,
+    clock: Clock | None = None,
+    worker: bool = True,
+    strategy: ExtractionStrategy | None = None,
+    track_access: bool = True,
+    reranker: object = None,
+    graph_enabled: bool | None = None,
+    relations: Mapping[str, Objects] | None = None,
+    strength: Strength | None = None,
+    conversation: ConversationSettings | None = None,
+    profiles: bool | None = None,
+    create: bool = True,
+) -> MemoryEngine:
+    """Return a memory; it connects at first use, so this needs no running loop and does no I/O.
+
+    uri: None or "embedded" for a private PostgreSQL in HIPPOCAMPUS_HOME, a folder (Path or
+    "embedded:///folder"), or the DSN of a server; HIPPOCAMPUS_URI is the default.
+    embedder: "use" (default), "e5", "google:MODEL", a LangChain Embeddings object or a function;
+    see shared_core.models. llm: a model of Google ADK or LangChain, or a function, that reads
+    turns and sums up (shared_core.models). Without one, rules do. extractor: what does it instead.
+    privacy: what becomes of secrets and personal numbers before anything is stored: "default" (also
+    by HIPPOCAMPUS_PRIVACY) masks them, "strict", "off", or a mode for each kind, e.g.
+    {"email": "mask"}; see shared_core.privacy.
+    worker: False leaves what is left for later to other processes, e.g. `hippocampus worker`.
+    strategy: when that is done; by default at once. track_access: whether reads are counted, in the
+    background; see engine.accesses. reranker: what reads the best hits of a recall once more, and
+    orders them; see shared_core.recall.reranking.
+    graph_enabled: False switches the knowledge graph off: no edge is written, memory.graph refuses;
+    default: on, unless HIPPOCAMPUS_GRAPH is "off". relations: of yours, which have "one" object at
+    a time and which "many", e.g. {"drives": "one"}; see docs/graph.md.
+    strength: gives a new memory its initial strength, 0 to 1, instead of its importance; see
+    docs/forgetting.md.
+    clock: instead of the time of day, e.g. for a replay; returns aware datetimes.
+    conversation: when sessions of process_memory end, and what is made of
+    them, instead of what the environment says; see docs/conversation.md.
+    profiles: whether the profile of a user is updated after each consolidation; default: no, unless
+    HIPPOCAMPUS_PROFILES is "on"; see docs/profiles.md.
+    create: False where a memory must be there already: else opening it raises NotFound, and neither
+    a folder nor a table is made.
+    Raises InvalidInput for a uri, schema, embedder, llm, privacy, reranker or relation of no known
+    form.
+    """
+    settings = load_settings(uri, schema=schema, pool_size=pool_size, create=create)
+    clock = system_clock if clock is None else checked_clock(clock)
+    if strength is not None and not callable(strength):
+        raise InvalidInput(f"strength must be a function of Traits, not {strength!r:.80}")
+    if strategy is not None and not isinstance(strategy, ExtractionStrategy):
+        raise InvalidInput(f"strategy must be an ExtractionStrategy, not {strategy!r:.80}")
+    storage = open_storage(settings, clock, strength)
+    embedding = Embedding(resolve_embedder(embedder), storage)
+    return MemoryEngine(
+        storage,
+        embedding,
+        resolve_extractor(llm, extractor),
+        clock,
+        privacy=privacy_policy(privacy or settings.privacy),
+        worker=worker,
+        strategy=strategy,
+        track_access=track_access,
+        reranker=reranker,
+        cleanup_hours=settings.cleanup_hours,
+        conversation=conversation,
+        profiles=settings.profiles if profiles is None else profiles,
+        relations=Relations(relations) if _graph_is_on(graph_enabled, settings) else None,
+    )
+
+
+def _graph_is_on(given: bool | None, settings: Settings) -> bool:
+    return settings.graph if given is None else given

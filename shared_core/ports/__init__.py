@@ -1,0 +1,7 @@
+"""What the core asks of a storage, an embedder, an extractor and a reranker, as protocols."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,1 @@
+from .redaction import PrivacyPolicy as PrivacyPolicy

@@ -1,0 +1,301 @@
+"""What must not be stored: secrets and personal numbers, found by their form and their checksums.
+
+Text is looked at before it is stored or embedded, so what is masked reaches no table, no index, no
+prompt made of memories and no log. Every kind can be left as it is, masked, or make the whole text
+be dropped. Finding is by form: what has none (a secret told in plain words) is not found.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Final, Literal, get_args
+
+from shared_core.core.domain import JsonValue
+from shared_core.errors import InvalidInput
+from shared_core.privacy.spoken_secrets import KEY, PASSWORD, Told, is_key, is_password, told_at
+
+Mode = Literal["off", "mask", "drop"]
+
+
+def _always(_: str) -> bool:
+    return True
+
+
+def _anywhere(_: Told) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A form of secret. Of its pattern a named group is what goes, or else the whole match.
+
+    hints: no text without one of them, in small letters, holds any; looked for first, as cheap.
+    holds: whether what was found is one, by itself. told: whether it is one where it stands.
+    """
+
+    hints: tuple[str, ...]
+    pattern: re.Pattern[str]
+    holds: Callable[[str], bool]
+    default: Mode
+    strict: Mode
+    told: Callable[[Told], bool] = _anywhere
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redaction:
+    """A text after redaction. found: the kinds that were in it. dropped: it must not be stored."""
+
+    text: str
+    found: tuple[str, ...] = ()
+    dropped: bool = False
+
+
+def _digits(text: str) -> str:
+    return re.sub(r"\D", "", text)
+
+
+def luhn(text: str) -> bool:
+    """Tell whether digits have the check digit of ISO/IEC 7812-1; payment cards have."""
+    digits = [int(digit) for digit in _digits(text)]
+    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
+    return len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+
+
+def iban(text: str) -> bool:
+    """Tell whether an IBAN has the check digits of ISO 13616: 97 leaves 1."""
+    plain = re.sub(r"\s", "", text).upper()
+    number = "".join(str(int(sign, 36)) for sign in plain[4:] + plain[:4])
+    return int(number) % 97 == 1
+
+
+def chinese_id(text: str) -> bool:
+    """Tell whether a resident's number has a date of birth and the check sign of GB 11643."""
+    weights = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
+    try:
+        date(int(text[6:10]), int(text[10:12]), int(text[12:14]))
+    except ValueError:
+        return False
+    total = sum(int(digit) * weight for digit, weight in zip(text, weights, strict=False))
+    return "10X98765432"[total % 11] == text[-1].upper()
+
+
+def _token(text: str) -> bool:
+    """Tell whether the head of a JSON Web Token (RFC 7519) is one."""
+    head = text.split(".")[0]
+    try:
+        named = json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)))
+    except (binascii.Error, ValueError, RecursionError):
+        return False
+    return isinstance(named, dict) and "alg" in named
+
+
+_DIGITS: Final = tuple("0123456789")
+_WIDE: Final = {
+    code: plain
+    for code in (0x3000, *range(0xFF0D, 0xFF5B), *range(0x1D7CE, 0x1D800))
+    if re.fullmatch(r"[\w -]", plain := unicodedata.normalize("NFKC", chr(code)), re.ASCII)
+}
+"""Digits, letters and what parts them in other widths and styles, sign for sign (NFKC)."""
+
+
+def _narrow(text: str) -> str:
+    """Return a text of the same length in which digits and Latin letters are plain ones."""
+    return text if text.isascii() else text.translate(_WIDE)
+
+
+def _form(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern for which a letter is a Latin one: "密钥sk-..." begins at "sk-"."""
+    return re.compile(pattern, re.ASCII)
+
+
+_KINDS: Final[Mapping[str, _Kind]] = {
+    "private_key": _Kind(
+        ("-----begin",),
+        _form(
+            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?:[^-]|-(?!----))*"
+            r"(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?"
+        ),
+        _always, "mask", "drop",
+    ),
+    "api_key": _Kind(
+        ("sk-", "sk_", "rk_", "gh", "glpat", "npm_", "hf_", "xox", "akia", "asia", "aiza", "pypi-",
+         "sg.", "ya29.", "ltai"),
+        _form(
+            r"\b(?:sk-(?:ant-|proj-|or-)?[\w-]{20,}|[sr]k_(?:live|test)_\w{16,}"
+            r"|gh[pousr]_\w{36,}|github_pat_\w{60,}|glpat-[\w-]{20,}|npm_\w{36}|hf_\w{30,}"
+            r"|xox[abprs]-[\w-]{10,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[\w-]{35}|pypi-[\w-]{50,}"
+            r"|SG\.[\w-]{16,40}\.[\w-]{30,}|ya29\.[\w-]{30,}|LTAI\w{12,30})(?![\w-])"
+        ),
+        _always, "mask", "drop",
+    ),
+    "jwt": _Kind(
+        ("eyj",),
+        _form(r"\beyJ[\w-]{8,2000}\.[\w-]{4,4000}\.[\w-]{10,1000}"), _token, "mask", "drop"
+    ),
+    "url_password": _Kind(
+        ("://",),
+        _form(
+            r"\b[a-zA-Z][a-zA-Z0-9+.-]{1,30}://[^\s:/@]{0,100}:"
+            r"(?P<secret>[^\s/@]{1,200}(?:@[^\s/@?#,;]{1,100}){0,3})@"
+        ),
+        _always, "mask", "drop",
+    ),
+    "password": _Kind(
+        ("pass", "pwd", "密码", "口令", "验证码", "密钥", "pin", "code", "otp", "cvv", "cvc"),
+        _form(PASSWORD), _always, "mask", "drop", is_password,
+    ),
+    "credential": _Kind(
+        ("key", "secret", "token", "bearer", "authorization"),
+        _form(KEY), _always, "mask", "drop", is_key,
+    ),
+    "card": _Kind(
+        _DIGITS,
+        _form(r"(?<![\w.-])(?:2[2-7]|[3-6]\d)\d\d(?:[ -]?\d){9,15}(?![\w-]|\.\d)"),
+        luhn, "mask", "drop",
+    ),
+    "iban": _Kind(
+        _DIGITS,
+        _form(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b"), iban,
+        "mask", "drop",
+    ),
+    "chinese_id": _Kind(
+        _DIGITS,
+        _form(r"(?<!\w)[1-9]\d{16}[\dXx](?!\w)"), chinese_id, "mask", "drop"
+    ),
+    "us_ssn": _Kind(
+        _DIGITS,
+        _form(r"(?<![\w-])(?!000|666|9\d\d)\d{3}-(?!00)\d\d-(?!0000)\d{4}(?![\w-])"), _always,
+        "mask", "drop",
+    ),
+    "email": _Kind(
+        ("@",),
+        _form(r"\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}\b"), _always, "off", "mask"
+    ),
+    "phone": _Kind(
+        _DIGITS,
+        _form(
+            r"(?<![\w.+-])(?:\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d(?:[ .-]?\d){6,12}"
+            r"|1[3-9]\d(?:[ -]?\d{4}){2}|\(?\d{3}\)?[ .-]\d{3}[ .-]\d{4})(?![\w-]|\.\d)"
+        ),
+        _always, "off", "mask",
+    ),
+}  # fmt: skip
+_HINTED: Final = {
+    name: re.compile("|".join(map(re.escape, kind.hints))) for name, kind in _KINDS.items()
+}
+"""Whether a text in small letters holds a hint at a kind."""
+KINDS: Final = tuple(_KINDS)
+"""What can be found, in the order it is looked for."""
+UNMISTAKABLE: Final = frozenset({"private_key", "api_key", "jwt", "url_password"})
+"""What nothing else looks like; a long number may be the id of something."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyPolicy:
+    """What to do with each kind: leave it ("off"), mask it, or drop the text that holds it.
+
+    session_logs: whether in session logs too, which a framework reads back to go on. A log is the
+    conversation itself: the agent may need the number it was given, so they stay as they are.
+    """
+
+    modes: Mapping[str, Mode] = field(
+        default_factory=lambda: {name: kind.default for name, kind in _KINDS.items()}
+    )
+    session_logs: bool = False
+
+    def redact(self, text: str, kinds: Collection[str] = KINDS) -> Redaction:
+        """Return the text with "[REDACTED: kind]" in place of what is masked, of these kinds.
+
+        Redacting what was redacted changes nothing.
+        """
+        found: list[str] = []
+        low = _narrow(text).lower()
+        for name, mode in self.modes.items():
+            if mode == "off" or name not in kinds or not _HINTED[name].search(low):
+                continue
+            kept = list(_without(_KINDS[name], name, text))
+            if len(kept) > 1:
+                found.append(name)
+                text = "".join(kept)
+        dropped = any(self.modes[name] == "drop" for name in found)
+        return Redaction(text="" if dropped else text, found=tuple(found), dropped=dropped)
+
+    def redact_value(self, value: JsonValue) -> JsonValue:
+        """Return an application's JSON value without what is UNMISTAKABLE; ids stay as they are."""
+        if isinstance(value, str):
+            return self.marked(value, UNMISTAKABLE)
+        if isinstance(value, Mapping):
+            return {key: self.redact_value(part) for key, part in value.items()}
+        if isinstance(value, Sequence):
+            return [self.redact_value(part) for part in value]
+        return value
+
+    def marked(self, text: str, kinds: Collection[str] = KINDS) -> str:
+        """Return the text redacted, of a dropped one only the mark."""
+        done = self.redact(text, kinds)
+        return _mark(done.found[0]) if done.dropped else done.text
+
+
+PRESETS: Final[Mapping[str, PrivacyPolicy]] = {
+    "default": PrivacyPolicy(),
+    "off": PrivacyPolicy(dict.fromkeys(KINDS, "off")),
+    "strict": PrivacyPolicy({name: kind.strict for name, kind in _KINDS.items()}, True),
+}
+"""default: secrets and personal numbers are masked, e-mail addresses and telephone numbers stay.
+strict: a text with a secret is dropped, addresses and telephone numbers are masked; in session logs
+too."""
+
+
+def privacy_policy(given: str | Mapping[str, str] | PrivacyPolicy | None) -> PrivacyPolicy:
+    """Return a policy by the name of a preset, or the default with other modes for some kinds.
+
+    Raises InvalidInput for an unknown preset, kind or mode.
+    """
+    if isinstance(given, PrivacyPolicy):
+        return given
+    if given is None or isinstance(given, str):
+        preset = PRESETS.get(given or "default")
+        if preset is None:
+            raise InvalidInput(
+                f"privacy {given!r} is not known: take one of {', '.join(PRESETS)}, or a mapping"
+                f" of kinds to modes"
+            )
+        return preset
+    modes: dict[str, Mode] = dict(PRESETS["default"].modes)
+    for name, mode in given.items():
+        if name not in _KINDS:
+            raise InvalidInput(f"privacy knows no kind {name!r}: take one of {', '.join(KINDS)}")
+        if mode not in get_args(Mode):
+            raise InvalidInput(
+                f"privacy of {name!r} must be one of {', '.join(get_args(Mode))}, not {mode!r}"
+            )
+        modes[name] = mode  # type: ignore[assignment] # one of them
+    return PrivacyPolicy(modes)
+
+
+def _without(kind: _Kind, name: str, text: str) -> Iterator[str]:
+    """Yield the pieces of a text around what is of a kind, and the mark in its place."""
+    end = 0
+    plain = _narrow(text)
+    for match in kind.pattern.finditer(plain):
+        start, stop = match.span(match.lastgroup or 0)
+        secret = plain[start:stop]
+        if secret.startswith("[REDACTED") or not kind.holds(secret):
+            continue
+        if not kind.told(told_at(match, plain)):
+            continue
+        yield text[end:start]
+        yield _mark(name)
+        end = stop
+    yield text[end:]
+
+
+def _mark(name: str) -> str:
+    return f"[REDACTED: {name}]"

@@ -1,0 +1,123 @@
+"""What happens to text before anything is stored: recalled memories and secrets go out of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from shared_core.core.digest_cache import Remembered
+from shared_core.core.domain import Event, JsonValue, NewMemory
+from shared_core.core.memory_delimiters import without_memories
+from shared_core.core.namespaces import clean_text
+from shared_core.errors import InvalidInput
+from shared_core.privacy.redaction import PrivacyPolicy
+
+_NODS: Final = (
+    "hi|hiya|hey|hello|good (?:morning|evening|afternoon|night|day)|there|all|everyone"
+    "|(?:many )?thanks?(?: you)?(?: so much| very much| a lot| again)?|thx|ty|cheers|ok|okay|k"
+    "|sure|alright|got it|i see|bye(?:[ -]bye)?|goodbye|see (?:you|ya)(?: later| soon)?|cool|great"
+    "|nice|perfect|awesome|wow|lol|ha(?:ha)*|hm+|uh-?huh|yes|yeah|yep|yup|no|nope|right|exactly"
+    "|you'?re welcome|no problem|no worries|of course|certainly|sounds good|makes sense|please"
+    "|how are you(?: doing)?(?: today)?|what'?s up|i'?m (?:fine|good|ok|okay)|and you"
+)
+_CHINESE_NODS: Final = (
+    "你好呀?|您好|大家好|嗨|哈喽|早上好|早安|下午好|晚上好|晚安|谢谢你?|多谢|感谢|不客气|不用谢"
+    "|好的?呀?|好吧|行吧?|可以|没问题|当然|嗯|哦|噢|啊|对的?|是的?|没事|明白了?|知道了|收到|了解"
+    "|再见|拜拜|哈|呵呵|不错|太好了|辛苦了?|在吗|吃了吗"
+)
+# Atomic groups, and a break after each English nod: nothing is tried twice, whatever the text.
+SMALL_TALK: Final = re.compile(
+    rf"[\W_]*+(?>(?>(?:{_NODS})(?![^\W_])|{_CHINESE_NODS})[\W_]*+)++", re.IGNORECASE
+)
+"""Greetings, thanks and nods: all of a text must be made of them."""
+MOST_SMALL_TALK: Final = 80
+TURNS: Final = 16_384
+"""Of so many it is remembered whether they hold what must not be shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What is let in, under one policy of privacy."""
+
+    privacy: PrivacyPolicy
+    _shows_whole: Remembered[bool] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        marked = self.privacy.marked
+        whole = Remembered(lambda text: marked(text) == text, TURNS)
+        object.__setattr__(self, "_shows_whole", whole)
+
+    def text(self, text: str) -> str:
+        """Return a turn's text as it may be stored, "" if nothing of it may."""
+        return self.privacy.redact(without_memories(clean_text(text)).strip()).text.strip()
+
+    def event(self, event: Event) -> Event:
+        """Return a turn as it may be stored."""
+        metadata = self.privacy.redact_value(event.metadata)
+        assert isinstance(metadata, Mapping)
+        author = self.privacy.marked(clean_text(event.author))
+        return replace(event, text=self.text(event.text), author=author, metadata=metadata)
+
+    def shown(self, event: Event) -> Event:
+        """Return a turn as a prompt may show it: a session log may hold it as it was said."""
+        if self._shows_whole(event.text):
+            return event
+        return replace(event, text=self.privacy.marked(event.text))
+
+    def logged(self, event: Event, payload: str) -> tuple[Event, str]:
+        """Return an event of a session log, and its JSON, as they may be stored."""
+        if not self.privacy.session_logs:
+            author = clean_text(event.author)
+            return replace(event, text=clean_text(event.text).strip(), author=author), payload
+        return self.event(event), self.payload(payload)
+
+    def memory(self, memory: NewMemory) -> NewMemory:
+        """Return a memory as it may be stored. Raises InvalidInput if none of it may."""
+        done = self.privacy.redact(memory.text)
+        if done.dropped:
+            raise InvalidInput(
+                f"the memory holds what must not be stored ({', '.join(done.found)}), and the"
+                " privacy setting drops it: leave it out, or set its mode to 'mask' or 'off'"
+            )
+        metadata = self.privacy.redact_value(memory.metadata)
+        assert isinstance(metadata, Mapping)
+        author = self.privacy.marked(memory.author) if memory.author else memory.author
+        return replace(memory, text=done.text, author=author, metadata=metadata)
+
+    def request(self, payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Return what a callback is given, as it may be stored: texts redacted, ids as they are."""
+        said = self._spoken(payload, ("text", "content"))
+        assert isinstance(said, Mapping)
+        return {key: self.privacy.redact_value(part) for key, part in said.items()}
+
+    def payload(self, payload: str) -> str:
+        """Return an event of a session log, given as JSON, with every "text" in it redacted.
+
+        What is no text of the conversation, e.g. calls of functions and state, is the application's
+        own and stays.
+        """
+        if not self.privacy.redact(payload).found and "\\u" not in payload:
+            return payload
+        given = json.loads(payload)
+        kept = self._spoken(given)
+        return payload if kept == given else json.dumps(kept, ensure_ascii=False)
+
+    def _spoken(self, value: JsonValue, keys: Collection[str] = ("text",)) -> JsonValue:
+        if isinstance(value, Mapping):
+            return {
+                key: self.privacy.marked(part)
+                if key in keys and isinstance(part, str)
+                else self._spoken(part, keys)
+                for key, part in value.items()
+            }
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            return [self._spoken(part, keys) for part in value]
+        return value
+
+
+def is_small_talk(text: str) -> bool:
+    """Tell whether a text is nothing but greetings, thanks or nods: worth no memory."""
+    return len(text) <= MOST_SMALL_TALK and SMALL_TALK.fullmatch(text) is not None

@@ -1,0 +1,320 @@
+"""What a profile is made of: sentences with the facts they tell, events, and findings. Pure.
+
+Every part is frozen, knows the turns it was drawn from, and becomes a plain dict and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+from uuid import UUID
+
+from shared_core.core.domain import USER, FactType, JsonValue, ThreadId, Turn
+from shared_core.core.namespaces import clean_text
+from shared_core.core.timestamps import check_moment
+from shared_core.errors import InvalidInput
+from shared_core.nlp.text import Language, language
+
+Subject = Literal["user", "agent"]
+Dimension = Literal["intent", "emotion", "cognition", "social", "trend"]
+Basis: TypeAlias = tuple[Turn, ...]
+"""Turns that say something together: without one of them it is unsaid."""
+
+MAX_TEXT: Final = 20_000
+"""So many characters may be told to a profile at once, or make one event."""
+
+Part = TypeVar("Part")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldFact:
+    """A fact in a clause, by the slots of the rules: what a later one of the same slot replaces.
+
+    key: as facts.fact_key. statement: one sentence that says it alone.
+    """
+
+    fact_id: UUID
+    fact_type: FactType
+    slot: str
+    key: str
+    value: str
+    functional: bool
+    statement: str
+    confidence: float
+    subject: str = USER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clause:
+    """A part of a sentence, and the facts in it; () where no rule reads it."""
+
+    text: str
+    facts: tuple[ToldFact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A sentence of a profile, from valid_from until valid_until; None while it holds.
+
+    said_at: when it was said, each time. bases: the turns of each time; () for what an application
+    told. told: whether an application wrote the sentence; else it was drawn from turns.
+    """
+
+    statement_id: UUID
+    clauses: tuple[Clause, ...]
+    said_at: tuple[datetime, ...]
+    valid_from: datetime
+    valid_until: datetime | None = None
+    bases: tuple[Basis, ...] = ()
+    told: bool = False
+
+    @property
+    def text(self) -> str:
+        """The sentence."""
+        return sentence_of([clause.text for clause in self.clauses])
+
+    @property
+    def facts(self) -> tuple[ToldFact, ...]:
+        """All facts of its clauses."""
+        return tuple(fact for clause in self.clauses for fact in clause.facts)
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return what JSON can hold."""
+        return plain(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Statement:
+        """Return the statement of a dict. Raises InvalidInput for one that is none."""
+        return _read("a statement", given, _statement)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventParagraph:
+    """What happened, in one paragraph. quoted: its text is what the user said, in their words."""
+
+    event_id: UUID
+    text: str
+    occurred_at: datetime
+    thread_id: str | None = None
+    bases: tuple[Basis, ...] = ()
+    quoted: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The paragraph as a reader sees it."""
+        if not self.quoted:
+            return self.text
+        day = self.occurred_at.date().isoformat()
+        if language(self.text) == "zh":
+            return f"{day}，用户说：“{self.text}”"
+        return f'On {day} the user said: "{self.text}"'
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return what JSON can hold."""
+        return plain(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> EventParagraph:
+        """Return the event of a dict. Raises InvalidInput for one that is none."""
+        return _read("an event", given, _event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What may be concluded of a mind. confidence: 0 to 1. label: a word for it.
+
+    quotes: what was said, word for word; basis: the turns it was said in. extractor: rules, or the
+    model and the version of its prompt. valence: -1 to 1, of an emotion.
+    """
+
+    finding_id: UUID
+    dimension: Dimension
+    label: str
+    text: str
+    confidence: float
+    found_at: datetime
+    extractor: str
+    quotes: tuple[str, ...] = ()
+    basis: Basis = ()
+    valence: float | None = None
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return what JSON can hold."""
+        return plain(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Finding:
+        """Return the finding of a dict. Raises InvalidInput for one that is none."""
+        return _read("a finding", given, _finding)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mind:
+    """Findings about a mind, the newest last."""
+
+    findings: tuple[Finding, ...] = field(default_factory=tuple)
+
+    def of(self, dimension: Dimension) -> list[Finding]:
+        """Return the findings of one dimension, the newest last."""
+        return [one for one in self.findings if one.dimension == dimension]
+
+    @property
+    def confidence(self) -> float | None:
+        """The mean of all findings; None where there is none."""
+        given = [one.confidence for one in self.findings]
+        return sum(given) / len(given) if given else None
+
+
+def checked_text(text: object, what: str) -> str:
+    """Return a text as one paragraph, with U+FFFD for what no database holds.
+
+    Raises InvalidInput for what is no text, for a blank one, and for one above MAX_TEXT.
+    """
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} must be a text, not {type(text).__name__}")
+    if len(text) > MAX_TEXT:
+        raise InvalidInput(
+            f"{what} has {len(text):,} characters, and at most {MAX_TEXT:,} make a paragraph: tell"
+            " the parts that matter, or remember the whole with engine.remember()"
+        )
+    paragraph = " ".join(clean_text(text).split())
+    if not paragraph:
+        raise InvalidInput(f"{what} must not be blank")
+    return paragraph
+
+
+def moment_of(at: datetime | None, what: str) -> datetime:
+    """Return a moment in UTC, now for None. Raises InvalidInput for a naive one."""
+    if at is None:
+        return datetime.now(UTC)
+    check_moment(at, what)
+    return at.astimezone(UTC)
+
+
+def sentence_of(clauses: Sequence[str]) -> str:
+    """Return clauses as one sentence, in the way of their language."""
+    parts = [clause.strip(" ,，;；") for clause in clauses]
+    if not parts:
+        return ""
+    if language("".join(parts)) == "zh":
+        return "，".join(parts).rstrip("。.") + "。"
+    parts = [part.rstrip(".") for part in parts]
+    joined = ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
+    return joined if joined.endswith(("!", "?", "…")) else f"{joined}."
+
+
+def said_again(statement: Statement, at: datetime, basis: Basis) -> Statement:
+    """Return a statement that was said once more."""
+    said = tuple(sorted({*statement.said_at, at}))
+    known = any({*one} == {*basis} for one in statement.bases)
+    bases = statement.bases if known or not basis else (*statement.bases, basis)
+    return replace(statement, said_at=said, bases=bases)
+
+
+def language_of(texts: Sequence[str], wanted: str | None = None) -> Language:
+    """Return the language to show texts in. wanted: "en", "zh", or None for that of the texts."""
+    if wanted is None:
+        return language("\n".join(texts))
+    if wanted not in get_args(Language):
+        raise InvalidInput(f"language must be 'en', 'zh' or None, not {wanted!r}")
+    return "zh" if wanted == "zh" else "en"
+
+
+def plain(part: Any) -> dict[str, JsonValue]:
+    """Return a part as what JSON can hold."""
+    return {name: _json(value) for name, value in asdict(part).items()}
+
+
+def _json(value: Any) -> JsonValue:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(name): _json(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(inner) for inner in value]
+    known: JsonValue = value
+    return known
+
+
+def _read(what: str, given: Mapping[str, Any], reader: Callable[[Mapping[str, Any]], Part]) -> Part:
+    try:
+        return reader(given)
+    except InvalidInput:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidInput(
+            f"{what} of a profile cannot be read ({type(error).__name__}: {error}): give what"
+            " to_dict() returned"
+        ) from error
+
+
+def _statement(given: Mapping[str, Any]) -> Statement:
+    until = given["valid_until"]
+    return Statement(
+        statement_id=UUID(given["statement_id"]),
+        clauses=tuple(
+            Clause(text=_text(clause["text"]), facts=tuple(_fact(fact) for fact in clause["facts"]))
+            for clause in given["clauses"]
+        ),
+        said_at=tuple(_moment(at) for at in given["said_at"]),
+        valid_from=_moment(given["valid_from"]),
+        valid_until=None if until is None else _moment(until),
+        bases=tuple(_basis(basis) for basis in given["bases"]),
+        told=bool(given["told"]),
+    )
+
+
+def _fact(given: Mapping[str, Any]) -> ToldFact:
+    if given["fact_type"] not in get_args(FactType):
+        raise ValueError(f"fact_type {given['fact_type']!r}")
+    return ToldFact(**{**given, "fact_id": UUID(given["fact_id"])})
+
+
+def _event(given: Mapping[str, Any]) -> EventParagraph:
+    thread_id = given["thread_id"]
+    return EventParagraph(
+        event_id=UUID(given["event_id"]),
+        text=_text(given["text"]),
+        occurred_at=_moment(given["occurred_at"]),
+        thread_id=None if thread_id is None else _text(thread_id),
+        bases=tuple(_basis(basis) for basis in given["bases"]),
+        quoted=bool(given["quoted"]),
+    )
+
+
+def _finding(given: Mapping[str, Any]) -> Finding:
+    if given["dimension"] not in get_args(Dimension):
+        raise ValueError(f"dimension {given['dimension']!r}")
+    valence = given["valence"]
+    return Finding(
+        finding_id=UUID(given["finding_id"]),
+        dimension=given["dimension"],
+        label=_text(given["label"]),
+        text=_text(given["text"]),
+        confidence=float(given["confidence"]),
+        found_at=_moment(given["found_at"]),
+        extractor=_text(given["extractor"]),
+        quotes=tuple(_text(quote) for quote in given["quotes"]),
+        basis=_basis(given["basis"]),
+        valence=None if valence is None else float(valence),
+    )
+
+
+def _basis(given: Sequence[Sequence[str]]) -> Basis:
+    return tuple((ThreadId(_text(thread_id)), _text(event_id)) for thread_id, event_id in given)
+
+
+def _text(given: object) -> str:
+    if not isinstance(given, str):
+        raise TypeError(f"a text is expected, not {type(given).__name__}")
+    return given
+
+
+def _moment(given: object) -> datetime:
+    moment = datetime.fromisoformat(_text(given))
+    check_moment(moment, "a moment of a profile")
+    return moment.astimezone(UTC)

@@ -1,0 +1,285 @@
+"""The pipeline of a profile: modification, update of profile and events, theory of mind.
+
+It writes nothing. Models are asked in the first stage and the last; the stages between are pure, so
+that they can be repeated on what somebody else wrote first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from shared_core.core.domain import (
+    NO_USAGE,
+    Event,
+    Extraction,
+    JsonValue,
+    ModelUsage,
+)
+from shared_core.core.ids import uuid7
+from shared_core.errors import ModelOutputInvalid
+from shared_core.extraction.draft_validation import checked
+from shared_core.extraction.rule_based import RuleExtractor
+from shared_core.knowledge.fact_planning import FactPlan
+from shared_core.nlp.keywords_and_topics import topics
+from shared_core.nlp.text import has_words
+from shared_core.privacy.sanitizing import Intake, is_small_talk
+from shared_core.profiles.event_memory import EventMemory
+from shared_core.profiles.memory import Memory
+from shared_core.profiles.parts import EventParagraph, Finding, Mind, Statement, Subject
+from shared_core.profiles.profile_memory import ProfileMemory
+from shared_core.profiles.reading import as_said_by
+from shared_core.profiles.relations import relations_of
+from shared_core.profiles.results import (
+    EventUpdate,
+    Modification,
+    ProfileUpdate,
+    TheoryOfMind,
+    counts_of_mind,
+)
+from shared_core.profiles.stage_log import Stages
+from shared_core.profiles.theory_of_mind import Asked, Observed, mind_by_rules, with_findings
+from shared_core.profiles.transcript import SessionConversation
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from shared_core.ports.storage import Clock, Extractor
+
+log = logging.getLogger("hippocampus")
+
+LEAST_CONFIDENCE: Final = 0.5
+"""Of a fact that enters a profile."""
+EVENT_CHARACTERS: Final = 400
+"""So long is what one conversation leaves among the events."""
+
+
+class ProfilePipeline:
+    """The stages, one by one. extractor: what reads turns; with a model it is asked for more."""
+
+    def __init__(self, extractor: Extractor, intake: Intake, clock: Clock) -> None:
+        self._extractor = extractor
+        self._rules = RuleExtractor()
+        self._intake = intake
+        self._clock = clock
+
+    @property
+    def name(self) -> str:
+        """What reads turns, as it is stored."""
+        return self._extractor.name
+
+    async def modification_stage(
+        self,
+        conversation: SessionConversation,
+        *,
+        subject: Subject = "user",
+        forgotten: Collection[str] = frozenset(),
+    ) -> Modification:
+        """Clean and redact a conversation, and read what it says.
+
+        forgotten: ids of turns that are not to be learned from again. A model whose answers are of
+        no use twice gives way to the rules, which is said in fallback; one that cannot be reached
+        raises ModelUnavailable.
+        """
+        kept = [self._intake.event(event) for event in conversation.events
+                if event.event_id not in forgotten]  # fmt: skip
+        spoken = [event for event in kept if _tells(event)]
+        read = as_said_by(subject, spoken)
+        extraction, why = await self._extracted(read)
+        summary, usage, by_rules, why_not = await self._summed_up(spoken)
+        sound = checked(extraction, {event.event_id for event in read}, set(), set())
+        return Modification(
+            thread_id=conversation.conversation_id,
+            subject=subject,
+            events=tuple(kept),
+            read=tuple(read),
+            told=tuple(event for event in spoken if event.role == "user"),
+            extraction=sound.extraction,
+            drafts=tuple(
+                draft for draft in sound.extraction.facts if draft.confidence >= LEAST_CONFIDENCE
+            ),
+            summary=summary,
+            quoted=by_rules,
+            topics=tuple(topics("\n".join(event.text for event in spoken))),
+            left_out=len(conversation.events) - len(spoken),
+            rejected=sound.rejected,
+            at=max((event.occurred_at for event in spoken), default=self._clock()),
+            extractor=self._rules.name if why else self._extractor.name,
+            usage=extraction.usage + usage,
+            fallback=why or why_not,
+        )
+
+    async def _extracted(self, turns: Sequence[Event]) -> tuple[Extraction, str | None]:
+        if not turns:
+            return Extraction(), None
+        try:
+            return await self._extractor.extract(turns, ()), None
+        except ModelOutputInvalid as error:
+            log.warning("a profile is read by rules in place of %s: %s", self.name, error)
+            return await self._rules.extract(turns, ()), type(error).__name__
+
+    async def _summed_up(self, turns: Sequence[Event]) -> tuple[str, ModelUsage, bool, str | None]:
+        """Return the event a conversation makes, and whether it is in the words of the user."""
+        told = [event for event in turns if event.role == "user"]
+        if not told:
+            return "", NO_USAGE, True, None
+        if isinstance(self._extractor, RuleExtractor):
+            summary, usage = await self._rules.summarise(told, "", EVENT_CHARACTERS)
+            return summary, usage, True, None
+        try:
+            summary, usage = await self._extractor.summarise(turns, "", EVENT_CHARACTERS)
+        except ModelOutputInvalid as error:
+            summary, usage = await self._rules.summarise(told, "", EVENT_CHARACTERS)
+            return summary, usage, True, type(error).__name__
+        return summary, usage, False, None
+
+    def update_profile_stage(
+        self, profile_memory: ProfileMemory, modification: Modification
+    ) -> ProfileUpdate:
+        """Merge what a conversation says into a profile: newer replaces older, which is kept."""
+        profile = profile_memory.copy()
+        said_at = {event.event_id: event.occurred_at for event in modification.read}
+        plan = profile.merge(modification.drafts, said_at, modification.basis_of)
+        return ProfileUpdate(
+            modification=modification,
+            profile_memory=profile,
+            opened=len(plan.opened),
+            said_again=len(plan.said_again),
+            ended=tuple(_replaced(plan, profile)),
+        )
+
+    def update_event_stage(
+        self, event_memory: EventMemory, modification: Modification
+    ) -> EventUpdate:
+        """Add the conversation to the events, in its place in time, merged with what is related."""
+        events, changed = event_memory.copy(), False
+        if modification.summary.strip():
+            basis = tuple((modification.thread_id, event.event_id) for event in modification.told)
+            changed = events.add_event(
+                EventParagraph(
+                    event_id=uuid7(),
+                    text=" ".join(modification.summary.split()),
+                    occurred_at=modification.at,
+                    thread_id=modification.thread_id,
+                    bases=(basis,) if basis else (),
+                    quoted=modification.quoted,
+                )
+            )
+        return EventUpdate(modification=modification, event_memory=events, changed=changed)
+
+    async def theory_of_mind_stage(
+        self,
+        profile_update: ProfileUpdate,
+        event_update: EventUpdate,
+        before: Mind,
+        *,
+        concluded: TheoryOfMind | None = None,
+    ) -> TheoryOfMind:
+        """Conclude what may be concluded of a mind. concluded: by a model, of the same turns."""
+        observed, profile = _observed(profile_update), profile_update.profile_memory
+        found = mind_by_rules(observed, before)
+        if not isinstance(self._extractor, Asked) or not observed.turns:
+            concluded = TheoryOfMind(found=tuple(found), mind=before, extractor=self._rules.name)
+        elif concluded is None:
+            concluded = await self._asked(observed, profile, found)
+        mind = with_findings(before, concluded.found)
+        relations = relations_of(
+            profile.statements, profile.history, event_update.event_memory.events, mind
+        )
+        return replace(concluded, mind=mind, relations=relations)
+
+    async def _asked(
+        self, observed: Observed, profile: ProfileMemory, by_rules: Sequence[Finding]
+    ) -> TheoryOfMind:
+        from shared_core.profiles.llm_theory_of_mind import (
+            mind_by_model,  # with pydantic, which takes a moment
+        )
+
+        assert isinstance(self._extractor, Asked)
+        try:
+            found, usage = await mind_by_model(self._extractor, observed, profile.get_content())
+        except ModelOutputInvalid as error:
+            log.warning("a mind is read by rules in place of %s: %s", self.name, error)
+            return TheoryOfMind(
+                found=tuple(by_rules), mind=Mind(), extractor=self._rules.name,
+                fallback=type(error).__name__,
+            )  # fmt: skip
+        changes = [one for one in by_rules if one.dimension == "trend"]
+        return TheoryOfMind(found=(*found, *changes), mind=Mind(), extractor=self.name, usage=usage)
+
+    def create_updated_memory(
+        self,
+        previous: Memory,
+        profile_update: ProfileUpdate,
+        event_update: EventUpdate,
+        theory_of_mind: TheoryOfMind,
+    ) -> Memory:
+        """Return the memory that these stages make of the previous one, not stored yet."""
+        memory = previous.copy()
+        memory.profile_memory = profile_update.profile_memory
+        memory.event_memory = event_update.event_memory
+        memory.mind = theory_of_mind.mind
+        return memory
+
+    async def updated(
+        self,
+        previous: Memory,
+        modification: Modification,
+        stages: Stages,
+        concluded: TheoryOfMind | None = None,
+    ) -> tuple[Memory, ProfileUpdate, EventUpdate, TheoryOfMind]:
+        """Return the memory after the stages that follow the first, each timed and recorded."""
+        given: JsonValue = len(modification.drafts)
+        with stages.timed("update_profile", {"version": previous.version, "drafts": given}) as out:
+            profile = await asyncio.to_thread(
+                self.update_profile_stage, previous.profile_memory, modification
+            )
+            out |= {"opened": profile.opened, "ended": len(profile.ended),
+                    "said_again": profile.said_again}  # fmt: skip
+        with stages.timed("update_events", {"events": len(previous.event_memory.events)}) as out:
+            events = self.update_event_stage(previous.event_memory, modification)
+            out |= {"events": len(events.event_memory.events), "changed": events.changed}
+        with stages.timed("theory_of_mind", {"turns": len(modification.read)}) as out:
+            mind = await self.theory_of_mind_stage(
+                profile, events, previous.mind, concluded=concluded
+            )
+            out |= counts_of_mind(mind)
+        return self.create_updated_memory(previous, profile, events, mind), profile, events, mind
+
+
+def _tells(event: Event) -> bool:
+    """Tell whether something is to be learned from a turn; from one that shall expire: nothing."""
+    told = event.role != "system" and has_words(event.text) and not is_small_talk(event.text)
+    return told and event.expires_at is None
+
+
+def _observed(update: ProfileUpdate) -> Observed:
+    modification = update.modification
+    return Observed(
+        turns=modification.read,
+        bases={event.event_id: ((modification.thread_id, event.event_id),)
+               for event in modification.read},
+        facts=[(draft, modification.basis_of(draft)) for draft in modification.drafts],
+        emotions=modification.extraction.emotions,
+        ended=update.ended,
+        at=modification.at,
+    )  # fmt: skip
+
+
+def _replaced(plan: FactPlan, profile: ProfileMemory) -> list[tuple[Statement, Statement | None]]:
+    """Return the statements that a plan ended, each with that which took its place, if any."""
+    by_fact = {
+        fact.fact_id: one for one in [*profile.history, *profile.statements] for fact in one.facts
+    }
+    pairs: list[tuple[Statement, Statement | None]] = []
+    for fact_id in plan.closed:
+        old = by_fact.get(fact_id)
+        if old is None:
+            continue
+        keys = {fact.key for fact in old.facts}
+        new = (by_fact.get(one.memory_id) for one in plan.opened if one.key in keys)
+        pairs.append((old, next(new, None)))
+    return pairs

@@ -1,0 +1,349 @@
+"""ProfileMemory: one coherent paragraph about somebody, merged statement by statement. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import groupby
+from typing import Any, Final
+from uuid import UUID
+
+from shared_core.core.domain import FactDraft, JsonValue, MemoryId
+from shared_core.core.ids import uuid7
+from shared_core.errors import InvalidInput
+from shared_core.knowledge.fact_planning import FactPlan, plan_facts
+from shared_core.nlp.text import language
+from shared_core.ports.runs import KnownFact, PlannedFact
+from shared_core.profiles.parts import (
+    Basis,
+    Clause,
+    Statement,
+    Subject,
+    ToldFact,
+    checked_text,
+    language_of,
+    moment_of,
+    said_again,
+    sentence_of,
+)
+from shared_core.profiles.reading import (
+    ReadClause,
+    in_first_person,
+    names_subject,
+    of_subject,
+    read_told,
+    same_words,
+)
+
+MAX_STATEMENTS: Final = 200
+"""So many statements hold at once; of more the oldest become history."""
+MAX_HISTORY: Final = 500
+"""So much of what held once is kept."""
+IN_ONE_SENTENCE: Final = 4
+ORDER: Final = (
+    "name", "age", "birthday", "job", "employer", "education", "residence", "origin", "work_city",
+    "marital_status", "relation", "language", "trait", "allergy", "favourite", "like", "dislike",
+)  # fmt: skip
+OF_SUBJECT: Final = re.compile(r"^(User|The agent) (?=\w)|^(用户|智能体)(?!的)")
+HEADINGS: Final[Mapping[Subject, Mapping[str, str]]] = {
+    "user": {"en": "## User profile", "zh": "## 用户画像"},
+    "agent": {"en": "## Agent profile", "zh": "## 智能体画像"},
+}
+
+
+class ProfileMemory:
+    """Who somebody is, in one paragraph.
+
+    A newer statement of the same thing (the same slot of the rules: where somebody lives, how old
+    they are) replaces the older one, which stays in history; what is told late, of an earlier
+    moment, becomes history at once. What no rule reads is kept in its own words, once. Nothing
+    stands in the paragraph that was not told or drawn from a turn.
+    """
+
+    def __init__(
+        self,
+        statements: Iterable[Statement] = (),
+        history: Iterable[Statement] = (),
+        *,
+        subject: Subject = "user",
+    ) -> None:
+        self.subject: Subject = subject
+        self._statements = list(statements)
+        self._history = list(history)
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """What holds, in the order of the paragraph."""
+        return tuple(_in_order(self._statements))
+
+    @property
+    def told_order(self) -> tuple[Statement, ...]:
+        """What holds, in the order in which it was told."""
+        return tuple(self._statements)
+
+    @property
+    def history(self) -> tuple[Statement, ...]:
+        """What held once, in the order in which it ended."""
+        return tuple(self._history)
+
+    def get_content(self) -> str:
+        """Return the paragraph; "" while nothing is known."""
+        return _paragraph(self.statements)
+
+    def content_as_of(self, moment: datetime) -> str:
+        """Return the paragraph of what held at a moment, as it is known now."""
+        at = moment_of(moment, "moment")
+        then = [
+            one
+            for one in [*self._history, *self._statements]
+            if one.valid_from <= at and not (one.valid_until and one.valid_until <= at)
+        ]
+        return _paragraph(_in_order(then))
+
+    def update_content(self, new_info: str, *, at: datetime | None = None) -> bool:
+        """Merge what is told into the paragraph; return whether it changed.
+
+        at: when it was said, aware; now if left out. Raises InvalidInput for a blank text, or one
+        above 20,000 characters.
+        """
+        moment = moment_of(at, "at")
+        told = read_told(checked_text(new_info, "new_info"), moment)
+        drafts = [draft for clauses in told for clause in clauses for draft in clause.drafts]
+        before = self._shape()
+        plan = self._plan([of_subject(draft, self.subject) for draft in drafts],
+                          {draft.event_id: moment for draft in drafts})  # fmt: skip
+        for clauses in told:
+            self._add_told(clauses, plan, moment)
+        self._bound(moment)
+        return self._shape() != before
+
+    def merge(
+        self,
+        drafts: Sequence[FactDraft],
+        said_at: Mapping[str, datetime],
+        basis_of: Callable[[FactDraft], Basis],
+    ) -> FactPlan:
+        """Merge what an extractor read in turns; return what was opened, ended and said again.
+
+        said_at: by event id, when it was said. basis_of: the turns that say a draft together.
+        """
+        plan = self._plan([of_subject(draft, self.subject) for draft in drafts], said_at)
+        for fact in plan.opened:
+            at, basis = said_at[fact.draft.event_id], basis_of(fact.draft)
+            self._open(
+                Statement(
+                    statement_id=uuid7(), clauses=(_clause_of(fact),), said_at=(at,),
+                    valid_from=fact.valid_from, valid_until=fact.valid_until,
+                    bases=(basis,) if basis else (),
+                )
+            )  # fmt: skip
+        for draft, known in plan.said_again:
+            self._say_again(known.row_id, said_at[draft.event_id], basis_of(draft))
+        self._bound(max(said_at.values()) if said_at else None)
+        return plan
+
+    def to_prompt(self, language: str | None = None) -> str:
+        """Return the paragraph under its heading, in a language ("en", "zh", or its own)."""
+        content = self.get_content()
+        spoken = language_of([content], language)
+        return f"{HEADINGS[self.subject][spoken]}\n{content}".rstrip()
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return all of it as what JSON can hold."""
+        return {
+            "paragraph": self.get_content(),
+            "subject": self.subject,
+            "statements": [one.to_dict() for one in self._statements],
+            "history": [one.to_dict() for one in self._history],
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> ProfileMemory:
+        """Return the profile of a dict; the paragraph follows from its statements."""
+        if not isinstance(given, Mapping) or given.get("subject") not in HEADINGS:
+            raise InvalidInput("a profile is a dict as ProfileMemory.to_dict() returns it")
+        return cls(
+            [Statement.from_dict(one) for one in given.get("statements", ())],
+            [Statement.from_dict(one) for one in given.get("history", ())],
+            subject=given["subject"],
+        )
+
+    def copy(self) -> ProfileMemory:
+        """Return a profile of the same statements, to be changed on its own."""
+        return ProfileMemory(self._statements, self._history, subject=self.subject)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProfileMemory) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment] # it changes
+
+    def _shape(self) -> tuple[object, ...]:
+        return (self.get_content(), len(self._history))
+
+    def _plan(self, drafts: Sequence[FactDraft], said_at: Mapping[str, datetime]) -> FactPlan:
+        known = [_known(fact, one) for one in [*self._history, *self._statements]
+                 for fact in one.facts]  # fmt: skip
+        plan = plan_facts(drafts, known, said_at, lambda: MemoryId(uuid7()))
+        for fact_id, until in plan.closed.items():
+            self._end_fact(fact_id, until)
+        return plan
+
+    def _add_told(self, clauses: Sequence[ReadClause], plan: FactPlan, at: datetime) -> None:
+        """Add what is new of a told sentence; what is over already goes to history."""
+        holding: list[Clause] = []
+        for clause in clauses:
+            places = {draft.event_id for draft in clause.drafts}
+            opened = [one for one in plan.opened if one.draft.event_id in places]
+            ended = [one for one in opened if one.valid_until]
+            for one in ended:
+                self._open(_told([_clause_of(one)], at, one.valid_from, one.valid_until))
+            now = tuple(_fact_of(one) for one in opened if not one.valid_until)
+            for draft, known in plan.said_again:
+                if draft.event_id in places:
+                    self._say_again(known.row_id, at, ())
+            if now:
+                holding.append(Clause(text=clause.text, facts=now))
+            elif not clause.drafts and not self._knows(clause.text):
+                holding.append(Clause(text=clause.text))
+        if holding:
+            self._open(_told(holding, at, at))
+
+    def _knows(self, text: str) -> bool:
+        words = same_words(text)
+        return any(same_words(clause.text) == words
+                   for one in self._statements for clause in one.clauses)  # fmt: skip
+
+    def _open(self, statement: Statement) -> None:
+        (self._statements if statement.valid_until is None else self._history).append(statement)
+
+    def _say_again(self, fact_id: UUID, at: datetime, basis: Basis) -> None:
+        for kept in (self._statements, self._history):
+            for place, one in enumerate(kept):
+                if any(fact.fact_id == fact_id for fact in one.facts):
+                    kept[place] = said_again(one, at, basis)
+
+    def _end_fact(self, fact_id: UUID, until: datetime) -> None:
+        """End the sentence that tells a fact; what else it tells goes on without it."""
+        for place, one in enumerate(self._statements):
+            if not any(fact.fact_id == fact_id for fact in one.facts):
+                continue
+            over = tuple(
+                replace(clause, facts=tuple(f for f in clause.facts if f.fact_id == fact_id))
+                for clause in one.clauses
+            )
+            self._history.append(
+                replace(one, statement_id=uuid7(), clauses=over, valid_until=until)
+            )
+            left = [rest for clause in one.clauses if (rest := _without(clause, fact_id))]
+            left = _with_subject(left, self.subject)
+            self._statements[place : place + 1] = (
+                [replace(one, statement_id=uuid7(), clauses=tuple(left))] if left else []
+            )
+            return
+
+    def _bound(self, at: datetime | None) -> None:
+        """Keep so much and no more: the oldest statements become history, its oldest go."""
+        over = sorted(self._statements, key=lambda one: one.said_at[-1])[:-MAX_STATEMENTS]
+        for one in over if at else ():
+            self._statements.remove(one)
+            until = max(at or one.valid_from, one.valid_from)
+            self._history.append(replace(one, statement_id=uuid7(), valid_until=until))
+        self._history.sort(key=lambda one: one.valid_until or one.valid_from)
+        del self._history[:-MAX_HISTORY]
+
+
+def _known(fact: ToldFact, statement: Statement) -> KnownFact:
+    return KnownFact(
+        memory_id=MemoryId(fact.fact_id),
+        fact_type=fact.fact_type,
+        key=fact.key,
+        value=fact.value,
+        valid_from=statement.valid_from,
+        valid_until=statement.valid_until,
+        said=statement.said_at,
+    )
+
+
+def _fact_of(planned: PlannedFact) -> ToldFact:
+    draft = planned.draft
+    return ToldFact(
+        fact_id=planned.memory_id, fact_type=draft.fact_type, slot=draft.slot, key=planned.key,
+        value=draft.value, functional=draft.functional, statement=draft.statement,
+        confidence=draft.confidence, subject=draft.subject,
+    )  # fmt: skip
+
+
+def _clause_of(planned: PlannedFact) -> Clause:
+    return Clause(text=planned.draft.statement.rstrip(" .。"), facts=(_fact_of(planned),))
+
+
+def _told(
+    clauses: Sequence[Clause], at: datetime, since: datetime, until: datetime | None = None
+) -> Statement:
+    return Statement(
+        statement_id=uuid7(), clauses=tuple(clauses), said_at=(at,), valid_from=since,
+        valid_until=until, told=True,
+    )  # fmt: skip
+
+
+def _without(clause: Clause, fact_id: UUID) -> Clause | None:
+    """Return a clause that no longer tells a fact; None if it tells nothing else."""
+    left = tuple(fact for fact in clause.facts if fact.fact_id != fact_id)
+    if len(left) == len(clause.facts):
+        return clause
+    if not left:
+        return None
+    return Clause(text=sentence_of([fact.statement for fact in left]).rstrip(" .。"), facts=left)
+
+
+def _with_subject(clauses: Sequence[Clause], subject: Subject) -> list[Clause]:
+    """Return clauses of which the first says of whom it speaks."""
+    if not clauses:
+        return []
+    first, *others = clauses
+    spoken = language(first.text)
+    named = {"en": "The agent " if subject == "agent" else "User ",
+             "zh": "智能体" if subject == "agent" else "用户"}[spoken]  # fmt: skip
+    if first.facts and not _names_somebody(first.text):
+        first = replace(first, text=named + first.text)
+    return [first, *others]
+
+
+def _names_somebody(text: str) -> bool:
+    return in_first_person(text) == text or names_subject(text)
+
+
+def _in_order(statements: Sequence[Statement]) -> list[Statement]:
+    """Return what an application wrote as it did, then what was drawn from turns, by its slot."""
+    return sorted(statements, key=lambda one: (not one.told, 0 if one.told else _rank(one)))
+
+
+def _rank(statement: Statement) -> int:
+    slots = [fact.slot.split(".")[0] for fact in statement.facts]
+    return min((ORDER.index(slot) for slot in slots if slot in ORDER), default=len(ORDER))
+
+
+def _paragraph(statements: Sequence[Statement]) -> str:
+    said: list[str] = []
+    for how, some in groupby(statements, key=_joins):
+        told = [one.clauses[0].text if how else one.text for one in some]
+        if not how:
+            said += told
+            continue
+        for begin in range(0, len(told), IN_ONE_SENTENCE):
+            first, *others = told[begin : begin + IN_ONE_SENTENCE]
+            said.append(sentence_of([first, *(OF_SUBJECT.sub("", one) for one in others)]))
+    text = ""
+    for sentence in said:
+        text += f" {sentence}" if text and text[-1].isascii() else sentence
+    return text
+
+
+def _joins(statement: Statement) -> tuple[str, ...] | None:
+    """Return with which others a statement makes one sentence: of its subject and language."""
+    if statement.told or len(statement.clauses) > 1:
+        return None
+    match = OF_SUBJECT.match(statement.text)
+    return match.groups() if match else None

@@ -1,0 +1,347 @@
+"""MemorySearcher: conversations and profiles by meaning, words, time and weight, on engine.recall.
+
+Nothing is searched twice, and nothing is stored for it: what recall found is filtered by what its
+texts are about (nlp.keywords_and_topics) and weighed by the parts that every hit brings along.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+from shared_core.core.domain import Hit, Memory, MemoryKind, Scope
+from shared_core.core.namespaces import PROFILE
+from shared_core.core.timestamps import check_moment
+from shared_core.errors import InvalidInput
+from shared_core.nlp.keywords_and_topics import Derived, derived, topic_names
+from shared_core.nlp.text import normalised, search_terms
+from shared_core.recall.mmr import marginally_relevant
+from shared_core.recall.query import Wanted
+from shared_core.recall.time_slices import stretch
+
+if TYPE_CHECKING:
+    from shared_core.ports.storage import Clock
+    from shared_core.recall.service import Recalling
+
+MemoryType = Literal["profile", "event"]
+Part = Literal["semantic", "keyword", "time", "importance", "topic", "sentiment"]
+TimeRange: TypeAlias = "str | tuple[datetime | None, datetime | None]"
+SentimentRange: TypeAlias = tuple[float, float]
+
+WEIGHTS: Final[Mapping[Part, float]] = MappingProxyType(
+    {"semantic": 0.4, "keyword": 0.2, "time": 0.2, "importance": 0.2}
+)
+RECENCY_DAYS: Final = 30.0
+LEAST_POOL: Final = 100
+SPARE: Final = 10
+MAX_LIMIT: Final = 1_000
+ALL_OF_PROFILES: Final = 5_000
+DIVERSITY: Final = 0.2
+SPOKEN: Final[Sequence[MemoryKind]] = ("episodic", "summary")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What a hit must have, besides an answer. None, or nothing, for whatever it has.
+
+    time_range: words ("last week", 上周), or (begin, end), aware, end excluded. keywords: one of
+    them at least is in it. topics: it is about one of them, by their English or Chinese names.
+    sentiment: the feeling it tells of lies between these, -1 to 1; what tells of none is left out.
+    similarity_threshold: 0 to 1, the least cosine; while the embedder is down, the least share of
+    the query's words.
+    """
+
+    time_range: TimeRange | None = None
+    keywords: Collection[str] = ()
+    topics: Collection[str] = ()
+    sentiment: SentimentRange | None = None
+    similarity_threshold: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, given in (("keywords", self.keywords), ("topics", self.topics)):
+            if isinstance(given, str) or not isinstance(given, Collection):
+                raise InvalidInput(f"{name} must be a list of words, e.g. ['work'], not {given!r}")
+        known = topic_names() if self.topics else {}
+        for topic in self.topics:
+            if topic not in known:
+                raise InvalidInput(
+                    f"topic {topic!r} is not known: take one of {', '.join(sorted(known))}"
+                )
+        _check_share(self.similarity_threshold, "similarity_threshold")
+        if self.sentiment is not None:
+            _check_sentiment(self.sentiment)
+
+    def bounds(self, now: datetime) -> tuple[datetime | None, datetime | None]:
+        """Return the moments of the time range. InvalidInput for one that is reversed."""
+        if self.time_range is None:
+            return None, None
+        if isinstance(self.time_range, str):
+            return stretch(self.time_range, None, None, now)
+        try:
+            begin, end = self.time_range
+        except (TypeError, ValueError) as error:
+            raise InvalidInput(
+                "time_range must be words such as 'last week', or (begin, end), not"
+                f" {self.time_range!r:.80}"
+            ) from error
+        for name, moment in (("begin", begin), ("end", end)):
+            if moment is not None:
+                check_moment(moment, f"{name} of time_range")
+        if begin is not None and end is not None and end <= begin:
+            raise InvalidInput(
+                f"time_range ends at {end.isoformat()}, before it begins at {begin.isoformat()}:"
+                " give (begin, end)"
+            )
+        return begin, end
+
+    def admits(self, hit: Hit, about: Derived) -> bool:
+        """Tell whether a hit has what is wanted, apart from its time."""
+        if relevance_of(hit) < self.similarity_threshold:
+            return False
+        if self.sentiment is not None:
+            low, high = self.sentiment
+            if about.sentiment is None or not low <= about.sentiment <= high:
+                return False
+        names = topic_names()
+        if self.topics and not {names[topic] for topic in self.topics} & {*about.topics}:
+            return False
+        terms = {*search_terms(hit.memory.text)} if self.keywords else set()
+        return not self.keywords or any(
+            {*search_terms(word)} <= terms for word in self.keywords if search_terms(word)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundMemory:
+    """A memory that was found. memory_type: "conversation", "profile", "event" or its kind.
+
+    score ranks one answer. parts: each from 0 to 1, before weights.
+    """
+
+    memory: Memory
+    memory_type: str
+    score: float
+    parts: Mapping[str, float]
+    about: Derived
+
+    @property
+    def text(self) -> str:
+        """What it says."""
+        return self.memory.text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundConversation:
+    """A conversation that was found, with the best of what was said in it, best first."""
+
+    conversation_id: str
+    score: float
+    said: tuple[FoundMemory, ...] = field(default_factory=tuple)
+
+
+class MemorySearcher:
+    """Search over one scope: engine.profiles.searcher(scope)."""
+
+    def __init__(self, scope: Scope, recalling: Recalling, clock: Clock) -> None:
+        self.scope = scope
+        self._recalling = recalling
+        self._clock = clock
+
+    async def search_conversations(
+        self,
+        query: str,
+        limit: int = 10,
+        time_range: TimeRange | None = None,
+        similarity_threshold: float = 0.0,
+        *,
+        filters: Filters | None = None,
+    ) -> list[FoundConversation]:
+        """Return the conversations in which something was said about query, best first."""
+        wanted = _with(filters or Filters(), time_range, similarity_threshold)
+        hits = await self._recalled(query, _pool(limit), wanted, kinds=SPOKEN)
+        found: dict[str, list[FoundMemory]] = {}
+        for hit in hits:
+            if hit.memory.thread_id is not None:
+                found.setdefault(hit.memory.thread_id, []).append(hit)
+        return [
+            FoundConversation(
+                conversation_id=thread_id, score=max(one.score for one in said), said=tuple(said)
+            )
+            for thread_id, said in list(found.items())[:limit]
+        ]
+
+    async def search_memories(
+        self,
+        query: str,
+        memory_types: Collection[MemoryType] | None = None,
+        limit: int = 10,
+        *,
+        filters: Filters | None = None,
+    ) -> list[FoundMemory]:
+        """Return what profiles say about query, best first: sentences ("profile") and "event"s."""
+        wanted = _types(memory_types)
+        _pool(limit)
+        hits = await self._of_profiles(query, filters or Filters())
+        return [hit for hit in hits if hit.memory_type in wanted][:limit]
+
+    async def hybrid_search(
+        self,
+        query: str,
+        weights: Mapping[Part, float] | None = None,
+        limit: int = 10,
+        *,
+        filters: Filters | None = None,
+        diversity: float = DIVERSITY,
+    ) -> list[FoundMemory]:
+        """Return conversations, facts and profiles about query by a weighted sum, best first.
+
+        weights: of "semantic" (cosine), "keyword" (share of the query's words), "time"
+        (e^(-days / 30)), "importance", "topic" (share of the query's topics) and "sentiment"
+        (likeness of feeling); what is left out weighs nothing, and only proportions count. The same
+        words are returned once; diversity: 0 to 1, how much likeness to a better hit counts.
+        """
+        shares = _shares(weights)
+        _check_share(diversity, "diversity")
+        pool = _pool(limit)
+        asked = derived(query) if isinstance(query, str) else derived("")
+        hits = [
+            *await self._recalled(query, pool, filters or Filters()),
+            *await self._of_profiles(query, filters or Filters()),
+        ]
+        now = self._clock()
+        scored = [_weighed(hit, asked, shares, now) for hit in hits]
+        scored.sort(key=lambda one: -one.score)
+        once = {_words(one): one for one in reversed(scored)}
+        best = sorted(once.values(), key=lambda one: -one.score)[: 2 * pool]
+        words = [frozenset(search_terms(one.text)) for one in best]
+        places = marginally_relevant([one.score for one in best], words, limit, diversity)
+        return [best[place] for place in places]
+
+    async def _of_profiles(self, query: str, filters: Filters) -> list[FoundMemory]:
+        namespace = (self.scope.app, self.scope.user, PROFILE)
+        return await self._recalled(query, ALL_OF_PROFILES, filters, namespace=namespace)
+
+    async def _recalled(
+        self,
+        query: str,
+        limit: int,
+        filters: Filters,
+        *,
+        kinds: Sequence[MemoryKind] | None = None,
+        namespace: tuple[str, ...] | None = None,
+    ) -> list[FoundMemory]:
+        now = self._clock()
+        begin, end = filters.bounds(now)
+        wanted = Wanted(
+            now=now, limit=limit, kinds=kinds, namespace=namespace, distinct=True, begin=begin,
+            end=end,
+        )  # fmt: skip
+        found = []
+        for hit in await self._recalling.recall(self.scope, query, wanted, False):
+            about = derived(hit.memory.text)
+            if filters.admits(hit, about):
+                found.append(
+                    FoundMemory(
+                        memory=hit.memory, memory_type=_type_of(hit.memory), score=hit.score,
+                        parts=hit.parts, about=about,
+                    )
+                )  # fmt: skip
+        return found
+
+
+def relevance_of(hit: Hit) -> float:
+    """Return the cosine of a hit, or, found by words alone, the share of the query's words."""
+    return hit.parts.get("similarity", hit.parts.get("coverage", 0.0))
+
+
+def _weighed(
+    hit: FoundMemory, asked: Derived, shares: Mapping[str, float], now: datetime
+) -> FoundMemory:
+    days = max(0.0, (now - hit.memory.occurred_at).total_seconds() / 86_400)
+    feels, felt = asked.sentiment, hit.about.sentiment
+    parts: dict[str, float] = {
+        "semantic": min(1.0, max(0.0, hit.parts.get("similarity", 0.0))),
+        "keyword": min(1.0, max(0.0, hit.parts.get("coverage", 0.0))),
+        "time": math.exp(-days / RECENCY_DAYS),
+        "importance": (hit.memory.importance - 1) / 9,
+        "topic": len({*asked.topics} & {*hit.about.topics}) / max(1, len(asked.topics)),
+        "sentiment": 0.0 if feels is None or felt is None else 1 - abs(feels - felt) / 2,
+    }
+    score = sum(share * parts[name] for name, share in shares.items())
+    return FoundMemory(
+        memory=hit.memory, memory_type=hit.memory_type, score=score, parts=parts, about=hit.about
+    )
+
+
+def _words(found: FoundMemory) -> str:
+    """Return what is said, of a quotation without who said it."""
+    said = found.memory.value.get("text") if found.memory_type == "event" else None
+    return normalised(said if isinstance(said, str) else found.text)
+
+
+def _type_of(memory: Memory) -> str:
+    if memory.namespace[2:3] == (PROFILE,):
+        return str(memory.value.get("memory_type", "profile"))
+    return "conversation" if memory.kind in SPOKEN else memory.kind
+
+
+def _with(filters: Filters, time_range: TimeRange | None, threshold: float) -> Filters:
+    return Filters(
+        time_range=filters.time_range if time_range is None else time_range,
+        keywords=filters.keywords,
+        topics=filters.topics,
+        sentiment=filters.sentiment,
+        similarity_threshold=threshold or filters.similarity_threshold,
+    )
+
+
+def _types(given: Collection[MemoryType] | None) -> Collection[str]:
+    known = get_args(MemoryType)
+    if given is None:
+        return known
+    if isinstance(given, str) or not isinstance(given, Collection):
+        raise InvalidInput(f"memory_types must be a list of {', '.join(known)}, not {given!r}")
+    for one in given:
+        if one not in known:
+            raise InvalidInput(f"memory type {one!r} is not known: take {' or '.join(known)}")
+    return given
+
+
+def _shares(weights: Mapping[Part, float] | None) -> Mapping[str, float]:
+    """Return weights that sum up to 1. InvalidInput for unknown, negative and all zero ones."""
+    given: Mapping[Part, float] = WEIGHTS if weights is None else weights
+    known = get_args(Part)
+    for name, weight in given.items():
+        if name not in known:
+            raise InvalidInput(f"weight {name!r} is not known: take one of {', '.join(known)}")
+        number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not (number and 0 <= weight < math.inf):
+            raise InvalidInput(f"the weight of {name!r} must be a number from 0, not {weight!r}")
+    total = sum(given.values())
+    if total <= 0:
+        raise InvalidInput("all weights are 0: at least one must be above it")
+    return {name: weight / total for name, weight in given.items()}
+
+
+def _pool(limit: int) -> int:
+    whole = isinstance(limit, int) and not isinstance(limit, bool)
+    if not (whole and 0 < limit <= MAX_LIMIT):
+        raise InvalidInput(f"limit must be from 1 to {MAX_LIMIT:,}, a whole number, not {limit!r}")
+    return max(LEAST_POOL, SPARE * limit)
+
+
+def _check_share(share: float, name: str) -> None:
+    if not (isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1):
+        raise InvalidInput(f"{name} must be between 0 and 1, not {share!r}")
+
+
+def _check_sentiment(given: SentimentRange) -> None:
+    pair = isinstance(given, Sequence) and len(given) == 2
+    if not (pair and all(isinstance(one, int | float) for one in given)):
+        raise InvalidInput(f"sentiment must be (least, most), e.g. (-1, 0), not {given!r:.80}")
+    if not -1 <= given[0] <= given[1] <= 1:
+        raise InvalidInput(f"sentiment must be (least, most) from -1 to 1, not {given!r}")

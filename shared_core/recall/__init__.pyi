@@ -1,0 +1,2 @@
+from .ranking import fitting as fitting, relevance as relevance
+from .time_slices import told as told

@@ -1,0 +1,91 @@
+"""How well each memory of a corpus matches the query by itself: cosine, BM25, coverage. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from shared_core.ports.recall import Corpus
+
+if TYPE_CHECKING:
+    from shared_core.ports.recall import Flags, Numbers
+
+K1: Final = 1.2
+B: Final = 0.75
+LEAST_DEVIATION: Final = 1e-9
+"""Less is the noise of adding up equal scores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matches:
+    """Scores of all N memories of a corpus.
+
+    similarity: (N,), NaN without a vector. bm25: (N,). coverage: (N,), the share, 0 to 1, of what
+    the words of the query tell that the memory holds, each word weighing its idf. holds: (N, T).
+    idf: (T,).
+    """
+
+    similarity: Numbers
+    bm25: Numbers
+    coverage: Numbers
+    holds: Flags
+    idf: Numbers
+
+
+def matched(corpus: Corpus) -> Matches:
+    """Return how well every memory matches."""
+    holds = np.zeros((len(corpus.length), corpus.terms), dtype=bool)
+    holds[corpus.holders, corpus.words] = True
+    return matched_words(corpus, holds)
+
+
+def matched_words(corpus: Corpus, holds: Flags) -> Matches:
+    """Return how well every memory matches words it holds or not; holds: (N, T)."""
+    idf = inverse_document_frequency(holds)
+    return Matches(
+        similarity=corpus.similarity,
+        bm25=bm25(holds.astype(float), corpus.length, idf),
+        coverage=covered(holds, idf),
+        holds=holds,
+        idf=idf,
+    )
+
+
+def inverse_document_frequency(holds: Flags) -> Numbers:
+    """Return ln(1 + (N - n + 0.5) / (n + 0.5)) of each of T words; holds: (N, T)."""
+    holders = holds.sum(axis=0)
+    idf: Numbers = np.log1p((len(holds) - holders + 0.5) / (holders + 0.5))
+    return idf
+
+
+def bm25(frequency: Numbers, length: Numbers, idf: Numbers) -> Numbers:
+    """Return BM25 with k1 = 1.2, b = 0.75 (Robertson and Zaragoza, 2009, equation 3.15), (N,).
+
+    frequency: (N, T), how often each text holds each word; for single turns 0 or 1, as turns are
+    short.
+    """
+    relative = length / max(float(length.mean()), 1.0)
+    damped = K1 * (1 - B + B * relative)
+    score: Numbers = (frequency * (K1 + 1) / (frequency + damped[:, None])) @ idf
+    return score
+
+
+def covered(holds: Flags, idf: Numbers) -> Numbers:
+    """Return the share of the query's idf that each text holds, (N,)."""
+    total = float(idf.sum())
+    share: Numbers = (holds @ idf) / total if total > 0 else np.zeros(len(holds))
+    return share
+
+
+def standardised(scores: Numbers) -> Numbers:
+    """Return scores in standard deviations from their mean; NaN counts as the mean, 0."""
+    known = scores[~np.isnan(scores)]
+    if not len(known):
+        return np.zeros_like(scores)
+    deviation = float(known.std())
+    if deviation <= LEAST_DEVIATION:
+        return np.zeros_like(scores)
+    counted: Numbers = np.nan_to_num((scores - known.mean()) / deviation)
+    return counted

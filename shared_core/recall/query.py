@@ -1,0 +1,273 @@
+"""Recalling: from a question to ranked memories, in one round trip to the storage."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import chain, islice
+from typing import TYPE_CHECKING, get_args
+
+from shared_core.core import validation as arguments
+from shared_core.core.domain import AsOf, Hit, MemoryKind, Namespace, Scope
+from shared_core.core.namespaces import clean_text, memories_namespace, scope_path
+from shared_core.core.timestamps import check_as_of, check_moment
+from shared_core.errors import InvalidInput, ModelUnavailable
+from shared_core.models.embedding import Embedding
+from shared_core.nlp.entity_mentions import best_edges, mentioned
+from shared_core.nlp.text import has_words, search_terms
+from shared_core.ports.recall import Asked, Ranking, Recalled, SearchRequest, ThreeFactor
+from shared_core.ports.recall_result import RecallResult
+from shared_core.ports.reranker import Reranker
+from shared_core.ports.storage import MemoryQuery, Storage
+from shared_core.recall.mmr import diversified
+from shared_core.recall.reranking import reranked
+
+if TYPE_CHECKING:
+    from shared_core.ports.storage import Vectors
+
+MAX_QUERY_TERMS = 128
+"""Of a longer query the last words count: what was said last."""
+LEAST_CANDIDATES = 160
+SPARE = 2
+"""So many times as many as asked for are looked at where some may be left out as repeats."""
+MORE = 8
+"""So many times as many candidates are asked for where repeats took the places of others."""
+MAX_LIMIT = 100_000
+RERANKED = 50
+"""So many of the best hits a reranker reads; more, where more are needed to choose from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a recall shall return, checked; engine.recall says what each is.
+
+    now: when it is asked, for "last week". with_graph: whether edges of the graph come along.
+    begin, end: aware; only what occurred from one to before the other. about: keys of entities
+    whose edges come along besides those of the ones that the query names. least_candidates: so many
+    at least are looked at in each way of finding. embedded: what Embedding.query_or_words returned
+    for the query, where that is known. merged_only: what meaning alone found is not asked for.
+    min_importance: 1 to 10, less important memories are left out; 0 for none.
+    """
+
+    now: datetime
+    limit: int = 10
+    kinds: Sequence[MemoryKind] | None = None
+    namespace: Namespace | None = None
+    ranking: Ranking | ThreeFactor = "linear"
+    min_relevance: float = 0.0
+    distinct: bool = False
+    diversity: float = 0.0
+    reranker: Reranker | None = None
+    with_graph: bool = False
+    as_of: AsOf | None = None
+    begin: datetime | None = None
+    end: datetime | None = None
+    about: Sequence[str] = ()
+    least_candidates: int = LEAST_CANDIDATES
+    embedded: tuple[Vectors | None, bool] | None = None
+    merged_only: bool = False
+    min_importance: float = 0.0
+
+    def __post_init__(self) -> None:
+        known = get_args(Ranking)
+        if self.ranking not in known and not isinstance(self.ranking, ThreeFactor):
+            raise InvalidInput(
+                f"ranking {self.ranking!r} is not known: take one of {', '.join(known)}, or a"
+                " ThreeFactor"
+            )
+        check_kinds(self.kinds)
+        _check_bounds(self.limit)
+        check_moment(self.now, "asked_at")
+        check_as_of(self.as_of)
+        for name, share in (("min_relevance", self.min_relevance), ("diversity", self.diversity)):
+            if not (isinstance(share, int | float) and 0 <= share <= 1):
+                raise InvalidInput(f"{name} must be between 0 and 1, not {share!r}")
+        arguments.number(self.min_importance, "min_importance", 0, 10)
+
+
+async def recall(
+    storage: Storage, embedding: Embedding, scope: Scope, query: str, wanted: Wanted
+) -> RecallResult:
+    """Return what the scope remembers about query, best first, at most wanted.limit hits.
+
+    A query without a letter or digit finds nothing. While the embedder is down, words alone find.
+    """
+    from shared_core.recall.ranking import (  # with numpy: not for who only imports us
+        nearest,
+        ranked,
+    )
+
+    query = checked_query(scope, query)
+    if wanted.limit == 0 or not has_words(query):
+        return RecallResult()
+    vector, degraded = wanted.embedded or await embedding.query_or_words(query)
+    request = SearchRequest(
+        scope=scope,
+        namespace=wanted.namespace or memories_namespace(scope),
+        terms=query_terms(query),
+        model=embedding.model,
+        vector=vector,
+        kinds=wanted.kinds,
+        candidates=max(wanted.least_candidates, 3 * _pool(wanted)),
+        mentions=[*mentioned(query), *wanted.about] if wanted.with_graph else (),
+        as_of=wanted.as_of,
+        begin=wanted.begin,
+        end=wanted.end,
+        min_importance=wanted.min_importance,
+    )
+    asked = Asked(text=query, terms=request.terms, now=wanted.now)
+    by = "bm25" if degraded and wanted.ranking == "vector" else wanted.ranking
+    while True:
+        found = await storage.recall(request)
+        hits = _relevant(ranked(found, asked, by=by), wanted.min_relevance)
+        is_reranked = False
+        if wanted.reranker is not None:
+            hits, is_reranked = await _reranked(hits, query, _pool(wanted), wanted.reranker)
+        merged = _chosen(hits, wanted)
+        if not (wanted.distinct and len(merged) < wanted.limit and _more_there(found, request)):
+            break
+        # Repeats took the places: texts that many said.
+        request = replace(request, candidates=MORE * request.candidates)
+    by_meaning = [] if wanted.merged_only else nearest(found, wanted.limit)
+    return RecallResult(
+        merged=tuple(merged),
+        vector_results=tuple(_relevant(by_meaning, wanted.min_relevance)),
+        graph_results=tuple(best_edges(found.edges, request.terms, wanted.limit)),
+        degraded=degraded,
+        reranked=is_reranked,
+    )
+
+
+async def search(
+    storage: Storage,
+    embedding: Embedding,
+    scope: Scope,
+    query: str,
+    *,
+    limit: int,
+    kinds: Sequence[MemoryKind] | None,
+    as_of: AsOf | None = None,
+) -> list[Hit]:
+    """Return what is nearest to query by meaning. Raises ModelUnavailable without an embedder."""
+    from shared_core.recall.ranking import nearest
+
+    _check_bounds(limit)
+    check_kinds(kinds)
+    check_as_of(as_of)
+    query = checked_query(scope, query)
+    if limit == 0 or not has_words(query):
+        return []
+    try:
+        vector = await embedding.query(query)
+    except ModelUnavailable as error:
+        raise ModelUnavailable(
+            f"search() finds by meaning alone and the embedder failed: {error}. Try again later, or"
+            " take recall(), which goes on by words"
+        ) from error
+    if vector is None:
+        return []
+    request = SearchRequest(
+        scope=scope,
+        namespace=memories_namespace(scope),
+        terms=(),
+        model=embedding.model,
+        vector=vector,
+        kinds=kinds,
+        candidates=limit,
+        as_of=as_of,
+    )
+    return nearest(await storage.recall(request), limit)
+
+
+def _more_there(found: Recalled, request: SearchRequest) -> bool:
+    """Return whether some memories were not looked at, and more candidates would bring others."""
+    size = len(found.corpus.length) if found.corpus else 0
+    return len(found.candidates) < size and request.candidates < size
+
+
+def _relevant(hits: Iterable[Hit], least: float) -> Iterator[Hit]:
+    from shared_core.recall.ranking import relevance
+
+    return (hit for hit in hits if least == 0 or relevance(hit) >= least)
+
+
+async def _reranked(
+    hits: Iterator[Hit], query: str, wanted: int, reranker: Reranker
+) -> tuple[Iterator[Hit], bool]:
+    best = list(islice(hits, max(RERANKED, wanted)))
+    anew = await reranked(best, query, reranker) if best else None
+    return (chain(best, hits), False) if anew is None else (iter(anew), True)
+
+
+def _chosen(hits: Iterable[Hit], wanted: Wanted) -> Sequence[Hit]:
+    """Return as many as wanted, without repeats and likeness as far as that is wanted."""
+    from shared_core.recall.ranking import collapsed
+
+    pool = _pool(wanted) if wanted.diversity else wanted.limit
+    some = collapsed(hits, pool) if wanted.distinct else list(islice(hits, pool))
+    return diversified(some, wanted.limit, wanted.diversity)
+
+
+def _pool(wanted: Wanted) -> int:
+    """Return how many good hits are needed to choose from."""
+    chooses = wanted.distinct or wanted.diversity
+    return SPARE * wanted.limit if chooses else wanted.limit
+
+
+def checked_query(scope: Scope, query: str) -> str:
+    """Return query as it can be searched for; U+FFFD for what no database can hold.
+
+    Raises InvalidInput for what is no text, and for a scope that cannot be.
+    """
+    scope_path(scope)
+    if not isinstance(query, str):
+        raise InvalidInput(f"query must be a text, not {type(query).__name__}")
+    return clean_text(query)
+
+
+def query_terms(query: str) -> list[str]:
+    """Return the words of a query that are searched for, each once."""
+    return list(dict.fromkeys(search_terms(query)))[-MAX_QUERY_TERMS:]
+
+
+def page(
+    scope: Scope,
+    kinds: Sequence[MemoryKind] | None,
+    limit: int,
+    offset: int,
+    *,
+    as_of: AsOf | None = None,
+) -> MemoryQuery:
+    """Return the question for one page of what a scope remembers."""
+    scope_path(scope)
+    _check_bounds(limit, offset)
+    check_kinds(kinds)
+    check_as_of(as_of)
+    return MemoryQuery(
+        scope=scope,
+        namespace=memories_namespace(scope),
+        kinds=kinds,
+        limit=limit,
+        offset=offset,
+        as_of=as_of,
+    )
+
+
+def check_kinds(kinds: Sequence[MemoryKind] | None) -> None:
+    """Raise InvalidInput for a kind that is none, and for one where several are expected."""
+    known = ", ".join(get_args(MemoryKind))
+    if kinds is not None and (isinstance(kinds, str) or not isinstance(kinds, Collection)):
+        raise InvalidInput(f"kinds must be a list of {known}, e.g. ['semantic'], not {kinds!r}")
+    for kind in kinds or ():
+        if kind not in get_args(MemoryKind):
+            raise InvalidInput(f"kind {kind!r} is not known: take one of {known}")
+
+
+def _check_bounds(limit: int, offset: int = 0) -> None:
+    for name, number in (("limit", limit), ("offset", offset)):
+        whole = isinstance(number, int) and not isinstance(number, bool)
+        if not (whole and 0 <= number <= MAX_LIMIT):
+            raise InvalidInput(
+                f"{name} must be between 0 and {MAX_LIMIT:,}, a whole number, not {number!r}"
+            )

@@ -1,0 +1,271 @@
+"""Turns candidates into ranked hits. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from shared_core.core.decay import AROUSAL_SLOWDOWN, SECONDS_A_DAY
+from shared_core.core.domain import Hit, Memory
+from shared_core.ports.recall import Asked, Candidate, Corpus, Ranking, Recalled, ThreeFactor
+from shared_core.recall.bm25 import Matches, matched
+from shared_core.recall.features import features, overtakings
+from shared_core.recall.linear_ranking import linear_parts
+from shared_core.recall.query_words import query_words, words_held
+from shared_core.recall.supersession import raised
+
+if TYPE_CHECKING:
+    from shared_core.ports.recall import Numbers
+
+WORDS: Final = re.compile(r"\w+")
+LEAST_CHARACTERS: Final = 200
+"""A text is not cut to less than this, unless nothing else is shown."""
+
+
+def rank(
+    recalled: Recalled, asked: Asked, *, limit: int, by: Ranking | ThreeFactor = "linear"
+) -> list[Hit]:
+    """Return the best candidates, best first, with the parts of their scores.
+
+    by: "linear", the learned weights (recall.linear_ranking), and as part of "time" what a
+    turn gains that overtakes another (recall.supersession); "fusion", a sum of standardised
+    scores with weights set by hand; "rrf", reciprocal rank fusion; "vector" or "bm25", one channel
+    alone; "three_factor", relevance x recency x importance (Park et al., 2023),
+    or a ThreeFactor with weights. Equal scores: newest first.
+    """
+    return list(islice(ranked(recalled, asked, by=by), limit))
+
+
+def ranked(
+    recalled: Recalled, asked: Asked, *, by: Ranking | ThreeFactor = "linear"
+) -> Iterator[Hit]:
+    """Yield all candidates as rank() does; a hit costs nothing before it is asked for."""
+    candidates, corpus = recalled.candidates, recalled.corpus
+    if corpus is None or not candidates:
+        return
+    matches = matched(corpus)
+    known = features(corpus, matches, candidates, asked)
+    if isinstance(by, ThreeFactor):
+        parts = _three_factor(known, candidates, asked, by)
+    else:
+        parts = _RANKINGS[by](known, candidates, asked)
+    scores: Numbers = np.add.reduce(list(parts.values()))
+    shown = _raw(corpus, known, candidates) | parts
+    if by == "linear":
+        changed = _changed(corpus, matches, candidates, asked, scores)
+        scores = scores + changed["raised"]
+        shown |= changed | {"time": shown.get("time", 0.0) + changed["raised"]}
+    table = np.column_stack([np.broadcast_to(values, scores.shape) for values in shown.values()])
+    words = query_words(asked.text, asked.terms)
+    for at in _in_order(scores, candidates):
+        holds = matches.holds[candidates[at].number]
+        held = {term for term, is_held in zip(asked.terms, holds, strict=False) if is_held}
+        yield Hit(
+            memory=candidates[at].memory(),
+            score=float(scores[at]),
+            parts={
+                name: value
+                for name, value in zip(shown, table[at].tolist(), strict=True)
+                if not math.isnan(value)
+            },
+            matched=words_held(words, held),
+        )
+
+
+def nearest(recalled: Recalled, limit: int) -> list[Hit]:
+    """Return the candidates with a vector, nearest first; the score is the cosine similarity."""
+    if recalled.corpus is None or not recalled.candidates:
+        return []
+    similarity = recalled.corpus.similarity[[one.number for one in recalled.candidates]]
+    order = _in_order(np.nan_to_num(similarity, nan=-np.inf), recalled.candidates)
+    return [
+        Hit(
+            memory=recalled.candidates[at].memory(),
+            score=float(similarity[at]),
+            parts={"meaning": float(similarity[at]), "similarity": float(similarity[at])},
+        )
+        for at in order[:limit]
+        if not math.isnan(similarity[at])
+    ]
+
+
+def _in_order(scores: Numbers, candidates: Sequence[Candidate]) -> list[int]:
+    return sorted(
+        range(len(candidates)),
+        key=lambda at: (scores[at], candidates[at].occurred_at, candidates[at].memory_id.int),
+        reverse=True,
+    )
+
+
+def _raw(
+    corpus: Corpus, known: Mapping[str, Numbers], candidates: Sequence[Candidate]
+) -> dict[str, Numbers]:
+    """Return the features as hits show them; NaN is not shown."""
+    at = [candidate.number for candidate in candidates]
+    first = corpus.opens[at] | np.array([candidate.role == "agent" for candidate in candidates])
+    previous = np.maximum(known["similarity_previous"], known["coverage_previous"])
+    return {
+        **known,
+        "similarity": corpus.similarity[at],
+        "previous": np.where(first, np.nan, previous),
+    }
+
+
+def _changed(
+    corpus: Corpus,
+    matches: Matches,
+    candidates: Sequence[Candidate],
+    asked: Asked,
+    scores: Numbers,
+) -> dict[str, Numbers]:
+    """Return which candidates a later one overtakes, which overtake one, and what these gain."""
+    pairs = overtakings(corpus, matches, candidates, asked)
+    found = {name: np.zeros(len(candidates)) for name in ("is_overtaken", "overtakes")}
+    for earlier, later in pairs:
+        found["is_overtaken"][earlier] = found["overtakes"][later] = 1.0
+    return {**found, "raised": raised(scores, pairs)}
+
+
+def _linear(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:
+    """Where all score alike, cosine and coverage count themselves."""
+    return linear_parts(known) if _differ(known) else _themselves(known)
+
+
+def _differ(known: Mapping[str, Numbers]) -> bool:
+    return bool(known["z_similarity"].any() or known["z_bm25"].any())
+
+
+def _themselves(known: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    return {"meaning": known["similarity"], "words": known["coverage"]}
+
+
+def _fusion(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:
+    """Measured in docs/benchmarks.md. Of what the turn before scores 0.4 is context, not for an
+    agent's turn: it answers, and the user told. One rare word of five, such as a name, lifts BM25
+    by five deviations, so coverage damps it. What the agent said is long and on topic, and mostly
+    came out of what the user said. Where all score alike, cosine and coverage count themselves.
+    """
+    channels = {
+        "meaning": known["z_similarity"],
+        "words": np.sqrt(known["coverage"]) * known["z_bm25"],
+    }
+    before = (
+        known["z_similarity_previous"]
+        + np.sqrt(known["coverage_previous"]) * known["z_bm25_previous"]
+    )
+    nobody_named = 1 - np.maximum(known["named_speaker"], known["other_speaker"])
+    return {
+        **(channels if _differ(known) else _themselves(known)),
+        "context": 0.4 * before * (1 - known["agent"]),
+        "form": -1.0 * known["is_question"],
+        "speaker": -1.0 * known["other_speaker"] - 2.0 * known["agent"] * nobody_named,
+        "kind": 0.5 * known["fact"] - 0.5 * known["summary"],
+    }
+
+
+def _rrf(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:
+    """Reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009) of both channels, k = 60."""
+
+    def fused(scores: Numbers) -> Numbers:
+        places = np.empty(len(scores))
+        places[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+        shares: Numbers = np.where(scores > 0, 1 / (60 + places), 0.0)
+        return shares
+
+    return {"meaning": fused(known["similarity"]), "words": fused(known["bm25"])}
+
+
+def _three_factor(
+    known: Mapping[str, Numbers],
+    candidates: Sequence[Candidate],
+    asked: Asked,
+    weights: ThreeFactor = ThreeFactor(),  # noqa: B008 # it is frozen
+) -> dict[str, Numbers]:
+    """The product is the score; it is shown as its relevance, times the other two, in "meaning"."""
+    memories = [candidate.memory() for candidate in candidates]
+    relevance = np.maximum(np.clip(known["similarity"], 0, 1), known["coverage"])
+    recency = np.array([_recency(memory, asked.now, weights.recency_days) for memory in memories])
+    importance = np.array([memory.importance / 10 for memory in memories])
+    product = (
+        relevance**weights.relevance * recency**weights.recency * importance**weights.importance
+    )
+    return {"meaning": product}
+
+
+def _recency(memory: Memory, now: datetime, recency_days: float) -> float:
+    """Return e^(-t/S) of the age t; S = recency_days, up to twice as long for what excited."""
+    emotion = memory.value.get("emotion")
+    arousal = emotion.get("arousal", 0.0) if isinstance(emotion, Mapping) else 0.0
+    days = max((now - memory.occurred_at).total_seconds(), 0.0) / SECONDS_A_DAY
+    excited = min(max(arousal, 0.0), 1.0) if isinstance(arousal, int | float) else 0.0
+    slowed = 1 - AROUSAL_SLOWDOWN * excited
+    return math.exp(-days * slowed / recency_days)
+
+
+_RANKINGS: Final[Mapping[Ranking, Callable[..., dict[str, Numbers]]]] = {
+    "linear": _linear,
+    "fusion": _fusion,
+    "rrf": _rrf,
+    "vector": lambda known, *_: {"meaning": known["similarity"]},
+    "bm25": lambda known, *_: {"words": known["bm25"]},
+    "three_factor": _three_factor,
+}
+
+
+def relevance(hit: Hit) -> float:
+    """Return how much a hit has to do with its query, 0 to 1, comparable between answers.
+
+    The largest of the cosine similarity, the coverage of the query's words, and either of the turn
+    before: a text is relevant if it means the same, says the same, or answers what does. 1 for what
+    has no vector to compare and was found by its words.
+    """
+    if "similarity" not in hit.parts and hit.parts.get("coverage", 1.0) > 0:
+        return 1.0
+    return max(hit.parts.get(part, 0.0) for part in ("similarity", "coverage", "previous"))
+
+
+def collapsed(hits: Iterable[Hit], limit: int) -> list[Hit]:
+    """Return the first hits that do not repeat a better one.
+
+    A text repeats another when it has the same words in the same order; case, punctuation and
+    spaces do not count. One word more may be a "not", so anything else stays. A summary that says
+    no more than a turn gives way to the turn.
+    """
+    kept: dict[str, Hit] = {}
+    for hit in hits:
+        words = " ".join(WORDS.findall(unicodedata.normalize("NFKC", hit.memory.text).casefold()))
+        if words not in kept:
+            if len(kept) == limit:
+                break
+            kept[words] = hit
+        elif kept[words].memory.kind == "summary":
+            kept[words] = hit
+    return list(kept.values())
+
+
+def fitting(hits: Sequence[Hit], max_characters: int) -> list[tuple[Hit, str]]:
+    """Return hits with their texts until the characters are used up; the last one may be cut.
+
+    A text is cut, with an ellipsis, when at least LEAST_CHARACTERS of it can be shown, or nothing
+    else is; one that does not fit is left out, and a shorter one after it may still be in.
+    """
+    shown: list[tuple[Hit, str]] = []
+    left = max_characters
+    for hit in hits:
+        text = hit.memory.text
+        if len(text) > left:
+            if left < LEAST_CHARACTERS and shown:
+                continue
+            text = text[: left - 1] + "…"
+        shown.append((hit, text))
+        left -= len(text)
+        if left <= 0:
+            break
+    return shown

@@ -1,0 +1,119 @@
+"""Rerankers: what the argument `reranker` stands for, and hits in the order of its scores.
+
+a Reranker              async rerank(query, texts) -> scores
+a function              (query, texts) -> scores, sync or async; a sync one runs in a thread
+a document compressor   LangChain's BaseDocumentCompressor: CrossEncoderReranker, CohereRerank, ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, TypeAlias, cast
+
+from shared_core.core.domain import Hit
+from shared_core.core.sync_bridge import on_own_loop
+from shared_core.errors import InvalidInput, ModelOutputInvalid, ModelUnavailable
+from shared_core.ports.reranker import Reranker
+
+log = logging.getLogger("hippocampus")
+
+TIMEOUT_S = 30.0
+"""A reranker that takes longer has failed: somebody waits for the answer."""
+
+RerankFunction: TypeAlias = Callable[
+    [str, Sequence[str]], "Sequence[float] | Awaitable[Sequence[float]]"
+]
+
+ADAPTERS: Mapping[str, str] = {
+    "langchain_core.documents.compressor.BaseDocumentCompressor": "langgraph_store.rerank",
+}
+"""Base classes of hosts by name, and the module whose reranker() wraps one."""
+
+
+def resolve_reranker(reranker: object) -> Reranker | None:
+    """Return the reranker that an argument names; None for None. Asks it nothing yet.
+
+    Raises InvalidInput for something that is none of the forms above.
+    """
+    if reranker is None:
+        return None
+    for base in type(reranker).__mro__:
+        if module := ADAPTERS.get(f"{base.__module__}.{base.__qualname__}"):
+            return cast(Reranker, import_module(module).reranker(reranker))
+    is_one = not isinstance(reranker, type)
+    if is_one and isinstance(reranker, Reranker) and inspect.iscoroutinefunction(reranker.rerank):
+        return reranker
+    if is_one and callable(reranker):
+        return FunctionReranker(cast(RerankFunction, reranker))
+    raise InvalidInput(
+        f"reranker of type {type(reranker).__qualname__} is of no known form: give an object with"
+        " 'async rerank(query, texts)', a sync or async function from a query and texts to scores,"
+        " or a document compressor of LangChain"
+    )
+
+
+class FunctionReranker:
+    """Any function from a query and texts to scores, sync or async."""
+
+    def __init__(self, function: RerankFunction) -> None:
+        self._function = function
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """Ask the function; a sync one runs in a thread."""
+        if inspect.iscoroutinefunction(self._function):
+            answer: Any = await self._function(query, texts)
+        else:
+            answer = await asyncio.to_thread(self._function, query, texts)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        return cast("Sequence[float]", answer)
+
+
+async def reranked(hits: Sequence[Hit], query: str, reranker: Reranker) -> list[Hit] | None:
+    """Return the hits by the reranker's scores, best first, or None, with a warning, if it failed.
+
+    It fails as well if it takes longer than TIMEOUT_S; a sync one works on in its thread. Equal
+    scores keep their order. The score of each is the reranker's, and the part "rerank".
+    """
+    texts = [hit.memory.text for hit in hits]
+    try:
+        scores = _checked(await on_own_loop(_asked(reranker, query, texts)), len(texts))
+    except Exception:  # a stranger's code: anything may come out, and the order stands without it
+        log.warning("the reranker failed on %d texts, recall goes on without", len(texts),
+                    exc_info=True)  # fmt: skip
+        return None
+    order = sorted(range(len(hits)), key=lambda at: -scores[at])
+    return [
+        replace(hits[at], score=scores[at], parts={**hits[at].parts, "rerank": scores[at]})
+        for at in order
+    ]
+
+
+async def _asked(reranker: Reranker, query: str, texts: Sequence[str]) -> Sequence[float]:
+    task = asyncio.current_task()
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            return await reranker.rerank(query, texts)
+    except asyncio.CancelledError as error:
+        if task is None or task.cancelling():
+            raise
+        raise ModelUnavailable("the reranker cancelled its own work") from error
+
+
+def _checked(answer: Sequence[float], count: int) -> list[float]:
+    try:
+        scores = [float(score) for score in answer]
+    except (TypeError, ValueError) as error:
+        raise ModelOutputInvalid(f"a reranker must return numbers: {error}") from error
+    if len(scores) != count or not all(math.isfinite(score) for score in scores):
+        raise ModelOutputInvalid(
+            f"a reranker must return one finite score for each of {count} texts, it returned"
+            f" {len(scores)}, {sum(map(math.isfinite, scores))} of them finite"
+        )
+    return scores

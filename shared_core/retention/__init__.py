@@ -1,0 +1,1 @@
+"""How memories fade and go: policies, cleanup, deletion, erasure with receipts, statistics."""

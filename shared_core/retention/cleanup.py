@@ -1,0 +1,249 @@
+"""Forgetting what has faded: by stored policies stage by stage, or at once by a caller's own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+from shared_core.core.decay import RetentionPolicy, days_between, retention_score
+from shared_core.core.domain import MemoryKind, Scope
+from shared_core.core.timestamps import CLOCKS_APART, system_clock
+from shared_core.errors import Conflict
+from shared_core.ports.retention import FATES, Counts, Fate, Kept, Weak
+from shared_core.ports.storage import Clock, Storage
+
+BATCH = 1000
+"""So many memories go in one short transaction."""
+LISTED = 100
+RETIMED_AT_ONCE = 2000
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Is told how many memories are done, and how many were due when it began."""
+GoesOn: TypeAlias = Callable[[], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupReport:
+    """What a cleanup at once looked at and erased, or would erase.
+
+    memories: how many there were that fade. forgotten: how each that went was kept.
+    average_score: of all looked at.
+    """
+
+    memories: int
+    forgotten: Sequence[Kept]
+    average_score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fading:
+    """A memory that leaves its stage, and why. score: as of then. due_at: since when it is due."""
+
+    kept: Kept
+    fate: Fate
+    score: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionReport:
+    """What one run of forgetting did, or would do.
+
+    counts: how many memories of each kind met which fate. listed: of a dry run, those that have
+    waited longest, as many as its limit; not_listed: how many more would go.
+    along: what was erased along with them, such as the ended facts of a fact. retimed: a policy had
+    changed meanwhile, and it was too early for them. batches: transactions it took.
+    """
+
+    counts: Counts
+    listed: Sequence[Fading] = ()
+    along: Mapping[MemoryKind, int] = field(default_factory=dict)
+    retimed: int = 0
+    batches: int = 0
+    duration_s: float = 0.0
+    dry_run: bool = False
+
+    @property
+    def total(self) -> int:
+        """How many memories left their stage."""
+        return sum(sum(kinds.values()) for kinds in self.counts.values())
+
+    @property
+    def not_listed(self) -> int:
+        """How many more than listed a dry run counted; limit=... lists more of them."""
+        return max(self.total - len(self.listed), 0) if self.dry_run else 0
+
+    def of(self, fate: Fate) -> int:
+        """Return how many memories met a fate."""
+        return sum(self.counts.get(fate, {}).values())
+
+
+@dataclass(slots=True)
+class _Sum:
+    counts: dict[Fate, Counter[MemoryKind]] = field(
+        default_factory=lambda: {fate: Counter() for fate in FATES}
+    )
+    along: Counter[MemoryKind] = field(default_factory=Counter)
+    retimed: int = 0
+    batches: int = 0
+
+
+async def cleanup(
+    storage: Storage, clock: Clock, scope: Scope, policy: RetentionPolicy, *, dry_run: bool
+) -> CleanupReport:
+    """Erase at once what has faded below a caller's own threshold, whatever stage it is in.
+
+    What has expired is deleted first, except in a dry run. Facts drawn from the faded stay, and
+    adding its session again does not bring it back. What is pinned stays, and what never
+    fades.
+    """
+    if not dry_run:
+        await _require_clock(storage, clock)
+        await storage.sweep_expired((scope.app, scope.user), BATCH)
+    weak = Weak(
+        threshold=policy.threshold,
+        min_age_days=policy.min_age_days,
+        decay_rate=policy.decay_rate,
+    )
+    memories, average = await storage.average_score(scope, weak)
+    ids = await storage.weak(scope, weak)
+    if dry_run:
+        return CleanupReport(memories, await storage.kept(scope, ids), average)
+    faded: list[Kept] = []
+    for begin in range(0, len(ids), BATCH):
+        page = await storage.kept(scope, ids[begin : begin + BATCH])
+        gone = set(await storage.forget_weak(scope, weak, [one.memory_id for one in page]))
+        faded += [one for one in page if one.memory_id in gone]
+    return CleanupReport(memories, faded, average)
+
+
+async def _require_clock(storage: Storage, clock: Clock) -> None:
+    """Raise Conflict if this machine's clock is far ahead; a caller's own clock is meant so."""
+    if clock is not system_clock:
+        return
+    now = clock()
+    ahead = await storage.ahead_of_server(now)
+    if ahead > CLOCKS_APART:
+        raise Conflict(
+            f"the clock of this machine, {now.isoformat()}, is {ahead} ahead of the database"
+            " server's: by it too much would be forgotten. Set it right, or pass a clock to"
+            " open_memory(clock=...)"
+        )
+
+
+async def retime(
+    storage: Storage,
+    path: str,
+    progress: Callable[[int], None] | None = None,
+    goes_on: GoesOn | None = None,
+) -> int:
+    """Tell memories of a path whose policies changed when they leave their stage; return how many.
+
+    progress: told how many were looked at. goes_on: asked after each transaction; False ends it.
+    """
+    changed = looked_at = 0
+    while (page := await storage.retime(path, RETIMED_AT_ONCE)).looked_at:
+        changed, looked_at = changed + page.changed, looked_at + page.looked_at
+        if progress:
+            progress(looked_at)
+        if goes_on and not await goes_on():
+            break
+    return changed
+
+
+async def forget_faded(
+    storage: Storage,
+    clock: Clock,
+    scope: Scope | None,
+    app: str | None,
+    *,
+    progress: Progress | None = None,
+    goes_on: GoesOn | None = None,
+    batch: int = BATCH,
+) -> RetentionReport:
+    """Move every memory that is due on by one stage, in short transactions, and tell how many.
+
+    First it finishes telling memories of policies that changed. goes_on: asked after each
+    transaction; False ends it. Raises Conflict for a clock that is far ahead.
+    """
+    await _require_clock(storage, clock)
+    for path in await storage.retimings(scope, app):
+        await retime(storage, path, goes_on=goes_on)
+    began, now, done = time.monotonic(), clock(), _Sum()
+    total = 0
+    if progress:
+        counts, _, _ = await storage.due(scope, app, now, 0)
+        total = sum(sum(kinds.values()) for kinds in counts.values())
+        progress(0, total)
+    while True:
+        moved = await storage.forget_faded(scope, app, now, batch)
+        if moved.size == 0:
+            break
+        for fate, kinds in moved.counts.items():
+            done.counts[fate].update(kinds)
+        done.along.update(moved.along)
+        done.retimed += moved.retimed
+        done.batches += 1
+        if progress:
+            progress(sum(counter.total() for counter in done.counts.values()), total)
+        if goes_on and not await goes_on():
+            break
+        await asyncio.sleep(0)  # others come to their turn
+    return RetentionReport(
+        counts=done.counts,
+        along=done.along,
+        retimed=done.retimed,
+        batches=done.batches,
+        duration_s=time.monotonic() - began,
+    )
+
+
+async def what_is_due(
+    storage: Storage, clock: Clock, scope: Scope | None, app: str | None, *, limit: int = LISTED
+) -> RetentionReport:
+    """Return what forget_faded() would do now; writes nothing."""
+    began, now = time.monotonic(), clock()
+    counts, along, listed = await storage.due(scope, app, now, limit)
+    return RetentionReport(
+        counts=counts,
+        along=along,
+        listed=[_fading(kept, fate, now) for kept, fate in listed],
+        duration_s=time.monotonic() - began,
+        dry_run=True,
+    )
+
+
+def score_of(kept: Kept, at: datetime) -> float:
+    """Return the score of a memory at a moment, by the decay rate of its policy, else by 0.1."""
+    return retention_score(
+        initial=kept.strength,
+        days=days_between(kept.used_at, at),
+        accesses=kept.access_count,
+        arousal=kept.arousal,
+        decay_rate=(kept.rule or RetentionPolicy()).decay_rate,
+    )
+
+
+def _fading(kept: Kept, fate: Fate, now: datetime) -> Fading:
+    score = score_of(kept, now)
+    rule = kept.rule or RetentionPolicy()
+    threshold = {
+        "demoted": rule.threshold,
+        "archived": rule.archive_threshold,
+        "erased": rule.erase_threshold,
+    }[fate]
+    used = "read" if kept.last_accessed_at else "written"
+    days = max(days_between(kept.used_at, now), 0.0)
+    reads = f"{kept.access_count} read{'' if kept.access_count == 1 else 's'}"
+    why = (
+        f"score {score:.3g} is below {threshold:g}: last {used} {days:.1f} days ago, {reads},"
+        f" importance {kept.importance:g}"
+    )
+    if kept.stage != "kept" and kept.staged_at is not None:
+        why += f"; {kept.stage} {days_between(kept.staged_at, now):.1f} days ago"
+    return Fading(kept=kept, fate=fate, score=score, why=why)

@@ -1,0 +1,305 @@
+"""The verbs of MemoryEngine about keeping and forgetting: policies, stages, pins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, get_args
+from uuid import UUID
+
+from shared_core.core.domain import MemoryId, MemoryKind, Scope
+from shared_core.core.namespaces import check_label, scope_path
+from shared_core.core.retention_policy import FADING, POLICIES, RetentionPolicy, Rules, Stage
+from shared_core.core.validation import listed, memory_ids_of, names_of, number, whole_number
+from shared_core.errors import InvalidInput, NotFound
+from shared_core.knowledge.restoring import restored
+from shared_core.models.embedding import Embedding
+from shared_core.ports.accesses import Accesses, NewAccesses
+from shared_core.ports.retention import Kept
+from shared_core.retention import cleanup as cleanups
+from shared_core.retention.cleanup import CleanupReport, Progress, RetentionReport
+from shared_core.retention.erasure import ErasureVerbs
+from shared_core.retention.statistics import (
+    HORIZONS,
+    RetentionCurve,
+    RetentionStats,
+    curve_of,
+    stats_of,
+)
+
+if TYPE_CHECKING:
+    from shared_core.ports.storage import Clock, Storage
+
+MOST = 1_000_000
+MOST_DAYS = 36_500
+
+
+class KeepingVerbs(ErasureVerbs):
+    """How memories are kept: which policy holds, what has faded, what must not, who is erased.
+
+    scope: one user; app: all users of an application; neither: all.
+    """
+
+    _storage: Storage
+    _embedding: Embedding
+    _clock: Clock
+
+    async def open(self) -> None:
+        raise NotImplementedError
+
+    async def retention_policy(
+        self, scope: Scope | None = None, *, app: str | None = None
+    ) -> Rules:
+        """Return the policy of each kind of memory; None for a kind that never fades."""
+        _check_whose(scope, app)
+        await self.open()
+        return await self._storage.retention_rules(scope, app)
+
+    async def own_retention_policy(
+        self, scope: Scope | None = None, *, app: str | None = None
+    ) -> Rules:
+        """Return what was set there itself, of the kinds of memory it was set for."""
+        _check_whose(scope, app)
+        await self.open()
+        return await self._storage.own_rules(scope, app)
+
+    async def set_retention_policy(
+        self,
+        policy: str | RetentionPolicy | Mapping[MemoryKind, RetentionPolicy | None] | None,
+        scope: Scope | None = None,
+        *,
+        app: str | None = None,
+        never: Sequence[MemoryKind] = (),
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """Set how memories fade from now on; return for how many the next stage comes otherwise.
+
+        policy: a name of POLICIES ("default", "high-interaction", "low-interaction", "sensitive",
+        "knowledge") or a RetentionPolicy, for turns, summaries and reflections, in place of what
+        was set here; or one for each of some kinds, facts and items included, and None for a kind
+        that never fades: what was set here of other kinds stays; or None: what holds above (of the
+        application, of all) holds here, too. never: kinds that never fade. The nearest policy of a
+        kind counts: of the user, of the application, of all. progress: told how many memories were
+        looked at. If it is cut short there, the next run of forgetting finishes it.
+        """
+        _check_whose(scope, app)
+        await self.open()
+        rules = None
+        if policy is not None:
+            rules = _rules(policy) | dict.fromkeys(kinds_named(never))
+        elif never:
+            raise InvalidInput("never names kinds of a policy: give a policy, too")
+        of = list(rules) if rules and isinstance(policy, Mapping) else None
+        path = await self._storage.set_retention_rules(scope, app, rules, of)
+        return await cleanups.retime(self._storage, path, progress)
+
+    async def cleanup(
+        self,
+        scope: Scope,
+        policy: RetentionPolicy | str = POLICIES["default"],
+        *,
+        dry_run: bool = False,
+    ) -> CleanupReport:
+        """Erase at once turns and summaries that have faded below a threshold of yours.
+
+        policy: or the name of one of POLICIES.
+        dry_run: only say which, and write nothing. Adding forgotten turns again brings no memory of
+        them back; what was said stays in the history of the thread, and the next summary may tell
+        of it: only forget_faded(), forget_turns() and forget_thread() take it along. Facts do not
+        fade. The days and thresholds of later stages do not count: forget_faded() goes by them.
+        """
+        scope_path(scope)
+        rule = policy_named(policy) if isinstance(policy, str) else policy
+        if not isinstance(rule, RetentionPolicy):
+            raise InvalidInput(
+                f"policy must be a RetentionPolicy or the name of one, not {type(rule).__name__}"
+            )
+        await self.open()
+        return await cleanups.cleanup(self._storage, self._clock, scope, rule, dry_run=dry_run)
+
+    async def forget_faded(
+        self,
+        scope: Scope | None = None,
+        *,
+        app: str | None = None,
+        dry_run: bool = False,
+        limit: int = cleanups.LISTED,
+        progress: Progress | None = None,
+    ) -> RetentionReport:
+        """Move what has faded on by one stage, of ALL applications unless a scope or app is given.
+
+        By the stored policies: demoted memories are out of recall, archived ones compacted, erased
+        ones gone for good. dry_run: only say what would go and why; the report lists limit of them,
+        and its not_listed says how many more there are. It reads and writes what is due and nothing
+        else, in short transactions; several may run at once. Raises Conflict when the clock of this
+        machine is more than an hour ahead of the database's: it would forget too much.
+        """
+        _check_whose(scope, app)
+        whole_number(limit, "limit", 0, MOST)
+        await self.open()
+        if dry_run:
+            return await cleanups.what_is_due(self._storage, self._clock, scope, app, limit=limit)
+        return await cleanups.forget_faded(
+            self._storage, self._clock, scope, app, progress=progress
+        )
+
+    async def record_access(self, scope: Scope, memory_ids: Sequence[UUID | str]) -> None:
+        """Count memories as read now, in one round trip; unknown ones are passed over.
+
+        recall() and search() count what they return by themselves, in the background.
+        """
+        scope_path(scope)
+        ids = dict.fromkeys(memory_ids_of(memory_ids))
+        await self.open()
+        now = Accesses(1, self._clock())
+        await self._storage.add_accesses([NewAccesses(scope, one, now) for one in ids])
+
+    async def unknown_keys(
+        self, scope: Scope, keys: str | UUID | Sequence[str | UUID]
+    ) -> Sequence[str]:
+        """Return those of some keys and memory ids that no memory of the scope has, in order.
+
+        forget(), pin(), unpin() and restore_memory() pass over them; this tells which.
+        """
+        scope_path(scope)
+        names = names_of(keys)
+        await self.open()
+        return await self._storage.unknown_names(scope, names)
+
+    async def pin(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
+        """Never forget these memories, by key or memory id, whatever their score; return how many.
+
+        Unknown keys are passed over. What was demoted or archived comes back into recall first.
+        """
+        ids = await self._named(scope, keys)
+        pinned = await self._storage.set_pinned(scope, ids, True)  # first: nothing moves it on then
+        await self._restore(scope, ids)
+        return len(pinned)
+
+    async def unpin(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
+        """Let memories fade again as their policy says; return how many were pinned.
+
+        Unknown keys are passed over, and so is what was not pinned.
+        """
+        ids = await self._named(scope, keys)
+        return len(await self._storage.set_pinned(scope, ids, False))
+
+    async def restore_memory(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
+        """Bring demoted and archived memories back into recall, as if they were read now.
+
+        By key or memory id; returns how many came back. Unknown keys are passed over, and so is
+        what is in recall. What was archived is embedded anew. Raises ModelUnavailable while the
+        embedder is down.
+        """
+        return len(await self._restore(scope, await self._named(scope, keys)))
+
+    async def list_faded(
+        self,
+        scope: Scope,
+        *,
+        stages: Sequence[Stage] = ("demoted", "archived"),
+        kinds: Sequence[MemoryKind] | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> Sequence[Kept]:
+        """Return what has faded out of recall and can be restored, what left it last first."""
+        for stage in listed(stages, "stages", '["demoted"]'):
+            if stage not in ("demoted", "archived"):
+                raise InvalidInput(f"stage {stage!r} is not known: take demoted or archived")
+        whole_number(limit, "limit", 0, MOST)
+        whole_number(offset, "offset", 0, MOST)
+        scope_path(scope)
+        await self.open()
+        known = None if kinds is None else kinds_named(kinds)
+        return await self._storage.staged(scope, stages, known, limit, offset)
+
+    async def retention_stats(
+        self,
+        scope: Scope | None = None,
+        *,
+        app: str | None = None,
+        days: Sequence[float] = HORIZONS,
+    ) -> RetentionStats:
+        """Return how memories are kept: by score, kind and stage, and what goes within some days.
+
+        days: each from 0, which is what is due by now. It reads every memory of whom it is asked
+        for, once.
+        """
+        _check_whose(scope, app)
+        horizons = [number(one, "days", 0, MOST_DAYS) for one in listed(days, "days", "[7, 30]")]
+        await self.open()
+        now = self._clock()
+        rows, ahead = await self._storage.retention_stats(scope, app, now, horizons)
+        return stats_of(now, rows, ahead)
+
+    async def retention_curve(
+        self, scope: Scope, key: str | UUID, *, days_ahead: float | None = None, points: int = 120
+    ) -> RetentionCurve:
+        """Return how the score of a memory, by key or memory id, went and will go unread.
+
+        days_ahead: how far; left out, until after it is demoted. Raises NotFound for an unknown
+        key: there is nothing to show.
+        """
+        if not isinstance(key, str | UUID):
+            raise InvalidInput(f"key must be a key or memory id, not {key!r:.80}")
+        ids = await self._named(scope, key)
+        kept = await self._storage.kept(scope, ids[:1]) if ids else []
+        if not kept:
+            raise NotFound(f"there is no memory {key!r} of {scope}: list_memories() shows keys")
+        return curve_of(kept[0], self._clock(), days_ahead=days_ahead, points=points)
+
+    async def _named(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> Sequence[UUID]:
+        scope_path(scope)
+        names = names_of(keys)
+        await self.open()
+        return await self._storage.named_ids(scope, names)
+
+    async def _restore(self, scope: Scope, ids: Sequence[UUID]) -> Sequence[MemoryId]:
+        return await restored(self._storage, self._embedding, scope, ids)
+
+
+def policy_named(policy: str) -> RetentionPolicy:
+    """Return a policy by its name. Raises InvalidInput for one that nobody knows."""
+    if policy not in POLICIES:
+        raise InvalidInput(
+            f"retention policy {policy!r} is not known: take {', '.join(POLICIES)}, or a"
+            " RetentionPolicy"
+        )
+    return POLICIES[policy]
+
+
+def _rules(
+    policy: str | RetentionPolicy | Mapping[MemoryKind, RetentionPolicy | None],
+) -> dict[MemoryKind, RetentionPolicy | None]:
+    if isinstance(policy, str):
+        policy = policy_named(policy)
+    if isinstance(policy, RetentionPolicy):
+        return dict.fromkeys(FADING, policy)
+    if not isinstance(policy, Mapping):
+        raise InvalidInput(
+            "policy must be a name, a RetentionPolicy, or one for each of some kinds, not"
+            f" {type(policy).__name__}"
+        )
+    for kind, rule in policy.items():
+        if rule is not None and not isinstance(rule, RetentionPolicy):
+            raise InvalidInput(f"the policy of {kind!r} must be a RetentionPolicy or None")
+    return {kind: policy[kind] for kind in kinds_named(list(policy))}
+
+
+def kinds_named(kinds: Sequence[MemoryKind]) -> Sequence[MemoryKind]:
+    """Return kinds of memory as they are. Raises InvalidInput for what is none."""
+    known = get_args(MemoryKind)
+    if isinstance(kinds, str):
+        raise InvalidInput(f"kinds must be a list of {', '.join(known)}, e.g. [{kinds!r}]")
+    for kind in listed(kinds, "kinds", '["episodic"]'):
+        if kind not in known:
+            raise InvalidInput(f"kind {kind!r} is not known: take one of {', '.join(known)}")
+    return kinds
+
+
+def _check_whose(scope: Scope | None, app: str | None) -> None:
+    if scope is not None:
+        scope_path(scope)
+        if app is not None:
+            raise InvalidInput("give a scope or an app, not both: a scope names its app")
+    elif app is not None:
+        check_label(app, "app")

@@ -1,0 +1,267 @@
+"""How memories are kept: counts by score, kind and stage, and the curve of one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal, TypeAlias
+
+from shared_core.core.decay import days_between, next_stage_at, retention_score
+from shared_core.core.domain import JsonValue, MemoryKind
+from shared_core.core.retention_policy import STAGES, RetentionPolicy, Stage
+from shared_core.core.validation import number, whole_number
+from shared_core.ports.retention import Fate, Kept, RetentionRow
+
+BUCKETS: Final = 10
+"""Tenths of the score: the first from 0, the last from 0.9 to 1."""
+HORIZONS: Final = (1.0, 7.0, 30.0)
+HIGH, MEDIUM = 7, 3
+"""Buckets from which on a memory counts as of high and of medium value, as documented."""
+MOST_POINTS: Final = 10_000
+
+Sure: TypeAlias = Literal["known", "at least"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindStats:
+    """Memories of one kind. buckets: how many by tenth of the score. average_score: None for none.
+
+    fades: how many of them fade; the others never do.
+    """
+
+    count: int
+    fades: int
+    pinned: int
+    stages: Mapping[Stage, int]
+    buckets: Sequence[int]
+    average_score: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionStats:
+    """How memories are kept as of a moment, in all stages; what has expired or ended is left out.
+
+    ahead: within so many days, if nothing is read meanwhile, how many meet which fate; what is
+    demoted and then erased counts for both. What never fades scores as if it were new.
+    """
+
+    as_of: datetime
+    kinds: Mapping[MemoryKind, KindStats]
+    total: KindStats
+    ahead: Mapping[float, Mapping[Fate, int]]
+
+    @property
+    def high(self) -> int:
+        """How many score 0.7 or more."""
+        return sum(self.total.buckets[HIGH:])
+
+    @property
+    def medium(self) -> int:
+        """How many score 0.3 or more, and less than 0.7."""
+        return sum(self.total.buckets[MEDIUM:HIGH])
+
+    @property
+    def low(self) -> int:
+        """How many score less than 0.3."""
+        return sum(self.total.buckets[:MEDIUM])
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return all of it as JSON values."""
+        return {
+            "as_of": self.as_of.isoformat(),
+            **_kind_dict(self.total),
+            "high": self.high,
+            "medium": self.medium,
+            "low": self.low,
+            "kinds": {kind: _kind_dict(stats) for kind, stats in self.kinds.items()},
+            "ahead": {
+                f"{days:g}": {fate: count for fate, count in fates.items()}
+                for days, fates in self.ahead.items()
+            },
+        }
+
+
+def _kind_dict(stats: KindStats) -> dict[str, JsonValue]:
+    return {
+        "count": stats.count,
+        "fades": stats.fades,
+        "pinned": stats.pinned,
+        "stages": {stage: count for stage, count in stats.stages.items()},
+        "buckets": list(stats.buckets),
+        "average_score": stats.average_score,
+    }
+
+
+def stats_of(
+    as_of: datetime,
+    rows: Sequence[RetentionRow],
+    ahead: Mapping[float, Mapping[Fate, int]],
+) -> RetentionStats:
+    """Return counts summed up by kind and in all."""
+    kinds = sorted({row.kind for row in rows})
+    return RetentionStats(
+        as_of=as_of,
+        kinds={kind: _summed(row for row in rows if row.kind == kind) for kind in kinds},
+        total=_summed(rows),
+        ahead=ahead,
+    )
+
+
+def _summed(given: Iterable[RetentionRow]) -> KindStats:
+    rows = list(given)
+    count = sum(row.count for row in rows)
+    return KindStats(
+        count=count,
+        fades=sum(row.count for row in rows if row.fades),
+        pinned=sum(row.pinned for row in rows),
+        stages={stage: sum(row.count for row in rows if row.stage == stage) for stage in STAGES},
+        buckets=[sum(row.count for row in rows if row.bucket == n) for n in range(BUCKETS)],
+        average_score=sum(row.score_sum for row in rows) / count if count else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """A score at a moment. sure: "at least" where reads lie before the last one, whose moments
+    nobody noted: then it is the score that the memory would have had without any."""
+
+    at: datetime
+    score: float
+    sure: Sure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionCurve:
+    """How the score of one memory went, and will go if nobody reads it again.
+
+    stages: what becomes of it next, and when. threshold: below which it is demoted; None if its
+    kind never fades.
+    """
+
+    kept: Kept
+    now: datetime
+    points: Sequence[CurvePoint]
+    stages: Sequence[tuple[datetime, Fate]]
+    threshold: float | None
+
+    @property
+    def score(self) -> float:
+        """The score as of now."""
+        return scorer(self.kept, self.now)(self.now)
+
+    def to_dict(self) -> dict[str, JsonValue]:
+        """Return all of it as JSON values."""
+        kept = self.kept
+        return {
+            "memory_id": str(kept.memory_id),
+            "key": kept.key,
+            "kind": kept.kind,
+            "stage": kept.stage,
+            "pinned": kept.pinned,
+            "score": self.score,
+            "threshold": self.threshold,
+            "access_count": kept.access_count,
+            "used_at": kept.used_at.isoformat(),
+            "created_at": kept.created_at.isoformat(),
+            "now": self.now.isoformat(),
+            "stages": [{"at": at.isoformat(), "fate": fate} for at, fate in self.stages],
+            "points": [
+                {"at": point.at.isoformat(), "score": point.score, "sure": point.sure}
+                for point in self.points
+            ],
+        }
+
+
+def curve_of(kept: Kept, now: datetime, *, days_ahead: float | None, points: int) -> RetentionCurve:
+    """Return the curve of a memory from when it was made until so many days from now.
+
+    days_ahead: left out, until shortly after it is demoted, or as far ahead as it is old.
+    """
+    whole_number(points, "points", 2, MOST_POINTS)
+    stages = _stages_ahead(kept)
+    end = _end(kept, now, stages, days_ahead)
+    start = min(kept.created_at, kept.used_at, now)
+    step = (end - start) / (points - 1)
+    moments = {start + step * number for number in range(points)}
+    moments |= {kept.used_at} if start <= kept.used_at <= end else set()
+    score = scorer(kept, now)
+    return RetentionCurve(
+        kept=kept,
+        now=now,
+        points=[
+            CurvePoint(at, score(at), "known" if is_known(kept, now, at) else "at least")
+            for at in sorted(moments)
+        ],
+        stages=stages,
+        threshold=kept.rule.threshold if kept.rule else None,
+    )
+
+
+def is_known(kept: Kept, now: datetime, at: datetime) -> bool:
+    """Return whether the score at a moment is known, or only what it was at least."""
+    return at >= _used_from(kept, now) or kept.access_count == 0
+
+
+def _used_from(kept: Kept, now: datetime) -> datetime:
+    """Return when the last use counts from: by a clock that is ahead it is still to come."""
+    return kept.used_at if now < kept.created_at else min(kept.used_at, now)
+
+
+def scorer(kept: Kept, now: datetime) -> Callable[[datetime], float]:
+    """Return what gives the score of a memory at a moment; before its last use, as if unread.
+
+    A use that is still to come, by a clock that is ahead of now, counts as one just now.
+    """
+    used_from = _used_from(kept, now)
+    decay_rate = kept.rule.decay_rate if kept.rule else 0.0
+
+    def score(at: datetime) -> float:
+        used = at >= used_from
+        return retention_score(
+            initial=kept.strength,
+            days=days_between(kept.used_at if used else kept.created_at, at),
+            accesses=kept.access_count if used else 0,
+            arousal=kept.arousal,
+            decay_rate=decay_rate,
+        )
+
+    return score
+
+
+def _stages_ahead(kept: Kept) -> list[tuple[datetime, Fate]]:
+    if kept.rule is None or kept.pinned or kept.forget_at is None:
+        return []
+    ahead: list[tuple[datetime, Fate]] = []
+    stage: Stage = kept.stage
+    at: datetime | None = kept.forget_at
+    while at is not None:
+        fate = _fate(stage, kept.rule)
+        ahead.append((at, fate))
+        if fate == "erased":
+            break
+        stage = "demoted" if fate == "demoted" else "archived"
+        at = next_stage_at(
+            stage, initial=kept.strength, last_used_at=kept.used_at, since=at,
+            accesses=kept.access_count, arousal=kept.arousal, policy=kept.rule,
+        )  # fmt: skip
+    return ahead
+
+
+def _fate(stage: Stage, rule: RetentionPolicy) -> Fate:
+    if stage == "kept":
+        return "demoted"
+    return "archived" if stage == "demoted" and rule.archive_threshold is not None else "erased"
+
+
+def _end(
+    kept: Kept,
+    now: datetime,
+    stages: Sequence[tuple[datetime, Fate]],
+    days_ahead: float | None,
+) -> datetime:
+    if days_ahead is None:
+        first = stages[0][0] if stages else now
+        days_ahead = max(7.0, 1.2 * days_between(now, first), days_between(kept.created_at, now))
+        days_ahead = min(days_ahead, 3650.0)
+    return now + timedelta(days=number(days_ahead, "days_ahead", 0, 36_500))

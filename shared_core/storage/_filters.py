@@ -1,0 +1,179 @@
+"""Filters on the value of an item, as SQL over jsonb with every value bound. Pure.
+
+A filter maps fields to what they must be: a plain value (equality), a mapping of operators
+({"$gt": 3}), or a mapping of fields, which goes one level deeper. All parts must hold. $and, $or
+and $not join filters at any level. docs/langgraph.md has the table.
+
+Every clause is true or false, never null, so $not is the opposite of what it negates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from shared_core.core.domain import JsonValue
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import clean_text
+from shared_core.errors import InvalidInput
+
+_ORDER = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+_JOINED = ("$and", "$or", "$not")
+OPERATORS = ("$eq", "$ne", *_ORDER, "$in", "$nin", "$exists", "$contains", *_JOINED)
+
+MAX_DEPTH = 50
+MAX_CONDITIONS = 1_000
+"""What one filter may hold; the operands of $in count as one."""
+
+Path: TypeAlias = tuple[str, ...]
+
+
+def compile_filter(wanted: Mapping[str, JsonValue]) -> tuple[str, dict[str, object]]:
+    """Return SQL that holds for matching rows of memories m, and the values it binds.
+
+    Raises InvalidInput, naming it, for an unknown operator or an operand of the wrong type.
+    """
+    compiler = _Compiler()
+    return compiler.all_of((), wanted), compiler.values
+
+
+class _Compiler:
+    """Turns one filter into SQL; values collects what its placeholders stand for."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, object] = {}
+        self._depth = 0
+        self._conditions: dict[str, Callable[[Path, str, JsonValue], str]] = {
+            "$eq": self._equals,
+            "$ne": self._differs,
+            **dict.fromkeys(_ORDER, self._in_order),
+            "$in": self._is_one_of,
+            "$nin": self._is_none_of,
+            "$exists": self._exists,
+            "$contains": self._contains,
+        }
+
+    def all_of(self, path: Path, wanted: object) -> str:
+        """Return what holds where all parts of wanted hold; of no parts, always."""
+        if not isinstance(wanted, Mapping):
+            raise InvalidInput(
+                f"{_place(path)} must be a mapping of fields or operators, not {wanted!r:.80}"
+            )
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise InvalidInput(f"a filter may be nested {MAX_DEPTH} levels deep, no deeper")
+        clauses = [self._part(path, name, operand) for name, operand in wanted.items()]
+        self._depth -= 1
+        return " AND ".join(clauses) or "true"
+
+    def _part(self, path: Path, name: object, operand: JsonValue) -> str:
+        if not isinstance(name, str):
+            raise InvalidInput(f"{_place(path)} names the field {name!r}, which is no text")
+        if name in _JOINED:
+            return self._joined(path, name, operand)
+        if name.startswith("$"):
+            if not path or name not in self._conditions:
+                raise InvalidInput(
+                    f"filter operator {name!r} is not known here: write"
+                    f' {{"field": {{"$operator": value}}}} with one of {", ".join(OPERATORS)};'
+                    " only $and, $or and $not may stand outside a field"
+                )
+            return self._conditions[name](path, name, operand)
+        below = (*path, name)
+        if isinstance(operand, Mapping) and operand:
+            operators = [str(key) for key in operand if str(key).startswith("$")]
+            if operators and len(operators) < len(operand):
+                raise InvalidInput(
+                    f"{_place(below)} mixes operators ({', '.join(operators)}) with fields:"
+                    " join the two with $and"
+                )
+            return f"({self.all_of(below, operand)})"
+        return self._equals(below, "$eq", operand)
+
+    def _joined(self, path: Path, name: str, operand: JsonValue) -> str:
+        if name == "$not":
+            return f"NOT ({self.all_of(path, operand)})"
+        if not _is_list(operand) or not operand:
+            raise InvalidInput(
+                f"{name} in {_place(path)} needs a list of at least one filter, not {operand!r:.80}"
+            )
+        word = f" {name[1:].upper()} "
+        return f"({word.join(f'({self.all_of(path, part)})' for part in _listed(operand))})"
+
+    def _equals(self, path: Path, name: str, operand: JsonValue) -> str:
+        return f"coalesce({self._field(path)} = {self._json(path, operand)}, false)"
+
+    def _differs(self, path: Path, name: str, operand: JsonValue) -> str:
+        return f"{self._field(path)} IS DISTINCT FROM {self._json(path, operand)}"
+
+    def _in_order(self, path: Path, name: str, operand: JsonValue) -> str:
+        field, sign = self._field(path), _ORDER[name]
+        if isinstance(operand, str):  # by code point, as Python does, whatever the database's way
+            return (
+                f"CASE WHEN jsonb_typeof({field}) = 'string' THEN ({field} #>> '{{}}')"
+                f' COLLATE "C" {sign} {self._bind(clean_text(operand))}::text ELSE false END'
+            )
+        if isinstance(operand, bool) or not isinstance(operand, int | float):
+            raise InvalidInput(
+                f"{name} in {_place(path)} needs a number or a text, not {operand!r:.80}"
+            )
+        return (
+            f"CASE WHEN jsonb_typeof({field}) = 'number'"
+            f" THEN {field} {sign} {self._json(path, operand)} ELSE false END"
+        )
+
+    def _is_one_of(self, path: Path, name: str, operand: JsonValue) -> str:
+        if not _is_list(operand):
+            raise InvalidInput(f"{name} in {_place(path)} needs a list, not {operand!r:.80}")
+        texts = [to_json(part, _place(path)) for part in _listed(operand)]
+        return f"coalesce({self._field(path)} = ANY({self._bind(texts)}::jsonb[]), false)"
+
+    def _is_none_of(self, path: Path, name: str, operand: JsonValue) -> str:
+        return f"NOT {self._is_one_of(path, name, operand)}"
+
+    def _exists(self, path: Path, name: str, operand: JsonValue) -> str:
+        if not isinstance(operand, bool):
+            raise InvalidInput(
+                f"$exists in {_place(path)} needs True or False, not {operand!r:.80}"
+            )
+        return f"{self._field(path)} IS {'NOT ' if operand else ''}NULL"
+
+    def _contains(self, path: Path, name: str, operand: JsonValue) -> str:
+        field = self._field(path)
+        within = "false"
+        if isinstance(operand, str):
+            text = self._bind(clean_text(operand))
+            within = f"strpos({field} #>> '{{}}', {text}::text) > 0"
+        return (
+            f"CASE jsonb_typeof({field}) WHEN 'array' THEN EXISTS ("
+            f"SELECT FROM jsonb_array_elements({field}) AS part WHERE part = "
+            f"{self._json(path, operand)}) WHEN 'string' THEN {within} ELSE false END"
+        )
+
+    def _field(self, path: Path) -> str:
+        """Return the field as jsonb, NULL where it is missing; -> by text enters objects only."""
+        names = (f"{self._bind(clean_text(name))}::text" for name in path)
+        return f"(m.value -> {' -> '.join(names)})"
+
+    def _json(self, path: Path, operand: JsonValue) -> str:
+        return f"{self._bind(to_json(operand, _place(path)))}::jsonb"
+
+    def _bind(self, value: object) -> str:
+        name = f"filter_{len(self.values)}"
+        self.values[name] = value
+        if len(self.values) > MAX_CONDITIONS:
+            raise InvalidInput(f"a filter may hold {MAX_CONDITIONS:,} names and values, not more")
+        return f"%({name})s"
+
+
+def _place(path: Path) -> str:
+    return f"the filter on {'.'.join(path)!r}" if path else "the filter"
+
+
+def _is_list(operand: object) -> bool:
+    return isinstance(operand, Sequence) and not isinstance(operand, str | bytes)
+
+
+def _listed(operand: JsonValue) -> Sequence[JsonValue]:
+    assert isinstance(operand, Sequence) and not isinstance(operand, str)
+    return operand

@@ -1,0 +1,1 @@
+"""From a URI to a migrated SeekDB or OceanBase: threads, transactions, retries."""

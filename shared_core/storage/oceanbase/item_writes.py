@@ -1,0 +1,237 @@
+"""Memories by namespace and key, written and deleted within one transaction of locked tenants."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TypeAlias
+from uuid import UUID
+
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import instructions_scope, rest_of, storable, tenant_of
+from shared_core.core.retention_policy import Strength
+from shared_core.ports.items import ItemAddress, ItemStamp, MemoryRow, VectorRows
+from shared_core.storage._retention_columns import initial_of
+from shared_core.storage._rows import MAX_TERMS
+from shared_core.storage.oceanbase.connection.batching import pages
+from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.oceanbase.forgetting import forget_memories
+from shared_core.storage.oceanbase.imports import mark_deleted, mark_imported
+from shared_core.storage.oceanbase.instruction_versions import (
+    add_versions,
+    drop_versions,
+    stamp_versions,
+)
+from shared_core.storage.oceanbase.retention_timing import timed
+from shared_core.storage.oceanbase.vectors import add_vectors, models, table_of
+
+Place: TypeAlias = tuple[str, str, str]
+"""An address in the columns of the tables: tenant, namespace below it, key."""
+
+_COLUMNS = (
+    "tenant_id", "memory_id", "namespace", "`key`", "kind", "text", "value", "terms", "term_count",
+    "author", "importance", "occurred_at", "created_at", "updated_at", "expires_at", "ttl_s",
+    "thread_id", "run_id", "superseded_at", "words_key", "demoted_at",
+)  # fmt: skip
+_REPLACED = _COLUMNS[4:]
+
+_STAMPED = (
+    "tenant_id", "memory_id", "namespace", "`key`", "kind", "text", "value", "terms", "term_count",
+    "created_at", "updated_at", "occurred_at", "expires_at", "ttl_s",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _There:
+    """What is needed of a memory that stands at an address already."""
+
+    memory_id: UUID
+    kind: str
+    thread_id: str | None
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None
+
+
+def place_of(address: ItemAddress) -> Place:
+    """Return where an address stands."""
+    namespace, key = address
+    return tenant_of(namespace), rest_of(namespace), key
+
+
+def tenants_of(addresses: Iterable[ItemAddress]) -> list[str]:
+    """Return the tenants of addresses, each once."""
+    return sorted({tenant_of(namespace) for namespace, _ in addresses})
+
+
+def stored_terms(terms: Sequence[str]) -> str:
+    """Return words as memories.terms holds them: each with a space before and after."""
+    return f" {' '.join(terms[:MAX_TERMS])} "
+
+
+def strengths_of(strength: Strength | None, rows: Iterable[MemoryRow]) -> dict[UUID, float | None]:
+    """Return what a caller's function gives to rows, by their ids."""
+    if strength is None:
+        return {}
+    return {
+        row.memory_id: initial_of(strength, row.kind, row.text, row.importance, row.value)
+        for row in rows
+    }
+
+
+def put_rows(
+    tx: Transaction,
+    rows: Sequence[MemoryRow],
+    now: datetime,
+    strengths: Mapping[UUID, float | None] | None = None,
+) -> dict[ItemAddress, UUID]:
+    """Write memories by address, and return under which id each stands.
+
+    A key that exists is replaced and keeps its id and birth; updated_at always rises. An expired
+    row counts as gone: its key starts a new life. What was drawn from a turn stays so. strengths:
+    what a caller's function gives, by the id of the row as it was given.
+    """
+    in_order = sorted(rows, key=lambda row: (row.namespace, row.key))
+    there = _there(tx, ((row.namespace, row.key) for row in in_order))
+    pairs = [(row, there.get(place_of((row.namespace, row.key)))) for row in in_order]
+    tx.insert("memories", _COLUMNS, (_written(*pair, now) for pair in pairs), update=_REPLACED)
+    ids = {
+        (row.namespace, row.key): held.memory_id if held else row.memory_id for row, held in pairs
+    }
+    _time(tx, in_order, ids, now, strengths or {})
+    _clear_derived(tx, [(row, held) for row, held in pairs if held])
+    add_versions(tx, [at for at in ids if instructions_scope(at[0])])
+    return ids
+
+
+def put_vectors(tx: Transaction, vectors: VectorRows | None) -> None:
+    """Write vectors of memories named by address; those of an address that is not there drop."""
+    if vectors is None or not vectors.addresses:
+        return
+    ids = ids_at(tx, vectors.addresses)
+    rows = [
+        (tenant_of(address[0]), ids[address], field, vector)
+        for address, field, vector in zip(
+            vectors.addresses, vectors.fields, vectors.vectors, strict=True
+        )
+        if address in ids
+    ]
+    if rows:
+        add_vectors(tx, vectors.model, rows)
+
+
+def forget_at(tx: Transaction, addresses: Iterable[ItemAddress], now: datetime) -> int:
+    """Delete memories and what rests on them alone; return how many went in all."""
+    named = [address for address in addresses if storable(address[1])]
+    mark_deleted(tx, named, now)
+    drop_versions(tx, [address for address in named if instructions_scope(address[0])])
+    by_tenant: dict[str, list[UUID]] = defaultdict(list)
+    for address, memory_id in ids_at(tx, named).items():
+        by_tenant[tenant_of(address[0])].append(memory_id)
+    return sum(len(forget_memories(tx, tenant, ids, now)) for tenant, ids in by_tenant.items())
+
+
+def ids_at(tx: Transaction, addresses: Iterable[ItemAddress]) -> dict[ItemAddress, UUID]:
+    """Return the ids of those memories that are there."""
+    named = list(addresses)
+    there = _there(tx, named)
+    return {at: there[place_of(at)].memory_id for at in named if place_of(at) in there}
+
+
+def stamp(tx: Transaction, stamps: Sequence[ItemStamp], *, own: bool) -> None:
+    """Note items as imported, and give them the times they have elsewhere.
+
+    own: this transaction wrote them. Else not to those that were written here since; of the same
+    age here and there, the longer life counts: reads may have given more time.
+    """
+    if not stamps:
+        return
+    there = _there(tx, [stamp.address for stamp in stamps])
+    rows = [
+        (tenant, held.memory_id, path, key, "item", "", "{}", "", 0, stamp.created_at,
+         stamp.updated_at, stamp.updated_at, stamp.expires_at, stamp.ttl_s)
+        for stamp in stamps
+        for tenant, path, key in [place_of(stamp.address)]
+        if (held := there.get((tenant, path, key))) and (own or _is_older(held, stamp))
+    ]  # fmt: skip
+    tx.insert("memories", _STAMPED, rows, update=_STAMPED[9:])  # all are there
+    mark_imported(tx, stamps)
+    stamp_versions(tx, [stamp.address for stamp in stamps if instructions_scope(stamp.address[0])])
+
+
+def _is_older(held: _There, stamp: ItemStamp) -> bool:
+    if held.updated_at != stamp.updated_at:
+        return held.updated_at < stamp.updated_at
+    if held.expires_at is None:
+        return False
+    return stamp.expires_at is None or stamp.expires_at > held.expires_at
+
+
+def _there(tx: Transaction, addresses: Iterable[ItemAddress]) -> dict[Place, _There]:
+    places = list(dict.fromkeys(map(place_of, addresses)))
+    return {
+        (tenant, path, key): _There(*columns)
+        for page in pages(places)
+        for tenant, path, key, *columns in tx.rows(
+            "SELECT tenant_id, namespace, `key`, memory_id, kind, thread_id, created_at,"
+            " updated_at, expires_at FROM memories WHERE (tenant_id, namespace, `key`) IN %s",
+            page,
+        )
+    }
+
+
+def _written(row: MemoryRow, old: _There | None, now: datetime) -> tuple[object, ...]:
+    """Return a row in _COLUMNS, given what stands there."""
+    tenant, path, key = place_of((row.namespace, row.key))
+    is_reborn = old is None or (old.expires_at is not None and old.expires_at <= now)
+    return (
+        tenant, old.memory_id if old else row.memory_id, path, key, _kind_of(row, old), row.text,
+        to_json(row.value), stored_terms(row.terms), len(row.terms), row.author,
+        float(row.importance), row.occurred_at,
+        now if old is None or is_reborn else old.created_at,
+        max(now, old.updated_at + timedelta(microseconds=1)) if old else now,
+        row.expires_at, row.ttl_s, row.thread_id or (old.thread_id if old else None), row.run_id,
+        row.superseded_at, row.words_key, None,
+    )  # fmt: skip
+
+
+def _kind_of(row: MemoryRow, old: _There | None) -> str:
+    return old.kind if old and old.kind == "episodic" else row.kind
+
+
+def _time(
+    tx: Transaction,
+    rows: Sequence[MemoryRow],
+    ids: Mapping[ItemAddress, UUID],
+    now: datetime,
+    strengths: Mapping[UUID, float | None],
+) -> None:
+    by_tenant: dict[str, dict[UUID, float | None]] = defaultdict(dict)
+    for row in rows:
+        memory_id = ids[row.namespace, row.key]
+        by_tenant[tenant_of(row.namespace)][memory_id] = strengths.get(row.memory_id)
+    for tenant, given in by_tenant.items():
+        timed(tx, tenant, given, now, given)
+
+
+def _clear_derived(tx: Transaction, replaced: Sequence[tuple[MemoryRow, _There]]) -> None:
+    """Delete what was drawn from what stood there: vectors, structure, sources, archive."""
+    old = [(tenant_of(row.namespace), held.memory_id) for row, held in replaced]
+    tables = sorted({table_of(dimensions) for dimensions in models(tx).values()}) if old else []
+    for page in pages(old):
+        for table in (*tables, "facts", "memory_archive"):
+            tx.run(f"DELETE FROM {table} WHERE (tenant_id, memory_id) IN %s", page)
+        tx.run(
+            "UPDATE memory_access SET stage = 0, staged_at = NULL"
+            " WHERE (tenant_id, memory_id) IN %s AND stage > 0",
+            page,
+        )
+    unsourced = [
+        (tenant_of(row.namespace), held.memory_id)
+        for row, held in replaced
+        if _kind_of(row, held) not in ("episodic", "summary")
+    ]
+    for page in pages(unsourced):
+        tx.run("DELETE FROM memory_sources WHERE (tenant_id, memory_id) IN %s", page)

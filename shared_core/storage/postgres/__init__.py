@@ -1,0 +1,1 @@
+"""The storage port on PostgreSQL: named statements in `sql/`, one message per call."""

@@ -1,0 +1,293 @@
+"""A private PostgreSQL in a folder, shared by the processes that name it, stopped by the last one.
+
+The operating system counts the users: each process holds a shared flock on `users.lock`; starts
+and stops happen under an exclusive flock on `start.lock`. A killed process loses its locks by
+itself, so nothing has to be repaired afterwards.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict
+
+from shared_core.storage.postgres.connection.embedded_host import explained, pid_exists, unavailable
+from shared_core.storage.postgres.connection.embedded_server import (
+    CLUSTER,
+    DATABASE,
+    EmbeddedServer,
+    ServerRecord,
+    conninfo,
+    log_tail,
+    ping_server,
+    read_record,
+    socket_directories,
+)
+
+if sys.platform != "win32":
+    import fcntl
+
+START_LOCK = "start.lock"
+USERS_LOCK = "users.lock"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedStatus:
+    """What can be seen of an embedded PostgreSQL without touching it.
+
+    size_bytes: of the data directory. users: pids of the processes that use it, best effort.
+    """
+
+    data_directory: Path
+    initialised: bool
+    running: bool
+    pid: int | None
+    socket_directory: Path | None
+    size_bytes: int
+    users: list[int]
+
+
+class EmbeddedPostgres:
+    """A user of the PostgreSQL in home; nothing is read or started before acquire."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home.absolute()
+        self._membership: _Membership | None = None
+        self._holds = 0
+
+    @property
+    def data_directory(self) -> Path:
+        """The folder with the database files."""
+        return self._home / CLUSTER
+
+    def acquire(self) -> str:
+        """Return the conninfo of a running server that stays up until the matching release.
+
+        Creates the folder, the files and the database when missing. Blocks: about 0.15 s, 1 s the
+        first time, up to a minute after a crash. Raises StorageUnavailable.
+        """
+        with _registry_lock:
+            membership = _join(self._home)
+            if membership is not self._membership:  # the first time, or the first after a fork
+                self._membership, self._holds = membership, 0
+            self._holds += 1
+            return conninfo(membership.record.sockets, DATABASE)
+
+    def release(self) -> None:
+        """Undo one acquire of this object; the last user of the folder stops the server.
+
+        Does nothing without one, and in a fork of the process that acquired.
+        """
+        with _registry_lock:
+            membership = self._membership
+            if membership is None or self._holds == 0 or not _is_current(membership):
+                return
+            self._holds -= 1
+            membership.holds -= 1
+            if membership.holds == 0:
+                _leave(membership)
+
+    def log_tail(self, lines: int = 20) -> str:
+        """Return the last lines of the server's log, empty when there is none."""
+        return log_tail(self._home, lines)
+
+
+def describe(home: Path) -> EmbeddedStatus:
+    """Return the state of the embedded PostgreSQL in home; starts, creates and locks nothing.
+
+    Raises StorageUnavailable for a folder this OS user may not look into.
+    """
+    home = home.resolve()
+    with explained(home):
+        record = read_record(home / CLUSTER)
+        if ping_server(record) == pq.Ping.NO_RESPONSE:
+            record = None
+        return EmbeddedStatus(
+            data_directory=home / CLUSTER,
+            initialised=(home / CLUSTER / "PG_VERSION").exists(),
+            running=record is not None,
+            pid=record.pid if record else None,
+            socket_directory=record.sockets if record else None,
+            size_bytes=_size_bytes(home / CLUSTER),
+            users=_read_users(home),
+        )
+
+
+def embedded_behind(dsn: str, home: Path | None) -> EmbeddedPostgres | None:
+    """Return the embedded PostgreSQL that a DSN leads to; None for another server, or for no DSN.
+
+    home: a folder that may hold it; the one that the DSN names is thought of by itself.
+    """
+    try:
+        host = str(conninfo_to_dict(dsn).get("host") or "")
+    except psycopg.ProgrammingError:
+        return None
+    if not host.startswith("/"):
+        return None
+    sockets = Path(host).resolve()
+    for folder in (sockets.parent, *([home.resolve()] if home else [])):
+        cluster = folder / CLUSTER
+        if sockets in socket_directories(cluster) and (cluster / "PG_VERSION").exists():
+            return EmbeddedPostgres(folder)
+    return None
+
+
+@dataclass(slots=True, eq=False)
+class _Membership:
+    """This process as one user of a folder, however many objects and acquires share it."""
+
+    server: EmbeddedServer
+    record: ServerRecord
+    users_lock: int
+    holds: int = 0
+
+
+_registry_lock = threading.RLock()
+_memberships: dict[tuple[int, Path], _Membership] = {}  # by pid and folder
+_lock_files: set[int] = set()  # open descriptors
+
+
+def _is_current(membership: _Membership) -> bool:
+    return _memberships.get((os.getpid(), membership.server.home)) is membership
+
+
+def _join(home: Path) -> _Membership:
+    """Return this process's membership with one more hold; the server runs."""
+    if sys.platform == "win32":
+        raise unavailable(home, "Windows is not supported", "set HIPPOCAMPUS_URI to a server")
+    with explained(home):
+        home = home.resolve()
+        server = EmbeddedServer(home)
+        server.is_initialised()  # refuses a folder of someone else before a file is made in it
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(home / START_LOCK):
+            users_lock = _open_lock(home / USERS_LOCK)
+            try:
+                fcntl.flock(users_lock, fcntl.LOCK_SH)
+                record = server.start()
+            except BaseException:
+                _close_lock(users_lock)
+                _stop_if_unused(server)
+                raise
+            # The lock is taken anew each time: the folder may have been deleted and made again.
+            known = _memberships.get((os.getpid(), home))
+            membership = known or _Membership(server, record, users_lock)
+            if known:
+                _close_lock(known.users_lock)
+                known.record, known.users_lock = record, users_lock
+            _memberships[os.getpid(), home] = membership
+            membership.holds += 1
+            _write_users(home, {*_read_users(home), os.getpid()})
+            return membership
+
+
+def _leave(membership: _Membership) -> None:
+    """Give up the membership; stops the server when no other process has one."""
+    server = membership.server
+    _memberships.pop((os.getpid(), server.home))
+    try:
+        with _locked(server.home / START_LOCK):
+            _close_lock(membership.users_lock)
+            _write_users(server.home, {*_read_users(server.home)} - {os.getpid()})
+            _stop_if_unused(server)
+    except FileNotFoundError:  # the folder was deleted, and its server is of no use to anyone
+        _close_lock(membership.users_lock)
+        server.stop(membership.record)
+    except OSError as error:
+        _close_lock(membership.users_lock)
+        logger.warning("embedded PostgreSQL in %s was left running: %s", server.home, error)
+
+
+def _stop_if_unused(server: EmbeddedServer) -> None:
+    """Stop the server unless a process holds `users.lock`, or it has not finished starting."""
+    users_lock = _open_lock(server.home / USERS_LOCK)
+    try:
+        fcntl.flock(users_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        record = read_record(server.cluster)
+        # A long recovery that is stopped begins again, and would never come to its end.
+        if record and record.is_ready:
+            server.stop(record)
+    except BlockingIOError:
+        return
+    finally:
+        _close_lock(users_lock)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    lock = _open_lock(path)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        _close_lock(lock)
+
+
+def _open_lock(path: Path) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    _lock_files.add(descriptor)
+    return descriptor
+
+
+def _close_lock(descriptor: int) -> None:
+    """Unlock and close, once; closing alone would leave the lock to a fork that has it open."""
+    if descriptor in _lock_files:
+        _lock_files.remove(descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def _read_users(home: Path) -> list[int]:
+    with suppress(OSError, ValueError):
+        pids = {int(word) for word in (home / USERS_LOCK).read_text().split()}
+        return sorted(pid for pid in pids if pid_exists(pid))
+    return []
+
+
+def _write_users(home: Path, pids: set[int]) -> None:
+    """Note the users for describe; the locks alone decide, so a full disk does not matter."""
+    with suppress(OSError):
+        (home / USERS_LOCK).write_text("".join(f"{pid}\n" for pid in sorted(pids)))
+
+
+def _size_bytes(directory: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += (Path(folder) / name).lstat().st_size
+    return total
+
+
+def _leave_all() -> None:
+    with _registry_lock:
+        for (pid, _), membership in list(_memberships.items()):
+            if pid == os.getpid():
+                _leave(membership)
+
+
+def _forget_parent() -> None:
+    """In a fork: the folders stay with the parent, whose locks are only closed here."""
+    global _registry_lock
+    _registry_lock = threading.RLock()
+    for descriptor in _lock_files:
+        os.close(descriptor)
+    _lock_files.clear()
+    _memberships.clear()
+
+
+atexit.register(_leave_all)
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_forget_parent)

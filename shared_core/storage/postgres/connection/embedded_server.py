@@ -1,0 +1,365 @@
+"""The PostgreSQL of one folder: its files, its start, its stop. Who may do what when: embedded.py.
+
+home/postgres-18     the data directory: complete, or absent
+home/postgres.log    the server's log; postgres.log.1 is the one before
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import IO
+
+import psycopg
+from psycopg import pq, sql
+from psycopg.conninfo import make_conninfo
+
+from shared_core.errors import StorageUnavailable
+from shared_core.storage.postgres.connection.embedded_host import (
+    DISK_NEEDED_BYTES,
+    ELSEWHERE,
+    MAJOR_VERSION,
+    belongs_to,
+    command_line,
+    disk_full,
+    find_account,
+    find_binaries,
+    find_pids,
+    let_run,
+    let_through,
+    pid_exists,
+    unavailable,
+)
+
+CLUSTER = f"postgres-{MAJOR_VERSION}"
+LOG = "postgres.log"
+DATABASE = "hippocampus"
+PORT = 5432  # only a part of the name of the socket: nothing listens on TCP
+SOCKET = f".s.PGSQL.{PORT}"
+START_TIMEOUT_S = 60.0  # crash recovery included
+STOP_TIMEOUT_S = 60.0
+START_ATTEMPTS = 3
+RETRY_S = 0.1
+POLL_S = 0.01
+SOCKET_LIMIT_BYTES = 100  # the systems allow 103 (macOS) or 107 (Linux)
+LOG_LIMIT_BYTES = 10 * 1024 * 1024
+
+INITDB_SETTINGS = {
+    # --auth=trust trusts whoever reaches the socket. No other OS user does: the socket has mode
+    # 0700 and lies in a directory of mode 0700.
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "max_connections": "100",
+    "shared_buffers": "128MB",
+    # A failing statement and its values are text of the user: they stay out of the log.
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+    "log_checkpoints": "off",
+}
+# Collation and case come from PostgreSQL's own C.UTF-8, the same on every system. LC_CTYPE still
+# tells its text search what a letter is: under plain C a Chinese comma or a dash would be one.
+CTYPES = ("C.UTF-8", "en_US.UTF-8", "C")
+PG_CTL_NOISE = ("pg_ctl: could not start server", "Examine the log output.")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRecord:
+    """What a server wrote about itself into postmaster.pid."""
+
+    pid: int
+    sockets: Path
+    is_ready: bool
+
+
+class EmbeddedServer:
+    """The PostgreSQL in home. Whoever calls start or stop holds the start lock of the folder."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.cluster = home / CLUSTER
+        self._binaries = find_binaries(home)
+        self._account = find_account(home)
+        self._uid = self._account.pw_uid if self._account else os.geteuid()
+
+    def is_initialised(self) -> bool:
+        """Return whether the database files exist; changes nothing.
+
+        Raises StorageUnavailable for files of another OS user or of another PostgreSQL.
+        """
+        if not self.cluster.exists():
+            for other in sorted(self.home.glob("postgres-[0-9][0-9]/PG_VERSION")):
+                raise self._wrong_version(other)
+            return False
+        if self.cluster.stat().st_uid != self._uid:
+            raise belongs_to(self.home, self.cluster.stat().st_uid)
+        version = self.cluster / "PG_VERSION"
+        if version.exists():
+            if version.read_text().strip() != str(MAJOR_VERSION):
+                raise self._wrong_version(version)
+            return True
+        if any(self.cluster.iterdir()):
+            what = f"{CLUSTER} holds something that is not a PostgreSQL database"
+            raise unavailable(self.home, what, f"move it away, or {ELSEWHERE}")
+        return False
+
+    def start(self) -> ServerRecord:
+        """Return the server that answers, after creating and starting whatever is missing."""
+        if self._account:
+            let_through(self.home)
+            let_run(self._binaries)
+        for leftover in self.home.glob(f"{CLUSTER}.partial-*"):  # of a process killed in initdb
+            shutil.rmtree(leftover, ignore_errors=True)
+        if not self.is_initialised():
+            self._initialise()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        for attempts_left in reversed(range(START_ATTEMPTS)):
+            try:
+                return self._wait_until_ready(deadline)
+            except StorageUnavailable:
+                if not attempts_left or time.monotonic() > deadline:
+                    raise
+                # It died on the way up, or a start of a process that was killed came in between.
+                time.sleep(RETRY_S)
+        raise AssertionError("unreachable")
+
+    def _wait_until_ready(self, deadline: float) -> ServerRecord:
+        while time.monotonic() < deadline:
+            record = read_record(self.cluster)
+            ping = ping_server(record)
+            if record and ping == pq.Ping.OK:
+                self._ensure_database(record)
+                return record
+            if ping != pq.Ping.REJECT:  # REJECT: it is starting, recovering or stopping
+                if record is None or not self._is_alive(record.pid):
+                    self._launch()
+                elif record.is_ready and not (record.sockets / SOCKET).exists():
+                    self.stop(record)  # its socket was cleaned away: nobody can reach it again
+            time.sleep(POLL_S)
+        raise self._failed("the server did not get ready", log_tail(self.home))
+
+    def stop(self, known: ServerRecord | None = None) -> None:
+        """Stop the server, without waiting for its clients; known: it, if its files are gone."""
+        record = read_record(self.cluster) or known
+        if record is None or not self._is_alive(record.pid):
+            return
+        for signum, patience_s in ((signal.SIGINT, STOP_TIMEOUT_S), (signal.SIGQUIT, 5.0)):
+            with suppress(ProcessLookupError):
+                os.kill(record.pid, signum)
+            deadline = time.monotonic() + patience_s
+            while time.monotonic() < deadline:
+                if not self._is_alive(record.pid):
+                    if record.sockets != self.cluster:
+                        with suppress(OSError):
+                            record.sockets.rmdir()
+                    return
+                time.sleep(POLL_S)
+        logger.warning("embedded PostgreSQL (pid %d) in %s does not stop", record.pid, self.home)
+
+    def _is_alive(self, pid: int) -> bool:
+        """Return whether pid is the server of this folder, not a later process of that number."""
+        return self._mark() in command_line(pid)
+
+    def _mark(self) -> str:
+        """Return what the command line of this folder's server holds, and no other."""
+        return f"/postgres -D {self.cluster} "
+
+    def _initialise(self) -> None:
+        """Create the database files under another name and rename them once they are complete."""
+        for pid in find_pids(self._mark()):  # of a deleted folder; it would fight for the socket
+            self.stop(ServerRecord(pid, self.cluster, True))
+        if shutil.disk_usage(self.home).free < DISK_NEEDED_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        # A new name each time: the initdb of a killed process may still be writing to the last one.
+        partial = Path(tempfile.mkdtemp(prefix=f"{CLUSTER}.partial-", dir=self.home))
+        try:
+            self._give_to_account(partial)
+            self._initdb(partial)
+            partial.rename(self.cluster)
+            _sync(self.home)  # or a power cut takes the name back, and every later commit with it
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    def _initdb(self, directory: Path) -> None:
+        arguments = ["-D", str(directory), "--username=postgres", "--auth=trust", "--encoding=UTF8"]
+        arguments += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+        for name, value in INITDB_SETTINGS.items():
+            arguments += ["-c", f"{name}={value}"]
+        output = ""
+        for ctype in CTYPES:
+            with tempfile.TemporaryFile("w+", errors="replace") as file:
+                code = self._run("initdb", *arguments, f"--lc-ctype={ctype}", output=file)
+                file.seek(0)
+                output = file.read()
+            if code == 0:
+                return
+            if "invalid locale name" not in output:
+                break
+        raise self._failed("initdb failed", output)
+
+    def _launch(self) -> None:
+        """Start the server; comes back without one while an old one has not let go yet."""
+        sockets = self._choose_sockets()
+        for lock_file in (self.cluster / "postmaster.pid", sockets / f"{SOCKET}.lock"):
+            self._remove_if_stale(lock_file)
+        # pg_ctl pastes its own -D and -l between double quotes into a shell command. The options
+        # go there as they are, so shlex makes every path safe; -k is a list of quoted names.
+        options = ["-D", f"{self.cluster}", "-h", "", "-p", f"{PORT}"]
+        options += ["-k", f'"{sockets}"']
+        with _open_log(self.home) as log:
+            begin = log.seek(0, os.SEEK_END)
+            wait = ("-s", "-w", "-t", f"{START_TIMEOUT_S:.0f}")
+            code = self._run("pg_ctl", "start", *wait, "-o", shlex.join(options), output=log)
+            log.seek(begin)
+            output = log.read()
+        # The sessions of a killed server end their statement before they let go of its memory.
+        if code != 0 and "pre-existing shared memory block" not in output:
+            raise self._failed("the server did not start", output)
+
+    def _remove_if_stale(self, lock_file: Path) -> None:
+        """Remove a lock file that PostgreSQL would wrongly take for the one of a living server.
+
+        Should a server live after all, its shared memory still keeps a second one out.
+        """
+        with suppress(FileNotFoundError):
+            first = lock_file.read_text(errors="replace").partition("\n")[0].strip()
+            pid = int(first) if first.isdecimal() else 0
+            if not pid or (pid_exists(pid) and not self._is_alive(pid)):
+                lock_file.unlink()
+
+    def _choose_sockets(self) -> Path:
+        """Return the data directory, or a private one where that path is unfit for a socket."""
+        for directory in socket_directories(self.cluster):
+            if len(os.fsencode(directory / SOCKET)) > SOCKET_LIMIT_BYTES:
+                continue
+            if set(str(directory)) & set(',"'):  # libpq splits a host at commas
+                continue
+            if directory != self.cluster:
+                self._make_private(directory)
+            return directory
+        raise unavailable(self.home, "the path of its socket would be too long", ELSEWHERE)
+
+    def _make_private(self, directory: Path) -> None:
+        with suppress(FileExistsError):
+            directory.mkdir(mode=0o700)
+            self._give_to_account(directory)
+        found = directory.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != self._uid:
+            what = f"its socket directory {directory} belongs to someone else"
+            raise unavailable(self.home, what, f"remove that, or {ELSEWHERE}")
+        directory.chmod(0o700)
+
+    def _give_to_account(self, directory: Path) -> None:
+        if self._account:
+            os.chown(directory, self._account.pw_uid, self._account.pw_gid)
+            let_through(directory.parent)
+
+    def _ensure_database(self, record: ServerRecord) -> None:
+        name = sql.Identifier(DATABASE)
+        try:
+            with psycopg.connect(conninfo(record.sockets, "postgres"), autocommit=True) as session:
+                query = "SELECT 1 FROM pg_database WHERE datname = %s"
+                if session.execute(query, [DATABASE]).fetchone() is None:
+                    session.execute(sql.SQL("CREATE DATABASE {}").format(name))
+        except psycopg.Error as error:
+            raise unavailable(self.home, str(error).strip(), "try again") from error
+
+    def _run(self, program: str, *arguments: str, output: IO[str]) -> int:
+        """Return the exit code of a program of PostgreSQL, run as the server's OS user.
+
+        In a session of its own the terminal's Ctrl-C does not reach the server. PG* variables are
+        about other servers. Messages are read here, so they have to be in English.
+        """
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
+        account = self._account
+        return subprocess.run(
+            [self._binaries / program, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            env={**environment, "LC_ALL": "C", "PGDATA": str(self.cluster)},
+            start_new_session=True,
+            user=account.pw_uid if account else None,
+            group=account.pw_gid if account else None,
+            extra_groups=[] if account else None,
+        ).returncode
+
+    def _failed(self, what: str, output: str) -> StorageUnavailable:
+        if os.strerror(errno.ENOSPC) in output:
+            return disk_full(self.home)
+        lines = [line for line in output.strip().splitlines() if not line.startswith(PG_CTL_NOISE)]
+        last = " | ".join(lines[-3:])
+        advice = f"read {self.home / LOG}, try again, or {ELSEWHERE}"
+        return unavailable(self.home, f"{what} ({last})", advice)
+
+    def _wrong_version(self, version: Path) -> StorageUnavailable:
+        found = version.read_text().strip()
+        what = f"{version.parent.name} was made by PostgreSQL {found}, this is {MAJOR_VERSION}"
+        advice = f"dump it with the release that made it and move it away, or {ELSEWHERE}"
+        return unavailable(self.home, what, advice)
+
+
+def socket_directories(cluster: Path) -> tuple[Path, ...]:
+    """Return where the socket of a data directory may be, the first that is fit for one."""
+    name = f"hippocampus-{sha256(os.fsencode(cluster)).hexdigest()[:16]}"
+    return cluster, Path(tempfile.gettempdir()) / name, Path("/tmp") / name
+
+
+def conninfo(sockets: Path, database: str) -> str:
+    """Return the libpq conninfo of a database behind the socket in sockets."""
+    return make_conninfo(host=str(sockets), port=PORT, user="postgres", dbname=database)
+
+
+def ping_server(record: ServerRecord | None) -> pq.Ping:
+    """Return what a connection attempt meets: OK, REJECT while it starts or stops, or nobody."""
+    if record is None:
+        return pq.Ping.NO_RESPONSE
+    target = make_conninfo(conninfo(record.sockets, "postgres"), connect_timeout=5)
+    return pq.Ping(pq.PGconn.ping(os.fsencode(target)))
+
+
+def read_record(cluster: Path) -> ServerRecord | None:
+    """Return what postmaster.pid says; None without one, half a one, or a copied one."""
+    with suppress(FileNotFoundError):
+        lines = os.fsdecode((cluster / "postmaster.pid").read_bytes()).splitlines()
+        if len(lines) >= 5 and lines[0].isdecimal() and lines[1] == str(cluster) and lines[4]:
+            ready = len(lines) > 7 and lines[7].strip() == "ready"
+            return ServerRecord(int(lines[0]), Path(lines[4]), ready)
+    return None
+
+
+def log_tail(home: Path, lines: int = 20) -> str:
+    """Return the last lines of the server's log, empty when there is none."""
+    with suppress(OSError):
+        return "\n".join((home / LOG).read_text(errors="replace").splitlines()[-lines:])
+    return ""
+
+
+def _open_log(home: Path) -> IO[str]:
+    """Return the log, opened to append; a long one was moved aside."""
+    log = home / LOG
+    if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
+        log.replace(log.with_name(f"{LOG}.1"))
+    return open(log, "a+", errors="replace", opener=lambda path, flags: os.open(path, flags, 0o600))
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,269 @@
+"""Brings a database to the schema this library speaks, once, however many processes start."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from shared_core.errors import NotFound, SchemaOutOfDate, StorageUnavailable
+from shared_core.storage.postgres.connection.pipeline import Connection
+from shared_core.storage.postgres.connection.sql_files import Migration, migrations
+
+APP_ROLE = "hippocampus_app"
+MIN_SERVER = 15
+MIN_EXTENSION = (0, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """How to speak to a database that is ready. is_spread: over the nodes of a Citus cluster."""
+
+    role: str
+    search_path: str
+    extension_version: str
+    schema_version: int
+    is_spread: bool = False
+
+
+async def prepare(connection: Connection, schema: str, *, create: bool = True) -> Prepared:
+    """Migrate if needed and return how to work with the schema.
+
+    Raises StorageUnavailable when the server is too old, has no pgvector, or the rights are
+    missing; SchemaOutOfDate when the schema was made by a newer or an edited library; NotFound for
+    a schema that is not there, unless create.
+    """
+    _check_server(connection)
+    if not await _is_current(connection, schema):
+        if not create and not await _applied(connection, schema):
+            raise NotFound(
+                f"there is no memory in schema {schema!r} of database {connection.info.dbname!r}:"
+                " check the uri and the schema"
+            )
+        await _migrate(connection, schema)
+    extension = await _extension(connection)
+    if extension is None:
+        raise StorageUnavailable("the extension vector was dropped from the database")
+    version, extension_schema = extension
+    path = ", ".join(_quoted(name) for name in dict.fromkeys((schema, extension_schema, "public")))
+    spread = await _is_spread(connection, schema)
+    role = await _working_role(connection, spread)
+    if role == APP_ROLE and not await _may_work(connection, schema):
+        await _grant(connection, schema)  # the role came to be after the schema
+    return Prepared(role, path, version, len(migrations()), spread)
+
+
+async def _is_current(connection: Connection, schema: str) -> bool:
+    applied = await _applied(connection, schema)
+    for step, checksum in applied.items():
+        if step > len(migrations()):
+            raise SchemaOutOfDate(
+                f"schema {schema!r} is at version {step}, this library knows only"
+                f" {len(migrations())}: upgrade it with pip install -U pg-hippocampus"
+            )
+        if migrations()[step - 1].checksum != checksum:
+            raise SchemaOutOfDate(
+                f"migration {step} of schema {schema!r} was applied from another text than the one"
+                " this library ships: it was made by a development version; use another schema"
+            )
+    return len(applied) == len(migrations())
+
+
+async def _applied(connection: Connection, schema: str) -> dict[int, str]:
+    cursor = await connection.execute(
+        "SELECT to_regclass(%s)", [f"{_quoted(schema)}.schema_migrations"]
+    )
+    row = await cursor.fetchone()
+    if row is None or row[0] is None:
+        return {}
+    cursor = await connection.execute(
+        sql.SQL("SELECT version, checksum FROM {}.schema_migrations ORDER BY version").format(
+            sql.Identifier(schema)
+        )
+    )
+    return {version: checksum for version, checksum in await cursor.fetchall()}
+
+
+async def _migrate(connection: Connection, schema: str) -> None:
+    """Apply what is missing in one transaction; others wait for its lock and find nothing to do."""
+    key = int.from_bytes(hashlib.sha256(f"hippocampus {schema}".encode()).digest()[:8], "big") >> 1
+    try:
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", [key])
+            await _ensure_extension(connection)
+            await _ensure_role(connection)
+            await _ensure_schema(connection, schema)
+            done = await _applied(connection, schema)
+            for step in migrations():
+                if step.version not in done:
+                    await _apply(connection, schema, step)
+            await _grant(connection, schema)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise StorageUnavailable(
+            f"user {connection.info.user!r} may not set up schema {schema!r} in database"
+            f" {connection.info.dbname!r} ({error.diag.message_primary}): run 'hippocampus migrate"
+            " --uri ...' once as a user who may, or grant CREATE on the database"
+        ) from error
+
+
+async def _apply(connection: Connection, schema: str, step: Migration) -> None:
+    await connection.execute(step.sql.encode())
+    record = "INSERT INTO {}.schema_migrations (version, name, checksum) VALUES (%s, %s, %s)"
+    await connection.execute(
+        sql.SQL(record).format(sql.Identifier(schema)), [step.version, step.name, step.checksum]
+    )
+
+
+async def _ensure_schema(connection: Connection, schema: str) -> None:
+    name = sql.Identifier(schema)
+    extension = await _extension(connection)
+    assert extension is not None
+    await connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
+    await connection.execute(
+        sql.SQL("SET LOCAL search_path TO {}, {}").format(name, sql.Identifier(extension[1]))
+    )
+    await connection.execute(
+        sql.SQL(
+            "CREATE TABLE IF NOT EXISTS {}.schema_migrations (version integer PRIMARY KEY,"
+            " name text NOT NULL, checksum text NOT NULL,"
+            " applied_at timestamptz NOT NULL DEFAULT now())"
+        ).format(name)
+    )
+
+
+async def _extension(connection: Connection) -> tuple[str, str] | None:
+    cursor = await connection.execute(
+        "SELECT e.extversion, n.nspname FROM pg_extension e"
+        " JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'"
+    )
+    row = await cursor.fetchone()
+    return (row[0], row[1]) if row else None
+
+
+async def _ensure_extension(connection: Connection) -> None:
+    database = connection.info.dbname
+    try:
+        async with connection.transaction():
+            await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    except (psycopg.errors.UndefinedFile, psycopg.errors.FeatureNotSupported) as error:
+        raise StorageUnavailable(
+            f"the server of database {database!r} has no pgvector: install it (package"
+            " postgresql-NN-pgvector, or https://github.com/pgvector/pgvector), or use"
+            " uri='embedded', which brings its own"
+        ) from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise StorageUnavailable(
+            f"user {connection.info.user!r} may not create the extension vector in database"
+            f" {database!r}: let an administrator run CREATE EXTENSION vector there once"
+        ) from error
+    except psycopg.errors.UniqueViolation:
+        pass  # another schema's migration created it in this very moment
+    found = await _extension(connection)
+    if found and tuple(int(part) for part in found[0].split(".")[:2]) < MIN_EXTENSION:
+        raise StorageUnavailable(
+            f"database {database!r} has pgvector {found[0]}, at least 0.8 is needed:"
+            " install it on the server, then run ALTER EXTENSION vector UPDATE"
+        )
+
+
+async def _ensure_role(connection: Connection) -> None:
+    """Create the application role if that is allowed; without it the caller works as itself."""
+    try:
+        async with connection.transaction():
+            cursor = await connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [APP_ROLE])
+            if await cursor.fetchone() is None:
+                await connection.execute(
+                    sql.SQL("CREATE ROLE {} NOLOGIN NOBYPASSRLS").format(sql.Identifier(APP_ROLE))
+                )
+            await connection.execute(
+                sql.SQL("GRANT {} TO CURRENT_USER").format(sql.Identifier(APP_ROLE))
+            )
+    except (
+        psycopg.errors.InsufficientPrivilege,
+        psycopg.errors.DuplicateObject,
+        psycopg.errors.UniqueViolation,  # two databases of one server at once
+        psycopg.errors.InternalError_,  # "tuple concurrently updated", the same race
+    ):
+        return
+
+
+async def _may_work(connection: Connection, schema: str) -> bool:
+    table = f"{_quoted(schema)}.erasures"
+    cursor = await connection.execute(
+        "SELECT has_schema_privilege(%(role)s, %(schema)s, 'USAGE')"
+        " AND has_table_privilege(%(role)s, %(table)s, 'INSERT')",
+        {"role": APP_ROLE, "schema": schema, "table": table},
+    )
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
+
+
+async def _grant(connection: Connection, schema: str) -> None:
+    cursor = await connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [APP_ROLE])
+    if await cursor.fetchone() is None:
+        return
+    names = {"schema": sql.Identifier(schema), "role": sql.Identifier(APP_ROLE)}
+    for grant in (
+        "GRANT USAGE ON SCHEMA {schema} TO {role}",
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
+        "REVOKE INSERT, UPDATE, DELETE ON {schema}.schema_migrations FROM {role}",
+    ):
+        await connection.execute(sql.SQL(grant).format(**names))
+
+
+async def _is_spread(connection: Connection, schema: str) -> bool:
+    cursor = await connection.execute("SELECT to_regclass('pg_catalog.pg_dist_partition')")
+    row = await cursor.fetchone()
+    if row is None or row[0] is None:
+        return False
+    cursor = await connection.execute(
+        "SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass(%s)",
+        [f"{_quoted(schema)}.memories"],
+    )
+    return await cursor.fetchone() is not None
+
+
+async def _working_role(connection: Connection, spread: bool) -> str:
+    """Return the role to work as: one that row security binds.
+
+    Where the tables are spread, that is the user who connected: the nodes connect to each other as
+    whoever works, and the application role may not log in.
+    """
+    cursor = await connection.execute(
+        "SELECT u.rolsuper OR u.rolbypassrls,"
+        " (SELECT pg_has_role(current_user, r.oid, 'MEMBER') FROM pg_roles r WHERE r.rolname = %s)"
+        " FROM pg_roles u WHERE u.rolname = current_user",
+        [APP_ROLE],
+    )
+    row = await cursor.fetchone()
+    assert row is not None
+    unbound, member = row
+    if member and not spread:
+        return APP_ROLE
+    if unbound and spread:
+        raise StorageUnavailable(
+            f"user {connection.info.user!r} bypasses row security: connect to a distributed schema"
+            f" as a user who is no superuser, with the rights of {APP_ROLE}"
+        )
+    if unbound:
+        raise StorageUnavailable(
+            f"user {connection.info.user!r} bypasses row security and is no member of {APP_ROLE}:"
+            f" let an administrator run CREATE ROLE {APP_ROLE} NOLOGIN; GRANT {APP_ROLE} TO"
+            f" {_quoted(connection.info.user)}"
+        )
+    return "none"
+
+
+def _check_server(connection: Connection) -> None:
+    version = connection.info.server_version // 10_000
+    if version < MIN_SERVER:
+        raise StorageUnavailable(
+            f"the server runs PostgreSQL {version}, at least {MIN_SERVER} is needed:"
+            " upgrade it, or use uri='embedded'"
+        )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

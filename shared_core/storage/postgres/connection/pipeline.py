@@ -1,0 +1,228 @@
+"""A connection that sends several statements as one message and reads their answers at once.
+
+psycopg's own pipeline writes to the socket and looks at it once per statement, and makes a cursor
+for each. For look-ups of a third of a millisecond that was as much work as the look-up itself
+(docs/decisions/0003-one-transaction-without-begin.md). Adaptation of types, waiting, cancelling and
+errors are psycopg's.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, abc, capabilities
+from psycopg.abc import Buffer, PQGen
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.pq import ConnStatus, ExecStatus, Format
+from psycopg.pq.abc import PGresult
+from psycopg.waiting import Wait
+
+from shared_core.core.sync_bridge import on_callers_own_loop
+
+Rows: TypeAlias = list[tuple[Any, ...]]
+Statement: TypeAlias = tuple[bytes, Mapping[str, Any]]
+"""SQL with placeholders %(name)s, or %(name)b for a value that travels binary, and its values."""
+
+LITERAL = "SET LOCAL "
+"""Begins a statement that takes no parameters, so its text is another one each time: not kept."""
+
+MAX_PREPARED = 200
+"""So many statements stay prepared on a connection; the one not used for longest gives way."""
+
+_BLOCKING_MS = 5
+"""A sync caller's thread waits so long for an answer without the ceremony of its event loop."""
+
+_PLACEHOLDER = re.compile(rb"%(?:%|\((\w+)\)([sb]))")
+_FORMATS = {b"s": PyFormat.AUTO, b"b": PyFormat.BINARY}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A statement as the server takes it, with $1, $2, ... for the values of these names."""
+
+    text: bytes
+    names: Sequence[str]
+    formats: Sequence[PyFormat]
+
+
+@lru_cache(maxsize=512)
+def _query(text: bytes) -> _Query:
+    names: dict[bytes, tuple[int, PyFormat]] = {}
+
+    def numbered(found: re.Match[bytes]) -> bytes:
+        name, form = found.groups()
+        if name is None:
+            return b"%"
+        place, _ = names.setdefault(name, (len(names) + 1, _FORMATS[form]))
+        return b"$%d" % place
+
+    sent = _PLACEHOLDER.sub(numbered, text)
+    return _Query(sent, [name.decode() for name in names], [form for _, form in names.values()])
+
+
+_Key: TypeAlias = tuple[bytes, tuple[int, ...] | None]
+"""A statement is prepared once for the types of its values."""
+
+_Values: TypeAlias = Sequence[Buffer | None]
+_Formats: TypeAlias = list[Format] | None
+_Adapted: TypeAlias = tuple[_Key, _Values, _Formats]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One prepared statement of a message; a new one is prepared on the way."""
+
+    key: _Key
+    name: bytes
+    is_new: bool
+    values: _Values
+    formats: _Formats
+
+
+class Connection(AsyncConnection[tuple[Any, ...]]):
+    """A connection of psycopg that can exchange() statements for rows."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._names: OrderedDict[_Key, bytes] = OrderedDict()
+        self._made = 0
+        self._adapter: abc.Transformer | None = None
+
+    async def exchange(self, steps: Sequence[Statement], *, keep: bool = True) -> list[Rows]:
+        """Run statements, prepared, in one transaction; return the rows of each.
+
+        keep: False for statements that are not sent again: what is new among them stays unnamed.
+        On a connection in autocommit: there all up to the end of a message is one transaction, and
+        neither BEGIN nor COMMIT is sent. Raises what the server first refused; then nothing was
+        done.
+        """
+        # All values are adapted before the first statement is named: one that cannot be leaves
+        # nothing half-way.
+        adapted = [self._adapted(*step) for step in steps]
+        parts = [self._named(*given, keep) for given in adapted]
+        outdated = []
+        while len(self._names) > MAX_PREPARED:
+            outdated.append(self._names.popitem(last=False)[1])
+        answers = await self._answered(self._talk(parts, outdated))
+        return self._rows(parts, answers)
+
+    def _adapted(self, text: bytes, values: Mapping[str, Any]) -> _Adapted:
+        if self._adapter is None:
+            self._adapter = Transformer(self)
+        query = _query(text)
+        given = self._adapter.dump_sequence([values[name] for name in query.names], query.formats)
+        return (query.text, self._adapter.types), given, self._adapter.formats
+
+    def _named(self, key: _Key, values: _Values, formats: _Formats, keep: bool) -> _Part:
+        name = self._names.get(key)
+        if name is not None:
+            self._names.move_to_end(key)
+            return _Part(key, name, False, values, formats)
+        if not keep or key[0].startswith(LITERAL.encode()):
+            return _Part(key, b"", True, values, formats)
+        self._made += 1
+        return _Part(key, b"hippocampus_%d" % self._made, True, values, formats)
+
+    def _talk(self, parts: Sequence[_Part], outdated: Sequence[bytes]) -> PQGen[list[PGresult]]:
+        """Send a message and collect its answers; who leaves half-way leaves no connection."""
+        pgconn = self.pgconn
+        try:
+            pgconn.enter_pipeline_mode()
+            self._send(parts, outdated)
+            while pgconn.flush():
+                yield Wait.RW
+                pgconn.consume_input()
+            answers = yield from self._collected()
+            pgconn.exit_pipeline_mode()
+        except BaseException:
+            pgconn.finish()
+            raise
+        # Here, and not where the answers are read: a cancelled caller reads none.
+        del answers[: len(outdated)]
+        for part, made in _prepared(parts, answers):
+            if part.name and made.status == ExecStatus.COMMAND_OK:
+                self._names[part.key] = part.name
+        return answers
+
+    def _send(self, parts: Sequence[_Part], outdated: Sequence[bytes]) -> None:
+        for name in outdated:
+            if capabilities.has_send_close_prepared():
+                self.pgconn.send_close_prepared(name)
+            else:
+                self.pgconn.send_query_params(b"DEALLOCATE " + name, None)
+        for part in parts:
+            if part.is_new:
+                self.pgconn.send_prepare(part.name, *part.key)
+            self.pgconn.send_query_prepared(
+                part.name, part.values, part.formats, result_format=Format.BINARY
+            )
+        self.pgconn.pipeline_sync()
+
+    def _collected(self) -> PQGen[list[PGresult]]:
+        """Return all answers up to the end of the message; between two of them comes None."""
+        answers: list[PGresult] = []
+        while True:
+            while self.pgconn.is_busy():
+                yield Wait.R
+                self.pgconn.consume_input()
+            answer = self.pgconn.get_result()
+            if answer is None:
+                if self.pgconn.status == ConnStatus.BAD:
+                    raise psycopg.OperationalError("the server closed the connection")
+            elif answer.status == ExecStatus.PIPELINE_SYNC:
+                return answers
+            else:
+                answers.append(answer)
+
+    def _rows(self, parts: Sequence[_Part], answers: Sequence[PGresult]) -> list[Rows]:
+        for answer in answers:
+            if answer.status == ExecStatus.FATAL_ERROR:
+                raise psycopg.errors.error_from_result(answer, encoding=self.info.encoding)
+        assert self._adapter is not None
+        place = -1
+        rows: list[Rows] = []
+        for part in parts:
+            place += 1 + part.is_new
+            self._adapter.set_pgresult(answers[place])
+            rows.append(self._adapter.load_rows(0, answers[place].ntuples, tuple))
+        self._adapter.set_pgresult(None)
+        return rows
+
+    async def _answered(self, talk: PQGen[T]) -> T:
+        """Let a talk come to its end; a sync caller waits for it without its loop at first."""
+        if on_callers_own_loop():
+            try:
+                while next(talk) == Wait.R and _is_readable(self.fileno()):
+                    pass
+            except StopIteration as done:
+                ended: T = done.value
+                return ended
+        return await self.wait(talk)
+
+
+def _prepared(
+    parts: Sequence[_Part], answers: Sequence[PGresult]
+) -> Iterator[tuple[_Part, PGresult]]:
+    """Yield the new parts with the answers that tell whether they are prepared."""
+    place = 0
+    for part in parts:
+        if part.is_new:
+            yield part, answers[place]
+        place += 1 + part.is_new
+
+
+def _is_readable(fileno: int) -> bool:
+    if not hasattr(select, "poll"):
+        return False
+    watch = select.poll()
+    watch.register(fileno, select.POLLIN)
+    return bool(watch.poll(_BLOCKING_MS))

@@ -1,0 +1,189 @@
+"""A pool of async connections that belongs to no event loop.
+
+A psycopg connection asks for the running loop at every wait, so one that is idle can serve the
+next loop as well. Sync callers, an ADK runner that makes a loop per call and a long-lived server
+therefore share the same few connections (docs/decisions/0002-connections-without-a-loop.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from psycopg.pq import TransactionStatus
+
+from shared_core.errors import StorageUnavailable
+from shared_core.storage.postgres.connection.pipeline import Connection
+
+_SURELY_ALIVE_S = 0.5
+"""A connection used this recently is handed out without a look at its socket."""
+
+
+class _Waiter:
+    """A caller on some loop that waits for a connection, or for leave to open one (None)."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Connection | None] = self._loop.create_future()
+
+    def offer(self, connection: Connection | None, refused: Callable[[], None]) -> bool:
+        """Hand over from any thread; False if the loop is gone. refused: the caller gave up."""
+
+        def deliver() -> None:
+            if self.future.done():
+                refused()
+            else:
+                self.future.set_result(connection)
+
+        try:
+            self._loop.call_soon_threadsafe(deliver)
+        except RuntimeError:  # the loop is closed
+            return False
+        return True
+
+
+class ConnectionPool:
+    """At most max_size connections, the warmest first; safe from any thread and any loop."""
+
+    def __init__(
+        self, connect: Callable[[], Awaitable[Connection]], *, max_size: int, timeout_s: float
+    ) -> None:
+        self._connect = connect
+        self._max_size = max_size
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._idle: list[tuple[Connection, float]] = []
+        self._open = 0
+        self._waiting: OrderedDict[_Waiter, None] = OrderedDict()
+        self._moved_at = time.monotonic()
+        self._closed = False
+        self._pid = os.getpid()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Lend a connection, to who asked first.
+
+        Raises StorageUnavailable when none at all came free for timeout_s: however many wait, the
+        time counts anew whenever one of them is served.
+        """
+        taken = await self._take()
+        try:
+            yield taken
+        finally:
+            await self._give_back(taken)
+
+    async def close(self) -> None:
+        """Close what is idle now and what is lent when it comes back; nothing is lent any more."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            self._open -= len(idle)
+        for connection, _ in idle:
+            await connection.close()
+
+    async def _take(self) -> Connection:
+        if self._pid != os.getpid():
+            # A forked child must not speak on its parent's sockets; psycopg leaves them open.
+            self._lock = threading.Lock()
+            self._reset()
+        with self._lock:
+            if self._closed:
+                raise StorageUnavailable("the memory is closed: open a new one with open_memory()")
+            while self._idle:
+                connection, since = self._idle.pop()
+                if _alive(connection, since):
+                    return connection
+                self._open -= 1
+                connection.pgconn.finish()
+            waiter = None
+            if self._open < self._max_size:
+                self._open += 1
+            else:
+                waiter = _Waiter()
+                self._waiting[waiter] = None
+        waited = await self._wait(waiter) if waiter else None
+        return waited or await self._open_one()
+
+    async def _wait(self, waiter: _Waiter) -> Connection | None:
+        asked_at = time.monotonic()
+        try:
+            while not waiter.future.done():
+                idle_s = time.monotonic() - max(asked_at, self._moved_at)
+                if idle_s >= self._timeout_s:
+                    raise StorageUnavailable(
+                        f"none of all {self._max_size} connections came free for"
+                        f" {self._timeout_s:g} s: raise pool_size, or look for calls that never"
+                        " return"
+                    )
+                await asyncio.wait([waiter.future], timeout=self._timeout_s - idle_s)
+            return waiter.future.result()
+        except BaseException:
+            if waiter.future.done() and not waiter.future.cancelled():
+                self._pass_on(waiter.future.result())  # it came in the very moment of giving up
+            waiter.future.cancel()
+            raise
+        finally:
+            with self._lock:
+                self._waiting.pop(waiter, None)
+
+    async def _open_one(self) -> Connection:
+        try:
+            return await self._connect()
+        except BaseException:
+            self._pass_on(None)
+            raise
+
+    async def _give_back(self, connection: Connection) -> None:
+        usable = (
+            not connection.closed
+            and connection.pgconn.transaction_status == TransactionStatus.IDLE
+            and self._pid == os.getpid()
+        )
+        if not usable or self._closed:
+            await connection.close()
+            self._pass_on(None)
+        else:
+            self._pass_on(connection)
+
+    def _pass_on(self, connection: Connection | None) -> None:
+        """Give a connection, or the right to open one, to who waits longest; else keep it."""
+        while True:
+            with self._lock:
+                if connection is not None:
+                    self._moved_at = time.monotonic()
+                waiter = self._waiting.popitem(last=False)[0] if self._waiting else None
+                if waiter is None:
+                    if connection is None or self._closed:
+                        self._open -= 1
+                    else:
+                        self._idle.append((connection, time.monotonic()))
+                    break
+            if waiter.offer(connection, lambda: self._pass_on(connection)):
+                return
+        if connection is not None and self._closed:
+            connection.pgconn.finish()
+
+
+def _alive(connection: Connection, idle_since: float) -> bool:
+    """Return False for a connection whose server has hung up; costs no round trip.
+
+    An idle server sends nothing, so a readable socket holds its farewell.
+    """
+    if connection.closed:
+        return False
+    if time.monotonic() - idle_since < _SURELY_ALIVE_S:
+        return True
+    if hasattr(select, "poll"):
+        watch = select.poll()
+        watch.register(connection.fileno(), select.POLLIN)
+        return not watch.poll(0)
+    return not select.select([connection.fileno()], [], [], 0)[0]

@@ -1,0 +1,213 @@
+"""The knowledge graph on PostgreSQL: walks, histories, entities and their names, restored edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from shared_core.core.domain import AsOf, MemoryId, Scope
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import scope_path
+from shared_core.errors import Conflict
+from shared_core.nlp.text import without_accents
+from shared_core.ports.graph import (
+    Alias,
+    Edge,
+    Entity,
+    FoundEdge,
+    KnownSpells,
+    Spell,
+    Walk,
+)
+from shared_core.storage._rows import moments, utc
+from shared_core.storage.postgres.connection.database import by_column
+from shared_core.storage.postgres.connection.pipeline import Statement
+from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.items import PostgresItems
+
+
+class PostgresGraph(PostgresItems):
+    """The graph of one scope at a time."""
+
+    async def walk(
+        self, scope: Scope, keys: Sequence[str], depth: int, limit: int, as_of: AsOf | None
+    ) -> Sequence[Walk]:
+        values = self._moments(scope, as_of) | {"depth": depth, "limit": limit}
+        steps: list[Statement] = []
+        for key in keys:
+            asked = values | {"key": key}
+            steps += [(statement("key_of_entity"), asked), (statement("walk"), asked)]
+        _, *answers = await self._database.run(scope_path(scope), _in_order(), *steps)
+        return [
+            Walk(root=root, edges=[found_edge(row) for row in rows])
+            for [[root]], rows in zip(answers[::2], answers[1::2], strict=True)
+        ]
+
+    async def edges_of(
+        self, scope: Scope, key: str, limit: int, as_of: AsOf | None
+    ) -> Sequence[FoundEdge]:
+        values = self._moments(scope, as_of) | {"key": key, "limit": limit}
+        _, rows = await self._database.run(
+            scope_path(scope), _in_order(), (statement("edges_of"), values)
+        )
+        return [found_edge(row) for row in rows]
+
+    async def entities(
+        self, scope: Scope, matching: str, limit: int, as_of: AsOf | None
+    ) -> Sequence[Entity]:
+        values = self._moments(scope, as_of) | {
+            "matching": matching,
+            "plain": without_accents(matching),
+            "limit": limit,
+        }
+        [rows] = await self._database.run(scope_path(scope), (statement("entities"), values))
+        return [
+            Entity(name=name, aliases=tuple(aliases), degree=degree)
+            for name, aliases, degree in rows
+        ]
+
+    async def known_spells(
+        self, scope: Scope, subject_key: str, relation: str, object_key: str, *, alone: bool
+    ) -> KnownSpells:
+        values = self._moments(scope, None) | {
+            "key": subject_key,
+            "relation": relation,
+            "value": object_key if alone else None,
+        }
+        _, [[number]], keys, rows, [[value]] = await self._database.run(
+            scope_path(scope),
+            _in_order(),
+            (statement("last_run"), values),
+            (statement("keys_of_entity"), values),
+            (statement("spells"), values),
+            (statement("key_of_entity"), values | {"key": object_key}),
+        )
+        spells = [
+            Spell(
+                edge_id=edge_id,
+                value=held,
+                valid_from=utc(valid_from),
+                valid_until=valid_until and utc(valid_until),
+                fact_id=fact_id and MemoryId(fact_id),
+            )
+            for edge_id, held, valid_from, valid_until, fact_id in rows
+        ]
+        return KnownSpells(
+            value=value, subject_keys=[key for [key] in keys], spells=spells, number=number
+        )
+
+    async def one_edge(self, scope: Scope, edge_id: UUID) -> Edge | None:
+        values = self._moments(scope, None) | {"edge_id": edge_id}
+        [rows] = await self._database.run(scope_path(scope), (statement("one_edge"), values))
+        return found_edge(rows[0]).edge if rows else None
+
+    async def restore_edge(self, scope: Scope, edge: Edge, run_id: UUID) -> None:
+        tenant, now = scope_path(scope), self._clock()
+        values = {
+            "tenant": tenant,
+            "tenants": [tenant],
+            "edge_id": edge.edge_id,
+            "memory_id": edge.fact_id,
+            "closed_at": edge.superseded_at,
+            **_record(run_id, now, {"restored": 1}),
+        }
+        names = ("hold_policies", "lock_tenants", "add_run", "reopen_edge", "require_no_opposite",
+                 "reopen_told", "retime_run")  # fmt: skip
+        try:
+            await self._database.run(tenant, *[(statement(name), values) for name in names])
+        except psycopg.errors.UniqueViolation as error:
+            raise Conflict(
+                f"edge {edge.edge_id} cannot hold again: another one has taken its place since,"
+                " retract that one first; graph.history() shows both"
+            ) from error
+
+    async def aliases(self, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
+        values = {"tenant": scope_path(scope), "keys": list(keys)}
+        [rows] = await self._database.run(scope_path(scope), (statement("aliases"), values))
+        return [
+            Alias(alias_id=row[0], alias_key=row[1], alias=row[2], entity_key=row[3], entity=row[4])
+            for row in rows
+        ]
+
+    async def change_aliases(
+        self, scope: Scope, run_id: UUID, ended: Sequence[UUID], added: Sequence[Alias]
+    ) -> None:
+        tenant, now = scope_path(scope), self._clock()
+        columns = by_column(
+            [(one.alias_id, one.alias_key, one.alias, one.entity_key, one.entity) for one in added],
+            5,
+        )
+        names = ("alias_ids", "alias_keys", "aliases", "entity_keys", "entities")
+        values = {
+            "tenant": tenant,
+            "tenants": [tenant],
+            "ended": list(ended),
+            **_record(run_id, now, {"merged": len(added), "parted": len(ended)}),
+            **dict(zip(names, columns, strict=True)),
+        }
+        steps = ("lock_tenants", "add_run", "end_aliases", "add_aliases", "require_entities")
+        try:
+            await self._database.run(tenant, *[(statement(name), values) for name in steps])
+        except psycopg.errors.UniqueViolation as error:
+            raise Conflict("the aliases were changed meanwhile") from error
+
+    def _edges_about(
+        self, scope: Scope, keys: Sequence[str], limit: int, as_of: AsOf | None
+    ) -> list[Statement]:
+        """Return the statements whose last answer are edges that touch one of these names."""
+        values = self._moments(scope, as_of) | {"keys": list(keys), "limit": limit}
+        return [_in_order(), (statement("edges_about"), values)]
+
+    def _moments(self, scope: Scope, as_of: AsOf | None) -> dict[str, object]:
+        return {"tenant": scope_path(scope), "now": self._clock(), **moments(as_of)}
+
+
+def _in_order() -> Statement:
+    return statement("read_in_order"), {}
+
+
+def _record(run_id: UUID, now: datetime, counts: Mapping[str, int]) -> dict[str, object]:
+    """Return the values of a run that changes the graph alone."""
+    return {
+        "run_id": run_id,
+        "now": now,
+        "started_at": now,
+        "kind": "graph",
+        "extractor": "caller",
+        "counts": to_json(counts),
+        **dict.fromkeys(("thread_id", "from_seq", "to_seq", "summed_from", "summed_to")),
+    }
+
+
+def found_edge(row: Sequence[Any]) -> FoundEdge:
+    subject_entity, object_entity = row[15], row[17]
+    edge = Edge(
+        edge_id=row[0],
+        subject=row[1],
+        relation=row[2],
+        object=row[3],
+        subject_entity=subject_entity or row[1],
+        object_entity=object_entity or row[3],
+        functional=row[4],
+        confidence=row[5],
+        valid_from=utc(row[6]),
+        valid_until=row[7] and utc(row[7]),
+        recorded_at=utc(row[8]),
+        superseded_at=row[9] and utc(row[9]),
+        fact_id=row[10] and MemoryId(row[10]),
+        run_id=row[11],
+        source_event_ids=tuple(row[12] or ()),
+        current=bool(row[13]),
+        hops=row[18],
+    )
+    return FoundEdge(
+        edge=edge,
+        subject_root=row[14],
+        object_root=row[16],
+        subject_alias_of=subject_entity,
+        object_alias_of=object_entity,
+    )

@@ -1,0 +1,303 @@
+"""The queue of PostgresStorage: work on threads, taken by one worker at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from shared_core.core.domain import JsonValue, Scope, ThreadId
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import ROOT, clean_text, from_path, path_end, scope_path, to_path
+from shared_core.errors import Conflict
+from shared_core.ports.jobs import (
+    Capability,
+    Job,
+    JobFilter,
+    JobRecord,
+    JobStats,
+    JobStatus,
+    JobType,
+    NewJob,
+    ReflectionDue,
+)
+from shared_core.ports.storage import Clock
+from shared_core.storage._rows import utc
+from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.pipeline import Rows, Statement
+from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.notifications import job_hints
+
+BYTES_PER_TOKEN = 4
+"""An estimate: a token is about four letters of English, or one character of Chinese."""
+CLAIMS = 5
+"""So many times a claim is repeated that met another one of the same thread."""
+
+
+class PostgresJobs:
+    """Jobs of all scopes: a worker takes whatever is due."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def enqueue(self, scope: Scope, thread_id: ThreadId | None, job: NewJob) -> None:
+        asking = enqueue_step(scope, thread_id, job, self._clock())
+        steps = [asking] if thread_id is None else [(statement("open_thread"), asking[1]), asking]
+        await self._database.run(scope_path(scope), *steps)
+
+    async def end_session(self, scope: Scope, thread_id: ThreadId, job: NewJob) -> bool:
+        step = enqueue_step(scope, thread_id, job, self._clock(), if_unread=True)
+        [rows] = await self._database.run(scope_path(scope), step)
+        return bool(rows[0][0])
+
+    async def start_job(
+        self, scope: Scope, thread_id: ThreadId, job: NewJob, worker_id: str, lease_s: float
+    ) -> Job | None:
+        now = self._clock()
+        values = {
+            "tenant": scope_path(scope),
+            "thread_id": thread_id,
+            "job_id": job.job_id,
+            "job_type": str(job.job_type),
+            "priority": int(job.priority),
+            "now": now,
+            "worker_id": worker_id,
+            "lease_until": now + timedelta(seconds=lease_s),
+        }
+        try:
+            steps = [(statement(name), values) for name in ("yield_job", "start_job")]
+            _, rows = await self._database.run(scope_path(scope), *steps)
+        except psycopg.errors.UniqueViolation as error:
+            raise Conflict(f"another job of thread {thread_id!r} runs") from error
+        if not rows:
+            return None
+        return Job(
+            job_id=job.job_id,
+            scope=scope,
+            thread_id=thread_id,
+            job_type=job.job_type,
+            attempts=1,
+            payload=job.payload,
+        )
+
+    async def claim_job(
+        self,
+        worker_id: str,
+        lease_s: float,
+        capabilities: Sequence[Capability],
+        after_tenant: Scope | None,
+    ) -> Job | None:
+        now = self._clock()
+        values = _doable(capabilities) | {
+            "worker_id": worker_id,
+            "now": now,
+            "lease_until": now + timedelta(seconds=lease_s),
+            "after_tenant": scope_path(after_tenant) if after_tenant else "",
+        }
+        in_order: Statement = (statement("take_in_order"), {})
+        rows = await self._repeated(ROOT, in_order, (statement("claim_job"), values))
+        if not rows:
+            return None
+        tenant, job_id, thread_id, job_type, performer, attempts, payload = rows[0]
+        return Job(
+            job_id=job_id,
+            scope=Scope(*from_path(tenant)),
+            thread_id=thread_id,
+            job_type=JobType(job_type),
+            attempts=attempts,
+            payload=payload,
+            performer=performer,
+        )
+
+    async def extend_job(self, job: Job, worker_id: str, lease_s: float) -> bool:
+        until = self._clock() + timedelta(seconds=lease_s)
+        values = self._ours(job, worker_id) | {"lease_until": until}
+        [rows] = await self._database.run(scope_path(job.scope), (statement("extend_job"), values))
+        return bool(rows)
+
+    async def complete_job(self, job: Job, worker_id: str, result: Mapping[str, JsonValue]) -> None:
+        values = self._ours(job, worker_id) | {"result": to_json(result)}
+        await self._database.run(scope_path(job.scope), (statement("complete_job"), values))
+
+    async def return_job(
+        self,
+        job: Job,
+        worker_id: str,
+        error: str,
+        retry_at: datetime | None,
+        *,
+        counted: bool = True,
+    ) -> None:
+        values = self._ours(job, worker_id) | {
+            "error": clean_text(error),
+            "retry_at": retry_at,
+            "uncounted": 0 if counted else 1,
+        }
+        await self._repeated(scope_path(job.scope), (statement("return_job"), values))
+
+    async def release_jobs(self, worker_id: str) -> None:
+        values = {"worker_id": worker_id, "now": self._clock()}
+        await self._repeated(ROOT, (statement("release_jobs"), values))
+
+    async def next_job_at(self, capabilities: Sequence[Capability]) -> datetime | None:
+        step = statement("next_job_at"), _doable(capabilities)
+        [rows] = await self._database.run(ROOT, step)
+        return utc(rows[0][0]) if rows[0][0] else None
+
+    def job_hints(self) -> AsyncIterator[datetime | None]:
+        return job_hints(self._database)
+
+    async def open_jobs(
+        self, threads: Sequence[tuple[Scope, ThreadId]], capabilities: Sequence[Capability]
+    ) -> int:
+        values = _doable(capabilities) | _of(threads) | {"now": self._clock()}
+        _, rows = await self._database.run(
+            ROOT, (statement("hasten_jobs"), values), (statement("open_jobs"), values)
+        )
+        return int(rows[0][0])
+
+    async def list_jobs(self, wanted: JobFilter) -> Sequence[JobRecord]:
+        labels = [label for label in (wanted.app, wanted.user) if label is not None]
+        tenant = to_path(labels)
+        values = {
+            "tenant": tenant,
+            "tenant_end": path_end(tenant),
+            "thread_id": wanted.thread_id,
+            "job_id": wanted.job_id,
+            "statuses": [str(status) for status in wanted.statuses],
+            "limit": wanted.limit,
+        }
+        step = statement("list_jobs", one_tenant=len(labels) == 2), values
+        [rows] = await self._database.run(tenant, step)
+        return [_record(row) for row in rows]
+
+    async def jobs_of_threads(
+        self, threads: Sequence[tuple[Scope, ThreadId]]
+    ) -> Sequence[JobRecord]:
+        step = statement("jobs_of_threads"), _of(threads)
+        [rows] = await self._database.run(ROOT, step)
+        return [_record(row) for row in rows]
+
+    async def retry_jobs(self, job_ids: Sequence[UUID]) -> int:
+        values = {"job_ids": list(job_ids), "now": self._clock()}
+        return len(await self._repeated(ROOT, (statement("retry_jobs"), values)))
+
+    async def cancel_jobs(self, job_ids: Sequence[UUID]) -> int:
+        values = {"job_ids": list(job_ids), "now": self._clock()}
+        return len(await self._repeated(ROOT, (statement("cancel_jobs"), values)))
+
+    async def job_stats(self) -> JobStats:
+        values = {"now": self._clock()}
+        [rows] = await self._database.run(ROOT, (statement("job_stats"), values))
+        pending, due, running, failed, oldest_due_s, due_callbacks = rows[0]
+        return JobStats(
+            pending=pending,
+            due=due,
+            running=running,
+            failed=failed,
+            oldest_due_s=oldest_due_s,
+            due_callbacks=due_callbacks,
+        )
+
+    def _extraction_step(self, scope: Scope, due: ReflectionDue) -> Statement:
+        """Return what counts an extraction of a user, inside the transaction that applies it."""
+        return statement("count_extraction"), {
+            "tenant": scope_path(scope),
+            "job_id": due.job_id,
+            "interval": due.interval,
+            "now": self._clock(),
+        }
+
+    async def _repeated(self, scope: str, *steps: Statement) -> Rows:
+        """Return the rows of the last of some statements; sent again when another worker was first.
+
+        They meet where both would wait, or run, for the same thread.
+        """
+        for last_try in [False] * (CLAIMS - 1) + [True]:
+            try:
+                *_, rows = await self._database.run(scope, *steps)
+            except psycopg.errors.UniqueViolation as error:
+                if last_try:
+                    raise Conflict("other workers came first again and again") from error
+            else:
+                return rows
+        raise AssertionError("unreachable")
+
+    def _ours(self, job: Job, worker_id: str) -> dict[str, object]:
+        return {
+            "tenant": scope_path(job.scope),
+            "job_id": job.job_id,
+            "worker_id": worker_id,
+            "now": self._clock(),
+        }
+
+
+def enqueue_step(
+    scope: Scope,
+    thread_id: ThreadId | None,
+    job: NewJob,
+    now: datetime,
+    *,
+    if_unread: bool = False,
+    changed_at: datetime | None = None,
+) -> Statement:
+    """Return what asks for a job. if_unread: only if the thread has turns that no run has read.
+
+    changed_at: only if it changed at this very moment as well, by the same transaction.
+    """
+    tokens = job.token_threshold
+    return statement("enqueue_job"), {
+        "tenant": scope_path(scope),
+        "thread_id": thread_id,
+        "job_id": job.job_id,
+        "job_type": str(job.job_type),
+        "performer": job.performer,
+        "priority": int(job.priority),
+        "run_after": job.run_after,
+        "payload": None if job.payload is None else to_json(job.payload, "a job's payload"),
+        "event_count": job.event_count,
+        "bytes": None if tokens is None else BYTES_PER_TOKEN * tokens,
+        "if_unread": if_unread or changed_at is not None,
+        "changed_at": changed_at,
+        "now": now,
+    }
+
+
+def _doable(capabilities: Sequence[Capability]) -> dict[str, object]:
+    named = [known for known in capabilities if known.name is not None]
+    return {
+        "job_types": list(dict.fromkeys(str(known.job_type) for known in capabilities)),
+        "names": [known.name for known in named],
+        "applications": [to_path([] if known.app is None else [known.app]) for known in named],
+    }
+
+
+def _of(threads: Sequence[tuple[Scope, ThreadId]]) -> dict[str, object]:
+    return {
+        "tenants": [scope_path(scope) for scope, _ in threads],
+        "thread_ids": [thread_id for _, thread_id in threads],
+    }
+
+
+def _record(row: Sequence[Any]) -> JobRecord:
+    return JobRecord(
+        scope=Scope(*from_path(row[0])),
+        job_id=row[1],
+        thread_id=row[2],
+        job_type=JobType(row[3]),
+        performer=row[4],
+        status=JobStatus(row[5]),
+        priority=row[6],
+        attempts=row[7],
+        created_at=utc(row[8]),
+        run_after=utc(row[9]),
+        lease_until=row[10] and utc(row[10]),
+        started_at=row[11] and utc(row[11]),
+        completed_at=row[12] and utc(row[12]),
+        error=row[13],
+        result=row[14],
+    )

@@ -1,0 +1,305 @@
+"""Profiles on PostgreSQL: versions in a table of their own, what they are made of in memories."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from shared_core.core.domain import Event, JsonValue, Scope, ThreadId, Turn
+from shared_core.core.ids import uuid7
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import profile_namespace, rest_of, scope_path
+from shared_core.errors import Conflict
+from shared_core.ports.items import VectorRows
+from shared_core.ports.profiles import (
+    PARAGRAPH_KEY,
+    SAID,
+    SAID_CHARACTERS,
+    EntryRole,
+    NewVersion,
+    ProfileEntry,
+    ProfileRun,
+    ProfileVersion,
+    RunOfProfile,
+    StageLog,
+    StageRecord,
+    StoredProfile,
+    SubjectKind,
+    ThreadOverview,
+    marks_id,
+)
+from shared_core.ports.storage import EventRow
+from shared_core.storage._rows import event_from_row, utc
+from shared_core.storage.postgres.connection.database import by_column
+from shared_core.storage.postgres.connection.pipeline import Rows, Statement
+from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.runs import PostgresRuns
+
+VERSION_COLUMNS = 10
+
+
+class PostgresProfiles(PostgresRuns):
+    """Profiles of one scope at a time."""
+
+    async def profile_by_id(
+        self, scope: Scope, memory_id: UUID, version: int | None = None
+    ) -> StoredProfile | None:
+        values = {"memory_id": memory_id, "version": version, "roles": None}
+        return next(iter(await self._stored(scope, "profile_by_id", values)), None)
+
+    async def profile_of(
+        self, scope: Scope, subject: SubjectKind, agent_id: str
+    ) -> StoredProfile | None:
+        values = {"subject_kind": subject, "subject_id": agent_id, "roles": None}
+        return next(iter(await self._stored(scope, "profile_of_subject", values)), None)
+
+    async def profiles_to_show(
+        self, scope: Scope, known: datetime | None, roles: Sequence[EntryRole]
+    ) -> Sequence[StoredProfile]:
+        values = {"app": scope.app, "known": known, "roles": list(roles)}
+        return await self._stored(scope, "profiles_to_show", values)
+
+    async def _stored(
+        self, scope: Scope, name: str, values: Mapping[str, object]
+    ) -> list[StoredProfile]:
+        rows = await self._read(scope, name, values)
+        return [
+            _profile(key, [row[VERSION_COLUMNS:] for row in some])
+            for key, some in groupby(rows, key=lambda row: row[:VERSION_COLUMNS])
+        ]
+
+    async def _read(self, scope: Scope, name: str, values: Mapping[str, object]) -> Rows:
+        tenant = scope_path(scope)
+        [rows] = await self._database.run(
+            tenant, (statement(name), {**values, "tenant": tenant, "now": self._clock()})
+        )
+        return rows
+
+    async def profile_versions(
+        self, scope: Scope, memory_id: UUID, limit: int
+    ) -> Sequence[ProfileVersion]:
+        values: dict[str, object] = {"memory_id": memory_id, "limit": limit}
+        return [_version(row) for row in await self._read(scope, "profile_versions", values)]
+
+    async def profile_of_run(self, scope: Scope, run_id: UUID) -> RunOfProfile | None:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "run_id": run_id}
+        found, is_one = await self._database.run(
+            tenant, (statement("profile_of_run"), values), (statement("is_profile_run"), values)
+        )
+        if found:
+            return RunOfProfile(*found[0])
+        return RunOfProfile(None, None, None, None) if is_one else None
+
+    async def pipeline_history(
+        self, scope: Scope, memory_id: UUID, limit: int
+    ) -> Sequence[StageLog]:
+        values: dict[str, object] = {"memory_id": memory_id, "limit": limit}
+        return [_stage(row) for row in await self._read(scope, "pipeline_history", values)]
+
+    async def turns_to_profile(
+        self, scope: Scope, agent_id: str, memory_id: UUID, thread_id: ThreadId, limit: int
+    ) -> Sequence[tuple[int, Event]]:
+        values: dict[str, object] = {
+            "memory_ids": [memory_id, marks_id(agent_id)], "thread_id": thread_id, "limit": limit,
+        }  # fmt: skip
+        rows = await self._read(scope, "turns_to_profile", values)
+        return [(row[0], event_from_row(row[1:])) for row in rows]
+
+    async def forgotten_turns(
+        self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
+    ) -> set[str]:
+        values: dict[str, object] = {"thread_id": thread_id, "event_ids": list(event_ids)}
+        return {row[0] for row in await self._read(scope, "forgotten_turns", values)}
+
+    async def save_profile(
+        self,
+        scope: Scope,
+        memory_id: UUID,
+        run: ProfileRun,
+        version: NewVersion | None,
+        vectors: VectorRows | None,
+        turns: Sequence[EventRow] = (),
+    ) -> set[str]:
+        tenant = scope_path(scope)
+        held: Statement = (statement("hold_policies"), {"tenants": [tenant]})
+        locked: Statement = (statement("lock_tenants"), {"tenants": [tenant]})
+        appended: list[Statement] = []
+        if turns and run.thread_id is not None:
+            appended = self._append_steps(scope, run.thread_id, turns, None, self._clock())
+        steps = [
+            *self._run_record(tenant, memory_id, run),
+            *([_marked(tenant, run, turns)] if appended else []),
+            *(self._version_steps(scope, memory_id, run, version) if version else []),
+            *self._vector_steps(vectors),
+        ]
+        try:
+            answers = await self._database.run(tenant, held, locked, *appended, *steps)
+        except (Conflict, psycopg.errors.UniqueViolation) as error:
+            raise Conflict(
+                f"profile {memory_id} was changed by somebody else, or a turn it draws from was"
+                " forgotten, since it was loaded: load it again and repeat"
+            ) from error
+        return {row[0] for row in answers[2]} if appended else set()
+
+    def _run_record(self, tenant: str, memory_id: UUID, run: ProfileRun) -> list[Statement]:
+        now = self._clock()
+        record: dict[str, object] = {
+            "tenant": tenant, "run_id": run.run_id, "kind": "profile", "thread_id": None,
+            "extractor": run.extractor, "from_seq": None, "to_seq": None, "summed_from": None,
+            "summed_to": None, "counts": to_json(run.counts), "started_at": run.started_at,
+            "now": now,
+        }  # fmt: skip
+        steps: list[Statement] = [(statement("add_run"), record)]
+        if run.undoes is not None:
+            undone = {"tenant": tenant, "run_id": run.undoes, "now": now}
+            steps.append((statement("begin_undo"), undone))
+        if run.stages:
+            columns = by_column(
+                [(one.stage, to_json(one.output), one.error, one.started_at, one.duration_s,
+                  one.status, to_json(one.input)) for one in run.stages], 7
+            )  # fmt: skip
+            names = ("stages", "outputs", "errors", "stages_began", "durations", "statuses",
+                     "inputs")  # fmt: skip
+            logged = dict(zip(names, columns, strict=True)) | {
+                "tenant": tenant, "run_id": run.run_id, "memory_id": memory_id,
+                "conversation_id": run.thread_id,
+            }  # fmt: skip
+            steps.append((statement("add_pipeline_log"), logged))
+        return steps
+
+    def _version_steps(
+        self, scope: Scope, memory_id: UUID, run: ProfileRun, new: NewVersion
+    ) -> list[Statement]:
+        tenant = scope_path(scope)
+        entries: list[JsonValue] = [{"id": str(one), "role": role} for one, role in new.entries]
+        values: dict[str, object] = {
+            "tenant": tenant, "subject_kind": new.subject, "subject_id": new.agent_id,
+            "expected": new.expected, "revision": new.revision, "memory_id": memory_id,
+            "run_id": run.run_id,
+            "content_hash": bytes.fromhex(new.content_hash), "entries": to_json(entries),
+            "event_limit": new.event_limit, "began_at": new.began_at, "now": self._clock(),
+            "namespace": rest_of(profile_namespace(scope, new.subject, new.agent_id)),
+            "paragraph_key": PARAGRAPH_KEY, "told": list(new.told),
+            "shown": [one for one, role in new.entries if role != "ended"],
+            "rewritten": list(new.rewritten), "keep": new.keep,
+        }  # fmt: skip
+        columns = by_column([(key, *turn, basis) for key, turn, basis in new.sources], 4)
+        named = dict(zip(("keys", "thread_ids", "event_ids", "bases"), columns, strict=True))
+        required = dict(
+            zip(("thread_ids", "event_ids"), by_column(list(new.required), 2), strict=True)
+        )
+        steps: list[Statement] = [
+            (statement("require_profile_version"), values),
+            (statement("require_profile_rows"), values),
+            (statement("require_turns"), values | required),
+            (statement("revise_profile" if new.revises else "add_profile_version"), values),
+            *self._put_steps(new.rows),
+            (statement("add_profile_sources"), values | named),
+        ]
+        names = ("drop_profile_bases", "add_profile_bases", "show_profile", "prune_profile")
+        shown = () if new.revises else names
+        return [*steps, *((statement(name), values) for name in shown)]
+
+    async def drop_profile(
+        self, scope: Scope, memory_id: UUID, subject: SubjectKind, agent_id: str
+    ) -> int:
+        tenant = scope_path(scope)
+        namespace = rest_of(profile_namespace(scope, subject, agent_id))
+        values: dict[str, object] = {
+            "tenant": tenant, "memory_id": memory_id, "namespace": namespace,
+        }  # fmt: skip
+        steps: list[Statement] = [(statement("lock_tenants"), {"tenants": [tenant]})]
+        if subject == "user":
+            marks = {"marks_id": marks_id(agent_id), "run_id": uuid7(), "now": self._clock()}
+            steps.append((statement("mark_all_read"), values | marks))
+        answers = await self._database.run(tenant, *steps, (statement("drop_profile"), values))
+        [[gone]] = answers[-1]
+        return int(gone)
+
+    async def recent_threads(
+        self, scope: Scope, author: str | None, limit: int
+    ) -> Sequence[ThreadOverview]:
+        values: dict[str, object] = {
+            "author": author, "limit": limit, "said": SAID, "characters": SAID_CHARACTERS,
+        }  # fmt: skip
+        rows = await self._read(scope, "recent_threads", values)
+        return [
+            ThreadOverview(
+                thread_id=ThreadId(thread_id),
+                started_at=utc(first_at),
+                ended_at=utc(last_at),
+                turns=turns,
+                summary=summary or "",
+                said=tuple(said),
+            )
+            for thread_id, turns, first_at, last_at, summary, said in rows
+        ]
+
+
+def _marked(tenant: str, run: ProfileRun, turns: Sequence[EventRow]) -> Statement:
+    values = {
+        "tenant": tenant, "run_id": run.run_id, "conversation_id": run.thread_id,
+        "event_ids": [row.event.event_id for row in turns],
+    }  # fmt: skip
+    return statement("mark_turns_read"), values
+
+
+def _stage(row: Sequence[Any]) -> StageLog:
+    run_id, step, stage, status, given, output, error, started_at, duration_s, thread, version = row
+    return StageLog(
+        run_id=run_id,
+        step=step,
+        record=StageRecord(
+            stage=stage,
+            status=status,
+            input=given,
+            output=output,
+            started_at=utc(started_at),
+            duration_s=duration_s,
+            error=error,
+        ),
+        thread_id=thread and ThreadId(thread),
+        version=version,
+    )
+
+
+def _version(row: Sequence[Any]) -> ProfileVersion:
+    subject, agent_id, version, memory_id, limit, digest, run_id, began, created, revision = row
+    return ProfileVersion(
+        subject=subject,
+        agent_id=agent_id,
+        version=version,
+        memory_id=memory_id,
+        event_limit=limit,
+        content_hash=bytes(digest).hex(),
+        run_id=run_id,
+        began_at=utc(began),
+        created_at=utc(created),
+        revision=revision,
+    )
+
+
+def _profile(key: Sequence[Any], rows: Rows) -> StoredProfile:
+    return StoredProfile(
+        version=_version(key),
+        entries=[
+            ProfileEntry(role=role, value=json.loads(value), bases=_bases(sources))
+            for _, role, value, sources in rows
+            if value is not None
+        ],
+        forgotten=frozenset(one for one, _, value, _ in rows if one is not None and value is None),
+    )
+
+
+def _bases(sources: Sequence[tuple[int, str, str]] | None) -> tuple[tuple[Turn, ...], ...]:
+    return tuple(
+        tuple((ThreadId(thread_id), event_id) for _, thread_id, event_id in some)
+        for _, some in groupby(sources or (), key=lambda source: source[0])
+    )

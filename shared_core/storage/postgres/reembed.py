@@ -1,0 +1,87 @@
+"""The part of PostgresStorage that puts one embedding model in the place of another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from pgvector import HalfVector
+
+from shared_core.core.namespaces import ROOT
+from shared_core.errors import EmbeddingMismatch
+from shared_core.ports.reembedding import EmbeddedField
+from shared_core.ports.storage import Clock
+from shared_core.storage._rows import utc
+from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.sql_files import statement
+
+if TYPE_CHECKING:
+    from shared_core.ports.reembedding import Matrix
+
+_FIRST = ("", UUID(int=0))
+
+
+class PostgresReembed:
+    """Of all users alike: a schema has one active model."""
+
+    _database: Database
+    _clock: Clock
+
+    async def begin_model(self, model: str, dimensions: int) -> None:
+        values = {"model": model, "dimensions": dimensions, "now": self._clock()}
+        _, [(known,)] = await self._database.run(
+            ROOT, (statement("begin_model"), values), (statement("model_dimensions"), values)
+        )
+        if known != dimensions:
+            raise EmbeddingMismatch(
+                f"{model!r} made vectors of {known} dimensions here before, and makes {dimensions}"
+                " now: one name must stand for one model"
+            )
+
+    async def embedded_otherwise(
+        self, model: str, after: tuple[str, UUID] | None, limit: int
+    ) -> Sequence[EmbeddedField]:
+        tenant, memory = after or _FIRST
+        values = {"model": model, "after_tenant": tenant, "after_memory": memory, "limit": limit}
+        [rows] = await self._database.run(ROOT, (statement("embedded_otherwise"), values))
+        return [
+            EmbeddedField(
+                tenant=row[0],
+                memory_id=row[1],
+                field=row[2],
+                text=row[3],
+                value=json.loads(row[4]),
+                updated_at=utc(row[5]),
+            )
+            for row in rows
+        ]
+
+    async def add_reembedded(
+        self, model: str, fields: Sequence[EmbeddedField], vectors: Matrix
+    ) -> int:
+        values = {
+            "model": model,
+            "dimensions": vectors.shape[1],
+            "now": self._clock(),
+            "tenants": [one.tenant for one in fields],
+            "memory_ids": [one.memory_id for one in fields],
+            "fields": [one.field for one in fields],
+            "updated_at": [one.updated_at for one in fields],
+            "embeddings": [HalfVector(vector) for vector in vectors],
+        }
+        # A model without a vector may have been taken for one that nobody uses.
+        names = ("begin_model", "add_reembedded")
+        *_, [(count,)] = await self._database.run(ROOT, *[(statement(n), values) for n in names])
+        return int(count)
+
+    async def activate_model(self, model: str, dimensions: int) -> None:
+        values = {"model": model, "dimensions": dimensions, "now": self._clock()}
+        names = ("begin_model", "retire_model", "activate_model")
+        await self._database.run(ROOT, *[(statement(name), values) for name in names])
+
+    async def drop_old_vectors(self, model: str, limit: int) -> int:
+        values = {"model": model, "limit": limit}
+        [[(count,)]] = await self._database.run(ROOT, (statement("drop_old_vectors"), values))
+        return int(count)

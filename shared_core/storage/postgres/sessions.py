@@ -1,0 +1,157 @@
+"""The session logs of PostgresStorage: a framework's events and states, on threads and events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import from_path, path_end, scope_path, to_path
+from shared_core.ports.session_logs import Appended, Seen, SessionRecord, StateChange
+from shared_core.storage._rows import utc
+from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.events import PostgresEvents
+
+UNLIMITED = 2**62
+
+
+class PostgresSessions(PostgresEvents):
+    """Session logs. A log is a thread whose session_started_at is set."""
+
+    async def open_session(
+        self, scope: Scope, thread_id: ThreadId, state: StateChange
+    ) -> SessionRecord | None:
+        tenant, now = scope_path(scope), self._clock()
+        values = _change_columns(scope, state) | {
+            "tenant": tenant,
+            "thread_id": thread_id,
+            "version": int(now.timestamp() * 1e6),
+            "now": now,
+        }
+        opened, shared = await self._database.run(
+            tenant,
+            (statement("open_session"), values),
+            (statement("shared_state"), {"tenants": [to_path((scope.app,)), tenant]}),
+        )
+        if not opened:
+            return None
+        states: dict[str, Mapping[str, JsonValue]] = dict(shared)
+        return SessionRecord(
+            scope=scope,
+            thread_id=thread_id,
+            version=opened[0][0],
+            updated_at=now,
+            state=state.session,
+            app_state=states.get(to_path((scope.app,)), {}),
+            user_state=states.get(tenant, {}),
+        )
+
+    async def load_session(
+        self, scope: Scope, thread_id: ThreadId, *, after: datetime | None, limit: int | None
+    ) -> SessionRecord | None:
+        tenant = scope_path(scope)
+        values = {
+            "tenant": tenant,
+            "thread_id": thread_id,
+            "after": after,
+            "limit": UNLIMITED if limit is None else limit,
+        }
+        log, shared = await self._database.run(
+            tenant,
+            (statement("load_session"), values),
+            (statement("shared_state"), {"tenants": [to_path((scope.app,)), tenant]}),
+        )
+        head = next((row for row in log if row[3] is None), None)
+        if head is None:
+            return None
+        states: dict[str, Mapping[str, JsonValue]] = dict(shared)
+        events = sorted((row[0], row[3]) for row in log if row[3] is not None)
+        return SessionRecord(
+            scope=scope,
+            thread_id=thread_id,
+            version=head[0],
+            updated_at=utc(head[1]),
+            state=head[2],
+            app_state=states.get(to_path((scope.app,)), {}),
+            user_state=states.get(tenant, {}),
+            payloads=[payload for _, payload in events],
+        )
+
+    async def list_sessions(self, app: str, user: str | None) -> Sequence[SessionRecord]:
+        above = to_path((app,))
+        tenant = above if user is None else to_path((app, user))
+        one = user is not None
+        values = {"tenant": tenant, "tenant_end": path_end(tenant)}
+        logs, shared, top = await self._database.run(
+            tenant,
+            (statement("list_sessions", one_tenant=one), values),
+            (statement("list_shared_state", one_tenant=one), values),
+            (statement("shared_state"), {"tenants": [above]}),
+        )
+        states = dict([*shared, *top])
+        return [
+            SessionRecord(
+                scope=Scope(*from_path(owner)),
+                thread_id=thread_id,
+                version=version,
+                updated_at=utc(updated_at),
+                state=state,
+                app_state=states.get(above, {}),
+                user_state=states.get(owner, {}),
+            )
+            for owner, thread_id, version, updated_at, state in logs
+        ]
+
+    async def user_state(self, scope: Scope) -> Mapping[str, JsonValue]:
+        tenant = scope_path(scope)
+        [rows] = await self._database.run(
+            tenant, (statement("shared_state"), {"tenants": [tenant]})
+        )
+        return rows[0][1] if rows else {}
+
+    async def append_session_event(
+        self,
+        scope: Scope,
+        thread_id: ThreadId,
+        event: Event,
+        payload: str,
+        state: StateChange,
+        seen: Seen,
+    ) -> Appended:
+        tenant = scope_path(scope)
+        values = _change_columns(scope, state) | {
+            "tenant": tenant,
+            "thread_id": thread_id,
+            "event_id": event.event_id,
+            "author": event.author,
+            "role": event.role,
+            "text": event.text,
+            "occurred_at": event.occurred_at,
+            "payload": payload,
+            "version": seen.version,
+            "seen_event": seen.event_id,
+            "seen_at": seen.updated_at,
+            "now": self._clock(),
+        }
+        [rows] = await self._database.run(tenant, (statement("append_session_event"), values))
+        return Appended(*rows[0])
+
+    async def close_session(self, scope: Scope, thread_id: ThreadId, *, forget: bool) -> None:
+        tenant = scope_path(scope)
+        values = {"tenant": tenant, "thread_id": thread_id, "now": self._clock()}
+        steps = self._erasing_steps(scope, thread_id) if forget else []
+        steps.append((statement("close_session"), values))
+        steps += [(statement(name), values) for name in ("drop_empty_threads", "drop_lost_jobs")]
+        await self._database.run(tenant, *steps)
+
+
+def _change_columns(scope: Scope, change: StateChange) -> dict[str, object]:
+    """Return what changes: the state of the session, and those above it in one order for all."""
+    above = [(to_path((scope.app,)), change.app, "app"), (scope_path(scope), change.user, "user")]
+    shared = [(tenant, to_json(state, f"{name} state")) for tenant, state, name in above if state]
+    return {
+        "state": to_json(change.session, "session state"),
+        "shared_tenants": [tenant for tenant, _ in shared],
+        "shared_states": [state for _, state in shared],
+    }

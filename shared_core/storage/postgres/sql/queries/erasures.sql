@@ -1,0 +1,126 @@
+-- Erasures: everything of a user or of a thread goes, in one transaction with its receipt.
+
+-- fragment: rows_of_tenant
+-- How many rows each table has that an erasure reaches.
+SELECT 'threads' AS name, count(*) AS rows FROM threads WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'conversations' AS name, count(*) AS rows FROM conversations WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'events' AS name, count(*) AS rows FROM events WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'shared_state' AS name, count(*) AS rows FROM shared_state WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'memories' AS name, count(*) AS rows FROM memories WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'memory_sources' AS name, count(*) AS rows FROM memory_sources WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'memory_bases' AS name, count(*) AS rows FROM memory_bases WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'memory_access' AS name, count(*) AS rows FROM memory_access WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'memory_archive' AS name, count(*) AS rows FROM memory_archive WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'facts' AS name, count(*) AS rows FROM facts WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'fact_closures' AS name, count(*) AS rows FROM fact_closures WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'edges' AS name, count(*) AS rows FROM edges WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'edge_sources' AS name, count(*) AS rows FROM edge_sources WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'entity_aliases' AS name, count(*) AS rows FROM entity_aliases WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'instructions' AS name, count(*) AS rows FROM instructions WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'profiles' AS name, count(*) AS rows FROM profiles WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'runs' AS name, count(*) AS rows FROM runs WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'run_changes' AS name, count(*) AS rows FROM run_changes WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'retractions' AS name, count(*) AS rows FROM retractions WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'pipeline_log' AS name, count(*) AS rows FROM pipeline_log WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'extraction_counts' AS name, count(*) AS rows FROM extraction_counts WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'import_marks' AS name, count(*) AS rows FROM import_marks WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'retention_policies' AS name, count(*) AS rows FROM retention_policies WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'retimings' AS name, count(*) AS rows FROM retimings WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'embeddings' AS name, count(*) AS rows FROM embeddings WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'consolidation_jobs' AS name, count(*) AS rows FROM consolidation_jobs WHERE tenant_id = %(tenant)s
+UNION ALL SELECT 'tombstones' AS name, count(*) AS rows FROM tombstones WHERE tenant_id = %(tenant)s
+
+-- name: drop_marks_of_words
+-- An id that is made of what was said (shared_core.core.ids.id_of_words) would confirm a guess of it.
+DELETE FROM tombstones
+WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
+  AND event_id ^@ 'words-'
+
+-- name: blur_profiles
+-- So would the hash of a version that lost a part: nothing says the same as it any more.
+UPDATE profiles p SET content_hash = sha256(
+    %(salt)s::bytea || uuid_send(p.memory_id) || int8send(p.version::bigint))
+WHERE p.tenant_id = %(tenant)s AND EXISTS (
+    SELECT FROM jsonb_array_elements(p.entries) AS x(entry)
+    WHERE NOT EXISTS (SELECT FROM memories m WHERE m.tenant_id = p.tenant_id
+                      AND m.memory_id = (x.entry ->> 'id')::uuid))
+
+-- name: count_before_erasing
+-- Kept for the rest of the transaction, for add_erasure to compare with.
+SELECT set_config('hippocampus.erasing', jsonb_object_agg(n.name, n.rows)::text, true),
+       set_config('hippocampus.erased_tokens', '0', true)
+FROM ({rows_of_tenant}) n
+
+-- name: erase_logs
+-- After the memory of a thread, or of all of them, was forgotten and its turns were marked: what
+-- session logs hold goes, and the threads.
+WITH unsaid AS (
+    DELETE FROM events
+    WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
+)
+DELETE FROM threads
+WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
+
+-- name: erase_user
+-- What belongs to no thread.
+WITH unshared AS (
+    DELETE FROM shared_state WHERE tenant_id = %(tenant)s
+), unretracted AS (
+    DELETE FROM retractions WHERE tenant_id = %(tenant)s
+)
+DELETE FROM schedules WHERE tenant_id = %(tenant)s
+
+-- name: bind_app
+-- Tokens belong to the application.
+SELECT set_config('hippocampus.scope', %(app_tenant)s, true)
+
+-- name: bind_user
+SELECT set_config('hippocampus.scope', %(tenant)s, true)
+
+-- name: erase_tokens
+-- A token for this user alone is revoked; what its owner called it may name the user as well. The
+-- user's name goes from all. None may be left without users: null would be all of them.
+WITH named AS (
+    UPDATE api_tokens
+    SET users = CASE WHEN array_remove(users, %(user)s) = '{}' THEN ARRAY[%(nobody)s]
+                ELSE array_remove(users, %(user)s) END,
+        label = CASE WHEN array_remove(users, %(user)s) = '{}' THEN '' ELSE label END,
+        revoked_at = CASE WHEN array_remove(users, %(user)s) = '{}'
+                     THEN coalesce(revoked_at, %(now)s) ELSE revoked_at END
+    WHERE tenant_id = %(app_tenant)s AND %(user)s = ANY(users)
+    RETURNING 1
+)
+SELECT set_config('hippocampus.erased_tokens', count(*)::text, true) FROM named
+
+-- name: add_erasure
+-- The receipt: how many rows of each table went. Of tombstones those that came. Sent again after a
+-- lost answer it stays as it was. receipt_hash: as ErasureReceipt.is_intact has it.
+WITH counted AS (
+    SELECT n.name, abs((b.before ->> n.name)::bigint - n.rows) AS rows
+    FROM ({rows_of_tenant}) n
+    CROSS JOIN (SELECT current_setting('hippocampus.erasing')::jsonb AS before) b
+    UNION ALL SELECT 'api_tokens', current_setting('hippocampus.erased_tokens')::bigint
+), told AS (
+    SELECT coalesce(jsonb_object_agg(name, rows) FILTER (WHERE rows > 0), '{}') AS counts,
+           string_agg(E'\n' || name || '=' || rows, '' ORDER BY name COLLATE "C")
+               FILTER (WHERE rows > 0) AS lines
+    FROM counted
+)
+INSERT INTO erasures (tenant_id, erasure_id, target, counts, receipt_hash, requested_at, completed_at)
+SELECT %(tenant)s, %(erasure_id)s, jsonb_strip_nulls(jsonb_build_object('thread_id', %(thread_id)s::text)),
+       counts, sha256(convert_to(concat_ws(E'\n', %(erasure_id)s::uuid::text, %(app)s::text,
+           %(user)s::text, coalesce(%(thread_id)s::text, ''),
+           (extract(epoch FROM %(requested_at)s::timestamptz) * 1000000)::bigint,
+           (extract(epoch FROM %(now)s::timestamptz) * 1000000)::bigint)
+           || coalesce(lines, ''), 'UTF8')), %(requested_at)s, %(now)s
+FROM told
+ON CONFLICT DO NOTHING
+
+-- name: erasure
+SELECT tenant_id, erasure_id, target, counts, receipt_hash, requested_at, completed_at
+FROM erasures WHERE tenant_id = %(tenant)s AND erasure_id = %(erasure_id)s
+
+-- name: erasures
+SELECT tenant_id, erasure_id, target, counts, receipt_hash, requested_at, completed_at
+FROM erasures WHERE tenant_id ^@ %(above)s
+ORDER BY completed_at DESC, erasure_id DESC

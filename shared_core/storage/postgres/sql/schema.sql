@@ -1,0 +1,1280 @@
+-- Threads and their events, the way every table is guarded, and the models that made the vectors.
+-- Runs with search_path set to the schema of the project and creates nothing outside it.
+
+-- Puts a table under the rules every table of this schema follows: rows are seen and written only
+-- inside the scope bound to the transaction, by the owner of the table too. A scope is a whole path,
+-- so it ends in a slash: half a label is no scope, and a setting that was once set locally reads as
+-- '' afterwards. As a sub-select it is looked up once per statement, not per row.
+CREATE FUNCTION protect(target regclass) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    within CONSTANT text := '(tenant_id ^@ (SELECT scope'
+        ' FROM current_setting(''hippocampus.scope'', true) AS scope WHERE right(scope, 1) = ''/''))';
+BEGIN
+    EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', target);
+    EXECUTE format('ALTER TABLE %s FORCE ROW LEVEL SECURITY', target);
+    EXECUTE format('CREATE POLICY within_scope ON %s USING %s WITH CHECK %s', target, within, within);
+END $$;
+
+-- Undoes the transaction when what it relies on no longer holds; HC409 is read as a conflict.
+CREATE FUNCTION require(held boolean, reason text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF held IS NOT TRUE THEN
+        RAISE EXCEPTION USING ERRCODE = 'HC409', MESSAGE = reason;
+    END IF;
+END $$;
+
+-- One row per model that made stored vectors. At most one is active: the one recall reads.
+CREATE TABLE embedding_models (
+    model       text COLLATE "C" PRIMARY KEY,
+    dimensions  integer NOT NULL CHECK (dimensions > 0),
+    active      boolean NOT NULL DEFAULT true,
+    created_at  timestamptz NOT NULL
+);
+CREATE UNIQUE INDEX embedding_models_one_active ON embedding_models (active) WHERE active;
+
+-- A conversation, and its session log if a framework keeps one here. last_seq numbers its events;
+-- last_memory_seq what is remembered, in the order it was; consolidated_seq, the watermark of
+-- extraction, is a mark on that line. The session columns are null for a thread that only memory
+-- knows. version counts the events of the session log: a writer that has not seen them all is told.
+-- unread_bytes: of what was remembered since the watermark; a quarter of it estimates tokens.
+CREATE TABLE threads (
+    tenant_id           text COLLATE "C" NOT NULL,
+    thread_id           text COLLATE "C" NOT NULL,
+    state               jsonb NOT NULL DEFAULT '{}',
+    version             bigint NOT NULL DEFAULT 1,
+    last_seq            bigint NOT NULL DEFAULT 0,
+    consolidated_seq    bigint NOT NULL DEFAULT 0,
+    created_at          timestamptz NOT NULL,
+    updated_at          timestamptz NOT NULL,
+    last_memory_seq     bigint NOT NULL DEFAULT 0,
+    session_started_at  timestamptz,
+    session_updated_at  timestamptz,
+    last_event_id       text COLLATE "C",
+    unread_bytes        bigint NOT NULL DEFAULT 0,
+    summarised_seq      bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant_id, thread_id)
+) WITH (fillfactor = 70);
+
+-- What was said, in order; append-only. (tenant, thread, event_id) makes ingestion idempotent.
+-- memory_seq is null for what is logged and not remembered. payload is the whole event of the
+-- framework, as it was given, for an event of a session log: never read by SQL, so not parsed.
+CREATE TABLE events (
+    tenant_id    text COLLATE "C" NOT NULL,
+    thread_id    text COLLATE "C" NOT NULL,
+    seq          bigint NOT NULL,
+    event_id     text COLLATE "C" NOT NULL,
+    author       text NOT NULL,
+    role         text NOT NULL CHECK (role IN ('user', 'agent', 'tool', 'system')),
+    text         text NOT NULL,
+    metadata     jsonb NOT NULL DEFAULT '{}',
+    occurred_at  timestamptz NOT NULL,
+    recorded_at  timestamptz NOT NULL,
+    memory_seq   bigint,
+    importance   real NOT NULL DEFAULT 5 CHECK (importance BETWEEN 1 AND 10),
+    expires_at   timestamptz,
+    payload      json,
+    PRIMARY KEY (tenant_id, thread_id, seq),
+    UNIQUE (tenant_id, thread_id, event_id),
+    FOREIGN KEY (tenant_id, thread_id) REFERENCES threads (tenant_id, thread_id) ON DELETE CASCADE
+);
+
+CREATE INDEX events_expiry ON events (tenant_id, expires_at) WHERE expires_at IS NOT NULL;
+-- Of an input that is sent again, whatever its session.
+CREATE INDEX events_of_conversations ON events (tenant_id, event_id)
+    WHERE left(thread_id, 13) = 'conversation:';
+
+-- Events that were forgotten: ingesting their thread again must not bring them back.
+CREATE TABLE tombstones (
+    tenant_id   text COLLATE "C" NOT NULL,
+    thread_id   text COLLATE "C" NOT NULL,
+    event_id    text COLLATE "C" NOT NULL,
+    deleted_at  timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, thread_id, event_id)
+);
+CREATE INDEX tombstones_of_conversations ON tombstones (tenant_id, event_id)
+    WHERE left(thread_id, 13) = 'conversation:';
+
+SELECT protect('threads'), protect('events'), protect('tombstones');
+
+-- What all sessions of an application share, or all sessions of one of its users; tenant_id is the
+-- path of either. What works in a scope reads and writes the state of its application as well.
+CREATE TABLE shared_state (
+    tenant_id   text COLLATE "C" NOT NULL,
+    state       jsonb NOT NULL,
+    updated_at  timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id)
+);
+SELECT protect('shared_state');
+CREATE POLICY above_scope ON shared_state
+    USING (tenant_id = (SELECT substring(scope FROM '^/[^/]+/')
+                        FROM current_setting('hippocampus.scope', true) AS scope));
+
+-- What is remembered, its vectors, where it came from, and how often it was read.
+
+-- One memory. tenant_id is the path of the first two labels of its namespace, namespace the path
+-- of the rest. text is what is searched and shown; value is what a key-value face shows.
+-- terms holds the words (CJK: characters and pairs), made in Python; term_count is its length.
+-- demoted_at: since when recall leaves it out, null for what it finds.
+CREATE TABLE memories (
+    tenant_id      text COLLATE "C" NOT NULL,
+    memory_id      uuid NOT NULL,
+    namespace      text COLLATE "C" NOT NULL,
+    key            text COLLATE "C" NOT NULL,
+    kind           text NOT NULL
+                   CHECK (kind IN ('episodic', 'semantic', 'summary', 'reflection', 'item')),
+    text           text NOT NULL,
+    value          jsonb NOT NULL,
+    terms          tsvector NOT NULL,
+    term_count     integer NOT NULL,
+    author         text,
+    importance     real NOT NULL DEFAULT 5 CHECK (importance BETWEEN 1 AND 10),
+    thread_id      text COLLATE "C",
+    run_id         uuid,
+    occurred_at    timestamptz NOT NULL,
+    created_at     timestamptz NOT NULL,
+    updated_at     timestamptz NOT NULL,
+    expires_at     timestamptz,
+    ttl_s          double precision CHECK (ttl_s > 0),
+    superseded_at  timestamptz,
+    words_key      uuid,
+    demoted_at     timestamptz,
+    role           text,
+    PRIMARY KEY (tenant_id, memory_id),
+    UNIQUE (tenant_id, namespace, key),
+    CHECK (namespace ^@ '/')
+);
+-- The summaries of a thread: the current one and, superseded, those before it.
+CREATE INDEX summaries_of_thread ON memories (tenant_id, thread_id) WHERE kind = 'summary';
+-- What a run wrote.
+CREATE INDEX memories_of_run ON memories (tenant_id, run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX memories_expiry ON memories (tenant_id, expires_at) WHERE expires_at IS NOT NULL;
+-- What was remembered in a stretch of time, in order.
+CREATE INDEX memories_in_time ON memories (tenant_id, occurred_at, memory_id);
+
+-- The words of what a run wrote, as a digest (shared_core.nlp.similarity.words_key): what says the same in
+-- the same words is found by it within the transaction that writes. No text can be read from it.
+CREATE INDEX memories_of_words ON memories (tenant_id, words_key) WHERE words_key IS NOT NULL;
+
+-- The vectors of a memory, one per indexed field and model, in a table of their own: rewriting a
+-- memory or counting its reads never touches a vector, and two models can live side by side.
+CREATE TABLE embeddings (
+    tenant_id  text COLLATE "C" NOT NULL,
+    model      text COLLATE "C" NOT NULL REFERENCES embedding_models (model),
+    memory_id  uuid NOT NULL,
+    field      text COLLATE "C" NOT NULL,
+    embedding  halfvec NOT NULL,
+    PRIMARY KEY (tenant_id, model, memory_id, field),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
+);
+-- Kept in the row whenever it fits a page: fetching from a side table doubles the scan.
+ALTER TABLE embeddings ALTER COLUMN embedding SET STORAGE MAIN;
+CREATE INDEX embeddings_of_memory ON embeddings (tenant_id, memory_id);
+
+-- The turns a memory was drawn from; an episodic memory has exactly one. basis: turns that say it
+-- together; the memory stays as long as all turns of one basis are there.
+CREATE TABLE memory_sources (
+    tenant_id  text COLLATE "C" NOT NULL,
+    memory_id  uuid NOT NULL,
+    thread_id  text COLLATE "C" NOT NULL,
+    event_id   text COLLATE "C" NOT NULL,
+    basis      integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant_id, memory_id, basis, thread_id, event_id),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
+);
+CREATE INDEX memory_sources_of_event ON memory_sources (tenant_id, thread_id, event_id);
+
+-- The memories a reflection was drawn from: without one of them it goes, or is retired with it. A
+-- memory that fades takes only these rows along.
+CREATE TABLE memory_bases (
+    tenant_id  text COLLATE "C" NOT NULL,
+    memory_id  uuid NOT NULL,
+    basis_id   uuid NOT NULL,
+    PRIMARY KEY (tenant_id, memory_id, basis_id),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
+);
+CREATE INDEX memory_bases_of_basis ON memory_bases (tenant_id, basis_id);
+
+-- Counters that change on every read, apart from the rows that are expensive to rewrite. stage: 0 kept,
+-- 1 demoted, 2 archived, since staged_at. strength: the initial strength that a caller's own function
+-- gave. forget_at: when the memory leaves its stage, in closed form, set when it is written and when
+-- it is read: no row changes by ageing.
+CREATE TABLE memory_access (
+    tenant_id         text COLLATE "C" NOT NULL,
+    memory_id         uuid NOT NULL,
+    access_count      integer NOT NULL DEFAULT 0,
+    last_accessed_at  timestamptz,
+    forget_at         timestamptz,
+    stage             smallint NOT NULL DEFAULT 0 CHECK (stage BETWEEN 0 AND 2),
+    staged_at         timestamptz,
+    pinned_at         timestamptz,
+    strength          double precision CHECK (strength BETWEEN 0 AND 1),
+    PRIMARY KEY (tenant_id, memory_id),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
+) WITH (fillfactor = 50);
+CREATE INDEX memory_access_due ON memory_access (forget_at, tenant_id)
+    WHERE forget_at IS NOT NULL;
+
+SELECT protect('memories'), protect('embeddings'), protect('memory_sources'),
+       protect('memory_bases'), protect('memory_access');
+
+-- Structured knowledge with two time lines: when it held in the world, when it was believed here.
+
+-- The structured side of a semantic memory; same id, so both live and die together.
+-- valid_from/valid_until: when it was true. recorded_at: since when it is known; superseded_at: since
+-- when its end is.
+-- key is the slot for a slot that holds one value, slot and value for one that holds several.
+CREATE TABLE facts (
+    tenant_id      text COLLATE "C" NOT NULL,
+    memory_id      uuid NOT NULL,
+    fact_type      text NOT NULL CHECK (fact_type IN ('preference', 'rule', 'profile', 'custom')),
+    slot           text COLLATE "C" NOT NULL,
+    key            text COLLATE "C" NOT NULL,
+    value          jsonb NOT NULL,
+    functional     boolean NOT NULL,
+    confidence     real NOT NULL CHECK (confidence BETWEEN 0 AND 1),
+    extractor      text NOT NULL,
+    pattern        text NOT NULL,
+    valid_from     timestamptz NOT NULL,
+    valid_until    timestamptz,
+    recorded_at    timestamptz NOT NULL,
+    superseded_at  timestamptz,
+    PRIMARY KEY (tenant_id, memory_id),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE,
+    CHECK (valid_until >= valid_from)
+);
+-- One current value per key; the closed ones stay as history.
+CREATE UNIQUE INDEX facts_current ON facts (tenant_id, fact_type, key)
+    WHERE valid_until IS NULL AND superseded_at IS NULL;
+CREATE INDEX facts_history ON facts (tenant_id, fact_type, key, valid_from);
+CREATE INDEX facts_begin ON facts (tenant_id, valid_from);
+-- The values of a slot.
+CREATE INDEX facts_of_slot ON facts (tenant_id, slot);
+-- Ends of facts that were known before they came; as a rule, none.
+CREATE INDEX facts_planned_ends ON facts (tenant_id, valid_until) WHERE superseded_at < valid_until;
+
+-- Ends of facts that were taken back: from closed_at until restored_at it was believed that the fact
+-- had ended at valid_until. run_id: of the run that restored it.
+CREATE TABLE fact_closures (
+    tenant_id    text COLLATE "C" NOT NULL,
+    memory_id    uuid NOT NULL,
+    closed_at    timestamptz NOT NULL,
+    restored_at  timestamptz NOT NULL,
+    valid_until  timestamptz NOT NULL,
+    run_id       uuid NOT NULL,
+    PRIMARY KEY (tenant_id, memory_id, run_id),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES facts (tenant_id, memory_id) ON DELETE CASCADE
+);
+CREATE INDEX fact_closures_of_run ON fact_closures (tenant_id, run_id);
+
+-- The knowledge graph: subject, relation, object, on the same two time lines.
+-- fact_id: the fact that an edge says again, and ends with. memory_id: the same if the edge rests on
+-- it as well, so that it lives while the fact does.
+CREATE TABLE edges (
+    tenant_id      text COLLATE "C" NOT NULL,
+    edge_id        uuid NOT NULL,
+    memory_id      uuid,
+    subject        text COLLATE "C" NOT NULL,
+    relation       text COLLATE "C" NOT NULL,
+    object         text COLLATE "C" NOT NULL,
+    functional     boolean NOT NULL DEFAULT false,
+    confidence     real NOT NULL DEFAULT 1 CHECK (confidence BETWEEN 0 AND 1),
+    valid_from     timestamptz NOT NULL,
+    valid_until    timestamptz,
+    recorded_at    timestamptz NOT NULL,
+    superseded_at  timestamptz,
+    subject_key    text COLLATE "C" NOT NULL DEFAULT '',
+    object_key     text COLLATE "C" NOT NULL DEFAULT '',
+    run_id         uuid,
+    fact_id        uuid,
+    PRIMARY KEY (tenant_id, edge_id),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE,
+    CHECK (valid_until >= valid_from)
+);
+CREATE INDEX edges_of_subject ON edges (tenant_id, subject_key, valid_from DESC, edge_id);
+CREATE INDEX edges_of_object ON edges (tenant_id, object_key, valid_from DESC, edge_id);
+CREATE INDEX edges_of_memory ON edges (tenant_id, memory_id);
+CREATE UNIQUE INDEX edges_current ON edges (tenant_id, subject_key, relation, object_key)
+    WHERE valid_until IS NULL AND superseded_at IS NULL;
+-- A functional relation has one current object.
+CREATE UNIQUE INDEX edges_functional ON edges (tenant_id, subject_key, relation)
+    WHERE functional AND valid_until IS NULL AND superseded_at IS NULL;
+CREATE INDEX edges_of_run ON edges (tenant_id, run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX edges_of_fact ON edges (tenant_id, fact_id) WHERE fact_id IS NOT NULL;
+
+-- The turns an edge was drawn from, in bases as those of a memory.
+CREATE TABLE edge_sources (
+    tenant_id  text COLLATE "C" NOT NULL,
+    edge_id    uuid NOT NULL,
+    basis      integer NOT NULL DEFAULT 0,
+    thread_id  text COLLATE "C" NOT NULL,
+    event_id   text COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant_id, edge_id, basis, thread_id, event_id),
+    FOREIGN KEY (tenant_id, edge_id) REFERENCES edges (tenant_id, edge_id) ON DELETE CASCADE
+);
+CREATE INDEX edge_sources_of_event ON edge_sources (tenant_id, thread_id, event_id);
+
+-- Names that stand for an entity, as its user says: alias for entity, from merged_at until
+-- unmerged_at. An entity is no alias of another at the same time.
+CREATE TABLE entity_aliases (
+    tenant_id    text COLLATE "C" NOT NULL,
+    alias_id     uuid NOT NULL,
+    alias_key    text COLLATE "C" NOT NULL,
+    alias        text COLLATE "C" NOT NULL,
+    entity_key   text COLLATE "C" NOT NULL CHECK (entity_key <> alias_key),
+    entity       text COLLATE "C" NOT NULL,
+    merged_at    timestamptz NOT NULL,
+    unmerged_at  timestamptz,
+    PRIMARY KEY (tenant_id, alias_id)
+);
+CREATE UNIQUE INDEX entity_aliases_current ON entity_aliases (tenant_id, alias_key)
+    WHERE unmerged_at IS NULL;
+CREATE INDEX entity_aliases_of_name ON entity_aliases (tenant_id, alias_key);
+CREATE INDEX entity_aliases_of_entity ON entity_aliases (tenant_id, entity_key);
+
+SELECT protect('facts'), protect('fact_closures'), protect('edges'), protect('edge_sources'), protect('entity_aliases');
+
+-- Procedural memory and profiles, with their versions.
+
+CREATE TABLE instructions (
+    tenant_id        text COLLATE "C" NOT NULL,
+    instruction_key  text COLLATE "C" NOT NULL,
+    version          integer NOT NULL CHECK (version > 0),
+    content          text NOT NULL,
+    metadata         jsonb NOT NULL DEFAULT '{}',
+    created_at       timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, instruction_key, version)
+);
+
+-- Versions of what is known of a user or an agent. Each names the memories it is made of (entries: id
+-- and role), whose texts stand in memories alone: forgetting one, or its
+-- turns, takes it out of every version. subject_id: whose profile it is, or who knows the user.
+-- revision: how often a version was told again by other turns, which changes nothing of what it says.
+CREATE TABLE profiles (
+    tenant_id     text COLLATE "C" NOT NULL,
+    subject_kind  text NOT NULL CHECK (subject_kind IN ('user', 'agent')),
+    subject_id    text COLLATE "C" NOT NULL,
+    version       integer NOT NULL CHECK (version > 0),
+    content_hash  bytea NOT NULL,
+    run_id        uuid,
+    created_at    timestamptz NOT NULL,
+    memory_id     uuid NOT NULL,
+    entries       jsonb NOT NULL DEFAULT '[]',
+    event_limit   integer NOT NULL DEFAULT 50 CHECK (event_limit > 0),
+    began_at      timestamptz NOT NULL DEFAULT now(),
+    revision      integer NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant_id, subject_kind, subject_id, version)
+);
+CREATE UNIQUE INDEX profiles_of_memory ON profiles (tenant_id, memory_id, version);
+CREATE INDEX profiles_of_run ON profiles (tenant_id, run_id) WHERE run_id IS NOT NULL;
+
+SELECT protect('instructions'), protect('profiles');
+
+-- The work of turning events into knowledge: the queue, its runs, their log, and erasure receipts.
+
+-- A reflection is about a user, and has no thread; a callback is a caller's own code.
+CREATE TABLE consolidation_jobs (
+    tenant_id     text COLLATE "C" NOT NULL,
+    job_id        uuid NOT NULL,
+    thread_id     text COLLATE "C",
+    job_type      text NOT NULL,
+    status        text NOT NULL DEFAULT 'pending'
+                  CHECK (status IN ('pending', 'running', 'completed', 'failed', 'cancelled')),
+    priority      smallint NOT NULL DEFAULT 0,
+    attempts      integer NOT NULL DEFAULT 0,
+    run_after     timestamptz NOT NULL,
+    worker_id     text,
+    lease_until   timestamptz,
+    result        jsonb NOT NULL DEFAULT '{}',
+    error         text,
+    created_at    timestamptz NOT NULL,
+    started_at    timestamptz,
+    completed_at  timestamptz,
+    payload       jsonb,
+    performer     text COLLATE "C",
+    PRIMARY KEY (tenant_id, job_id),
+    FOREIGN KEY (tenant_id, thread_id) REFERENCES threads (tenant_id, thread_id) ON DELETE CASCADE,
+    CONSTRAINT consolidation_jobs_job_type_check CHECK (job_type IN (
+        'fast_replay', 'deep_reflection', 'full_consolidation', 'reflection', 'callback')),
+    CONSTRAINT consolidation_jobs_thread_check
+        CHECK ((thread_id IS NULL) = (job_type = 'reflection')),
+    CONSTRAINT consolidation_jobs_performer_check
+        CHECK ((performer IS NULL) = (job_type <> 'callback'))
+);
+-- At most one waiting job per thread and type, for callbacks also per name (performer), the newest
+-- request joins it; at most one that runs per thread. What has no thread counts as one.
+CREATE UNIQUE INDEX consolidation_jobs_waiting
+    ON consolidation_jobs (tenant_id, thread_id, job_type, performer)
+    NULLS NOT DISTINCT WHERE status = 'pending';
+CREATE UNIQUE INDEX consolidation_jobs_running ON consolidation_jobs (tenant_id, thread_id)
+    NULLS NOT DISTINCT WHERE status = 'running';
+-- The tenants in turn, and each one's oldest job; and what is due next of all.
+CREATE INDEX consolidation_jobs_turns ON consolidation_jobs (priority DESC, tenant_id, run_after)
+    WHERE status = 'pending';
+CREATE INDEX consolidation_jobs_due ON consolidation_jobs (run_after) WHERE status = 'pending';
+CREATE INDEX consolidation_jobs_leased ON consolidation_jobs (lease_until)
+    WHERE status = 'running';
+CREATE INDEX consolidation_jobs_failed ON consolidation_jobs (tenant_id) WHERE status = 'failed';
+CREATE INDEX consolidation_jobs_of_thread
+    ON consolidation_jobs (tenant_id, coalesce(thread_id, ''));
+
+-- How many extractions the threads of a user had: every so many ask for a reflection.
+CREATE TABLE extraction_counts (
+    tenant_id    text COLLATE "C" NOT NULL,
+    extractions  bigint NOT NULL,
+    PRIMARY KEY (tenant_id)
+);
+
+-- One row per run that derived something; every derived row names its run. number: in the order in
+-- which those of the tenant were applied, whatever the clocks of those who did it say.
+CREATE TABLE runs (
+    tenant_id    text COLLATE "C" NOT NULL,
+    run_id       uuid NOT NULL,
+    kind         text NOT NULL,
+    thread_id    text COLLATE "C",
+    extractor    text NOT NULL,
+    from_seq     bigint,
+    to_seq       bigint,
+    counts       jsonb NOT NULL DEFAULT '{}',
+    started_at   timestamptz NOT NULL,
+    finished_at  timestamptz NOT NULL,
+    undone_at    timestamptz,
+    summed_from_seq  bigint,
+    summed_to_seq    bigint,
+    number           bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant_id, run_id)
+);
+CREATE INDEX runs_in_order ON runs (tenant_id, number);
+CREATE INDEX runs_of_thread ON runs (tenant_id, thread_id, finished_at);
+
+-- What a run changed of what was there before it, and how that stood: ids, moments and numbers, no
+-- text of a user. target: a memory, an edge or a retraction. bounded: what the run wrote had ended
+-- already, by the target; who undoes that undoes this run first. moved: the end of an edge or a
+-- fact, to another moment or away, or the retirement of a memory; before says what it was.
+CREATE TABLE run_changes (
+    tenant_id  text COLLATE "C" NOT NULL,
+    run_id     uuid NOT NULL,
+    change     text COLLATE "C" NOT NULL
+               CHECK (change IN ('closed', 'retired', 'sourced', 'renewed', 'rated', 'summary',
+                                 'edge', 'bounded', 'moved')),
+    target     uuid NOT NULL,
+    event_id   text COLLATE "C" NOT NULL DEFAULT '',
+    before     jsonb NOT NULL DEFAULT '{}',
+    PRIMARY KEY (tenant_id, run_id, change, target, event_id),
+    FOREIGN KEY (tenant_id, run_id) REFERENCES runs (tenant_id, run_id) ON DELETE CASCADE
+);
+CREATE INDEX run_changes_of_target ON run_changes (tenant_id, target);
+
+-- What was retracted, known or not: a turn that is read later and was said before ends with it.
+-- subject_key: of the slot for one subject; value: normalised, empty for whatever the slot held.
+-- valid_until: as of when, if that was said. It goes with any of its turns, and with its run.
+CREATE TABLE retractions (
+    tenant_id      text COLLATE "C" NOT NULL,
+    retraction_id  uuid NOT NULL,
+    run_id         uuid NOT NULL,
+    fact_type      text COLLATE "C" NOT NULL,
+    slot           text COLLATE "C" NOT NULL,
+    subject_key    text COLLATE "C" NOT NULL,
+    value          text COLLATE "C" NOT NULL,
+    said_at        timestamptz NOT NULL,
+    valid_until    timestamptz,
+    thread_id      text COLLATE "C" NOT NULL,
+    event_ids      text[] COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant_id, retraction_id),
+    FOREIGN KEY (tenant_id, run_id) REFERENCES runs (tenant_id, run_id) ON DELETE CASCADE
+);
+CREATE INDEX retractions_of_slot ON retractions (tenant_id, slot);
+CREATE INDEX retractions_of_thread ON retractions (tenant_id, thread_id);
+CREATE INDEX retractions_of_run ON retractions (tenant_id, run_id);
+-- The stages of a run, in order, for whoever must explain it: counts and ids, no text of a user.
+-- memory_id: of the profile it was about; thread_id: of the conversation.
+CREATE TABLE pipeline_log (
+    tenant_id   text COLLATE "C" NOT NULL,
+    run_id      uuid NOT NULL,
+    step        integer NOT NULL,
+    stage       text NOT NULL,
+    output      jsonb NOT NULL DEFAULT '{}',
+    error       text,
+    started_at  timestamptz NOT NULL,
+    duration_s  double precision NOT NULL,
+    status      text NOT NULL DEFAULT 'success'
+                CHECK (status IN ('success', 'warning', 'error')),
+    input       jsonb NOT NULL DEFAULT '{}',
+    memory_id   uuid,
+    thread_id   text COLLATE "C",
+    PRIMARY KEY (tenant_id, run_id, step),
+    FOREIGN KEY (tenant_id, run_id) REFERENCES runs (tenant_id, run_id) ON DELETE CASCADE
+);
+CREATE INDEX pipeline_log_of_memory ON pipeline_log (tenant_id, memory_id, started_at)
+    WHERE memory_id IS NOT NULL;
+
+-- Receipts: what an erasure removed, counted and hashed, without what it said.
+CREATE TABLE erasures (
+    tenant_id     text COLLATE "C" NOT NULL,
+    erasure_id    uuid NOT NULL,
+    target        jsonb NOT NULL,
+    counts        jsonb NOT NULL,
+    receipt_hash  bytea NOT NULL,
+    requested_at  timestamptz NOT NULL,
+    completed_at  timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, erasure_id)
+);
+
+SELECT protect('consolidation_jobs'), protect('extraction_counts'), protect('runs'),
+       protect('run_changes'), protect('retractions'), protect('pipeline_log'), protect('erasures');
+
+-- What was imported, so that a later import does not bring back what was deleted here since.
+
+-- address_hash: SHA-256 of the item's namespace and key, or empty for all of the tenant.
+-- updated_at: as of its source. deleted_at: when it was deleted here, the last time.
+CREATE TABLE import_marks (
+    tenant_id     text COLLATE "C" NOT NULL,
+    address_hash  bytea NOT NULL,
+    updated_at    timestamptz NOT NULL,
+    deleted_at    timestamptz,
+    PRIMARY KEY (tenant_id, address_hash)
+);
+SELECT protect('import_marks');
+
+-- How memories fade, as data, and when each leaves the stage it is in. docs/forgetting.md has the
+-- formulas; shared_core.core.decay has the same in Python, and agrees to 1e-9.
+
+-- How a kind of memory fades. tenant_id: '/' for all, the path of an application, or of one of its
+-- users; the nearest counts. fades: false for never. decay_rate: a day. A memory is demoted once its
+-- score is below threshold and it is min_age_days old; archived (null: not) and erased (null: never)
+-- once it is below those thresholds as well, and so many days in the stage before. with_history: with
+-- a fact that is erased go the ended facts of its place.
+CREATE TABLE retention_policies (
+    tenant_id           text COLLATE "C" NOT NULL,
+    kind                text NOT NULL
+                        CHECK (kind IN ('episodic', 'semantic', 'summary', 'reflection', 'item')),
+    fades               boolean NOT NULL,
+    decay_rate          double precision NOT NULL
+                        CHECK (decay_rate >= 0 AND decay_rate < 'Infinity'),
+    threshold           double precision NOT NULL CHECK (threshold BETWEEN 0 AND 1),
+    min_age_days        double precision NOT NULL
+                        CHECK (min_age_days >= 0 AND min_age_days < 'Infinity'),
+    archive_threshold   double precision CHECK (archive_threshold BETWEEN 0 AND 1),
+    archive_after_days  double precision NOT NULL
+                        CHECK (archive_after_days >= 0 AND archive_after_days < 'Infinity'),
+    erase_threshold     double precision CHECK (erase_threshold BETWEEN 0 AND 1),
+    erase_after_days    double precision NOT NULL
+                        CHECK (erase_after_days >= 0 AND erase_after_days < 'Infinity'),
+    with_history        boolean NOT NULL,
+    updated_at          timestamptz NOT NULL,
+    PRIMARY KEY (tenant_id, kind)
+);
+SELECT protect('retention_policies');
+CREATE POLICY above_scope ON retention_policies FOR SELECT
+    USING (tenant_id IN (SELECT '/' UNION ALL SELECT substring(scope FROM '^/[^/]+/')
+                         FROM current_setting('hippocampus.scope', true) AS scope));
+
+-- The nearest policy of a kind of memory in a tenant; where none is stored, turns, summaries and
+-- reflections fade by the default one.
+CREATE FUNCTION retention_rule(p_tenant text, p_kind text)
+RETURNS SETOF retention_policies LANGUAGE sql STABLE ROWS 1 AS $$
+    SELECT r.* FROM (
+        SELECT s.* FROM retention_policies s
+        WHERE s.kind = p_kind
+          AND s.tenant_id = ANY (ARRAY['/', substring(p_tenant FROM '^/[^/]+/'), p_tenant])
+        UNION ALL
+        SELECT '/', p_kind, p_kind IN ('episodic', 'summary', 'reflection'), 0.1::float8,
+               0.1::float8, 7::float8, 0.05::float8, 30::float8, NULL::float8, 90::float8, true,
+               '-infinity'::timestamptz
+    ) r
+    ORDER BY length(r.tenant_id) DESC, r.updated_at DESC LIMIT 1
+$$;
+
+-- Raises: there is no such retention.
+CREATE FUNCTION retention_refused(VARIADIC p_given double precision[])
+RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = '22023',
+        MESSAGE = 'no retention can be told of access count, decay rate, initial strength and arousal '
+                  || p_given::text,
+        HINT = 'counts and decay rates are finite numbers from 0, strength and arousal from 0 to 1';
+END $$;
+
+-- The decay rate a day of what excites: full arousal halves it. What is too small or too large to
+-- reckon with is as good as nothing, or as at once.
+CREATE FUNCTION slowed_decay(p_decay_rate double precision, p_arousal double precision)
+RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN p_decay_rate < 1e-30 THEN 0
+           ELSE least(p_decay_rate, 1e290) * (2 - p_arousal) / 2 END
+$$;
+
+-- The score of a fresh memory that was never read, by its importance from 1 to 10: 0.4 to 1.
+CREATE FUNCTION initial_strength(p_importance double precision)
+RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN p_importance <= 5 THEN 0.4 + 0.3 * (p_importance - 1) / 4
+           ELSE 0.7 + 0.3 * (p_importance - 5) / 5 END
+$$;
+
+-- The arousal that the metadata of a memory tell, 0 where they tell none.
+CREATE FUNCTION memory_arousal(p_value jsonb)
+RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN jsonb_typeof(p_value #> '{metadata,emotion,arousal}') = 'number'
+           THEN least(greatest((p_value #>> '{metadata,emotion,arousal}')::numeric, 0), 1)::float8
+           ELSE 0 END
+$$;
+
+-- How well a memory is kept as of a moment, 0 to 1. p_last_accessed_at: when it was last read, or
+-- written; a moment in the future counts as p_as_of. p_initial: 0.2 is the documented function.
+CREATE FUNCTION calculate_retention_score(
+    p_access_count      bigint,
+    p_last_accessed_at  timestamptz,
+    p_decay_rate        double precision DEFAULT 0.1,
+    p_as_of             timestamptz DEFAULT now(),
+    p_initial           double precision DEFAULT 0.2,
+    p_arousal           double precision DEFAULT 0
+) RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE
+        WHEN num_nulls(p_access_count, p_last_accessed_at, p_decay_rate, p_as_of, p_initial,
+                       p_arousal) > 0 THEN NULL
+        WHEN p_access_count >= 0 AND p_decay_rate >= 0 AND p_decay_rate < 'Infinity'
+             AND p_initial BETWEEN 0 AND 1 AND p_arousal BETWEEN 0 AND 1
+        THEN least(1, CASE WHEN p_initial < 1e-40 THEN 0 ELSE p_initial END
+             * (1 + ln(1 + p_access_count::float8))
+             * exp(-least(600, slowed_decay(p_decay_rate, p_arousal) * greatest(0,
+                   extract(epoch FROM p_as_of - p_last_accessed_at)::float8 / 86400))))
+        ELSE retention_refused(p_access_count, p_decay_rate, p_initial, p_arousal) END
+$$;
+
+-- For how many days a score is at least the threshold; infinity for ever.
+CREATE FUNCTION days_above(
+    p_threshold double precision, p_strength double precision, p_slowed double precision
+) RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN p_threshold = 0 THEN 'Infinity' WHEN p_strength < p_threshold THEN 0
+           WHEN p_slowed = 0 THEN 'Infinity'
+           ELSE (ln(p_strength) - ln(p_threshold)) / p_slowed END
+$$;
+
+-- When a memory leaves the stage it is in (0 kept, 1 demoted, 2 archived), as things stand; null for
+-- never, which includes what lies past the calendar of Python. To the first microsecond. p_initial:
+-- the strength it was given, or null for that of its importance. p_staged_at: since when it is in its
+-- stage; of one that is kept, when it was restored.
+CREATE FUNCTION next_stage_at(
+    rule            retention_policies,
+    p_stage         integer,
+    p_staged_at     timestamptz,
+    p_pinned_at     timestamptz,
+    p_initial       double precision,
+    p_importance    double precision,
+    p_arousal       double precision,
+    p_access_count  bigint,
+    p_used_at       timestamptz,
+    p_created_at    timestamptz
+) RETURNS timestamptz LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE
+    below    double precision := rule.threshold;
+    since    timestamptz := greatest(p_created_at, p_staged_at);
+    grace    double precision := rule.min_age_days;
+    days     double precision;
+    due_at   timestamptz;
+BEGIN
+    IF p_pinned_at IS NOT NULL OR NOT coalesce(rule.fades, false) THEN
+        RETURN NULL;
+    END IF;
+    IF p_stage > 0 THEN
+        since := p_staged_at;
+        IF p_stage = 1 AND rule.archive_threshold IS NOT NULL THEN
+            below := rule.archive_threshold;
+            grace := rule.archive_after_days;
+        ELSE
+            below := rule.erase_threshold;
+            grace := rule.erase_after_days;
+        END IF;
+    END IF;
+    IF below IS NULL THEN
+        RETURN NULL;
+    END IF;
+    days := days_above(below,
+        coalesce(p_initial, initial_strength(p_importance)) * (1 + ln(1 + p_access_count::float8)),
+        slowed_decay(rule.decay_rate, p_arousal));
+    IF days > 4e6 OR grace > 4e6 THEN
+        RETURN NULL;
+    END IF;
+    due_at := greatest(p_used_at + ceil(days * 86400e6) * interval '1 microsecond',
+                       since + ceil(grace * 86400e6) * interval '1 microsecond');
+    RETURN CASE WHEN due_at < '10000-01-01 00:00+00' THEN due_at END;
+END $$;
+
+-- What archived memories said; their rows in memories hold neither text nor words, and they have no
+-- vector. is_shown: value held the text as well, as "content". keeps_words: vectors
+-- and words stayed with the memory. Those of an item are made of fields that only its store knows. Small
+-- rows are compressed, too.
+CREATE TABLE memory_archive (
+    tenant_id    text COLLATE "C" NOT NULL,
+    memory_id    uuid NOT NULL,
+    text         text NOT NULL,
+    value        jsonb NOT NULL,
+    is_shown     boolean NOT NULL,
+    words_key    uuid,
+    archived_at  timestamptz NOT NULL,
+    keeps_words  boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (tenant_id, memory_id),
+    FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
+) WITH (toast_tuple_target = 128);
+ALTER TABLE memory_archive ALTER COLUMN text SET STORAGE MAIN, ALTER COLUMN value SET STORAGE MAIN;
+SELECT protect('memory_archive');
+
+-- Paths whose policies changed: up to which memory those below it were told anew when they leave their
+-- stage. The row goes with the last of them.
+CREATE TABLE retimings (
+    tenant_id     text COLLATE "C" NOT NULL,
+    after_tenant  text COLLATE "C" NOT NULL,
+    after_id      uuid NOT NULL,
+    PRIMARY KEY (tenant_id)
+);
+SELECT protect('retimings');
+
+-- Tells at most p_limit memories anew when they leave their stage, after the policies of a path
+-- changed: from where the last call stopped, in the order of their ids. looked_at: 0 when all are told.
+-- They are locked first, so that who moves one on is waited for, and what they did is seen.
+CREATE FUNCTION retime_memories(p_path text, p_limit integer)
+RETURNS TABLE (looked_at bigint, changed bigint) LANGUAGE plpgsql
+SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_seqscan TO off SET jit TO off
+AS $$
+DECLARE
+    mark    retimings;
+    owners  text[];
+    ids     uuid[];
+BEGIN
+    SELECT t.* INTO mark FROM retimings t WHERE t.tenant_id = p_path FOR UPDATE;
+    IF mark.tenant_id IS NOT NULL THEN
+        SELECT array_agg(page.tenant_id), array_agg(page.memory_id) INTO owners, ids
+        FROM (SELECT m.tenant_id, m.memory_id FROM memories m
+              WHERE m.tenant_id >= p_path AND m.tenant_id < left(p_path, -1) || '0'
+                AND (m.tenant_id, m.memory_id) > (mark.after_tenant, mark.after_id)
+              ORDER BY m.tenant_id, m.memory_id LIMIT p_limit
+              FOR KEY SHARE OF m) page;
+    END IF;
+    looked_at := coalesce(cardinality(ids), 0);
+    changed := 0;
+    IF looked_at = 0 THEN
+        DELETE FROM retimings t WHERE t.tenant_id = p_path;
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    WITH timed AS (
+        INSERT INTO memory_access AS x (tenant_id, memory_id, forget_at)
+        SELECT m.tenant_id, m.memory_id,
+               CASE WHEN m.superseded_at IS NULL THEN
+                   next_stage_at(r, coalesce(a.stage, 0), a.staged_at, a.pinned_at, a.strength,
+                                 m.importance, memory_arousal(m.value), coalesce(a.access_count, 0),
+                                 greatest(m.updated_at, a.last_accessed_at), m.created_at) END
+        FROM unnest(owners, ids) AS page(tenant_id, memory_id)
+        JOIN memories m ON m.tenant_id = page.tenant_id AND m.memory_id = page.memory_id
+        CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
+        LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
+        WHERE r.fades OR a.forget_at IS NOT NULL
+        ON CONFLICT (tenant_id, memory_id) DO UPDATE SET forget_at = excluded.forget_at
+        WHERE x.forget_at IS DISTINCT FROM excluded.forget_at
+        RETURNING 1
+    )
+    SELECT count(*) INTO changed FROM timed;
+    UPDATE retimings t SET after_tenant = owners[looked_at], after_id = ids[looked_at]
+    WHERE t.tenant_id = p_path;
+    RETURN NEXT;
+END $$;
+
+-- What goes along when a memory is erased: of a fact the ended facts of its place, if its policy says
+-- so; of a summary those it replaced. What is pinned stays.
+CREATE FUNCTION erased_along(
+    p_tenant text, p_memory_id uuid, p_kind text, p_thread_id text, p_with_history boolean
+) RETURNS TABLE (tenant_id text, memory_id uuid, kind text) LANGUAGE sql STABLE AS $$
+    SELECT m.tenant_id, m.memory_id, m.kind
+    FROM (SELECT h.tenant_id, h.memory_id
+          FROM facts x
+          JOIN facts h ON h.tenant_id = x.tenant_id AND h.fact_type = x.fact_type AND h.key = x.key
+          WHERE x.tenant_id = p_tenant AND x.memory_id = p_memory_id AND p_with_history
+            AND h.superseded_at IS NOT NULL AND h.memory_id <> x.memory_id
+          UNION ALL
+          SELECT o.tenant_id, o.memory_id
+          FROM memories o
+          WHERE p_kind = 'summary' AND o.tenant_id = p_tenant AND o.thread_id = p_thread_id
+            AND o.kind = 'summary' AND o.superseded_at IS NOT NULL) g
+    JOIN memories m ON m.tenant_id = g.tenant_id AND m.memory_id = g.memory_id
+    LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
+    WHERE a.pinned_at IS NULL
+$$;
+
+-- Moves at most p_limit memories below a path on that are due as of p_now, one stage each, and returns
+-- how many of each kind met which fate: demoted, archived, erased, or retimed, when a policy has
+-- changed meanwhile and it was too early; and along: what was erased with them. With an erased turn
+-- goes what was said, and a tombstone keeps it from coming back; facts drawn from it stay. What
+-- somebody else works on is left alone, and does not count. What is due is read in the order of its
+-- index, no further than p_limit, and every row is looked up by its key: the planner cannot know how
+-- few they are.
+CREATE FUNCTION forget_faded(p_scope text, p_now timestamptz, p_limit integer)
+RETURNS TABLE (kind text, fate text, memories bigint) LANGUAGE sql
+SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_seqscan TO off SET jit TO off
+SET enable_bitmapscan TO off SET enable_sort TO off
+AS $$
+    WITH ripe AS MATERIALIZED (
+        SELECT a.tenant_id, a.memory_id, a.stage, a.staged_at, a.pinned_at, a.strength,
+               a.access_count, a.last_accessed_at, m.kind, m.thread_id, m.importance, m.arousal,
+               m.updated_at, m.created_at, m.superseded_at
+        FROM (
+            SELECT a.*
+            FROM memory_access a
+            WHERE a.forget_at <= p_now AND (a.staged_at IS NULL OR a.staged_at < p_now)
+              AND a.tenant_id >= p_scope
+              AND a.tenant_id < left(p_scope, -1) || '0'  -- after "/"
+            ORDER BY a.forget_at
+            FOR UPDATE SKIP LOCKED) a
+        CROSS JOIN LATERAL (
+            -- A fence: each by the whole key.
+            SELECT m.kind, m.thread_id, m.importance, memory_arousal(m.value) AS arousal,
+                   m.updated_at, m.created_at, m.superseded_at
+            FROM memories m
+            WHERE m.tenant_id = a.tenant_id AND m.memory_id = a.memory_id
+            OFFSET 0
+            FOR UPDATE SKIP LOCKED) m
+        LIMIT p_limit
+    ), judged AS MATERIALIZED (
+        SELECT a.tenant_id, a.memory_id, a.kind, a.thread_id, a.stage, r AS rule,
+               coalesce(a.strength, initial_strength(a.importance)) AS initial, a.arousal,
+               a.access_count, greatest(a.updated_at, a.last_accessed_at) AS used_at, a.created_at,
+               CASE WHEN a.superseded_at IS NULL THEN
+                   next_stage_at(r, a.stage, a.staged_at, a.pinned_at, a.strength, a.importance,
+                                 a.arousal, a.access_count,
+                                 greatest(a.updated_at, a.last_accessed_at), a.created_at) END
+                   AS due_at
+        FROM ripe a CROSS JOIN LATERAL retention_rule(a.tenant_id, a.kind) r
+    ), fated AS MATERIALIZED (
+        SELECT j.*,
+               CASE WHEN j.due_at IS NULL OR j.due_at > p_now THEN 'retimed'
+                    WHEN j.stage = 0 THEN 'demoted'
+                    WHEN j.stage = 1 AND (j.rule).archive_threshold IS NOT NULL THEN 'archived'
+                    ELSE 'erased' END AS fate
+        FROM judged j
+    ), moved AS (
+        UPDATE memory_access a
+        SET stage = CASE f.fate WHEN 'demoted' THEN 1 WHEN 'archived' THEN 2 ELSE a.stage END,
+            staged_at = CASE f.fate WHEN 'retimed' THEN a.staged_at ELSE p_now END,
+            forget_at = CASE f.fate WHEN 'retimed' THEN f.due_at ELSE
+                next_stage_at(f.rule, CASE f.fate WHEN 'demoted' THEN 1 ELSE 2 END, p_now, NULL,
+                              f.initial, NULL, f.arousal, f.access_count, f.used_at,
+                              f.created_at) END
+        FROM fated f
+        WHERE f.fate <> 'erased' AND a.tenant_id = f.tenant_id AND a.memory_id = f.memory_id
+    ), packed AS (
+        INSERT INTO memory_archive AS x (tenant_id, memory_id, text, value, is_shown, words_key,
+                                         archived_at, keeps_words)
+        SELECT m.tenant_id, m.memory_id, m.text,
+               CASE WHEN m.value ->> 'content' = m.text THEN m.value - 'content' ELSE m.value END,
+               coalesce(m.value ->> 'content' = m.text, false), m.words_key, p_now,
+               m.kind = 'item'
+        FROM fated f JOIN memories m USING (tenant_id, memory_id)
+        WHERE f.fate = 'archived'
+        ON CONFLICT (tenant_id, memory_id) DO UPDATE
+        SET text = excluded.text, value = excluded.value, is_shown = excluded.is_shown,
+            words_key = excluded.words_key, archived_at = excluded.archived_at,
+            keeps_words = excluded.keeps_words
+    ), unembedded AS (
+        DELETE FROM embeddings e USING fated f
+        WHERE f.fate = 'archived' AND f.kind <> 'item'
+          AND e.tenant_id = f.tenant_id AND e.memory_id = f.memory_id
+    ), hidden AS (
+        UPDATE memories m
+        SET demoted_at = coalesce(m.demoted_at, p_now),
+            text = CASE f.fate WHEN 'archived' THEN '' ELSE m.text END,
+            value = CASE f.fate WHEN 'archived' THEN '{}' ELSE m.value END,
+            terms = CASE WHEN f.fate = 'archived' AND f.kind <> 'item' THEN '' ELSE m.terms END,
+            term_count = CASE WHEN f.fate = 'archived' AND f.kind <> 'item' THEN 0
+                         ELSE m.term_count END,
+            words_key = CASE f.fate WHEN 'archived' THEN NULL ELSE m.words_key END
+        FROM fated f
+        WHERE f.fate IN ('demoted', 'archived')
+          AND m.tenant_id = f.tenant_id AND m.memory_id = f.memory_id
+    ), said AS (
+        SELECT s.tenant_id, s.thread_id, s.event_id
+        FROM fated f JOIN memory_sources s USING (tenant_id, memory_id)
+        WHERE f.fate = 'erased' AND f.kind = 'episodic'
+    ), buried AS (
+        INSERT INTO tombstones (tenant_id, thread_id, event_id, deleted_at)
+        SELECT tenant_id, thread_id, event_id, p_now FROM said
+        ON CONFLICT DO NOTHING
+    ), unsaid AS (
+        DELETE FROM events e USING said s
+        WHERE e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id AND e.event_id = s.event_id
+          AND e.payload IS NULL
+    ), unremembered AS (
+        UPDATE events e SET memory_seq = NULL FROM said s
+        WHERE e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id AND e.event_id = s.event_id
+          AND e.payload IS NOT NULL
+    ), along AS MATERIALIZED (
+        -- Who pins one holds it: those are left alone; who did just before is seen here.
+        SELECT g.tenant_id, g.memory_id, g.kind
+        FROM (SELECT DISTINCT g.* FROM fated f
+              CROSS JOIN LATERAL erased_along(f.tenant_id, f.memory_id, f.kind, f.thread_id,
+                                              (f.rule).with_history) g
+              WHERE f.fate = 'erased') g
+        CROSS JOIN LATERAL (
+            SELECT FROM memories m
+            WHERE m.tenant_id = g.tenant_id AND m.memory_id = g.memory_id
+            OFFSET 0
+            FOR UPDATE SKIP LOCKED) m
+        LEFT JOIN LATERAL (
+            SELECT a.pinned_at FROM memory_access a
+            WHERE a.tenant_id = g.tenant_id AND a.memory_id = g.memory_id
+            OFFSET 0
+            FOR UPDATE) a ON true
+        WHERE a.pinned_at IS NULL
+    ), gone AS (
+        SELECT tenant_id, memory_id FROM fated WHERE fate = 'erased'
+        UNION
+        SELECT tenant_id, memory_id FROM along
+    ), unbased AS (
+        DELETE FROM memory_bases b USING gone g
+        WHERE b.tenant_id = g.tenant_id AND b.basis_id = g.memory_id
+    ), erased AS (
+        DELETE FROM memories m USING gone g
+        WHERE m.tenant_id = g.tenant_id AND m.memory_id = g.memory_id
+    )
+    SELECT f.kind, f.fate, count(*) FROM fated f GROUP BY 1, 2
+    UNION ALL
+    SELECT a.kind, 'along', count(*) FROM along a GROUP BY 1
+$$;
+
+-- Whether a memory fades, by its rule and its counters, which may be missing, is not pinned, so old,
+-- and scores below a threshold. p_decay_rate: null for that of its policy.
+CREATE FUNCTION is_weak(
+    m               memories,
+    a               memory_access,
+    r               retention_policies,
+    p_threshold     double precision,
+    p_min_age_days  double precision,
+    p_decay_rate    double precision,
+    p_now           timestamptz
+) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT m.superseded_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > p_now) AND r.fades
+       AND a.pinned_at IS NULL
+       AND extract(epoch FROM p_now - m.created_at) >= p_min_age_days * 86400
+       AND calculate_retention_score(
+               coalesce(a.access_count, 0), greatest(m.updated_at, a.last_accessed_at),
+               coalesce(p_decay_rate, r.decay_rate), p_now,
+               coalesce(a.strength, initial_strength(m.importance)), memory_arousal(m.value)
+           ) < p_threshold
+$$;
+
+-- Erases at once those of some memories that are weak, and returns their ids. What was drawn from them
+-- stays, and so do their turns, as said: adding them again brings nothing back. They are locked, and
+-- judged after that: what was pinned or read meanwhile stays, and so does what somebody works on.
+CREATE FUNCTION forget_weak(
+    p_tenants       text[],
+    p_memory_ids    uuid[],
+    p_threshold     double precision,
+    p_min_age_days  double precision,
+    p_decay_rate    double precision,
+    p_now           timestamptz
+) RETURNS TABLE (tenant_id text, memory_id uuid) LANGUAGE plpgsql
+SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_seqscan TO off SET jit TO off
+AS $$
+#variable_conflict use_column
+DECLARE
+    owners  text[];
+    ids     uuid[];
+BEGIN
+    SELECT array_agg(m.tenant_id), array_agg(m.memory_id) INTO owners, ids
+    FROM unnest(p_tenants, p_memory_ids) AS g(tenant_id, memory_id)
+    CROSS JOIN LATERAL (
+        SELECT m.tenant_id, m.memory_id FROM memories m
+        WHERE m.tenant_id = g.tenant_id AND m.memory_id = g.memory_id
+        OFFSET 0
+        FOR UPDATE SKIP LOCKED) m;
+    RETURN QUERY
+    WITH weak AS MATERIALIZED (
+        SELECT m.tenant_id, m.memory_id, m.kind, m.thread_id, r.with_history
+        FROM unnest(owners, ids) AS g(tenant_id, memory_id)
+        JOIN memories m ON m.tenant_id = g.tenant_id AND m.memory_id = g.memory_id
+        LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
+        CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
+        WHERE is_weak(m, a, r, p_threshold, p_min_age_days, p_decay_rate, p_now)
+    ), along AS MATERIALIZED (
+        SELECT g.tenant_id, g.memory_id
+        FROM (SELECT DISTINCT g.tenant_id, g.memory_id FROM weak w
+              CROSS JOIN LATERAL erased_along(w.tenant_id, w.memory_id, w.kind, w.thread_id,
+                                              false) g) g
+        CROSS JOIN LATERAL (
+            SELECT FROM memories m
+            WHERE m.tenant_id = g.tenant_id AND m.memory_id = g.memory_id
+            OFFSET 0
+            FOR UPDATE SKIP LOCKED) m
+        LEFT JOIN LATERAL (
+            SELECT a.pinned_at FROM memory_access a
+            WHERE a.tenant_id = g.tenant_id AND a.memory_id = g.memory_id
+            OFFSET 0
+            FOR UPDATE) a ON true
+        WHERE a.pinned_at IS NULL
+    ), gone AS (
+        SELECT w.tenant_id, w.memory_id FROM weak w UNION SELECT g.tenant_id, g.memory_id FROM along g
+    ), unbased AS (
+        DELETE FROM memory_bases b USING gone g
+        WHERE b.tenant_id = g.tenant_id AND b.basis_id = g.memory_id
+    ), erased AS (
+        DELETE FROM memories m USING gone g
+        WHERE m.tenant_id = g.tenant_id AND m.memory_id = g.memory_id
+    )
+    SELECT w.tenant_id, w.memory_id FROM weak w;
+END $$;
+
+-- As forget_weak, of at most p_limit below a path. Reads every memory below the path.
+CREATE FUNCTION forget_below(
+    p_scope         text,
+    p_threshold     double precision,
+    p_min_age_days  double precision,
+    p_decay_rate    double precision,
+    p_now           timestamptz,
+    p_limit         integer
+) RETURNS TABLE (tenant_id text, memory_id uuid) LANGUAGE sql AS $$
+    SELECT g.tenant_id, g.memory_id
+    FROM (SELECT array_agg(w.tenant_id) AS owners, array_agg(w.memory_id) AS ids
+          FROM (SELECT m.tenant_id, m.memory_id
+                FROM memories m
+                LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
+                CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
+                WHERE m.tenant_id >= p_scope AND m.tenant_id < left(p_scope, -1) || '0'
+                  AND is_weak(m, a, r, p_threshold, p_min_age_days, p_decay_rate, p_now)
+                ORDER BY m.tenant_id, m.memory_id LIMIT p_limit) w) w
+    CROSS JOIN LATERAL forget_weak(w.owners, w.ids, p_threshold, p_min_age_days, p_decay_rate,
+                                   p_now) g
+$$;
+
+-- For SQL alone, e.g. pg_cron. Without a threshold and an age: moves at most p_limit memories on by
+-- their policies, as the worker does. With one of them: erases at once at most p_limit whose score is
+-- below it (left out: 0.1) and which are so many days old (left out: 7). Returns how many.
+-- p_scope: '/' for all, '/app/' or '/app/user/', with %25 for % and %2F for / in names.
+CREATE FUNCTION cleanup_low_value_memories(
+    p_threshold     double precision DEFAULT NULL,
+    p_min_age_days  double precision DEFAULT NULL,
+    p_limit         integer DEFAULT 10000,
+    p_scope         text DEFAULT '/',
+    p_as_of         timestamptz DEFAULT now()
+) RETURNS integer LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    is_bound CONSTANT boolean := coalesce(current_setting('hippocampus.scope', true), '') <> '';
+    moved integer;
+BEGIN
+    IF p_threshold NOT BETWEEN 0 AND 1 OR NOT (p_min_age_days >= 0 AND p_min_age_days < 'Infinity')
+       OR p_limit < 0 OR right(p_scope, 1) <> '/' OR left(p_scope, 1) <> '/' THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'nothing can be cleaned up so',
+            HINT = 'p_threshold is from 0 to 1, p_min_age_days and p_limit are numbers from 0, p_scope '
+                   'begins and ends with /';
+    END IF;
+    IF NOT is_bound THEN
+        PERFORM set_config('hippocampus.scope', p_scope, true);
+    END IF;
+    PERFORM pg_advisory_xact_lock_shared(hashtextextended('', 1));  -- policies stay as they are
+    IF p_threshold IS NULL AND p_min_age_days IS NULL THEN
+        PERFORM retime_memories(t.tenant_id, p_limit) FROM retimings t
+        WHERE t.tenant_id >= p_scope AND t.tenant_id < left(p_scope, -1) || '0';
+        SELECT coalesce(sum(f.memories) FILTER (WHERE f.fate NOT IN ('retimed', 'along')), 0)
+        INTO moved FROM forget_faded(p_scope, p_as_of, p_limit) f;
+    ELSE
+        SELECT count(*) INTO moved
+        FROM forget_below(p_scope, coalesce(p_threshold, 0.1), coalesce(p_min_age_days, 7), NULL,
+                          p_as_of, p_limit);
+    END IF;
+    IF NOT is_bound THEN
+        PERFORM set_config('hippocampus.scope', '', true);
+    END IF;
+    RETURN moved;
+END $$;
+
+-- What is done now and then for a whole path, by one worker at a time: when it is due next, who is at
+-- it and until when that counts, and what came of it last.
+CREATE TABLE schedules (
+    tenant_id    text COLLATE "C" NOT NULL,
+    task         text COLLATE "C" NOT NULL,
+    next_at      timestamptz NOT NULL,
+    worker_id    text,
+    lease_until  timestamptz,
+    done_at      timestamptz,
+    result       jsonb NOT NULL DEFAULT '{}',
+    PRIMARY KEY (tenant_id, task)
+);
+SELECT protect('schedules');
+-- For who asks in SQL: what a model should read before it answers, within a budget. Row security holds:
+-- SELECT set_config('hippocampus.scope', '/my_app/ana/', true) first. docs/context.md has the rest.
+
+-- The words of a query that a text is searched for: of Han every pair of neighbours.
+CREATE FUNCTION query_words(p_query text) RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(array_agg(DISTINCT word), '{}')
+    FROM regexp_matches(lower(p_query), '[^[:space:][:punct:]，。！？、；：（）“”《》]+', 'g') run(found)
+    CROSS JOIN LATERAL (
+        SELECT found[1] AS word WHERE found[1] !~ '[一-鿿]' AND length(found[1]) > 2
+        UNION ALL
+        SELECT substr(found[1], place, 2) FROM generate_series(1, length(found[1]) - 1) place
+        WHERE found[1] ~ '[一-鿿]') w
+$$;
+
+-- The share, 0 to 1, of those words that a text holds.
+CREATE FUNCTION words_held(p_words text[], p_text text) RETURNS double precision
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(avg((position(word IN lower(p_text)) > 0)::int), 0)::float8
+    FROM unnest(p_words) word
+$$;
+
+-- At most how many tokens o200k makes of a text, without its vocabulary: two of three bytes of small
+-- letters, spaces, Han and Chinese punctuation, each other byte one. So many only random letters and
+-- rare Han come near; English and Chinese have a third to half of it.
+CREATE FUNCTION tokens_at_most(p_text text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT ceil((2 * octet_length(p_text) + octet_length(
+        regexp_replace(p_text, '[a-z]{2,}|[ 一-鿿，。！？、；：]', '', 'g'))) / 3.0)::integer
+$$;
+
+-- Facts, memories and turns that fit p_max_tokens together, facts and memories best first, turns
+-- oldest first, the newest kept. p_query_embedding: of the active model; without it words alone find.
+-- p_thread_id: whose turns; without it the newest of all. The ratios are the least that memories and
+-- history may take, the rest is the facts'; what one does not need goes to the others.
+-- p_tokens_per_byte: instead of tokens_at_most(); 1 is never too little for a tokenizer of bytes.
+CREATE FUNCTION get_context_window(
+    p_user_id text,
+    p_app_name text,
+    p_query text,
+    p_query_embedding halfvec DEFAULT NULL,
+    p_max_tokens integer DEFAULT 4000,
+    p_memory_ratio double precision DEFAULT 0.3,
+    p_history_ratio double precision DEFAULT 0.5,
+    p_thread_id text DEFAULT NULL,
+    p_tokens_per_byte double precision DEFAULT NULL
+) RETURNS TABLE (
+    context_type text, content text, relevance_score double precision, token_estimate integer,
+    source_id text, occurred_at timestamptz
+) LANGUAGE plpgsql STABLE SET search_path FROM CURRENT AS $$
+#variable_conflict use_column
+DECLARE
+    tenant CONSTANT text := '/' || replace(replace(p_app_name, '%', '%25'), '/', '%2F')
+                         || '/' || replace(replace(p_user_id, '%', '%25'), '/', '%2F') || '/';
+    scope CONSTANT text := coalesce(current_setting('hippocampus.scope', true), '');
+    words CONSTANT text[] := query_words(coalesce(p_query, ''));
+    per_byte CONSTANT double precision := coalesce(p_tokens_per_byte, 2.0 / 3);  -- at least
+    section text;
+    sections CONSTANT text[] := ARRAY['history', 'fact', 'memory'];
+    given jsonb := '{}';  -- of each section its items in order: id, text, relevance, tokens, time
+    needed jsonb := '{}'; -- of each section what all its items take, at most its share
+    chosen jsonb[] := '{}';
+    item jsonb;
+    used integer := 0;
+    room integer;
+BEGIN
+    IF tenant IS NULL OR p_user_id = '' OR p_app_name = '' THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'p_user_id and p_app_name must not be empty';
+    END IF;
+    IF p_max_tokens IS NULL OR p_max_tokens < 1 OR NOT p_tokens_per_byte BETWEEN 0.01 AND 100 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'p_max_tokens must be at least 1, and p_tokens_per_byte from 0.01 to 100';
+    END IF;
+    IF p_memory_ratio IS NULL OR p_history_ratio IS NULL OR p_memory_ratio < 0
+       OR p_history_ratio < 0 OR NOT p_memory_ratio + p_history_ratio <= 1 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'p_memory_ratio and p_history_ratio must be 0 to 1, and together at most 1';
+    END IF;
+    IF row_security_active('memories') AND NOT (right(scope, 1) = '/' AND tenant ^@ scope) THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = 'this transaction is not bound to the memory of that user',
+            HINT = format('SELECT set_config(''hippocampus.scope'', %L, true)', tenant);
+    END IF;
+    SELECT jsonb_object_agg(s.name, coalesce(f.items, '[]')) INTO given
+    FROM unnest(sections) s(name) LEFT JOIN LATERAL (
+        SELECT jsonb_agg(jsonb_build_object(
+                   'section', s.name, 'id', id, 'text', text, 'score', score, 'at', at, 'place', place,
+                   'cost', coalesce(ceil(octet_length(text) * p_tokens_per_byte), tokens_at_most(text)))
+               ORDER BY place) AS items
+        FROM (
+            SELECT memory_id::text AS id, text, score, at,
+                   row_number() OVER (ORDER BY score DESC, at DESC, memory_id) AS place
+            FROM (
+                SELECT m.memory_id, m.text, m.occurred_at AS at,
+                       greatest(words_held(words, m.text),
+                                (SELECT 1 - min(e.embedding <=> p_query_embedding) FROM embeddings e
+                                 WHERE e.tenant_id = tenant AND e.memory_id = m.memory_id
+                                   AND e.model = (SELECT model FROM embedding_models WHERE active)
+                                )) AS score
+                FROM memories m LEFT JOIN facts f USING (tenant_id, memory_id)
+                WHERE m.tenant_id = tenant AND m.namespace ^@ '/memories/'
+                  AND m.superseded_at IS NULL AND m.demoted_at IS NULL
+                  AND (m.expires_at IS NULL OR m.expires_at > now())
+                  AND (f.memory_id IS NOT NULL) = (s.name = 'fact')
+                  AND (f.valid_from IS NULL OR f.valid_from <= now() + interval '1 hour')
+                  AND (f.valid_until IS NULL OR f.valid_until > now())
+                  AND s.name <> 'history'
+            ) scored WHERE score > 0 OR s.name = 'fact'
+            UNION ALL
+            SELECT event_id, text, 1, at, place
+            FROM (SELECT event_id, text, at, row_number() OVER newest AS place,
+                         sum(octet_length(text)) FILTER (WHERE octet_length(text) * per_byte
+                                                               <= p_max_tokens) OVER newest AS bytes
+            FROM (SELECT e.event_id, e.text, e.occurred_at AS at, e.seq FROM events e
+                  WHERE s.name = 'history' AND e.tenant_id = tenant
+                    AND (p_thread_id IS NULL OR e.thread_id = p_thread_id)
+                    AND e.text <> '' AND (e.expires_at IS NULL OR e.expires_at > now())
+                    AND e.memory_seq IS NOT NULL  -- a session log holds the rest, unredacted
+                  ORDER BY CASE WHEN p_thread_id IS NULL THEN e.occurred_at END DESC, e.seq DESC
+                  LIMIT p_max_tokens) said WINDOW newest AS (ORDER BY at DESC, seq DESC)) counted
+            WHERE coalesce(bytes, 0) * per_byte <= 2 * p_max_tokens  -- the rest has no room
+        ) ranked WHERE place <= CASE s.name WHEN 'history' THEN p_max_tokens ELSE 50 END
+    ) f ON true;
+    SELECT jsonb_object_agg(s.name, least(
+               (SELECT coalesce(sum((i ->> 'cost')::int), 0) FROM jsonb_array_elements(given -> s.name) i),
+               p_max_tokens * CASE s.name WHEN 'memory' THEN p_memory_ratio
+                                          WHEN 'history' THEN p_history_ratio
+                                          ELSE 1 - p_memory_ratio - p_history_ratio END))
+    INTO needed FROM unnest(sections) s(name);
+    -- What the sections that come later need of their shares is theirs, in the first round.
+    FOREACH section IN ARRAY sections || sections LOOP
+        needed := needed - section;
+        room := p_max_tokens - used
+              - ceil((SELECT coalesce(sum(value::float8), 0) FROM jsonb_each_text(needed)));
+        FOR item IN SELECT * FROM jsonb_array_elements(given -> section) LOOP
+            CONTINUE WHEN (item ->> 'cost')::int > room OR item = ANY (chosen)
+                OR section = 'memory' AND EXISTS (
+                    SELECT FROM unnest(chosen) c WHERE lower(c ->> 'text') = lower(item ->> 'text'));
+            chosen := chosen || item;
+            room := room - (item ->> 'cost')::int;
+            used := used + (item ->> 'cost')::int;
+        END LOOP;
+    END LOOP;
+    RETURN QUERY
+    SELECT c ->> 'section', c ->> 'text', (c ->> 'score')::float8, (c ->> 'cost')::int, c ->> 'id',
+           (c ->> 'at')::timestamptz
+    FROM unnest(chosen) c
+    ORDER BY array_position(ARRAY['fact', 'memory', 'history'], c ->> 'section'),
+             (c ->> 'place')::int * CASE c ->> 'section' WHEN 'history' THEN -1 ELSE 1 END;
+END $$;
+
+-- Conversations that are opened and ended by themselves: one at a time for a user, on a thread of its
+-- own. ends_at: when it has been idle or has lasted long enough, unless something is said before.
+CREATE TABLE conversations (
+    tenant_id       text COLLATE "C" NOT NULL,
+    thread_id       text COLLATE "C" NOT NULL,
+    status          text NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'ending', 'ended')),
+    event_count     integer NOT NULL DEFAULT 0,
+    created_at      timestamptz NOT NULL,
+    last_active_at  timestamptz NOT NULL,
+    ends_at         timestamptz NOT NULL,
+    ended_at        timestamptz,
+    PRIMARY KEY (tenant_id, thread_id)
+) WITH (fillfactor = 70);
+CREATE UNIQUE INDEX conversations_one_active ON conversations (tenant_id) WHERE status = 'active';
+-- Read by who ends what nobody has gone on with, across tenants.
+CREATE INDEX conversations_ending ON conversations (ends_at) WHERE status = 'active';
+SELECT protect('conversations');
+
+-- Bearer tokens of the HTTP server. tenant_id: the path of the application one is for. secret_hash:
+-- SHA-256 of a random secret of 256 bits, which nobody stores. users: whose memories it opens, null
+-- for all of the application. A revoked one stays, so that its id is never another's.
+CREATE TABLE api_tokens (
+    tenant_id    text COLLATE "C" NOT NULL,
+    token_id     text COLLATE "C" NOT NULL,
+    secret_hash  bytea NOT NULL CHECK (octet_length(secret_hash) = 32),
+    label        text NOT NULL DEFAULT '',
+    users        text[],
+    created_at   timestamptz NOT NULL,
+    expires_at   timestamptz,
+    revoked_at   timestamptz,
+    PRIMARY KEY (tenant_id, token_id)
+);
+CREATE INDEX api_tokens_by_id ON api_tokens (token_id);
+SELECT protect('api_tokens');

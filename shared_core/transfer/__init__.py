@@ -1,0 +1,1 @@
+"""Export, import and re-embedding of everything a user or an application has."""

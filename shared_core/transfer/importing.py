@@ -1,0 +1,319 @@
+"""Copies items out of another store, page by page; started again, it goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+from shared_core.core.domain import JsonValue, Namespace
+from shared_core.errors import (
+    BatchError,
+    EmbeddingMismatch,
+    InvalidInput,
+    MemoryCoreError,
+    ModelOutputInvalid,
+    ModelUnavailable,
+    SchemaOutOfDate,
+    StorageUnavailable,
+)
+from shared_core.ingest.imported_items import ImportedItems
+from shared_core.ingest.item_drafts import text_of
+from shared_core.models.precomputed_vectors import KnownVectors
+from shared_core.ports.imports import ItemSource, SourceItem
+from shared_core.ports.item_operations import WriteItem
+from shared_core.ports.items import ImportMark, Item, ItemAddress, ItemStamp
+
+MODEL_FAILURES = 3
+"""So many items in a row that cannot be embedded mean that the embedder is down."""
+
+FATAL = (StorageUnavailable, EmbeddingMismatch, SchemaOutOfDate)
+"""What would fail every other item too."""
+
+WHOLE = "$"
+"""PostgresStore's name for the whole value as a field."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ImportReport:
+    """What became of the items of a source.
+
+    here: were here already with the same value. newer: are here with another value, written
+    later than the source's. deleted: came before and were deleted here since. in_source: how many
+    the source held at the end.
+    """
+
+    in_source: int = 0
+    copied: int = 0
+    here: int = 0
+    newer: int = 0
+    deleted: int = 0
+    expired: int = 0
+    failed: int = 0
+
+    @property
+    def seen(self) -> int:
+        """How many items were looked at."""
+        left = self.newer + self.deleted + self.expired + self.failed
+        return self.copied + self.here + left
+
+    @property
+    def complete(self) -> bool:
+        """Whether every item of the source was seen, and none failed."""
+        return self.seen == self.in_source and not self.failed
+
+
+TextOfField: TypeAlias = Callable[[Mapping[str, JsonValue], str], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """How to import.
+
+    to_namespace: from the source's labels to a namespace. known: the embedder of the target, when
+    the source's vectors are to be kept. embedded_only: what has no vectors in the source stays out
+    of search by meaning. reembed: write what is here with the same value as well. restore: bring
+    back what was deleted here since it was imported. text_of_field: the text in a value that
+    PostgresStore embedded under a name, None if there is none.
+    """
+
+    to_namespace: Callable[[Sequence[str]], Namespace]
+    text_of_field: TextOfField
+    batch: int = 500
+    known: KnownVectors | None = None
+    embedded_only: bool = False
+    reembed: bool = False
+    restore: bool = False
+
+
+Failed: TypeAlias = Callable[[SourceItem, str], None]
+Advanced: TypeAlias = Callable[[int], None]
+
+
+async def import_items(
+    target: ImportedItems,
+    source: ItemSource,
+    options: ImportOptions,
+    *,
+    failed: Failed,
+    advanced: Advanced,
+) -> ImportReport:
+    """Copy every item that is not here, and return what became of them.
+
+    Idempotent; what was imported before and deleted here since stays deleted. What cannot be stored
+    is told to failed and stops nothing. Times stay: created_at, updated_at and the rest of a time
+    to live. Raises StorageUnavailable, EmbeddingMismatch or ModelUnavailable when it cannot go on;
+    started again, it copies the rest.
+    """
+    run = _Import(target, options, failed)
+    async for page in source.pages(options.batch, vectors=options.known is not None):
+        await run.copy(page)
+        advanced(len(page))
+    run.report.in_source = (await source.tally()).items
+    return run.report
+
+
+_Texts: TypeAlias = tuple[Mapping[str, str] | None, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    item: SourceItem
+    write: WriteItem
+    stamp: ItemStamp
+
+
+class _Import:
+    def __init__(self, target: ImportedItems, options: ImportOptions, failed: Failed) -> None:
+        self._target = target
+        self._options = options
+        self._failed = failed
+        self._model_failures = 0
+        self.report = ImportReport()
+
+    async def copy(self, page: Sequence[SourceItem]) -> None:
+        drafts = self._drafts(page)
+        if drafts:
+            await self._copy(drafts)
+        if self._options.known:
+            self._options.known.clear()
+
+    async def _copy(self, drafts: Sequence[_Draft]) -> None:
+        addresses = [draft.write.address for draft in drafts]
+        marks = await self._target.marks(addresses)
+        new, late = [], []
+        for draft, found in zip(drafts, await self._target.read(addresses), strict=True):
+            mark = marks.get(draft.write.address)
+            fate = self._fate(draft, found, mark)
+            if fate == "new":
+                new.append(draft)
+                continue
+            setattr(self.report, fate, getattr(self.report, fate) + 1)
+            unmarked = mark is None or mark.deleted_at is not None
+            if found and (unmarked or _lives_otherwise(found, draft.item)):
+                late.append(draft.stamp)
+        if new:
+            await self._write(new)
+        if late:
+            await self._target.stamp(late)
+
+    def _fate(
+        self, draft: _Draft, found: Item | None, mark: ImportMark | None
+    ) -> Literal["new", "here", "newer", "deleted"]:
+        """Return "new" for what is to be written, or what else it counts as."""
+        if found is None:
+            gone = mark is not None and _stays_deleted(draft.item, mark)
+            return "deleted" if gone and not self._options.restore else "new"
+        older = found.updated_at <= draft.item.updated_at
+        if not _same(found.value, draft.write.value):
+            return "new" if older else "newer"
+        return "new" if older and self._options.reembed else "here"
+
+    def _drafts(self, page: Sequence[SourceItem]) -> list[_Draft]:
+        now = datetime.now(UTC)
+        drafts = []
+        for item in page:
+            if item.expires_at is not None and item.expires_at <= now:
+                self.report.expired += 1
+                continue
+            try:
+                drafts.append(self._draft(item, now))
+            except InvalidInput as error:
+                self._fail(item, error)
+        return drafts
+
+    async def _write(self, drafts: Sequence[_Draft]) -> None:
+        errors: Mapping[int, Exception] = {}
+        try:
+            await self._target.write(
+                [draft.write for draft in drafts], [draft.stamp for draft in drafts]
+            )
+        except BatchError as failed:
+            errors = failed.errors
+        except FATAL:
+            raise
+        except MemoryCoreError as error:
+            errors = dict.fromkeys(range(len(drafts)), error)
+        written = [draft for place, draft in enumerate(drafts) if place not in errors]
+        if written:
+            self._model_failures = 0
+            self.report.copied += len(written)
+        _stop_if_all_would_fail(list(errors.values()))
+        for place, reason in errors.items():
+            self._fail(drafts[place].item, reason)
+
+    def _fail(self, item: SourceItem, error: Exception) -> None:
+        if _no_model(error):
+            self._model_failures += 1
+            if self._model_failures == MODEL_FAILURES:
+                raise error
+        self.report.failed += 1
+        self._failed(item, str(error))
+
+    def _draft(self, item: SourceItem, now: datetime) -> _Draft:
+        labels = item.prefix.split(".")
+        if not all(labels):
+            raise InvalidInput("a label of its namespace is empty")
+        if not item.key:
+            raise InvalidInput("its key is empty")
+        address: ItemAddress = (self._options.to_namespace(labels), item.key)
+        value = _value(item.value_json)
+        texts, words = self._texts(item, value)
+        left_s = full_s = None
+        if item.expires_at is not None:
+            left_s = (item.expires_at - now).total_seconds()
+            full_s = 60.0 * item.ttl_minutes if item.ttl_minutes else left_s
+        return _Draft(
+            item=item,
+            write=WriteItem(address=address, value=value, texts=texts, words=words, ttl_s=left_s),
+            stamp=ItemStamp(
+                address=address,
+                created_at=item.created_at,
+                updated_at=item.updated_at,
+                expires_at=item.expires_at,
+                ttl_s=full_s,
+            ),
+        )
+
+    def _texts(self, item: SourceItem, value: Mapping[str, JsonValue]) -> _Texts:
+        """Return what is embedded, by field, and what is searched by words instead, if anything."""
+        known = self._options.known
+        if not item.vectors:
+            return ({} if self._options.embedded_only else None), None
+        try:
+            said = texts_of_fields(value, item.vectors, self._options.text_of_field)
+        except RecursionError as error:
+            raise InvalidInput("its value is nested too deeply") from error
+        if known:
+            kept = {
+                field: known.text_for(vector)
+                for field, vector in item.vectors.items()
+                if vector is not None
+            }
+            texts = {field: text for field, text in kept.items() if text}
+            if texts:
+                words = said.values() if said else [text_of(value)]
+                return texts, "\n".join(dict.fromkeys(words))
+        return said, None
+
+
+def texts_of_fields(
+    value: Mapping[str, JsonValue], fields: Iterable[str], text_of_field: TextOfField
+) -> Mapping[str, str] | None:
+    """Return the texts behind PostgresStore's fields, "a.b" or "a[*].b.1", by their names.
+
+    For the whole value, "$", it is what the value says in words. None, which means the same, when
+    there is no other field, or no text.
+    """
+    texts: dict[str, str] = {}
+    for name in fields:
+        text = text_of(value) if name == WHOLE else text_of_field(value, name)
+        if text:
+            texts[name] = text
+    return None if texts.keys() <= {WHOLE} else texts
+
+
+def _stays_deleted(item: SourceItem, mark: ImportMark) -> bool:
+    """Tell whether what is not here any more is what was imported, and not what came after it.
+
+    It may have been deleted, or replaced by something that expired. What had a time to live there
+    has expired here if nobody deleted it, and may have got more time there.
+    """
+    if mark.deleted_at is not None:
+        return item.updated_at <= mark.deleted_at
+    return item.expires_at is None and item.updated_at <= mark.updated_at
+
+
+def _lives_otherwise(here: Item, there: SourceItem) -> bool:
+    """Tell whether an item that was not written here since may have other times there."""
+    lives = here.has_ttl or there.expires_at is not None
+    return here.updated_at < there.updated_at or (here.updated_at == there.updated_at and lives)
+
+
+def _stop_if_all_would_fail(errors: Sequence[Exception]) -> None:
+    """Raise what the items to come would fail with as well."""
+    for place, error in enumerate(errors):
+        # A batch gives its items one and the same error when the embedder is down.
+        down = _no_model(error) and any(error is other for other in errors[:place])
+        if down or isinstance(error, FATAL):
+            raise error
+
+
+def _no_model(error: Exception) -> bool:
+    return isinstance(error, ModelUnavailable) and not isinstance(error, ModelOutputInvalid)
+
+
+def _value(text: str) -> Mapping[str, JsonValue]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"its value cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise InvalidInput(f"its value is no JSON object but a {type(value).__name__}")
+    return value
+
+
+def _same(one: object, other: object) -> bool:
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)

@@ -1,0 +1,224 @@
+"""The lines of an export: how they are written, read and checked. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from shared_core.core.domain import Scope
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import check_label, scope_path, to_path
+from shared_core.errors import InvalidInput
+from shared_core.ports.transfer import TABLES, ExportedRow, RowBatch, Whose
+
+FORMAT = 1
+"""What the first line of an export names; a later one may not be read by this version."""
+
+MOST_LINES = 500
+MOST_CHARACTERS = 4_000_000
+"""Of a batch; a longer line is a batch of its own."""
+
+MOST_DIGITS = 20
+
+_BOM = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The first line. model, dimensions: of the vectors that follow, None if none do."""
+
+    whose: Whose
+    schema_version: int
+    model: str | None = None
+    dimensions: int | None = None
+
+    def as_line(self) -> str:
+        """Return it as a line."""
+        whose = {"app": self.whose.app, "user": self.whose.user}
+        vectors = {"model": self.model, "dimensions": self.dimensions} if self.model else None
+        return to_json(
+            {
+                "hippocampus_export": FORMAT,
+                "schema_version": self.schema_version,
+                "of": whose,
+                "vectors": vectors,
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The last line: how many rows stand before it."""
+
+    rows: int
+
+    def as_line(self) -> str:
+        """Return it as a line."""
+        return to_json({"end": True, "rows": self.rows})
+
+
+def whose_of(scope: Scope | None, app: str | None) -> Whose:
+    """Return what a scope or an application names. Raises InvalidInput unless it is one of them."""
+    if (scope is None) == (app is None):
+        raise InvalidInput("name a scope, or an application with app=..., not both")
+    if scope is not None:
+        return Whose(app=scope.app, user=scope.user, path=scope_path(scope))
+    check_label(app, "app")
+    return Whose(app=str(app), user=None, path=to_path((str(app),)))
+
+
+def row_line(row: ExportedRow) -> str:
+    """Return a row as a line. Its text is kept letter by letter: numbers of any length stay."""
+    return f'{{"table": "{row.table}", "row": {row.text}}}'
+
+
+class LineReader:
+    """Reads the lines of one export, in order, and refuses the first that is none by its place.
+
+    name: of the file, for errors. known_schema: the newest version of the schema that is known.
+    """
+
+    def __init__(self, name: str, known_schema: int) -> None:
+        self.name = name
+        self._known_schema = known_schema
+        self._rows = 0
+        self._ended = False
+        self._number = 0
+        self._table = 0
+        self.header: Header | None = None
+
+    def batches(self, lines: Iterable[bytes | str]) -> Iterator[RowBatch]:
+        """Yield rows of one table and one set of columns, in order.
+
+        The header is there with the first batch. Raises InvalidInput, naming line and column, for
+        what is no export, and at the end for one that was cut off.
+        """
+        waiting: list[tuple[int, str]] = []
+        kind: tuple[str, tuple[str, ...]] = ("", ())
+        size = 0
+        for line in lines:
+            self._number += 1
+            text = self._decoded(line).rstrip("\r\n")
+            if not text.strip():
+                continue
+            found = self._read(text)
+            if found is None:
+                continue
+            full = len(waiting) >= MOST_LINES or size + len(text) > MOST_CHARACTERS
+            if waiting and (found != kind or full):
+                yield _batch(kind, waiting)
+                waiting, size = [], 0
+            kind = found
+            waiting.append((self._number, text))
+            size += len(text)
+        if self.header is None:
+            raise InvalidInput(f"{self.name} is empty: it is no export")
+        if not self._ended:
+            raise InvalidInput(
+                f"{self.name} was cut off after line {self._number}: its last line, which says how"
+                " many rows there are, is missing; export again"
+            )
+        if waiting:
+            yield _batch(kind, waiting)
+
+    def _read(self, text: str) -> tuple[str, tuple[str, ...]] | None:
+        """Return table and columns of the row on a line; None for the first and the last line."""
+        found = self._parsed(text)
+        if self.header is None:
+            self.header = self._header(found)
+            return None
+        if self._ended:
+            raise self._bad("stands after the last line of the export: two files in one?")
+        if found.get("end") is True:
+            if found.get("rows") != self._rows:
+                raise self._bad(
+                    f"says that {found.get('rows')!r} rows stand before it, but {self._rows} do:"
+                    " lines were lost or added; export again"
+                )
+            self._ended = True
+            return None
+        self._rows += 1
+        return self._row(found)
+
+    def _row(self, found: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+        table, row = found.get("table"), found.get("row")
+        if table not in TABLES:
+            raise self._bad(f"names a table that is none: {table!r}")
+        if not isinstance(row, dict):
+            raise self._bad("holds no row: an object under 'row' is wanted")
+        place = TABLES.index(table)
+        if place < self._table:
+            raise self._bad(f"comes too late: {table} stands before {TABLES[self._table]}")
+        self._table = place
+        assert self.header is not None
+        path, tenant = self.header.whose.path, row.get("tenant_id")
+        if not isinstance(tenant, str) or not tenant.startswith(path):
+            raise self._bad(
+                f"belongs to {tenant!r}, but the first line says that all belongs to {path!r}"
+            )
+        return table, tuple(sorted(row))
+
+    def _header(self, found: dict[str, Any]) -> Header:
+        form, of, vectors = found.get("hippocampus_export"), found.get("of"), found.get("vectors")
+        schema = found.get("schema_version")
+        if form is None:
+            raise self._bad("is not the first line of an export of hippocampus")
+        newer = type(form) is not int or form > FORMAT
+        if newer or type(schema) is not int or schema > self._known_schema:
+            raise self._bad(
+                f"names format {form!r} and schema {schema!r}; this version reads up to format"
+                f" {FORMAT} and schema {self._known_schema}: pip install -U pg-hippocampus"
+            )
+        try:
+            app, user = of["app"], of["user"]  # type: ignore[index] # anything else is refused
+            whose = whose_of(None, app) if user is None else whose_of(Scope(app, user), None)
+            model = None if vectors is None else str(vectors["model"])
+            dimensions = None if vectors is None else int(vectors["dimensions"])
+        except (TypeError, KeyError, ValueError, InvalidInput) as error:
+            raise self._bad(f"does not say whose memory this is, or of which model: {error}") from (
+                error
+            )
+        return Header(whose=whose, schema_version=schema, model=model, dimensions=dimensions)
+
+    def _decoded(self, line: bytes | str) -> str:
+        if isinstance(line, bytes):
+            try:
+                line = line.decode()
+            except UnicodeDecodeError as error:
+                raise self._bad("is no UTF-8", error.start + 1) from error
+        return line.removeprefix(_BOM) if self._number == 1 else line
+
+    def _parsed(self, text: str) -> dict[str, Any]:
+        try:
+            found = json.loads(text, parse_int=_number, parse_float=str, parse_constant=_refuse)
+        except json.JSONDecodeError as error:
+            raise self._bad(f"is no JSON: {error.msg}", error.colno) from error
+        except (RecursionError, ValueError) as error:
+            raise self._bad(f"cannot be read: {error}") from error
+        if not isinstance(found, dict):
+            raise self._bad("is no JSON object")
+        return found
+
+    def _bad(self, what: str, column: int | None = None) -> InvalidInput:
+        at = f", column {column}" if column else ""
+        return InvalidInput(f"{self.name}, line {self._number}{at}: it {what}")
+
+
+def _batch(kind: tuple[str, tuple[str, ...]], waiting: list[tuple[int, str]]) -> RowBatch:
+    return RowBatch(
+        table=kind[0],
+        columns=kind[1],
+        lines=[text for _, text in waiting],
+        numbers=[number for number, _ in waiting],
+    )
+
+
+def _number(digits: str) -> int | str:
+    """Return a number; a long one as it is written: PostgreSQL reads it, and Python would not."""
+    return int(digits) if len(digits) < MOST_DIGITS else digits
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no number in JSON")

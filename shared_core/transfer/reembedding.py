@@ -1,0 +1,127 @@
+"""The verb of MemoryEngine that changes the embedding model while everybody works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from shared_core.core.domain import JsonValue
+from shared_core.ingest.events import TEXT_FIELD
+from shared_core.nlp.text import has_words
+from shared_core.ports.reembedding import EmbeddedField
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from shared_core.ports.storage import Embedder, Storage
+
+PAGE: Final = 200
+DROPPED_AT_ONCE: Final = 5000
+
+TextOfField: TypeAlias = Callable[[Mapping[str, JsonValue], str], str | None]
+
+
+@dataclass(slots=True, kw_only=True)
+class ReembedReport:
+    """What changing the model did.
+
+    embedded: vectors made. left: fields without one, because their text is not known here or has
+    no direction; words find them. dropped: vectors of other models that went.
+    """
+
+    model: str
+    embedded: int = 0
+    left: int = 0
+    dropped: int = 0
+
+
+class ReembedVerbs:
+    """One model in the place of another."""
+
+    _storage: Storage
+
+    async def open(self) -> None:
+        raise NotImplementedError
+
+    async def reembed(
+        self,
+        embedder: Embedder,
+        *,
+        drop_old: bool = False,
+        text_of_field: TextOfField | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> ReembedReport:
+        """Make vectors of another model for all that has some, then let it be the model in use.
+
+        Until then the old one serves everybody; afterwards a memory has to be opened with the new
+        one. Called again after an interruption, it makes the rest; called again later, what others
+        stored with the old one meanwhile. drop_old: the old vectors go at the end. text_of_field:
+        the text that was embedded under a name of a value, for items with fields of their own.
+        progress: told how many vectors were made. Raises ModelUnavailable when the embedder fails;
+        then what was made stays, and nothing has changed for anybody.
+        """
+        await self.open()
+        run = _Run(self._storage, embedder, text_of_field, progress)
+        dimensions = await run.begin()
+        while await run.once_over():
+            pass
+        await self._storage.activate_model(embedder.model, dimensions)
+        await run.once_over()  # what was stored in between
+        if drop_old:
+            while gone := await self._storage.drop_old_vectors(embedder.model, DROPPED_AT_ONCE):
+                run.report.dropped += gone
+        return run.report
+
+
+class _Run:
+    def __init__(
+        self,
+        storage: Storage,
+        embedder: Embedder,
+        text_of_field: TextOfField | None,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        self._storage = storage
+        self._embedder = embedder
+        self._text_of_field = text_of_field
+        self._progress = progress
+        self.report = ReembedReport(model=embedder.model)
+
+    async def begin(self) -> int:
+        """Note the model; return its dimensions."""
+        [vector] = await self._embedder.embed_query("dimensions")
+        await self._storage.begin_model(self._embedder.model, len(vector))
+        return len(vector)
+
+    async def once_over(self) -> int:
+        """Go over all that has no vector yet; return how many were made."""
+        before, after = self.report.embedded, None
+        self.report.left = 0
+        while page := await self._page(after):
+            await self._embed(page)
+            after = page[-1].tenant, page[-1].memory_id
+        return self.report.embedded - before
+
+    async def _page(self, after: tuple[str, UUID] | None) -> Sequence[EmbeddedField]:
+        return await self._storage.embedded_otherwise(self._embedder.model, after, PAGE)
+
+    async def _embed(self, page: Sequence[EmbeddedField]) -> None:
+        texts = [(one, self._text(one)) for one in page]
+        said = [(one, text) for one, text in texts if has_words(text)]
+        if said:
+            vectors = await self._embedder.embed_passages([text for _, text in said])
+            kept = [place for place, vector in enumerate(vectors) if vector.any()]
+            fields = [said[place][0] for place in kept]
+            made = await self._storage.add_reembedded(self._embedder.model, fields, vectors[kept])
+            self.report.embedded += made
+            self.report.left += len(page) - len(kept)
+            if self._progress:
+                self._progress(self.report.embedded)
+        else:
+            self.report.left += len(page)
+
+    def _text(self, one: EmbeddedField) -> str:
+        if one.field == TEXT_FIELD:
+            return one.text
+        return (self._text_of_field(one.value, one.field) if self._text_of_field else None) or ""

@@ -1,0 +1,254 @@
+"""The verbs of MemoryEngine that hand out everything of a user or an application, and take it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from uuid import uuid4
+
+from shared_core.core.domain import JsonValue, Scope
+from shared_core.errors import Conflict, InvalidInput, NotFound
+from shared_core.ingest.events import TEXT_FIELD
+from shared_core.models.embedding import Embedding
+from shared_core.nlp.text import has_words
+from shared_core.ports.transfer import EMBEDDINGS, RowBatch, Unembedded, Written
+from shared_core.transfer.lines import End, Header, LineReader, row_line, whose_of
+
+if TYPE_CHECKING:
+    from shared_core.ports.storage import Storage
+    from shared_core.recall.access_log import AccessLog
+
+TextOfField: TypeAlias = Callable[[Mapping[str, JsonValue], str], str | None]
+Progress: TypeAlias = Callable[[int], None]
+_NAMES = ("namespace", "key", "thread_id", "event_id", "memory_id")
+"""Columns by which a row is known, where it has them."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ImportedLines:
+    """What became of the rows of an export.
+
+    written: are here now. here: were here before. differ: of those, with other values, which stay.
+    embedded: vectors made anew. unembedded: fields whose text is not known here; words find them.
+    """
+
+    written: int = 0
+    here: int = 0
+    differ: int = 0
+    embedded: int = 0
+    unembedded: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many rows were read."""
+        return self.written + self.here + self.unembedded
+
+
+class TransferVerbs:
+    """Export as lines of JSON, and import."""
+
+    _storage: Storage
+    _embedding: Embedding
+    _accesses: AccessLog
+
+    async def open(self) -> None:
+        raise NotImplementedError
+
+    async def export(
+        self, scope: Scope | None = None, *, app: str | None = None, vectors: bool = False
+    ) -> AsyncGenerator[str, None]:
+        """Yield everything of a user, or of all users of an application, as lines of JSON.
+
+        All of one moment, without line ends: a header, the rows in a fixed order, an end that
+        counts them; so two exports of the same are equal. Memory use does not grow with them.
+        vectors: with the vectors; without them an import makes them anew. Close the iterator
+        (contextlib.aclosing) when you leave it early.
+        """
+        whose = whose_of(scope, app)
+        await self.open()
+        await self._accesses.flush()
+        async with self._storage.snapshot(whose, vectors=vectors) as snapshot:
+            yield Header(
+                whose=whose,
+                schema_version=snapshot.schema_version,
+                model=snapshot.model if vectors else None,
+                dimensions=snapshot.dimensions if vectors else None,
+            ).as_line()
+            count = 0
+            async for row in snapshot.rows:
+                count += 1
+                yield row_line(row)
+            yield End(rows=count).as_line()
+
+    async def applications(self) -> Sequence[str]:
+        """Return the names of all applications that have anything here, in order."""
+        await self.open()
+        return await self._storage.applications()
+
+    async def is_same(self, other: TransferVerbs) -> bool:
+        """Tell whether another memory is this one by another name.
+
+        The databases say so: what is noted here for a moment is there, too, or it is not.
+        """
+        await self.open()
+        await other.open()
+        mark = f"mark:{uuid4().hex}"
+        await self._storage.take_turn(mark, mark, datetime.now(UTC), 0)
+        try:
+            return await other._storage.last_turn(mark) is not None
+        finally:
+            await self._storage.drop_task(mark)
+
+    async def import_lines(
+        self,
+        source: str | Path | Iterable[bytes | str],
+        *,
+        restore: bool = False,
+        text_of_field: TextOfField | None = None,
+        progress: Progress | None = None,
+    ) -> ImportedLines:
+        """Write what an export holds and is not here, for the user or application it names.
+
+        source: a file, which is checked to its end before anything is written; or lines, checked as
+        they come, but a list for forgotten turns before. Rows are written in batches, each a
+        transaction; the same export may be imported again, after an interruption too: what is here
+        stays as it is. A session that is active in it has ended if the user has another one here.
+        restore: turns that were forgotten here come back; else they are refused. text_of_field: the
+        text that was embedded under a name of a value, for items with fields of their own.
+        progress: told how many lines were read. Raises InvalidInput or Conflict, naming the line,
+        NotFound for no file.
+        """
+        await self.open()
+        known = await self._storage.rows_version()
+        run = _Import(self._storage, self._embedding, restore, text_of_field, progress)
+        if isinstance(source, str | Path):
+            path = Path(source)
+            with opened(path) as lines:
+                await run.check(LineReader(path.name, known), lines)
+            with opened(path) as lines:
+                return await run.all(LineReader(path.name, known), lines)
+        if isinstance(source, Sequence):
+            with suppress(InvalidInput):  # told at its place, when what stands before is imported
+                await run.check(LineReader("the export", known), source)
+        return await run.all(LineReader("the export", known), source)
+
+
+def opened(path: Path) -> BinaryIO:
+    """Return the lines of a file. Raises NotFound if it cannot be read."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise NotFound(f"the file {str(path)!r} cannot be read: {error.strerror}") from error
+
+
+class _Import:
+    def __init__(
+        self,
+        storage: Storage,
+        embedding: Embedding,
+        restore: bool,
+        text_of_field: TextOfField | None,
+        progress: Progress | None,
+    ) -> None:
+        self._storage = storage
+        self._embedding = embedding
+        self._restore = restore
+        self._text_of_field = text_of_field
+        self._progress = progress
+        self._report = ImportedLines()
+
+    async def check(self, reader: LineReader, lines: Iterable[bytes | str]) -> None:
+        """Read lines to their end, and look whether their turns were forgotten here."""
+        batches = reader.batches(lines)
+        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+            if batch.table == "events" and not self._restore:
+                assert reader.header is not None
+                await self._require_unforgotten(reader, reader.header, batch)
+
+    async def _require_unforgotten(
+        self, reader: LineReader, header: Header, batch: RowBatch
+    ) -> None:
+        try:
+            await self._storage.require_unforgotten(header.whose, batch)
+        except (InvalidInput, Conflict) as error:
+            if len(batch.lines) == 1:
+                raise type(error)(
+                    f"{reader.name}, line {batch.numbers[0]}, a row of {batch.table}: {error}."
+                    f" It is {_address(batch)}. Nothing was imported; mend it and import all again"
+                ) from error
+            for part in _halves(batch):
+                await self._require_unforgotten(reader, header, part)
+
+    async def all(self, reader: LineReader, lines: Iterable[bytes | str]) -> ImportedLines:
+        batches = reader.batches(lines)
+        while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+            assert reader.header is not None
+            await self._put(reader, reader.header, batch)
+            if self._progress:
+                self._progress(batch.numbers[-1])
+        assert reader.header is not None
+        await self._storage.ask_for_ends(reader.header.whose)
+        return self._report
+
+    async def _put(self, reader: LineReader, header: Header, batch: RowBatch) -> None:
+        """Write a batch; of one that is refused, the lines before the first bad one."""
+        try:
+            if batch.table == EMBEDDINGS:
+                done = await self._put_vectors(header, batch)
+            else:
+                done = await self._storage.import_rows(header.whose, batch, restore=self._restore)
+        except (InvalidInput, Conflict) as error:
+            if len(batch.lines) == 1:
+                raise type(error)(
+                    f"{reader.name}, line {batch.numbers[0]}, a row of {batch.table}: {error}. It"
+                    f" is {_address(batch)}. What stands before it is imported; mend it and import"
+                    " all again"
+                ) from error
+            for part in _halves(batch):
+                await self._put(reader, header, part)
+            return
+        self._report.written += done.written
+        self._report.here += len(batch.lines) - done.written - done.left
+        self._report.unembedded += done.left
+        self._report.differ += done.differ
+
+    async def _put_vectors(self, header: Header, batch: RowBatch) -> Written:
+        model = self._embedding.model
+        if header.model == model and header.dimensions and "embedding" in batch.columns:
+            await self._storage.use_model(model, header.dimensions)
+            return await self._storage.import_vectors(header.whose, batch, model, header.dimensions)
+        waiting = await self._storage.unembedded(header.whose, batch, model)
+        said = [(one.address, one.field, self._text(one)) for one in waiting]
+        texts = [(address, field, text) for address, field, text in said if has_words(text)]
+        vectors = await self._embedding.rows(texts)
+        if vectors is not None:
+            await self._storage.add_made_vectors(header.whose, vectors)
+            self._report.embedded += len(vectors.addresses)
+        return Written(written=len(texts), left=len(waiting) - len(texts))
+
+    def _text(self, one: Unembedded) -> str:
+        if one.field == TEXT_FIELD:
+            return one.text
+        return (self._text_of_field(one.value, one.field) if self._text_of_field else None) or ""
+
+
+def _address(batch: RowBatch) -> str:
+    """Return by what the only row of a batch is known, e.g. "of '/app/ana/', key 'employer'"."""
+    row = json.loads(batch.lines[0])["row"]
+    named = [f"{name} {row[name]!r:.80}" for name in _NAMES if isinstance(row.get(name), str)]
+    return ", ".join([f"of {row['tenant_id']!r:.80}", *named])
+
+
+def _halves(batch: RowBatch) -> tuple[RowBatch, RowBatch]:
+    middle = len(batch.lines) // 2
+    first, second = slice(None, middle), slice(middle, None)
+    return (
+        replace(batch, lines=batch.lines[first], numbers=batch.numbers[first]),
+        replace(batch, lines=batch.lines[second], numbers=batch.numbers[second]),
+    )
