@@ -28,9 +28,10 @@ from shared_core.models.embedding import Embedding
 from shared_core.nlp.extractive_summary import QUESTION
 from shared_core.nlp.text import has_words, search_terms
 from shared_core.ports.conversations import check_thread
+from shared_core.ports.events import EventRow
 from shared_core.ports.items import ItemAddress, MemoryRow
 from shared_core.ports.jobs import NewJob
-from shared_core.ports.storage import Clock, EventRow, Storage
+from shared_core.ports.storage import Clock, Storage
 from shared_core.privacy.sanitizing import Intake, is_small_talk
 
 TEXT_FIELD = "text"

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from shared_core.core.domain import JsonValue, Scope
+from shared_core.ports.items import MemoryRow, VectorRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,4 +40,8 @@ class InstructionStorage(Protocol):
 
     async def drop_instruction(self, scope: Scope, key: str) -> int:
         """Delete an instruction, its item included; return how many versions went."""
+        ...
+
+    async def put_instruction(self, row: MemoryRow, vectors: VectorRows | None) -> Instruction:
+        """Write one instruction as put_memories() does, and return its newest version."""
         ...

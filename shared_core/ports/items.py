@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 from uuid import UUID
 
-from shared_core.core.domain import JsonValue, MemoryId, MemoryKind, Namespace, ThreadId
+from shared_core.core.domain import JsonValue, MemoryId, MemoryKind, Namespace, Scope, ThreadId
 
 if TYPE_CHECKING:
     import numpy as np
@@ -160,3 +160,31 @@ class ItemStorage(Protocol):
     ) -> Mapping[ItemAddress, ImportMark]:
         """Return the marks of those items that have one."""
         ...
+
+    async def put_memories(
+        self,
+        rows: Sequence[MemoryRow],
+        vectors: VectorRows | None,
+        forgotten: Sequence[ItemAddress] = (),
+        stamps: Sequence[ItemStamp] = (),
+    ) -> None:
+        """Write memories by namespace and key, replacing those that exist, vectors included.
+
+        forgotten: what to delete in the same transaction, as forget() does. stamps: times that
+        written items had elsewhere, and have here then. What is written in a namespace of
+        instructions becomes a version of it, unless the newest says the same.
+        """
+        ...
+
+    async def forget(self, addresses: Sequence[ItemAddress]) -> int:
+        """Delete memories and what was drawn only from them; return how many rows went.
+
+        An instruction goes with all its versions.
+        """
+        ...
+
+    async def resolve_ids(
+        self, scope: Scope, memory_ids: Sequence[UUID]
+    ) -> Sequence[ItemAddress]: ...
+
+    async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None: ...

@@ -9,7 +9,8 @@ from typing import Literal, Protocol
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from shared_core.core.domain import Event, JsonValue, Scope, ThreadId, Turn
-from shared_core.ports.items import MemoryRow
+from shared_core.ports.events import EventRow
+from shared_core.ports.items import MemoryRow, VectorRows
 
 SAID = 50
 """So many turns of a thread tell what it is about,"""
@@ -226,4 +227,20 @@ class ProfileStorage(Protocol):
         self, scope: Scope, author: str | None, limit: int
     ) -> Sequence[ThreadOverview]:
         """Return the threads spoken in last; author: only where this agent said something."""
+        ...
+
+    async def save_profile(
+        self,
+        scope: Scope,
+        memory_id: UUID,
+        run: ProfileRun,
+        version: NewVersion | None,
+        vectors: VectorRows | None,
+        turns: Sequence[EventRow] = (),
+    ) -> set[str]:
+        """Append turns, write a version of a profile and the record of its run: one transaction.
+
+        version: None where nothing changed. vectors: of the rows of both. Returns the ids of turns
+        that were new. Conflict, and nothing is written, if the version is not the next one.
+        """
         ...

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from shared_core.core.domain import (
     AsOf,
@@ -170,3 +170,11 @@ class Asked:
     text: str
     terms: Sequence[str]
     now: datetime
+
+
+class RecallStorage(Protocol):
+    """Candidates of recall."""
+
+    async def recall(self, request: SearchRequest) -> Recalled:
+        """Return what may answer, by meaning, by words and by the turns around."""
+        ...

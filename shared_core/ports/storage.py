@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
-from uuid import UUID
 
 from shared_core.core.domain import (
-    AsOf,
     Event,
     Extraction,
     InsightDraft,
-    JsonValue,
     KnownPerson,
     Memory,
-    MemoryId,
-    MemoryKind,
     ModelUsage,
-    Namespace,
-    Scope,
-    ThreadId,
 )
 from shared_core.ports.accesses import AccessStorage
 from shared_core.ports.api_tokens import TokenStorage
 from shared_core.ports.conversations import ConversationStorage
 from shared_core.ports.erasures import ErasureStorage
+from shared_core.ports.events import EventStorage
 from shared_core.ports.facts import FactStorage
 from shared_core.ports.graph import GraphStorage
 from shared_core.ports.indexes import IndexStorage
-from shared_core.ports.instructions import Instruction, InstructionStorage
-from shared_core.ports.items import ItemAddress, ItemStamp, ItemStorage, MemoryRow, VectorRows
-from shared_core.ports.jobs import JobStorage, NewJob
-from shared_core.ports.profiles import NewVersion, ProfileRun, ProfileStorage
-from shared_core.ports.recall import Recalled, SearchRequest
+from shared_core.ports.instructions import InstructionStorage
+from shared_core.ports.items import ItemStorage
+from shared_core.ports.jobs import JobStorage
+from shared_core.ports.profiles import ProfileStorage
+from shared_core.ports.recall import RecallStorage
 from shared_core.ports.reembedding import ReembedStorage
 from shared_core.ports.retention import RetentionStorage
 from shared_core.ports.runs import RunStorage
@@ -126,22 +119,6 @@ class Reflector(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventRow:
-    """A turn to append. memory_id is None when the turn has no text to remember.
-
-    terms: the words of its text for full-text search, in order, with repeats. value: what a
-    key-value face shows, without the text. logged: the very text is in the session log of the
-    thread already and is not sent again.
-    """
-
-    event: Event
-    memory_id: MemoryId | None
-    logged: bool
-    value: Mapping[str, JsonValue]
-    terms: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StorageReport:
     """What is behind the storage, for `hippocampus migrate --json`.
 
@@ -160,24 +137,10 @@ class StorageReport:
     size_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryQuery:
-    """Living memories below a namespace of a scope, newest first; as of now, or of a moment.
-
-    thread_id: only those drawn from that thread.
-    """
-
-    scope: Scope
-    namespace: Namespace
-    kinds: Sequence[MemoryKind] | None
-    limit: int
-    offset: int
-    as_of: AsOf | None = None
-    thread_id: ThreadId | None = None
-
-
 class Storage(
     ItemStorage,
+    EventStorage,
+    RecallStorage,
     SessionStorage,
     JobStorage,
     InstructionStorage,
@@ -212,103 +175,3 @@ class Storage(
     async def use_model(self, model: str, dimensions: int) -> None:
         """Declare the model that makes vectors; EmbeddingMismatch if another one made them."""
         ...
-
-    async def known_turns(
-        self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
-    ) -> Mapping[str, bytes | None]:
-        """Return those of the ids that are here: None if remembered or forgotten.
-
-        What a session log holds and memory does not know comes with the SHA-256 of its text.
-        """
-        ...
-
-    async def append_events(
-        self,
-        scope: Scope,
-        thread_id: ThreadId,
-        rows: Sequence[EventRow],
-        vectors: VectorRows | None,
-        job: NewJob | None = None,
-    ) -> set[str]:
-        """Append the turns that are new, remember them, and return their ids; enqueue the job."""
-        ...
-
-    async def save_profile(
-        self,
-        scope: Scope,
-        memory_id: UUID,
-        run: ProfileRun,
-        version: NewVersion | None,
-        vectors: VectorRows | None,
-        turns: Sequence[EventRow] = (),
-    ) -> set[str]:
-        """Append turns, write a version of a profile and the record of its run: one transaction.
-
-        version: None where nothing changed. vectors: of the rows of both. Returns the ids of turns
-        that were new. Conflict, and nothing is written, if the version is not the next one.
-        """
-        ...
-
-    async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
-        """Return the last of what is remembered of a thread, in the order it was said."""
-        ...
-
-    async def thread_history(
-        self, scope: Scope, thread_id: ThreadId, limit: int, as_of: AsOf | None = None
-    ) -> Sequence[Event]:
-        """Return the last turns of a thread with words in them, remembered or logged, in order."""
-        ...
-
-    async def recall(self, request: SearchRequest) -> Recalled:
-        """Return what may answer, by meaning, by words and by the turns around."""
-        ...
-
-    async def put_memories(
-        self,
-        rows: Sequence[MemoryRow],
-        vectors: VectorRows | None,
-        forgotten: Sequence[ItemAddress] = (),
-        stamps: Sequence[ItemStamp] = (),
-    ) -> None:
-        """Write memories by namespace and key, replacing those that exist, vectors included.
-
-        forgotten: what to delete in the same transaction, as forget() does. stamps: times that
-        written items had elsewhere, and have here then. What is written in a namespace of
-        instructions becomes a version of it, unless the newest says the same.
-        """
-        ...
-
-    async def put_instruction(self, row: MemoryRow, vectors: VectorRows | None) -> Instruction:
-        """Write one instruction as put_memories() does, and return its newest version."""
-        ...
-
-    async def forget(self, addresses: Sequence[ItemAddress]) -> int:
-        """Delete memories and what was drawn only from them; return how many rows went.
-
-        An instruction goes with all its versions.
-        """
-        ...
-
-    async def forget_turns(
-        self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
-    ) -> int:
-        """Delete the memories of turns, and what was drawn only from them."""
-        ...
-
-    async def forget_scope(self, scope: Scope, thread_id: ThreadId | None) -> int:
-        """Erase what is remembered of a scope, or of one of its threads; session logs stay."""
-        ...
-
-    async def list_memories(self, query: MemoryQuery) -> Sequence[Memory]: ...
-
-    async def memories_without_vectors(
-        self, scope: Scope, thread_id: ThreadId, model: str, limit: int
-    ) -> Sequence[tuple[ItemAddress, str]]:
-        """Return addresses and texts of turns of a thread that the model did not embed yet."""
-        ...
-
-    async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None: ...
-
-    async def resolve_ids(
-        self, scope: Scope, memory_ids: Sequence[UUID]
-    ) -> Sequence[ItemAddress]: ...

@@ -18,7 +18,8 @@ from shared_core.profiles.rows import memory_of, parts_of, redacted, version_dra
 
 if TYPE_CHECKING:
     from shared_core.models.embedding import Embedding
-    from shared_core.ports.storage import Clock, EventRow, Storage
+    from shared_core.ports.events import EventRow
+    from shared_core.ports.storage import Clock, Storage
     from shared_core.privacy.sanitizing import Intake
 
 MAX_VERSIONS = 1_000

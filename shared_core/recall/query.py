@@ -16,10 +16,11 @@ from shared_core.errors import InvalidInput, ModelUnavailable
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.entity_mentions import best_edges, mentioned
 from shared_core.nlp.text import has_words, search_terms
+from shared_core.ports.events import MemoryQuery
 from shared_core.ports.recall import Asked, Ranking, Recalled, SearchRequest, ThreeFactor
 from shared_core.ports.recall_result import RecallResult
 from shared_core.ports.reranker import Reranker
-from shared_core.ports.storage import MemoryQuery, Storage
+from shared_core.ports.storage import Storage
 from shared_core.recall.mmr import diversified
 from shared_core.recall.reranking import reranked
 

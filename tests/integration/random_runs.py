@@ -13,6 +13,7 @@ from both_engines import NOW
 from shared_core import Event, Scope
 from shared_core.core.domain import Emotion, FactDraft, MemoryId, ThreadId, TripleDraft
 from shared_core.core.namespaces import memories_namespace, summary_key
+from shared_core.ports.events import EventRow
 from shared_core.ports.items import ItemAddress, MemoryRow, VectorRows
 from shared_core.ports.jobs import JobType, ReflectionDue
 from shared_core.ports.runs import (
@@ -24,7 +25,6 @@ from shared_core.ports.runs import (
     RunPlan,
     Source,
 )
-from shared_core.ports.storage import EventRow
 
 SCOPE = Scope("app", "ann 安")
 THREADS = (ThreadId("t"), ThreadId("聊天"))

@@ -14,6 +14,7 @@ from both_engines import NOW, Both
 from shared_core import Event, Scope
 from shared_core.core.domain import MemoryId, ThreadId
 from shared_core.core.namespaces import profile_namespace, scope_path
+from shared_core.ports.events import EventRow
 from shared_core.ports.items import MemoryRow
 from shared_core.ports.jobs import JobType
 from shared_core.ports.profiles import (
@@ -25,7 +26,6 @@ from shared_core.ports.profiles import (
     SubjectKind,
 )
 from shared_core.ports.runs import Passage, RunPlan
-from shared_core.ports.storage import EventRow
 from shared_core.storage.oceanbase import profiles
 from shared_core.storage.postgres import profiles as postgres_profiles
 

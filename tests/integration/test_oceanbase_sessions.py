@@ -13,8 +13,8 @@ from both_engines import NOW, Both
 from shared_core import Event, Scope
 from shared_core.core.domain import MemoryId, ThreadId
 from shared_core.core.namespaces import scope_path, to_path
+from shared_core.ports.events import EventRow
 from shared_core.ports.session_logs import Seen, StateChange
-from shared_core.ports.storage import EventRow
 
 SCOPES = tuple(Scope("app", user) for user in ("ann", "Ann", "ann ", "安"))
 THREADS = tuple(map(ThreadId, ("s", "S", "s ")))

@@ -17,10 +17,10 @@ from both_engines import NOW, Both
 from shared_core import Conflict, Event, InvalidInput, Scope
 from shared_core.core.domain import AsOf, MemoryId, ThreadId
 from shared_core.core.namespaces import memories_namespace, scope_path
+from shared_core.ports.events import EventRow, MemoryQuery
 from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import JobPriority, JobType, NewJob
 from shared_core.ports.session_logs import NO_CHANGE, Seen, StateChange
-from shared_core.ports.storage import EventRow, MemoryQuery
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
 SCOPE = Scope("app", "ann")

@@ -13,8 +13,8 @@ from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import memories_namespace, rest_of, scope_path, tenant_of
 from shared_core.core.retention_policy import Strength
+from shared_core.ports.events import EventRow
 from shared_core.ports.items import ItemAddress, VectorRows
-from shared_core.ports.storage import EventRow
 from shared_core.storage._retention_columns import initial_of
 from shared_core.storage.oceanbase.connection.batching import pages
 from shared_core.storage.oceanbase.connection.length_limits import check_thread_id

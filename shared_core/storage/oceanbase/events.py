@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from shared_core.core.domain import AsOf, Event, Memory, Scope, ThreadId
 from shared_core.core.namespaces import memories_namespace, rest_of, scope_path, storable
+from shared_core.ports.events import EventRow, MemoryQuery
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import NewJob
-from shared_core.ports.storage import EventRow, MemoryQuery
 from shared_core.storage._rows import as_known
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.batching import pages

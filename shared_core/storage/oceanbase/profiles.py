@@ -12,6 +12,7 @@ from shared_core.core.domain import Event, Scope, ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import profile_namespace, rest_of, scope_path
 from shared_core.errors import Conflict
+from shared_core.ports.events import EventRow
 from shared_core.ports.items import VectorRows
 from shared_core.ports.profiles import (
     EntryRole,
@@ -25,7 +26,6 @@ from shared_core.ports.profiles import (
     ThreadOverview,
     marks_id,
 )
-from shared_core.ports.storage import EventRow
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.batching import pages
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction

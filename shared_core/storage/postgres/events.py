@@ -8,9 +8,9 @@ from datetime import datetime
 from shared_core.core.domain import AsOf, Event, Memory, Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import memories_namespace, path_end, rest_of, scope_path, storable
+from shared_core.ports.events import EventRow, MemoryQuery
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import NewJob
-from shared_core.ports.storage import EventRow, MemoryQuery
 from shared_core.storage._rows import (
     as_known,
     event_from_row,

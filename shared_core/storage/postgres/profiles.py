@@ -16,6 +16,7 @@ from shared_core.core.ids import uuid7
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import profile_namespace, rest_of, scope_path
 from shared_core.errors import Conflict
+from shared_core.ports.events import EventRow
 from shared_core.ports.items import VectorRows
 from shared_core.ports.profiles import (
     PARAGRAPH_KEY,
@@ -34,7 +35,6 @@ from shared_core.ports.profiles import (
     ThreadOverview,
     marks_id,
 )
-from shared_core.ports.storage import EventRow
 from shared_core.storage._rows import event_from_row, utc
 from shared_core.storage.postgres.connection.database import by_column
 from shared_core.storage.postgres.connection.pipeline import Rows, Statement
