@@ -8,9 +8,9 @@ from typing import Any
 from shared_core.cli.findings import Finding, Model, problem, queue_finding, vectors_finding
 from shared_core.errors import InvalidInput, StorageUnavailable
 from shared_core.settings import Settings
+from shared_core.storage.oceanbase.connection.connections import Location
 from shared_core.storage.oceanbase.connection.database import Database
 from shared_core.storage.oceanbase.connection.migrate import checked_version, scripts, version_there
-from shared_core.storage.oceanbase.connection.uris import Location
 
 
 def examine_oceanbase(settings: Settings, model: Model) -> Iterator[Finding]:

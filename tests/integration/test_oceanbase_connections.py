@@ -21,10 +21,9 @@ from shared_core import Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.errors import Conflict
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connection import connections, database, embedded
-from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.database import Database, streamed
 from shared_core.storage.oceanbase.connection.embedded import EmbeddedSeekdb
 from shared_core.storage.oceanbase.connection.errors import UNDONE
-from shared_core.storage.oceanbase.connection.streams import streamed
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 ANA = Scope("app", "ana")

@@ -14,10 +14,10 @@ from seekdb_databases import SeekdbDatabases
 
 from shared_core import InvalidInput, StorageUnavailable
 from shared_core.settings import Settings
+from shared_core.storage.oceanbase.connection.connections import location_of
 from shared_core.storage.oceanbase.connection.database import Database
 from shared_core.storage.oceanbase.connection.migrate import checked_version
 from shared_core.storage.oceanbase.connection.transactions import Transaction
-from shared_core.storage.oceanbase.connection.uris import location_of
 
 COLUMNS = ("tenant_id", "state", "updated_at")
 NOW = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)

@@ -27,7 +27,7 @@ from shared_core.ports.items import (
     NamespaceQuery,
     VectorRows,
 )
-from shared_core.storage.oceanbase.indexes import LargeTenants
+from shared_core.storage.oceanbase.vectors import LargeTenants
 
 ANN = Scope("app", "ann")
 TENANT = scope_path(ANN)

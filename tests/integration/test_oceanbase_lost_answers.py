@@ -25,7 +25,7 @@ from shared_core.ports.items import MemoryRow
 from shared_core.ports.jobs import JobType, NewJob
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connection import database as database_module
-from shared_core.storage.oceanbase.connection.commit_marks import Mark, Marks, is_there
+from shared_core.storage.oceanbase.connection.attempts import Mark, Marks, is_there
 from shared_core.storage.oceanbase.connection.database import Database
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.storage import OceanBaseStorage

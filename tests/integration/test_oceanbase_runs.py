@@ -20,7 +20,7 @@ from shared_core.ports.facts import Restoration
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import JobType
 from shared_core.ports.runs import ReadRequest, RunPlan
-from shared_core.storage.oceanbase import run_summaries
+from shared_core.storage.oceanbase import run_changes as run_summaries
 from shared_core.storage.oceanbase.connection import database
 from shared_core.storage.oceanbase.connection.database import Database
 from shared_core.storage.oceanbase.connection.transactions import Transaction

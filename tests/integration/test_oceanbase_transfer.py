@@ -15,8 +15,8 @@ from whole_user import WholeClock, populate, write_the_rest
 
 from shared_core import Conflict, InvalidInput, MemoryEngine, Scope, open_memory
 from shared_core.ports.transfer import TABLES
-from shared_core.storage.oceanbase.transfer_shapes import SHAPES
-from shared_core.storage.oceanbase.transfer_values import (
+from shared_core.storage.oceanbase.transfer_format import (
+    SHAPES,
     double_text,
     fields_of,
     jsonb_text,

@@ -7,7 +7,7 @@ import time
 import pymysql
 import pytest
 
-from shared_core.storage.oceanbase.connection.retries import TRIES, Attempts
+from shared_core.storage.oceanbase.connection.attempts import TRIES, Attempts
 
 PAST = -1.0
 HOUR = 3600.0

@@ -8,7 +8,7 @@ import pytest
 
 from shared_core import InvalidInput
 from shared_core.settings import load_settings, redacted
-from shared_core.storage.oceanbase.connection.uris import location_of
+from shared_core.storage.oceanbase.connection.connections import location_of
 
 
 def test_without_anything_the_memory_is_embedded_in_the_home(

@@ -14,8 +14,7 @@ from shared_core.core.namespaces import scope_path
 from shared_core.errors import StorageReadOnly, StorageUnavailable
 from shared_core.ports.accesses import Accesses, NewAccesses
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.connection.batching import pages
-from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.oceanbase.connection.transactions import Transaction, pages
 from shared_core.storage.oceanbase.retention_timing import retime
 
 MOST = 2_147_483_647

@@ -16,12 +16,7 @@ from shared_core.ports.conversations import Around, Heard, Session, SessionRules
 from shared_core.ports.jobs import NewJob
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
-from shared_core.storage.oceanbase.event_steps import (
-    EVENT_COLUMNS,
-    event_of,
-    grow_thread,
-    last_turns,
-)
+from shared_core.storage.oceanbase.events import EVENT_COLUMNS, event_of, grow_thread, last_turns
 from shared_core.storage.oceanbase.job_steps import insert_job
 
 NAME = "is_called"

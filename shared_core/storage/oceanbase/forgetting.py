@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.storage.oceanbase.connection.batching import pages
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
 from shared_core.storage.oceanbase.vectors import models, table_of
 
 Turn = tuple[str, str]

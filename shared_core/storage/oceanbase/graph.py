@@ -16,7 +16,7 @@ from shared_core.ports.graph import Alias, Edge, Entity, FoundEdge, KnownSpells,
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.edge_rows import EdgeRow, Edges, touching
-from shared_core.storage.oceanbase.fact_reopening import (
+from shared_core.storage.oceanbase.facts import (
     ended_fact,
     moment,
     note_moves,

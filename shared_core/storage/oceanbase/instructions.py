@@ -16,8 +16,13 @@ from shared_core.ports.instructions import Instruction
 from shared_core.ports.items import MemoryRow, VectorRows
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
-from shared_core.storage.oceanbase.instruction_versions import drop_versions
-from shared_core.storage.oceanbase.item_writes import forget_at, put_rows, put_vectors, strengths_of
+from shared_core.storage.oceanbase.item_writes import (
+    drop_versions,
+    forget_at,
+    put_rows,
+    put_vectors,
+    strengths_of,
+)
 
 _COLUMNS = "i.instruction_key, i.version, i.metadata, i.created_at, n.first_at"
 

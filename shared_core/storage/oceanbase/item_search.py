@@ -13,12 +13,10 @@ from itertools import islice
 from shared_core.core.domain import Namespace
 from shared_core.core.namespaces import from_path, path_end, rest_of, tenant_of, to_path
 from shared_core.ports.items import ItemQuery, NamespaceQuery
-from shared_core.storage.oceanbase.connection.batching import pages
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
 from shared_core.storage.oceanbase.filters import Matches
-from shared_core.storage.oceanbase.indexes import LargeTenants
 from shared_core.storage.oceanbase.rows import ITEM_COLUMNS, item_columns
-from shared_core.storage.oceanbase.vectors import asked_form, models, table_of
+from shared_core.storage.oceanbase.vectors import LargeTenants, asked_form, models, table_of
 from shared_core.storage.oceanbase.visibility import Condition, all_of, below, current, living
 
 TENANT_DEPTH = 2

@@ -1,7 +1,11 @@
-"""Memories by namespace and key, written and deleted within one transaction of locked tenants."""
+"""Writes and deletes memories by namespace and key, with their import marks and versions.
+
+The caller has locked the tenants. The newest version of an instruction is an item as well.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,20 +16,23 @@ from uuid import UUID
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import instructions_scope, rest_of, storable, tenant_of
 from shared_core.core.retention_policy import Strength
-from shared_core.ports.items import ItemAddress, ItemStamp, MemoryRow, VectorRows
+from shared_core.ports.items import ImportMark, ItemAddress, ItemStamp, MemoryRow, VectorRows
 from shared_core.storage._retention_columns import initial_of
 from shared_core.storage._rows import MAX_TERMS
-from shared_core.storage.oceanbase.connection.batching import pages
-from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
 from shared_core.storage.oceanbase.forgetting import forget_memories
-from shared_core.storage.oceanbase.imports import mark_deleted, mark_imported
-from shared_core.storage.oceanbase.instruction_versions import (
-    add_versions,
-    drop_versions,
-    stamp_versions,
-)
 from shared_core.storage.oceanbase.retention_timing import timed
+from shared_core.storage.oceanbase.transfer_format import jsonb_text
 from shared_core.storage.oceanbase.vectors import add_vectors, models, table_of
+
+ALL = bytes(32)
+"""The hash that stands for every item of a tenant; the column is of this length."""
+
+_MARKS = ("tenant_id", "address_hash", "updated_at", "deleted_at")
+
+
+_VERSION_COLUMNS = ("tenant_id", "instruction_key", "version", "content", "metadata", "created_at")
+
 
 Place: TypeAlias = tuple[str, str, str]
 """An address in the columns of the tables: tenant, namespace below it, key."""
@@ -235,3 +242,127 @@ def _clear_derived(tx: Transaction, replaced: Sequence[tuple[MemoryRow, _There]]
     ]
     for page in pages(unsourced):
         tx.run("DELETE FROM memory_sources WHERE (tenant_id, memory_id) IN %s", page)
+
+
+def add_versions(tx: Transaction, addresses: Iterable[ItemAddress]) -> None:
+    """Add what stands in items as versions of them, unless the newest says the same.
+
+    To the letter: 1 is not 1.0. The items are written and the tenants locked.
+    """
+    keys = _version_keys(addresses)
+    newest = _newest(tx, keys)
+    rows = []
+    for tenant, key, text, value, updated_at in _items(tx, addresses):
+        version, metadata = newest.get((tenant, key), (0, None))
+        if metadata is None or jsonb_text(metadata) != jsonb_text(value):
+            rows.append((tenant, key, version + 1, text, value, updated_at))
+    tx.insert("instructions", _VERSION_COLUMNS, rows)
+
+
+def stamp_versions(tx: Transaction, addresses: Iterable[ItemAddress]) -> None:
+    """Give the newest versions the times that their items had elsewhere."""
+    newest = _newest(tx, _version_keys(addresses))
+    rows = [
+        (tenant, key, newest[tenant, key][0], "", "{}", updated_at)
+        for tenant, key, _, _, updated_at in _items(tx, addresses)
+        if (tenant, key) in newest
+    ]
+    tx.insert("instructions", _VERSION_COLUMNS, rows, update=("created_at",))  # all are there
+
+
+def drop_versions(tx: Transaction, addresses: Iterable[ItemAddress]) -> int:
+    """Delete all versions of items; return how many there were."""
+    return sum(
+        tx.run("DELETE FROM instructions WHERE (tenant_id, instruction_key) IN %s", page)
+        for page in pages(_version_keys(addresses))
+    )
+
+
+def _version_keys(addresses: Iterable[ItemAddress]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((tenant_of(namespace), key) for namespace, key in addresses))
+
+
+def _items(tx: Transaction, addresses: Iterable[ItemAddress]) -> list[Row]:
+    places = [(tenant_of(namespace), rest_of(namespace), key) for namespace, key in addresses]
+    return [
+        row
+        for page in pages(places)
+        for row in tx.rows(
+            "SELECT tenant_id, `key`, text, value, updated_at FROM memories"
+            " WHERE (tenant_id, namespace, `key`) IN %s",
+            page,
+        )
+    ]
+
+
+def _newest(
+    tx: Transaction, keys: list[tuple[str, str]]
+) -> Mapping[tuple[str, str], tuple[int, str]]:
+    """Return the number and value of the newest version of each that has one."""
+    return {
+        (tenant, key): (version, metadata)
+        for page in pages(keys)
+        for tenant, key, version, metadata in tx.rows(
+            "SELECT i.tenant_id, i.instruction_key, i.version, i.metadata FROM instructions i"
+            " JOIN (SELECT tenant_id, instruction_key, MAX(version) AS version FROM instructions"
+            " WHERE (tenant_id, instruction_key) IN %s GROUP BY tenant_id, instruction_key) n"
+            " ON n.tenant_id = i.tenant_id AND n.instruction_key = i.instruction_key"
+            " AND n.version = i.version",
+            page,
+        )
+    }
+
+
+def mark_imported(tx: Transaction, stamps: Sequence[ItemStamp]) -> None:
+    """Note that items were imported."""
+    newest: dict[tuple[str, bytes], datetime] = {}
+    for stamp in stamps:
+        at = _mark_key(stamp.address)
+        newest[at] = max(stamp.updated_at, newest.get(at, stamp.updated_at))
+    rows = ((*at, updated_at, None) for at, updated_at in sorted(newest.items()))
+    tx.insert("import_marks", _MARKS, rows, update=("updated_at",))
+
+
+def mark_deleted(tx: Transaction, addresses: Iterable[ItemAddress], now: datetime) -> None:
+    """Note that items were deleted, if they were imported."""
+    for page in pages([_mark_key(address) for address in addresses]):
+        tx.run(
+            "UPDATE import_marks SET deleted_at = %s WHERE (tenant_id, address_hash) IN %s",
+            now,
+            page,
+        )
+
+
+def mark_all_deleted(tx: Transaction, tenant: str, now: datetime) -> None:
+    """Replace all marks of a tenant that has any by one: all it has imported was deleted."""
+    if tx.run("DELETE FROM import_marks WHERE tenant_id = %s", tenant):
+        tx.insert("import_marks", _MARKS, [(tenant, ALL, now, now)])
+
+
+def marks_of(tx: Transaction, addresses: Sequence[ItemAddress]) -> Mapping[ItemAddress, ImportMark]:
+    """Return the mark of each item that has one, or whose tenant has one."""
+    keys = {_mark_key(address) for address in addresses}
+    asked = sorted(keys | {(tenant, ALL) for tenant, _ in keys})
+    found = {
+        (tenant, digest): ImportMark(updated_at=updated_at, deleted_at=deleted_at)
+        for page in pages(asked)
+        for tenant, digest, updated_at, deleted_at in tx.rows(
+            f"SELECT {', '.join(_MARKS)} FROM import_marks WHERE (tenant_id, address_hash) IN %s",
+            page,
+        )
+    }
+    marks: dict[ItemAddress, ImportMark] = {}
+    for address in addresses:
+        at = _mark_key(address)
+        own, shared = found.get(at), found.get((at[0], ALL))
+        if own and shared:
+            marks[address] = own.after(shared)
+        elif mark := own or shared:
+            marks[address] = mark
+    return marks
+
+
+def _mark_key(address: ItemAddress) -> tuple[str, bytes]:
+    namespace, key = address
+    named = f"{rest_of(namespace)}\0{key}".encode(errors="surrogatepass")
+    return tenant_of(namespace), hashlib.sha256(named).digest()

@@ -1,14 +1,24 @@
-"""OceanBaseStorage: memories by namespace and key."""
+"""OceanBaseStorage: memories by namespace and key, and the sweep of expired ones."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from uuid import UUID
 
 from shared_core.core.domain import Namespace, Scope
-from shared_core.core.namespaces import from_path, scope_path, storable
+from shared_core.core.namespaces import (
+    MEMORIES,
+    from_path,
+    path_end,
+    rest_of,
+    scope_path,
+    storable,
+    to_path,
+)
 from shared_core.core.retention_policy import Strength
 from shared_core.ports.items import (
     ImportMark,
@@ -23,26 +33,25 @@ from shared_core.ports.items import (
 from shared_core.ports.storage import Clock
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.connection.batching import pages
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
-from shared_core.storage.oceanbase.expiry import sweep
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
 from shared_core.storage.oceanbase.filters import matches
-from shared_core.storage.oceanbase.imports import marks_of
-from shared_core.storage.oceanbase.indexes import LargeTenants
-from shared_core.storage.oceanbase.item_search import find, namespaces
+from shared_core.storage.oceanbase.forgetting import forget_memories, forget_turns
+from shared_core.storage.oceanbase.item_search import find, namespaces, within
 from shared_core.storage.oceanbase.item_writes import (
     forget_at,
+    marks_of,
     place_of,
     put_rows,
     put_vectors,
     stamp,
-    stored_terms,
     strengths_of,
     tenants_of,
 )
 from shared_core.storage.oceanbase.rows import ITEM_COLUMNS, item_columns, item_of
+from shared_core.storage.oceanbase.vectors import LargeTenants
+from shared_core.storage.oceanbase.visibility import all_of, below
 
-__all__ = ["OceanBaseItems", "put_rows", "put_vectors", "stored_terms", "strengths_of"]
+_REMEMBERED = to_path([MEMORIES])
 
 
 class OceanBaseItems(OceanBasePart):
@@ -177,3 +186,58 @@ def _as_it_was(row: Row) -> Item:
         return item
     shown = {"content": text} if is_shown else {}
     return replace(item, value={**json.loads(value), **shown})
+
+
+def sweep(tx: Transaction, prefix: Namespace, limit: int, now: datetime) -> int:
+    """Delete expired memories below a path, and as many expired turns; return what memories went.
+
+    limit: so many of each at most. Tenants with none are not locked.
+    """
+    tenants = {row[0] for row in _memories(tx, prefix, limit, now) + _turns(tx, prefix, limit, now)}
+    if not tenants:
+        return 0
+    tx.lock(*tenants)
+    memories: dict[str, list[UUID]] = defaultdict(list)
+    for tenant, memory_id in _memories(tx, prefix, limit, now):
+        memories[tenant].append(memory_id)
+    turns: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for tenant, thread_id, event_id in _turns(tx, prefix, limit, now):
+        turns[tenant, thread_id].append(event_id)
+    gone = 0
+    for tenant in sorted(tenants):
+        gone += len(forget_memories(tx, tenant, memories[tenant], now))
+    for (tenant, thread_id), event_ids in turns.items():
+        if tenant in tenants:
+            gone += len(forget_turns(tx, tenant, thread_id, event_ids, now))
+    return gone
+
+
+def _memories(tx: Transaction, prefix: Namespace, limit: int, now: datetime) -> list[Row]:
+    where = all_of(within(prefix), below(rest_of(prefix)))
+    return tx.rows(
+        f"SELECT m.tenant_id, m.memory_id FROM memories m WHERE {where.sql}"
+        " AND m.expires_at <= %s ORDER BY m.tenant_id, m.expires_at LIMIT %s",
+        *where.values,
+        now,
+        limit,
+    )
+
+
+def _turns(tx: Transaction, prefix: Namespace, limit: int, now: datetime) -> list[Row]:
+    """Return expired turns that left no memory, such as small talk."""
+    path = rest_of(prefix)
+    if not path <= _REMEMBERED < path_end(path):
+        return []
+    where = within(prefix)
+    return tx.rows(
+        f"SELECT m.tenant_id, m.thread_id, m.event_id FROM events m WHERE {where.sql}"
+        " AND m.expires_at <= %s AND (m.memory_seq IS NOT NULL OR m.payload IS NULL)"
+        " AND NOT EXISTS (SELECT 1 FROM memory_sources s JOIN memories x"
+        " ON x.tenant_id = s.tenant_id AND x.memory_id = s.memory_id"
+        " WHERE s.tenant_id = m.tenant_id AND s.thread_id = m.thread_id"
+        " AND s.event_id = m.event_id AND x.kind = 'episodic')"
+        " ORDER BY m.tenant_id, m.expires_at LIMIT %s",
+        *where.values,
+        now,
+        limit,
+    )

@@ -2,50 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import groupby
 from uuid import UUID
 
 import pymysql
 
-from shared_core.core.domain import Event, Scope, ThreadId
+from shared_core.core.domain import Event, Scope, ThreadId, Turn
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import profile_namespace, rest_of, scope_path
 from shared_core.errors import Conflict
 from shared_core.ports.events import EventRow
 from shared_core.ports.items import VectorRows
 from shared_core.ports.profiles import (
+    SAID,
+    SAID_CHARACTERS,
     EntryRole,
     NewVersion,
+    ProfileEntry,
     ProfileRun,
     ProfileVersion,
     RunOfProfile,
     StageLog,
+    StageRecord,
     StoredProfile,
     SubjectKind,
     ThreadOverview,
     marks_id,
 )
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.connection.batching import pages
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
-from shared_core.storage.oceanbase.event_steps import append_turns, forgotten as forgotten_of
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
+from shared_core.storage.oceanbase.events import append_turns, forgotten as forgotten_of
 from shared_core.storage.oceanbase.item_writes import put_vectors, strengths_of
-from shared_core.storage.oceanbase.profile_marks import (
+from shared_core.storage.oceanbase.profile_writing import (
     drop_logged_runs,
     mark_all_read,
     mark_read,
     unread,
+    write_run,
+    write_version,
 )
-from shared_core.storage.oceanbase.profile_rows import (
-    STAGE_COLUMNS,
-    VERSION_COLUMNS,
-    stage_of,
-    stored,
-    version_of,
+
+VERSION_COLUMNS = (
+    "subject_kind, subject_id, version, memory_id, event_limit, content_hash, run_id, began_at,"
+    " created_at, revision"
 )
-from shared_core.storage.oceanbase.profile_threads import overviews
-from shared_core.storage.oceanbase.profile_writing import write_run, write_version
+STAGE_COLUMNS = (
+    "run_id, step, stage, status, input, output, error, started_at, duration_s, thread_id"
+)
+
+
+THREADS_AT_ONCE = 50
+"""Of one statement that reads the last turns of each."""
+
 
 DUPLICATE = 1062
 
@@ -307,3 +318,169 @@ def _unkept(tx: Transaction, tenant: str, run_id: UUID) -> RunOfProfile | None:
         run_id,
     )
     return RunOfProfile(None, None, None, None) if is_one else None
+
+
+def overviews(
+    tx: Transaction, tenant: str, asked: Sequence[str], now: datetime
+) -> list[ThreadOverview]:
+    """Return what threads hold, the one spoken in last first."""
+    counted = [
+        row
+        for page in pages(asked)
+        for row in tx.rows(
+            "SELECT thread_id, count(*), min(occurred_at), max(occurred_at) FROM events"
+            " WHERE tenant_id = %s AND thread_id IN %s AND memory_seq IS NOT NULL"
+            " GROUP BY thread_id",
+            tenant,
+            page,
+        )
+    ]
+    summaries: dict[str, str] = {
+        thread_id: text
+        for page in pages(asked)
+        for thread_id, text in tx.rows(
+            "SELECT thread_id, text FROM memories WHERE tenant_id = %s AND thread_id IN %s"
+            " AND kind = 'summary' AND superseded_at IS NULL",
+            tenant,
+            page,
+        )
+    }
+    said = _said(tx, tenant, asked, now)
+    counted.sort(key=lambda row: row[0].encode())
+    counted.sort(key=lambda row: row[3], reverse=True)
+    return [
+        ThreadOverview(
+            thread_id=ThreadId(thread_id),
+            started_at=first_at,
+            ended_at=last_at,
+            turns=turns,
+            summary=summaries.get(thread_id, ""),
+            said=tuple(said.get(thread_id, ())),
+        )
+        for thread_id, turns, first_at, last_at in counted
+    ]
+
+
+def _said(
+    tx: Transaction, tenant: str, threads: Sequence[str], now: datetime
+) -> dict[str, list[str]]:
+    """Return what users said last in threads, in order, of each turn the beginning."""
+    # By its length: two texts of spaces are equal, and to none.
+    last = (
+        f"(SELECT thread_id, seq, LEFT(text, {SAID_CHARACTERS}) FROM events"
+        " WHERE tenant_id = %s AND thread_id = %s AND memory_seq IS NOT NULL AND role = 'user'"
+        " AND LENGTH(text) > 0 AND (expires_at IS NULL OR expires_at > %s)"
+        f" ORDER BY seq DESC LIMIT {SAID})"
+    )
+    said: dict[str, list[tuple[int, str]]] = {}
+    for page in pages(threads, THREADS_AT_ONCE):
+        values = [value for thread_id in page for value in (tenant, thread_id, now)]
+        for thread_id, seq, text in tx.rows(" UNION ALL ".join([last] * len(page)), *values):
+            said.setdefault(thread_id, []).append((seq, text))
+    return {thread_id: [text for _, text in sorted(turns)] for thread_id, turns in said.items()}
+
+
+def version_of(row: Row) -> ProfileVersion:
+    """Return the version in the columns VERSION_COLUMNS."""
+    return ProfileVersion(
+        subject=row[0],
+        agent_id=row[1],
+        version=row[2],
+        memory_id=row[3],
+        event_limit=row[4],
+        content_hash=bytes(row[5]).hex(),
+        run_id=row[6],
+        began_at=row[7],
+        created_at=row[8],
+        revision=row[9],
+    )
+
+
+def stage_of(row: Row, version: int | None) -> StageLog:
+    """Return the stage in the columns STAGE_COLUMNS; version: of the profile its run wrote."""
+    run_id, step, stage, status, given, output, error, started_at, duration_s, thread_id = row
+    return StageLog(
+        run_id=run_id,
+        step=step,
+        record=StageRecord(
+            stage=stage,
+            status=status,
+            input=json.loads(given),
+            output=json.loads(output),
+            started_at=started_at,
+            duration_s=duration_s,
+            error=error,
+        ),
+        thread_id=thread_id and ThreadId(thread_id),
+        version=version,
+    )
+
+
+def stored(
+    tx: Transaction,
+    tenant: str,
+    versions: Sequence[Row],
+    roles: Sequence[EntryRole] | None = None,
+) -> list[StoredProfile]:
+    """Return versions with the memories they are made of, in their order, each with its turns.
+
+    versions: the columns VERSION_COLUMNS and entries. roles: only these entries; None for all.
+    """
+    entries = [
+        [
+            (UUID(entry["id"]) if "id" in entry else None, entry.get("role"))
+            for entry in json.loads(row[-1])
+            if roles is None or entry.get("role") in roles
+        ]
+        for row in versions
+    ]
+    named = {one for some in entries for one, _ in some if one is not None}
+    values = _values(tx, tenant, named)
+    bases = _bases(tx, tenant, named)
+    return [
+        StoredProfile(
+            version=version_of(row),
+            entries=[
+                ProfileEntry(role=role, value=json.loads(values[one]), bases=bases.get(one, ()))
+                for one, role in some
+                if one in values
+            ],
+            forgotten=frozenset(one for one, _ in some if one is not None and one not in values),
+        )
+        for row, some in zip(versions, entries, strict=True)
+    ]
+
+
+def _values(tx: Transaction, tenant: str, named: Iterable[UUID]) -> dict[UUID | None, str]:
+    return {
+        memory_id: value
+        for page in pages(list(named))
+        for memory_id, value in tx.rows(
+            "SELECT memory_id, value FROM memories WHERE tenant_id = %s AND memory_id IN %s",
+            tenant,
+            page,
+        )
+    }
+
+
+def _bases(
+    tx: Transaction, tenant: str, named: Iterable[UUID]
+) -> Mapping[UUID | None, tuple[tuple[Turn, ...], ...]]:
+    rows = [
+        row
+        for page in pages(list(named))
+        for row in tx.rows(
+            "SELECT memory_id, basis, thread_id, event_id FROM memory_sources"
+            " WHERE tenant_id = %s AND memory_id IN %s"
+            " ORDER BY memory_id, basis, thread_id, event_id",
+            tenant,
+            page,
+        )
+    ]
+    return {
+        memory_id: tuple(
+            tuple((ThreadId(thread_id), event_id) for _, _, thread_id, event_id in turns)
+            for _, turns in groupby(some, key=lambda row: row[1])
+        )
+        for memory_id, some in groupby(rows, key=lambda row: row[0])
+    }

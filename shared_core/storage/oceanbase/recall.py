@@ -1,4 +1,7 @@
-"""OceanBaseStorage: recall."""
+"""OceanBaseStorage: recall; which memories are worth ranking is decided here, over arrays.
+
+The choice means the same as the statement recall of PostgreSQL's queries.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import numpy as np
@@ -21,9 +25,8 @@ from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.edge_rows import edges_about
 from shared_core.storage.oceanbase.filters import Matches, matches
-from shared_core.storage.oceanbase.recall_ranking import picked
 from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
-from shared_core.storage.oceanbase.similarities import similarities
+from shared_core.storage.oceanbase.vectors import asked_form, models, table_of
 from shared_core.storage.oceanbase.visibility import (
     Condition,
     all_of,
@@ -33,6 +36,17 @@ from shared_core.storage.oceanbase.visibility import (
     of_kinds,
     soon,
 )
+
+if TYPE_CHECKING:
+    from shared_core.ports.recall import Numbers, Places
+
+FEW = 3
+"""One look-up of a vector by id costs as much as so many in a row."""
+
+
+NEIGHBOUR_SHARE = 0.5
+"""Of what the turns before and after score: an answer seldom repeats its question."""
+
 
 MOST_EDGES = 50
 """Of each name and direction, the newest."""
@@ -222,3 +236,87 @@ def _ended(
     ):
         facts[memory_id][fact_id] = has_ended(valid_until, superseded_at)
     return {memory_id: sum(held.values()) / len(held) for memory_id, held in facts.items()}
+
+
+def picked(corpus: Corpus, tie: Places, candidates: int) -> list[int]:
+    """Return the places of the best memories of each kind of search, so many of each at most.
+
+    tie: (N,), which comes first of memories that score the same, the least.
+    """
+    bm25 = _bm25(corpus)
+    context = _in_context(_standardised(corpus.similarity, bm25), corpus)
+    context[np.isnan(corpus.similarity) & np.isnan(bm25)] = np.nan
+    firsts = [_first(scores, tie, candidates) for scores in (corpus.similarity, bm25, context)]
+    return sorted({int(place) for places in firsts for place in places})
+
+
+def _bm25(corpus: Corpus) -> Numbers:
+    """Return (N,) BM25 with frequency 1 (the fragment bm25), NaN of what holds no word."""
+    size = len(corpus.length)
+    holders = np.bincount(corpus.words, minlength=corpus.terms)
+    idf = np.log(1 + (size - holders + 0.5) / (holders + 0.5))
+    summed = np.bincount(corpus.holders, weights=idf[corpus.words], minlength=size)
+    mean = max(float(corpus.length.mean()), 1.0)
+    scores = summed * 2.2 / (1 + 1.2 * (0.25 + 0.75 * corpus.length / mean))
+    scores[np.bincount(corpus.holders, minlength=size) == 0] = np.nan
+    return scores
+
+
+def _standardised(similarity: Numbers, bm25: Numbers) -> Numbers:
+    """Return the sum of both as standard scores; what holds no word has a BM25 of 0."""
+    by_meaning = np.nan_to_num(_standard(similarity, similarity[~np.isnan(similarity)]))
+    by_words = np.nan_to_num(bm25)
+    return by_meaning + _standard(by_words, by_words)
+
+
+def _standard(values: Numbers, known: Numbers) -> Numbers:
+    if len(known) == 0 or np.ptp(known) == 0:
+        return np.zeros_like(values)
+    standard: Numbers = (values - known.mean()) / known.std()
+    return standard
+
+
+def _in_context(scores: Numbers, corpus: Corpus) -> Numbers:
+    """Return scores with half of those of the turns before and after in the same session."""
+    joined = ~corpus.opens[1:]
+    near = np.zeros_like(scores)
+    near[1:] += np.where(joined, scores[:-1], 0)
+    near[:-1] += np.where(joined, scores[1:], 0)
+    return scores + NEIGHBOUR_SHARE * near
+
+
+def _first(scores: Numbers, tie: Places, limit: int) -> Places:
+    """Return the places of the best scores; NaN is none."""
+    known = np.flatnonzero(~np.isnan(scores))
+    return known[np.lexsort((tie[known], -scores[known]))[:limit]]
+
+
+def similarities(
+    tx: Transaction, tenant: str, request: SearchRequest, ids: Sequence[bytes]
+) -> dict[bytes, float]:
+    """Return the cosine of each memory with the query, the best of its vectors; some more too."""
+    dimensions = models(tx).get(request.model) if request.model else None
+    if dimensions is None or request.vector is None:
+        return {}
+    table = table_of(dimensions)
+    whose = Condition("tenant_id = %s AND model = %s", (tenant, request.model))
+    if _has_many(tx, table, whose, FEW * len(ids)):
+        whose = all_of(whose, Condition("memory_id IN %s", (ids,)))
+    found: dict[bytes, float] = {}
+    for memory_id, distance in tx.plain_rows(
+        f"SELECT memory_id, cosine_distance(embedding, %s) AS distance FROM {table}"
+        f" WHERE {whose.sql}",
+        asked_form(request.vector[0]),
+        *whose.values,
+    ):
+        found[memory_id] = max(1 - distance, found.get(memory_id, -1.0))
+    return found
+
+
+def _has_many(tx: Transaction, table: str, whose: Condition, limit: int) -> bool:
+    [(count,)] = tx.rows(
+        f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {whose.sql} LIMIT %s) n",
+        *whose.values,
+        limit,
+    )
+    return bool(count >= limit)

@@ -10,8 +10,7 @@ from uuid import UUID
 
 from shared_core.core.json_text import to_json
 from shared_core.ports.runs import RunPlan
-from shared_core.storage.oceanbase.connection.batching import pages
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
 
 SET_AT_ONCE = 200
 """Rows that one UPDATE gives a value each."""

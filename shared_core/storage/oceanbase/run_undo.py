@@ -13,14 +13,11 @@ from shared_core.core.domain import Scope
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import scope_path
 from shared_core.errors import Conflict, NotFound
-from shared_core.storage.oceanbase.connection.batching import pages
-from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.oceanbase.connection.transactions import Transaction, pages
 from shared_core.storage.oceanbase.forgetting import delete_memories
 from shared_core.storage.oceanbase.retention_timing import retime
-from shared_core.storage.oceanbase.run_checks import require_places
-from shared_core.storage.oceanbase.run_endings import retire_drawn
+from shared_core.storage.oceanbase.run_changes import require_places, restore_summary, retire_drawn
 from shared_core.storage.oceanbase.run_records import Change, changes_of, rows_in, set_each
-from shared_core.storage.oceanbase.run_summaries import restore_summary
 
 ALIASES_CHANGED = "the aliases were changed meanwhile"
 

@@ -11,15 +11,11 @@ from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import from_path, path_end, scope_path, to_path
 from shared_core.ports.session_logs import Appended, Seen, SessionRecord, StateChange
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.connection.transactions import Transaction
-from shared_core.storage.oceanbase.erasure_steps import drop_empty_threads, erase
-from shared_core.storage.oceanbase.session_steps import (
-    add_shared,
-    append_logged,
-    close_log,
-    open_log,
-    shared_states,
-)
+from shared_core.storage.oceanbase.connection.errors import check_thread_id
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.erasures import drop_empty_threads, erase
+
+_THREAD = "WHERE tenant_id = %s AND thread_id = %s"
 
 
 class OceanBaseSessions(OceanBasePart):
@@ -170,3 +166,180 @@ def _shared(scope: Scope, change: StateChange) -> dict[str, Mapping[str, JsonVal
         for tenant, state, name in above
         if state
     }
+
+
+def open_log(
+    tx: Transaction, tenant: str, thread_id: ThreadId, state: str, now: datetime
+) -> int | None:
+    """Open the log of a thread and return its version; None when one is open.
+
+    What memory knows of the thread stays. A version is never used again, by a later log of the same
+    name either. The same opening may be sent twice, when its answer was lost. state: JSON text.
+    """
+    version = int(now.timestamp() * 1e6)
+    found = tx.one(f"SELECT version, session_started_at FROM threads {_THREAD}", tenant, thread_id)
+    if found is None:
+        check_thread_id(thread_id)
+        tx.insert(
+            "threads",
+            ("tenant_id", "thread_id", "state", "version", "created_at", "updated_at",
+             "session_started_at", "session_updated_at"),
+            [(tenant, thread_id, state, version, now, now, now, now)],
+        )  # fmt: skip
+        return version
+    last_version, started_at = found
+    if started_at is None:
+        version = max(last_version + 1, version)
+    elif (last_version, started_at) != (version, now):
+        return None
+    tx.run(
+        "UPDATE threads SET state = %s, version = %s, updated_at = %s, session_started_at = %s,"
+        f" session_updated_at = %s {_THREAD}",
+        state,
+        version,
+        now,
+        now,
+        now,
+        tenant,
+        thread_id,
+    )
+    return version
+
+
+def append_logged(
+    tx: Transaction,
+    tenant: str,
+    thread_id: ThreadId,
+    event: Event,
+    payload: str,
+    change: Mapping[str, JsonValue],
+    seen: Seen,
+    now: datetime,
+) -> Appended:
+    """Append an event to a log, if the writer has seen all events before.
+
+    It has if it knows the version, or else the last event, or the moment of the last change.
+    """
+    log = tx.one(
+        "SELECT version, session_updated_at, last_event_id, last_seq, state FROM threads"
+        f" {_THREAD} AND session_started_at IS NOT NULL",
+        tenant,
+        thread_id,
+    )
+    there = tx.one(
+        f"SELECT payload FROM events {_THREAD} AND event_id = %s",
+        tenant,
+        thread_id,
+        event.event_id,
+    )
+    known = None if there is None or there[0] is None else bool(there[0] == payload)
+    if log is None or known is not None or not _has_seen_all(seen, log):
+        return Appended(None, known, log[0] if log else None)
+    version, _, _, last_seq, state = log
+    tx.run(
+        "UPDATE threads SET last_seq = %s, version = %s, state = %s, session_updated_at = %s,"
+        f" last_event_id = %s, updated_at = %s {_THREAD}",
+        last_seq + 1,
+        version + 1,
+        merged(state, change),
+        event.occurred_at,
+        event.event_id,
+        now,
+        tenant,
+        thread_id,
+    )
+    _log(tx, tenant, thread_id, last_seq + 1, event, payload, now, is_there=there is not None)
+    return Appended(version + 1, None, version)
+
+
+def _has_seen_all(seen: Seen, log: Row) -> bool:
+    version, updated_at, last_event_id = log[:3]
+    if seen.version is not None:
+        return bool(version == seen.version)
+    return bool(
+        (seen.updated_at is not None and updated_at <= seen.updated_at)
+        or last_event_id == seen.event_id
+    )
+
+
+def _log(
+    tx: Transaction,
+    tenant: str,
+    thread_id: ThreadId,
+    seq: int,
+    event: Event,
+    payload: str,
+    now: datetime,
+    *,
+    is_there: bool,
+) -> None:
+    """Write an event; one that memory knew before takes its place in the log."""
+    if is_there:
+        tx.run(
+            f"UPDATE events SET payload = %s, seq = %s {_THREAD} AND event_id = %s",
+            payload,
+            seq,
+            tenant,
+            thread_id,
+            event.event_id,
+        )
+        return
+    tx.insert(
+        "events",
+        ("tenant_id", "thread_id", "seq", "event_id", "author", "role", "text", "metadata",
+         "occurred_at", "recorded_at", "payload"),
+        [(tenant, thread_id, seq, event.event_id, event.author, event.role, event.text, "{}",
+          event.occurred_at, now, payload)],
+    )  # fmt: skip
+
+
+def close_log(tx: Transaction, tenant: str, thread_id: ThreadId, now: datetime) -> None:
+    """End the log of a thread: its events go, except what memory was drawn from."""
+    closed = tx.run(
+        "UPDATE threads SET session_started_at = NULL, session_updated_at = NULL,"
+        " last_event_id = NULL, state = '{}', version = version + 1, updated_at = %s"
+        f" {_THREAD} AND session_started_at IS NOT NULL",
+        now,
+        tenant,
+        thread_id,
+    )
+    if closed:
+        tx.run(f"DELETE FROM events {_THREAD} AND memory_seq IS NULL", tenant, thread_id)
+        tx.run(
+            f"UPDATE events SET payload = NULL {_THREAD} AND payload IS NOT NULL",
+            tenant,
+            thread_id,
+        )
+
+
+def shared_states(tx: Transaction, tenants: Sequence[str]) -> dict[str, Mapping[str, JsonValue]]:
+    """Return the states of applications and users, of those that have one."""
+    return {
+        tenant: json.loads(state)
+        for tenant, state in tx.rows(
+            "SELECT tenant_id, state FROM shared_state WHERE tenant_id IN %s", list(tenants)
+        )
+    }
+
+
+def add_shared(
+    tx: Transaction, changes: Mapping[str, Mapping[str, JsonValue]], now: datetime
+) -> None:
+    """Change keys of the states of applications and users, all of them locked."""
+    if not changes:
+        return
+    states = shared_states(tx, list(changes))
+    tx.insert(
+        "shared_state",
+        ("tenant_id", "state", "updated_at"),
+        [
+            (tenant, to_json({**states.get(tenant, {}), **change}), now)
+            for tenant, change in changes.items()
+        ],
+        update=("state", "updated_at"),
+    )
+
+
+def merged(state: str, change: Mapping[str, JsonValue]) -> str:
+    """Return a state, as JSON text, with the keys of a change in the place of its own."""
+    return to_json({**json.loads(state), **change}, "session state") if change else state

@@ -15,20 +15,23 @@ from shared_core.storage.oceanbase.erasures import OceanBaseErasures
 from shared_core.storage.oceanbase.events import OceanBaseEvents
 from shared_core.storage.oceanbase.facts import OceanBaseFacts
 from shared_core.storage.oceanbase.graph import OceanBaseGraph
-from shared_core.storage.oceanbase.indexes import OceanBaseIndexes
 from shared_core.storage.oceanbase.instructions import OceanBaseInstructions
 from shared_core.storage.oceanbase.items import OceanBaseItems
 from shared_core.storage.oceanbase.jobs import OceanBaseJobs
 from shared_core.storage.oceanbase.profiles import OceanBaseProfiles
 from shared_core.storage.oceanbase.recall import OceanBaseRecall
-from shared_core.storage.oceanbase.reembed import OceanBaseReembed
 from shared_core.storage.oceanbase.retention import OceanBaseRetention
 from shared_core.storage.oceanbase.runs import OceanBaseRuns
 from shared_core.storage.oceanbase.sessions import OceanBaseSessions
 from shared_core.storage.oceanbase.slices import OceanBaseSlices
 from shared_core.storage.oceanbase.tokens import OceanBaseTokens
 from shared_core.storage.oceanbase.transfer import OceanBaseTransfer
-from shared_core.storage.oceanbase.vectors import OceanBaseVectors, active_model
+from shared_core.storage.oceanbase.vectors import (
+    OceanBaseIndexes,
+    OceanBaseReembed,
+    OceanBaseVectors,
+    active_model,
+)
 
 NO_SUCH_TABLE = 1146
 DENIED = (1044, 1142, 1143, 1227)

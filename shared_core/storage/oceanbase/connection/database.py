@@ -1,7 +1,7 @@
 """One database of an OceanBase, reached by transactions that run on threads of their own.
 
-An async driver binds each connection to one event loop; callers here come from many. So a
-transaction is a plain function, and a thread runs it (docs/decisions/0014).
+An async driver binds each connection to one event loop, and callers here come from many. So a
+transaction is a plain function, and a thread runs it (decision 14).
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -21,8 +22,8 @@ import pymysql
 from shared_core.core.sync_bridge import exiting
 from shared_core.errors import InvalidInput, NotFound, StorageUnavailable
 from shared_core.settings import Settings
-from shared_core.storage.oceanbase.connection.commit_marks import Mark, Marks, is_there
-from shared_core.storage.oceanbase.connection.connections import connect
+from shared_core.storage.oceanbase.connection.attempts import Attempts, Mark, Marks, is_there
+from shared_core.storage.oceanbase.connection.connections import Location, connect, location_of
 from shared_core.storage.oceanbase.connection.embedded import EmbeddedSeekdb, is_initialised
 from shared_core.storage.oceanbase.connection.errors import (
     LOST,
@@ -31,10 +32,59 @@ from shared_core.storage.oceanbase.connection.errors import (
     meant,
 )
 from shared_core.storage.oceanbase.connection.migrate import Prepared, prepare, table_ending
-from shared_core.storage.oceanbase.connection.retries import Attempts
-from shared_core.storage.oceanbase.connection.thread_pool import CLOSED, Threads
 from shared_core.storage.oceanbase.connection.transactions import Transaction
-from shared_core.storage.oceanbase.connection.uris import Location, location_of
+
+CLOSED = "the memory is closed: open a new one with open_memory()"
+
+
+class Threads:
+    """At most size threads; safe from any loop and thread."""
+
+    def __init__(self, size: int, timeout_s: float) -> None:
+        self._size = size
+        self._timeout_s = timeout_s
+        self._pool = ThreadPoolExecutor(size, "hippocampus-sql")
+        self._moved_at = time.monotonic()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what work returns. A cancelled caller leaves, and what runs comes to its end.
+
+        Raises StorageUnavailable when none at all came free for timeout_s: however many wait, the
+        time counts anew whenever one of them is served.
+        """
+        asked_at = time.monotonic()
+        try:
+            future = self._pool.submit(self._moved, work)
+        except RuntimeError as error:
+            if exiting():
+                return work()  # no thread is started any more: what is left is done in place
+            raise StorageUnavailable(CLOSED) from error
+        answer = asyncio.wrap_future(future)
+        try:
+            await self._begun(future, answer, asked_at)
+            return await answer
+        except BaseException:
+            answer.cancel()
+            raise
+
+    def shut_down(self) -> None:
+        """Wait for what runs and for what was asked for."""
+        self._pool.shutdown(wait=True)
+
+    def _moved(self, work: Callable[[], T]) -> T:
+        self._moved_at = time.monotonic()
+        return work()
+
+    async def _begun(self, future: Future[T], answer: asyncio.Future[T], asked_at: float) -> None:
+        while not (future.running() or answer.done()):
+            idle_s = time.monotonic() - max(asked_at, self._moved_at)
+            if idle_s >= self._timeout_s and future.cancel():
+                raise StorageUnavailable(
+                    f"none of all {self._size} connections came free for {self._timeout_s:g} s:"
+                    " raise pool_size, or look for calls that never return"
+                )
+            await asyncio.wait([answer], timeout=max(self._timeout_s - idle_s, 0.01))
+
 
 READING = ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY")
 WRITING = ("START TRANSACTION",)
@@ -336,3 +386,74 @@ def _begin(connection: pymysql.Connection[Any], statements: Sequence[str]) -> No
 def _drop(connection: pymysql.Connection[Any]) -> None:
     if connection.open:
         connection.close()
+
+
+_END = object()
+
+
+class _Reading:
+    """A transaction and what it reads, part by part, by one thread at a time."""
+
+    def __init__(
+        self,
+        what: str,
+        connection: pymysql.Connection[Any],
+        work: Callable[[Transaction], Iterator[Any]],
+    ) -> None:
+        self._what = what
+        self._connection = connection
+        self._parts = work(Transaction(connection))
+        self._began = time.monotonic()
+        self._pid = os.getpid()
+        self._busy = threading.Lock()
+        self._is_left = False
+
+    def next(self) -> Any:
+        """Return the next part, or _END. Raises StorageUnavailable when its moment was lost."""
+        if self._pid != os.getpid():
+            raise StorageUnavailable(f"{self._what} belongs to another process: begin one here")
+        try:
+            with self._busy:
+                return next(self._parts, _END)
+        except pymysql.MySQLError as error:
+            minutes = (time.monotonic() - self._began) / 60
+            raise StorageUnavailable(
+                f"{self._what} broke off after {minutes:.1f} minutes, the database does not hold"
+                f" its moment any longer: {error.args[-1]} ({code_of(error)}). Begin it again; one"
+                " that is read slowly is better written to a file first"
+            ) from error
+        finally:
+            if self._is_left:
+                self.leave()
+
+    def leave(self) -> None:
+        """End the transaction, now or when the part that is being read is there.
+
+        A forked child leaves it to its parent: the socket is one.
+        """
+        if self._pid != os.getpid():
+            return
+        self._is_left = True
+        if self._busy.acquire(blocking=False):
+            try:
+                if self._connection.open:
+                    self._connection.close()
+            finally:
+                self._busy.release()
+
+
+async def streamed(
+    database: Database, what: str, work: Callable[[Transaction], Iterator[Any]]
+) -> AsyncGenerator[Any, None]:
+    """Yield what work yields, all of it read at one moment. Close it when you leave it early.
+
+    what: how messages call it. Raises StorageUnavailable when the transaction was lost on the way:
+    what was handed on cannot be read again.
+    """
+    connection = await database.run(lambda: database.snapshot(what))
+    reading = _Reading(what, connection, work)
+    try:
+        while (part := await database.run(reading.next)) is not _END:
+            yield part
+    finally:
+        reading.leave()

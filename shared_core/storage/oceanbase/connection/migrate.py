@@ -18,8 +18,8 @@ from typing import Any
 import pymysql
 
 from shared_core.errors import NotFound, SchemaOutOfDate, StorageUnavailable
-from shared_core.storage.oceanbase.connection.commit_marks import TABLE as WRITES
-from shared_core.storage.oceanbase.connection.uris import Location
+from shared_core.storage.oceanbase.connection.attempts import TABLE as WRITES
+from shared_core.storage.oceanbase.connection.connections import Location
 
 MIN_SEEKDB = (1, 4, 0, 0)
 MIN_OCEANBASE = (4, 3, 5, 3)

@@ -1,15 +1,26 @@
-"""What runs inside of one transaction: statements with bound values, and many rows at once."""
+"""Runs statements with bound values inside one transaction, in pages where a list is long."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pymysql
 from pymysql.converters import conversions
+
+AT_ONCE = 1000
+"""Values of one IN."""
+
+T = TypeVar("T")
+
+
+def pages(values: Sequence[T], size: int = AT_ONCE) -> Iterator[list[T]]:
+    """Yield values in lists of at most size; nothing of nothing."""
+    return (list(values[start : start + size]) for start in range(0, len(values), size))
+
 
 Row = tuple[Any, ...]
 
