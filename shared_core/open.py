@@ -11,7 +11,7 @@ from shared_core.core.timestamps import system_clock
 from shared_core.core.validation import checked_clock
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
-from shared_core.extraction.resolve import resolve_extractor
+from shared_core.extraction.rule_based import resolve_extractor
 from shared_core.models.embedders import resolve_embedder
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import Objects, Relations

@@ -15,8 +15,7 @@ from rich.text import Text
 
 from shared_core.core.domain import Namespace
 from shared_core.errors import InvalidInput, NotFound
-from shared_core.models.embedders import resolve_embedder
-from shared_core.models.precomputed_vectors import KnownVectors
+from shared_core.models.embedders import KnownVectors, resolve_embedder
 from shared_core.open import open_memory
 from shared_core.ports.imports import SourceItem, SourceTally
 from shared_core.ports.storage import Embedder

@@ -7,14 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from shared_core.core.domain import Hit
-from shared_core.nlp.question_people import (
+from shared_core.nlp.question_subject import (
     OF_KIN,
     AskedPeople,
     asked_people,
+    asks_of_the_world,
+    is_name_of_the_user,
     is_of_the_user_alone,
+    shares_words,
     tells_of_another,
 )
-from shared_core.nlp.question_subject import asks_of_the_world, is_name_of_the_user, shares_words
 from shared_core.nlp.relation_phrases import asked_slots, names_slots, topic_of
 from shared_core.ports.graph import Edge
 

@@ -38,7 +38,7 @@ from shared_core.errors import Conflict, InvalidInput
 from shared_core.ingest.events import checked_event
 from shared_core.ingest.item_search import page_bounds
 from shared_core.nlp.coreference import refers, resolve_query
-from shared_core.nlp.entity_mentions import mentioned
+from shared_core.nlp.question_subject import mentioned
 from shared_core.nlp.relation_phrases import asked_kin, relations_told
 from shared_core.ports.conversations import CONVERSATION, Heard, Session, WhoAsks
 from shared_core.ports.jobs import JobPriority, JobType, NewJob

@@ -21,8 +21,7 @@ from shared_core.core.domain import (
 )
 from shared_core.core.namespaces import clean_text
 from shared_core.errors import InvalidInput, ModelOutputInvalid
-from shared_core.extraction.context_turns import with_context
-from shared_core.extraction.llm_drafts import SECRET, Answer, drafted
+from shared_core.extraction.llm_drafts import SECRET, Answer, drafted, with_context
 from shared_core.extraction.llm_schema import (
     EXTRACTION,
     REFLECTION,

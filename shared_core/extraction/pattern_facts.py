@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from shared_core.core.domain import FactDraft
-from shared_core.extraction.importance import fact_importance
+from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.rules import Pattern, RuleSet, load_rules
 from shared_core.nlp.text import Language
 

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
-from typing import Self
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 from shared_core.core.domain import NO_USAGE, Event, Extraction, FactDraft, KnownPerson, ModelUsage
 from shared_core.errors import InvalidInput
 from shared_core.extraction.grouping import statements_of
-from shared_core.extraction.importance import turn_importance
-from shared_core.extraction.key_sentences import key_sentences
-from shared_core.extraction.rule_reader import RULES_VERSION, ReadClause, extract_facts, read_turn
-from shared_core.extraction.self_corrections import corrected, slips
-from shared_core.nlp.affect import emotion_of
+from shared_core.extraction.pattern_facts import TRAILING
+from shared_core.extraction.rule_reader import (
+    RULES_VERSION,
+    ReadClause,
+    extract_facts,
+    guarded,
+    pattern_of,
+    read_turn,
+)
+from shared_core.models.language_model import resolve_language_model
+from shared_core.nlp.affect import emotion_of, turn_importance
+from shared_core.nlp.clauses import own_sentences
 from shared_core.nlp.coreference import follow
 from shared_core.nlp.discourse import Register
-from shared_core.nlp.extractive_summary import summarise
+from shared_core.nlp.extractive_summary import NEWS, summarise
+from shared_core.nlp.relation_schema import triples_of
 from shared_core.nlp.rules import load_rules
-from shared_core.nlp.text import sentences
-from shared_core.nlp.triples import triples_of
+from shared_core.nlp.slots import is_name_slot
+from shared_core.nlp.text import normalised, sentences
+from shared_core.ports.storage import Extractor
 
 
 class RuleExtractor:
@@ -112,3 +121,119 @@ def _said_before(previous: str, events: Sequence[Event]) -> list[Event]:
 
 def _summary(events: Sequence[Event], max_characters: int) -> str:
     return summarise(events, max_characters=max_characters, key_sentences=key_sentences(events))
+
+
+MOST_IMPORTANT: Final = 10.0
+LIFE: Final = 8.0
+"""A change of what matters as much is news: a job, a home, a marriage; one of taste is none."""
+
+
+def key_sentences(events: Sequence[Event]) -> Mapping[str, float]:
+    """Return the sentences of users that carried facts, each with what it weighs, above 0 to NEWS.
+
+    NEWS weighs what tells of a change of life: an end, a move, another value than before. All else
+    weighs by the importance of its facts. What a later value replaced is no key sentence.
+    """
+    held: dict[tuple[str, str], tuple[FactDraft, tuple[int, str]]] = {}
+    weights: dict[tuple[int, str], float] = {}
+    for number, (sentence, fact) in enumerate(_carried(events)):
+        carrier, changed = (number, sentence), _is_change(fact)
+        if fact.functional:
+            before, carried_by = held.get((fact.slot, fact.subject), (fact, carrier))
+            if (before.value, before.operation) != (fact.value, fact.operation):
+                changed = True
+                weights.pop(carried_by, None)
+            held[fact.slot, fact.subject] = fact, carrier
+        is_news = changed and fact.importance >= LIFE
+        weights[carrier] = NEWS if is_news else fact.importance / MOST_IMPORTANT
+    found: dict[str, float] = {}
+    for (_, sentence), weight in weights.items():
+        found[sentence] = max(weight, found.get(sentence, 0.0))
+    return found
+
+
+def _carried(events: Sequence[Event]) -> Iterator[tuple[str, FactDraft]]:
+    for event in events:
+        if event.role != "user" or not extract_facts(event):
+            continue
+        for sentence in sentences(event.text):
+            for fact in extract_facts(replace(event, text=sentence)):
+                yield sentence, fact
+
+
+def _is_change(fact: FactDraft) -> bool:
+    pattern = pattern_of(fact)
+    return fact.operation == "retract" or bool(pattern and pattern.change)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slip:
+    """A wrong word and the right one. meant: the user says in so many words what was meant."""
+
+    wrong: str
+    right: str
+    meant: bool
+
+
+def slips(text: str) -> Iterator[Slip]:
+    """Yield what each sentence takes back, of a turn that is no joke."""
+    found = own_sentences(text)
+    if any(guarded(sentence, load_rules(spoken), "turn") for sentence, spoken in found):
+        return
+    for sentence, spoken in found:
+        match = load_rules(spoken).slip.fullmatch(sentence.strip())
+        if match:
+            wrong = match["wrong"] or match["wrong_first"]
+            right = match["right"] or match["right_last"]
+            yield Slip(
+                wrong=wrong.strip(TRAILING),
+                right=right.strip(TRAILING),
+                meant=match["meant"] is not None,
+            )
+
+
+def corrected(event: Event, found: Iterable[Slip], told: Sequence[FactDraft]) -> list[FactDraft]:
+    """Return the facts of a turn with these slips.
+
+    told: the facts of the turns before and of this one, in order. Where a slot holds several values
+    the wrong one ends, if the user says what was meant: "it's coffee, not tea" may be about a cup.
+    Names of people are left alone, for facts stand under them.
+    """
+    facts: list[FactDraft] = []
+    for slip in found:
+        draft = next((one for one in reversed(told) if _takes_back(slip, one)), None)
+        if draft is None:
+            continue
+        others = dict.fromkeys([draft.event_id, *draft.other_event_ids])
+        others.pop(event.event_id, None)
+        anew = replace(draft, event_id=event.event_id, other_event_ids=tuple(others))
+        if not draft.functional:
+            facts.append(replace(anew, operation="retract"))
+        statement = draft.statement.replace(draft.value, slip.right, 1)
+        facts.append(replace(anew, value=slip.right, statement=statement))
+    return facts
+
+
+def _takes_back(slip: Slip, draft: FactDraft) -> bool:
+    return (
+        draft.operation == "assert"
+        and (draft.functional or (slip.meant and draft.fact_type != "rule"))
+        and not is_name_slot(draft.slot)
+        and normalised(draft.value) == normalised(slip.wrong)
+    )
+
+
+def resolve_extractor(llm: object = None, extractor: Extractor | None = None) -> Extractor:
+    """Return what the arguments llm and extractor of open_memory() name; calls no model yet.
+
+    Raises InvalidInput for both at once, and for an llm of no known form.
+    """
+    if llm is None:
+        return extractor or RuleExtractor()
+    if extractor is not None:
+        raise InvalidInput("give llm or extractor, not both: an extractor brings its own model")
+    from shared_core.extraction.llm_extractor import (
+        ModelExtractor,  # pydantic takes a moment to load
+    )
+
+    return ModelExtractor(resolve_language_model(llm), RuleExtractor())

@@ -9,10 +9,9 @@ from typing import Final
 
 from shared_core.core.domain import USER, FactDraft
 from shared_core.errors import InvalidInput
-from shared_core.extraction.importance import fact_importance
+from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.rules import load_rules
-from shared_core.nlp.slot_spelling import near_slot, near_slot_told
-from shared_core.nlp.slots import Slot, is_kin, slot_about, slot_of
+from shared_core.nlp.slots import Slot, is_kin, near_slot, near_slot_told, slot_about, slot_of
 from shared_core.nlp.text import HAN_CHARACTER, Language, language
 
 STATED: Final = "caller"

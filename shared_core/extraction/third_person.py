@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Final
 
 from shared_core.core.domain import USER, FactDraft
-from shared_core.extraction.importance import fact_importance
 from shared_core.extraction.pattern_facts import clause_facts
+from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.coreference import as_own_words, subject_of
 from shared_core.nlp.discourse import Register
 from shared_core.nlp.kinship import Entity, plain_title, title_for

@@ -9,9 +9,8 @@ from uuid import UUID
 
 from shared_core.core.domain import Extraction, FactDraft, MemoryId, TripleDraft
 from shared_core.knowledge.validity import End, Stated, next_end, same_spell
-from shared_core.nlp.relation_schema import Relations
+from shared_core.nlp.relation_schema import Relations, triples_of
 from shared_core.nlp.text import normalised, short_name
-from shared_core.nlp.triples import triples_of
 from shared_core.ports.runs import KnownEdge, PlannedEdge, PlannedFact
 
 

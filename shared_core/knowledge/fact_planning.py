@@ -11,7 +11,7 @@ from uuid import UUID
 
 from shared_core.core.domain import USER, FactDraft, MemoryId
 from shared_core.knowledge.validity import End, Stated, next_end, same_spell
-from shared_core.nlp.places import same_place
+from shared_core.nlp.similarity import same_place
 from shared_core.nlp.slots import about_slot, relation_slots
 from shared_core.nlp.text import normalised
 from shared_core.ports.runs import KnownFact, PlannedFact, Retraction

@@ -11,8 +11,7 @@ from shared_core.core.timestamps import check_as_of
 from shared_core.errors import InvalidInput
 from shared_core.knowledge import corrections
 from shared_core.knowledge.stated import Stating
-from shared_core.nlp.slot_spelling import near_slot, near_slot_told
-from shared_core.nlp.slots import slot_name
+from shared_core.nlp.slots import near_slot, near_slot_told, slot_name
 from shared_core.ports.runs import Fact
 from shared_core.ports.storage import Clock, Storage
 

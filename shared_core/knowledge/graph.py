@@ -16,9 +16,8 @@ from shared_core.knowledge.entity_names import AliasPlan, entity_key, plan_merge
 from shared_core.knowledge.graph_changes import Ends, plan_addition, plan_retraction
 from shared_core.knowledge.graph_walks import entity_names, named_edge, simple_paths, subgraph
 from shared_core.knowledge.stated import MAX_TRIES, Stating, pause
-from shared_core.nlp.relation_schema import Relations
+from shared_core.nlp.relation_schema import Relations, slot_of_relation
 from shared_core.nlp.text import normalised
-from shared_core.nlp.triples import slot_of_relation
 from shared_core.ports.graph import (
     Alias,
     Edge,

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import Final
 
-from shared_core.core.domain import Emotion
+from shared_core.core.domain import Emotion, FactDraft
+from shared_core.nlp.extractive_summary import QUESTION, SMALL_TALK
+from shared_core.nlp.rules import read_rule_file
 from shared_core.nlp.text import language
 
 MAX_CHARACTERS: Final = 4_000
 """So much of a text is read for what it expresses."""
-QUESTION: Final = re.compile(r"[^.!?。！？\n]*[?？]")
+ASKING_PART: Final = re.compile(r"[^.!?。！？\n]*[?？]")
 NEGATED_EN: Final = re.compile(
     r"\b(?:not|no|never|hardly|isn't|wasn't|aren't|am not|don't|didn't|doesn't|can't|without|nor"
     r"|far from|less|if|would be|used to be)(?: \w+){0,2} $",
@@ -71,8 +72,7 @@ def load_weights() -> tuple[tuple[float, re.Pattern[str]], ...]:
 
 @lru_cache
 def _source() -> dict[str, list[dict[str, str]]]:
-    text = (files("shared_core.nlp.rules") / "signals.toml").read_text(encoding="utf-8")
-    return dict(tomllib.loads(text))
+    return dict(read_rule_file("signals.toml"))
 
 
 def emotion_of(text: str) -> Emotion | None:
@@ -85,7 +85,7 @@ def emotion_of(text: str) -> Emotion | None:
     text = text[:MAX_CHARACTERS].replace("’", "'")
     if not _any_feeling(spoken).search(text):
         return None
-    stated = QUESTION.sub(" ", text)
+    stated = ASKING_PART.sub(" ", text)
     counted = [
         (feeling, _count(feeling.words[spoken], stated, spoken)) for feeling in load_feelings()
     ]
@@ -107,3 +107,41 @@ def _count(words: re.Pattern[str], text: str, spoken: str) -> int:
         not negated.search(text[max(0, match.start() - 24) : match.start()])
         for match in words.finditer(text)
     )
+
+
+EVERYDAY: Final = 5.0
+QUESTION_ALONE: Final = 3.0
+SMALL_TALK_ALONE: Final = 1.0
+
+BY_SLOT: Final[Mapping[str, float]] = {
+    "name": 10.0, "age": 9.0, "birthday": 9.0, "email": 9.0, "employer": 9.0, "job": 9.0,
+    "residence": 9.0, "origin": 9.0, "work_city": 8.0, "allergy": 8.0, "trait": 8.0,
+    "marital_status": 8.0, "education": 8.0, "relation": 8.0, "rule": 7.0, "language": 7.0,
+    "like": 6.0, "dislike": 6.0, "favourite": 6.0, "activity": 5.0,
+}  # fmt: skip
+OF_OTHERS: Final[Mapping[str, float]] = {
+    "allergy": 8.0, "trait": 7.0, "marital_status": 7.0, "birthday": 7.0,
+}  # fmt: skip
+"""What is known of the people around the user; all else of them matters as much as a taste."""
+OTHERWISE: Final = 6.0
+
+
+def fact_importance(slot: str) -> float:
+    """Return how much a fact of a slot matters."""
+    parts = slot.split(".")
+    if parts[0] == "relation" and len(parts) > 2:
+        return OF_OTHERS.get(parts[2], OTHERWISE)
+    return float(BY_SLOT.get(parts[0], EVERYDAY))
+
+
+def turn_importance(text: str, facts: Sequence[FactDraft]) -> float:
+    """Return how much a turn matters, by the facts in it and by the words for what weighs."""
+    if facts:
+        return max(fact.importance for fact in facts)
+    text = text[:MAX_CHARACTERS].strip()
+    for importance, regex in load_weights():
+        if regex.search(text):
+            return importance
+    if SMALL_TALK.match(text) or not re.search(r"\w", text):
+        return SMALL_TALK_ALONE
+    return QUESTION_ALONE if QUESTION.search(text) else EVERYDAY

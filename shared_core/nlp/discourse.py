@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -25,10 +25,45 @@ from shared_core.nlp.kinship import (
     is_plural,
     links,
 )
-from shared_core.nlp.one_of_several import Several
+from shared_core.nlp.noun_phrases_en import english_phrases
+from shared_core.nlp.noun_phrases_zh import chinese_phrases
 from shared_core.nlp.rules import Pattern, RuleSet, load_rules
 from shared_core.nlp.text import Language, whole
-from shared_core.nlp.unnamed_people import unknown_people
+
+COUNT_REACH: Final = 6
+"""So many clauses after the number of them was told, one of them may be told of."""
+ONLY_A_NAME: Final = re.compile(r"(?: called| named)?(?= (?-i:[^\Wa-z\d_])[\w'-]*[.!]?\Z)")
+
+
+class Several:
+    """Of whom the speaker has several, as said last: "two sons", 两个孩子."""
+
+    def __init__(self) -> None:
+        self._kin = ""
+        self._language: Language = "en"
+        self._clauses = 0
+
+    def told(self, clause: str, spoken: Language) -> str:
+        """Return a clause about one of them with the relation: "My older son is called Ben".
+
+        大的叫乐乐 is 我大孩子叫乐乐 after 我有两个孩子. Any other clause comes back as it is.
+        """
+        rules = load_rules(spoken)
+        self._clauses += 1
+        if found := rules.several.match(clause):
+            self._kin, self._language, self._clauses = found["kin"].lower(), spoken, 0
+            return clause
+        one = rules.one_of.match(clause)
+        if one is None or not self._kin or self._language != spoken or self._clauses > COUNT_REACH:
+            return clause
+        which, rest = one["which"] or "", one["rest"]
+        if spoken == "zh":
+            title = rules.canonical.get(which, which) + self._kin
+            return f"我{title if title in rules.kin else self._kin}{rest}"
+        title = f"{rules.canonical.get(which.lower(), which.lower())} {rules.canonical[self._kin]}"
+        bare = ONLY_A_NAME.match(rest)
+        return f"My {title.strip()}{f' is called{rest[bare.end() :]}' if bare else rest}"
+
 
 SIGHTINGS: Final = 2
 REACH: Final = 12
@@ -395,3 +430,45 @@ def names(value: str, pattern: Pattern, separator: re.Pattern[str]) -> list[str]
 def named_in(name: str, clause: str) -> bool:
     """Tell whether a clause names somebody; Latin names as whole words."""
     return name in clause and re.search(whole(name), clause) is not None
+
+
+KNOWN: Final = "§"
+"""Stands for those who are known, in a clause that is searched for others."""
+GENDERED: Final[dict[Gender, re.Pattern[str]]] = {
+    "female": re.compile(
+        r"\b(?:wo(?:man|men)|girls?|lad(?:y|ies)|actress|waitress|queen|princess|goddess|mum|mom|nun"
+        r"|hostess|stewardess|heroine|m(?:r?s|iss|adam))\b|女|小姐|太太|阿姨|奶|妈|姐|妹|婆|姑|姨|嫂|婶",
+        re.IGNORECASE,
+    ),
+    "male": re.compile(
+        r"\b(?:m[ae]n|guys?|boys?|gentleman|dude|bloke|king|prince|dad|priest|monk|mr|sir)\b"
+        r"|先生|男|叔|爷|爸|哥|弟|公公|外公|伯|舅|小伙",
+        re.IGNORECASE,
+    ),
+}
+
+
+def unknown_people(clause: str, known: Iterable[str], spoken: Language) -> set[Gender]:
+    """Return the genders of those whom a clause speaks of and who are not known.
+
+    known: the names of those who are. Relations such as "my son" are left out too.
+    """
+    masked = load_rules(spoken).kin_mention.sub(KNOWN, clause)
+    for name in sorted(known, key=len, reverse=True):
+        masked = re.sub(whole(name), KNOWN, masked)
+    phrases = chinese_phrases(masked) if spoken == "zh" else english_phrases(masked)
+    return {gender_in(phrase, spoken) for phrase in phrases}
+
+
+def gender_in(phrase: str, spoken: Language) -> Gender:
+    """Return what the words of a phrase tell: "female" for "the guy's wife" and "unknown" too."""
+    found = [gender for gender, words in GENDERED.items() if words.search(phrase)]
+    if len(found) == 1:
+        return found[0]
+    kin = load_rules(spoken).kin
+    related = {gender_of(kin[word]) for word in kin if _holds(phrase, word)} - {"unknown"}
+    return related.pop() if not found and len(related) == 1 else "unknown"
+
+
+def _holds(phrase: str, word: str) -> bool:
+    return word in phrase if not word.isascii() else word in phrase.lower().split()

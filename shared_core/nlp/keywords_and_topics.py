@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any, Final, TypeAlias
 
 from shared_core.nlp.affect import emotion_of
+from shared_core.nlp.rules import read_rule_file
 from shared_core.nlp.text import Language, search_terms
 
 MOST_KEYWORDS: Final = 10
@@ -71,8 +70,7 @@ def _topics() -> dict[str, re.Pattern[str]]:
 @lru_cache
 def mind_rules() -> dict[str, list[dict[str, Any]]]:
     """Return the tables of rules/mind.toml."""
-    text = (files("shared_core.nlp.rules") / "mind.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return read_rule_file("mind.toml")
 
 
 Rule: TypeAlias = "tuple[dict[Language, str], float, dict[Language, re.Pattern[str]]]"

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from shared_core.nlp.inanimate_nouns import load_things
-from shared_core.nlp.rules import load_rules
+from shared_core.nlp.rules import load_rules, load_things
 
 # Before a noun.
 DETERMINER: Final = re.compile(

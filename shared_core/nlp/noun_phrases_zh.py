@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from shared_core.nlp.inanimate_nouns import load_things
-from shared_core.nlp.rules import load_rules
+from shared_core.nlp.rules import load_rules, load_things
 
 HAN: Final = "[\u4e00-\u9fff·A-Za-z]"
 # What may stand before the subject.

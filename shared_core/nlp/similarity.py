@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
+from shared_core.nlp.text import HAN_CHARACTER
 from shared_core.ports.runs import LikeText
 
 ARTICLES: Final = frozenset({"a", "an", "the"})
@@ -47,3 +48,22 @@ def words_of(text: str) -> list[str]:
     """Return what is compared of a statement."""
     folded = unicodedata.normalize("NFKC", text).casefold().replace("\N{MINUS SIGN}", "-")
     return [word for word in WORD.findall(folded) if word not in ARTICLES]
+
+
+_PART: Final = re.compile(r"^(?:(?:the|central|downtown|greater|inner) )+| city$")
+
+
+def same_place(one: str, other: str) -> bool:
+    """Tell whether two normalised values name one city.
+
+    北京 and 北京市, "london" and "camden, london", but not "york" and "new york".
+    """
+    if HAN_CHARACTER.search(one) or HAN_CHARACTER.search(other):
+        return bool(one and other) and (one in other or other in one)
+    names, others = _names(one), _names(other)
+    return bool(names and others) and (names <= others or others <= names)
+
+
+def _names(place: str) -> set[str]:
+    parts = (_PART.sub("", part.strip()) for part in place.split(","))
+    return {part for part in parts if part}

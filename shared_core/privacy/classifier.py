@@ -7,14 +7,13 @@ else the nearest examples do, of which the public ones must be nearer by a margi
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Final, cast
 
 from shared_core.core.domain import FactDraft, Privacy
+from shared_core.nlp.rules import read_rule_file
 from shared_core.nlp.slots import ABOUT, slot_of
 from shared_core.nlp.text import Language, language
 from shared_core.privacy.redaction import PRESETS
@@ -56,8 +55,9 @@ class Prototypes:
 @lru_cache
 def prototype_texts() -> Mapping[Language, Mapping[Privacy, Sequence[str]]]:
     """Return the examples of rules/privacy.toml."""
-    text = (files("shared_core.nlp.rules") / "privacy.toml").read_text(encoding="utf-8")
-    return cast("Mapping[Language, Mapping[Privacy, Sequence[str]]]", tomllib.loads(text))
+    return cast(
+        "Mapping[Language, Mapping[Privacy, Sequence[str]]]", read_rule_file("privacy.toml")
+    )
 
 
 def examples(spoken: Language) -> list[str]:

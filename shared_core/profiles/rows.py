@@ -10,8 +10,8 @@ from uuid import UUID
 
 from shared_core.core.domain import AsOf, JsonValue, MemoryId, Scope, Turn
 from shared_core.core.namespaces import profile_namespace
-from shared_core.extraction.importance import OTHERWISE, fact_importance
 from shared_core.ingest.events import TEXT_FIELD
+from shared_core.nlp.affect import OTHERWISE, fact_importance
 from shared_core.nlp.text import search_terms
 from shared_core.ports.items import ItemAddress, MemoryRow
 from shared_core.ports.profiles import PARAGRAPH_KEY, EntryRole, NewVersion, StoredProfile

@@ -14,7 +14,7 @@ from shared_core.core.namespaces import clean_text, memories_namespace, scope_pa
 from shared_core.core.timestamps import check_as_of, check_moment
 from shared_core.errors import InvalidInput, ModelUnavailable
 from shared_core.models.embedding import Embedding
-from shared_core.nlp.entity_mentions import best_edges, mentioned
+from shared_core.nlp.question_subject import best_edges, mentioned
 from shared_core.nlp.text import has_words, search_terms
 from shared_core.ports.events import MemoryQuery
 from shared_core.ports.recall import Asked, Ranking, Recalled, SearchRequest, ThreeFactor

@@ -13,7 +13,7 @@ from langchain_core.embeddings import Embeddings
 
 from shared_core import CallableEmbedder, InvalidInput, ModelOutputInvalid, ModelUnavailable
 from shared_core.models.embedders import MAX_CHARACTERS, UseEmbedder, resolve_embedder, slices
-from shared_core.models.model_thread import MAX_URGENT_IN_A_ROW, ModelThread
+from shared_core.models.model_batches import MAX_URGENT_IN_A_ROW, ModelThread
 from shared_core.ports.storage import Embedder
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared_core.nlp.entity_mentions import MOST_NAMES, mentioned
+from shared_core.nlp.question_subject import MOST_NAMES, mentioned
 
 
 def test_runs_of_words_are_names_and_i_is_the_user() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shared_core.core.domain import Extraction, FactDraft, InsightDraft, StatementDraft
-from shared_core.extraction.context_turns import Before
 from shared_core.extraction.draft_validation import checked
+from shared_core.extraction.llm_drafts import Before
 from tests.unit.scripted_model import fact, reading, turns
 
 

@@ -15,8 +15,8 @@ from shared_core.conversation.standalone_statements import (
 from shared_core.core.domain import Event
 from shared_core.extraction import grouping
 from shared_core.extraction.rule_reader import ReadClause
-from shared_core.nlp.entity_mentions import mentioned
 from shared_core.nlp.kinship import Entity
+from shared_core.nlp.question_subject import mentioned
 from shared_core.nlp.relation_phrases import asked_kin, asked_slots, relation_label, relations_told
 from shared_core.ports.graph import Edge
 

@@ -6,8 +6,7 @@ import pytest
 
 from shared_core.core.domain import USER
 from shared_core.extraction.stated_facts import sentence, spoken_in, stated_draft, stated_slot
-from shared_core.nlp.slot_spelling import near_slot
-from shared_core.nlp.slots import known_slot_names
+from shared_core.nlp.slots import known_slot_names, near_slot
 from shared_core.nlp.text import Language
 
 SLOTS = sorted(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from shared_core.core.domain import Event, Role
-from shared_core.extraction.key_sentences import key_sentences
+from shared_core.extraction.rule_based import key_sentences
 from shared_core.nlp.extractive_summary import NEWS, summarise
 
 

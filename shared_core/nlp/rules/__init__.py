@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Final, Literal, NotRequired, TypedDict, cast
+from typing import Any, Final, Literal, NotRequired, TypedDict, cast
 
 from shared_core.core.domain import FactType
 from shared_core.nlp.text import Language
@@ -171,18 +171,21 @@ EXPRESSIONS: Final = (
 PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 
 
+def read_rule_file(name: str) -> dict[str, Any]:
+    """Return a parsed TOML file of this folder. Callers cache what they build from it."""
+    return tomllib.loads((files(__package__) / name).read_text(encoding="utf-8"))
+
+
 @lru_cache
 def load_rules(language: Language) -> RuleSet:
     """Return the compiled rules of a language; the first call reads and compiles them."""
-    text = (files(__package__) / f"{language}.toml").read_text(encoding="utf-8")
-    return build_rules(cast("RuleFile", tomllib.loads(text)))
+    return build_rules(cast("RuleFile", read_rule_file(f"{language}.toml")))
 
 
 @lru_cache
 def load_kinship() -> Kinship:
     """Return what the relations of both languages tell of a person."""
-    text = (files(__package__) / "kinship.toml").read_text(encoding="utf-8")
-    table = tomllib.loads(text)
+    table = read_rule_file("kinship.toml")
     general = {name: frozenset(words) for name, words in table.pop("general").items()}
     return Kinship(**{name: frozenset(words) for name, words in table.items()}, general=general)
 
@@ -190,8 +193,7 @@ def load_kinship() -> Kinship:
 @lru_cache
 def load_relation_words() -> Mapping[str, Mapping[str, dict[str, list[str]]]]:
     """Return the tables of relation_words.toml."""
-    text = (files(__package__) / "relation_words.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return read_rule_file("relation_words.toml")
 
 
 @lru_cache
@@ -286,4 +288,26 @@ def build_pattern(
         change=bool(table.get("change", False)),
         denies=bool(table.get("denies", False)),
         implies=cast("Sequence[str]", table.get("implies", ())),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Things:
+    """Nouns of things: English words, how such words end, what ends a phrase; Chinese words."""
+
+    en: frozenset[str]
+    en_endings: tuple[str, ...]
+    en_stops: frozenset[str]
+    zh: tuple[str, ...]
+
+
+@lru_cache
+def load_things() -> Things:
+    """Return the nouns that no pronoun of a person stands for."""
+    found = read_rule_file("things.toml")
+    return Things(
+        en=frozenset(found["en"].split()),
+        en_endings=tuple(found["en_endings"]),
+        en_stops=frozenset(found["en_stops"].split()),
+        zh=tuple(found["zh"]),
     )
