@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from both_engines import Both
 from hypothesis import settings
+from memory_disk import temporary_files_in_memory
 from psycopg.conninfo import make_conninfo
 from seekdb_databases import SeekdbDatabases
 
@@ -26,7 +27,20 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 TEMPLATE = "hippocampus_template"
+UNSAFE_AND_FAST = ("fsync = off", "full_page_writes = off")
+"""Settings of the shared server. Tests of durability start servers of their own."""
 ALICE = Scope("support.bot", "alice@example.com")
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest and its workers choose a folder
+def pytest_configure(config: pytest.Config) -> None:
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    in_memory = temporary_files_in_memory()
+    folder = in_memory.__enter__()
+    config.add_cleanup(lambda: in_memory.__exit__(None, None, None))
+    if folder and config.option.basetemp is None:
+        config.option.basetemp = str(folder / "t")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -50,7 +64,12 @@ def server(testrun_uid: str) -> Iterator[str]:
     """The DSN of a running server; one server for all workers, removed with the last of them."""
     home = Path(tempfile.gettempdir()) / f"hippocampus-tests-{testrun_uid[:12]}"
     embedded = EmbeddedPostgres(home)
-    yield embedded.acquire()
+    dsn = embedded.acquire()
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        for setting in UNSAFE_AND_FAST:
+            admin.execute(f"ALTER SYSTEM SET {setting}")
+        admin.execute("SELECT pg_reload_conf()")
+    yield dsn
     embedded.release()
     if not describe(home).running:
         shutil.rmtree(home)
