@@ -30,7 +30,7 @@ from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.transcript import shown_whole
 from shared_core.knowledge.edge_planning import EdgePlan, edges_said, plan_edges
 from shared_core.knowledge.fact_planning import FactPlan, plan_facts, slots_to_read
-from shared_core.knowledge.restoring import restore_said_again
+from shared_core.knowledge.reviving import faded_stated_again, plan_revival
 from shared_core.knowledge.row_privacy import add_privacy
 from shared_core.knowledge.run_rows import RunRows
 from shared_core.models.embedding import Embedding
@@ -195,7 +195,7 @@ class _Planner:
     async def plan(
         self, reading: Reading, formed: Formed, started_at: datetime
     ) -> tuple[RunPlan, RunRows]:
-        """Return what a run writes and ends, and its rows."""
+        """Return what a run writes and ends, and its rows. Writes nothing itself."""
         drafts = formed.drafts.extraction
         said_at = {event.event_id: event.occurred_at for _, event in formed.turns}
         people = people_meant(drafts)
@@ -208,7 +208,10 @@ class _Planner:
             drafts.facts, known.facts, said_at, lambda: MemoryId(uuid7()), known.retractions,
             started_at,
         )  # fmt: skip
-        await restore_said_again(self.storage, self.embedding, self.scope, known.facts, facts)
+        revival = await plan_revival(
+            self.storage, self.embedding, self.scope, faded_stated_again(known.facts, facts),
+            self.embedded,
+        )  # fmt: skip
         graph = plan_edges(triples, known.edges, facts.opened, said_at, uuid7, facts.told_again)
         rows = self._rows(reading, formed, facts, graph)
         vectors = await _without_likes(
@@ -249,6 +252,7 @@ class _Planner:
             known_number=reading.known_number if people else known.number,
             retractions=facts.retracted,
             bounds=[*facts.bounds, *graph.bounds, *people],
+            revival=revival,
         )
         return plan, rows
 

@@ -32,13 +32,14 @@ from shared_core.knowledge.fact_planning import (
     plan_facts,
     slots_to_read,
 )
-from shared_core.knowledge.restoring import restore_said_again, restored
+from shared_core.knowledge.reviving import faded_stated_again, plan_revival, revive
 from shared_core.knowledge.row_privacy import add_privacy
 from shared_core.knowledge.run_rows import RunRows
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import Relations
 from shared_core.nlp.slots import Slot
 from shared_core.nlp.text import HAN_CHARACTER, normalised, short_name
+from shared_core.ports.retention import Revival
 from shared_core.ports.runs import Fact, Known, KnownFact, PlannedEdge, RunPlan
 from shared_core.ports.storage import Clock, Storage
 from shared_core.privacy.sanitizing import Intake
@@ -125,12 +126,13 @@ class Stating:
                 known_number=min(plan.known_number, known.number),
                 bounds=[*plan.bounds, *facts.bounds],
                 counts={**plan.counts, "facts": len(facts.opened), "closed": len(closed)},
+                revival=await self._revival(scope, known, facts, {}),
             ),
         )
 
     async def bring_back(self, scope: Scope, facts: Sequence[MemoryId]) -> None:
         """Bring those of some facts that have faded, and are said again, back into recall."""
-        await restored(self.storage, self.embedding, scope, facts)
+        await revive(self.storage, self.embedding, scope, facts)
 
     async def _draft(
         self, scope: Scope, slot: Slot, value: str, subject: str, begins: datetime | None
@@ -148,6 +150,7 @@ class Stating:
         now = self.clock()
         known, facts, graph = await self._planned(scope, draft, now)
         if not facts.opened and not facts.closed and not graph.opened:
+            await self.bring_back(scope, faded_stated_again(known.facts, facts))
             return facts.seen_again[0][0]
         run_id = uuid7()
         rows, vectors = await self._rows(scope, run_id, now, facts, embedded)
@@ -172,6 +175,7 @@ class Stating:
             relations=self._pairs(draft),
             known_number=known.number,
             bounds=[*facts.bounds, *graph.bounds],
+            revival=await self._revival(scope, known, facts, embedded),
         )  # fmt: skip
         try:
             await self.storage.apply_run(plan)
@@ -188,7 +192,6 @@ class Stating:
         facts = plan_facts(
             [draft], known.facts, at, lambda: MemoryId(uuid7()), known.retractions, now
         )
-        await restore_said_again(self.storage, self.embedding, scope, known.facts, facts)
         triples = self._triples(draft)
         graph = plan_edges(triples, known.edges, facts.opened, at, uuid7, facts.told_again)
         return known, facts, graph
@@ -206,6 +209,12 @@ class Stating:
         vectors = await self.embedding.rows(rows.texts(), embedded)
         await add_privacy(self.embedding, rows, vectors)
         return rows, vectors
+
+    async def _revival(
+        self, scope: Scope, known: Known, facts: FactPlan, embedded: dict[str, Vectors]
+    ) -> Revival | None:
+        stated_again = faded_stated_again(known.facts, facts)
+        return await plan_revival(self.storage, self.embedding, scope, stated_again, embedded)
 
     def _triples(self, draft: FactDraft) -> list[TripleDraft]:
         if self.relations is None:

@@ -69,6 +69,19 @@ class Archived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Revival:
+    """Faded memories to bring back into recall, as if they were read now.
+
+    faded: as out_of_recall() returned them. terms: search terms of those that have
+    none, by memory id. vectors: of the same memories.
+    """
+
+    faded: Sequence[Archived]
+    terms: Mapping[UUID, Sequence[str]]
+    vectors: VectorRows | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """How one memory is kept: what its score and its next stage are made of.
 
@@ -254,16 +267,9 @@ class RetentionStorage(Protocol):
         """Return those of some memories that are demoted or archived."""
         ...
 
-    async def restore_memories(
-        self,
-        scope: Scope,
-        away: Sequence[Archived],
-        terms: Mapping[UUID, Sequence[str]],
-        vectors: VectorRows | None,
-    ) -> Sequence[MemoryId]:
-        """Bring memories back into recall, as if they were read now; return which.
+    async def revive_memories(self, scope: Scope, revival: Revival) -> Sequence[MemoryId]:
+        """Bring faded memories back into recall in one transaction; return their ids.
 
-        away: as out_of_recall() told. terms: the words of those that are wordless. Raises Conflict,
-        with nothing done, if any was moved on, restored or written since.
+        Raises Conflict, with nothing done, if any was moved on, revived or written since.
         """
         ...

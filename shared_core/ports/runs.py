@@ -25,6 +25,7 @@ from shared_core.core.domain import (
 )
 from shared_core.ports.items import ItemAddress, MemoryRow, VectorRows
 from shared_core.ports.jobs import JobType, ReflectionDue
+from shared_core.ports.retention import Revival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +226,8 @@ class RunPlan:
     written meanwhile. slots; relations, each with its subject_key: of which no run after
     known_number may have changed anything. retractions: with the ids of their turns. edge_sources:
     edge, turn and basis, as of a Source. bounds: what made history of what is written. move_edges:
-    edges of which an end to come is known, and comes earlier.
+    edges of which an end to come is known, and comes earlier. revival: faded facts that the run
+    states again.
     """
 
     run_id: UUID
@@ -259,6 +261,7 @@ class RunPlan:
     retractions: Sequence[tuple[Retraction, tuple[str, ...]]] = ()
     bounds: Sequence[UUID] = ()
     move_edges: Sequence[tuple[UUID, datetime]] = ()
+    revival: Revival | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

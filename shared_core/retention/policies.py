@@ -11,7 +11,7 @@ from shared_core.core.namespaces import check_label, scope_path
 from shared_core.core.retention_policy import FADING, POLICIES, RetentionPolicy, Rules, Stage
 from shared_core.core.validation import listed, memory_ids_of, names_of, number, whole_number
 from shared_core.errors import InvalidInput, NotFound
-from shared_core.knowledge.restoring import restored
+from shared_core.knowledge.reviving import revive
 from shared_core.models.embedding import Embedding
 from shared_core.ports.accesses import Accesses, NewAccesses
 from shared_core.ports.retention import Kept
@@ -254,7 +254,7 @@ class KeepingVerbs(ErasureVerbs):
         return await self._storage.named_ids(scope, names)
 
     async def _restore(self, scope: Scope, ids: Sequence[UUID]) -> Sequence[MemoryId]:
-        return await restored(self._storage, self._embedding, scope, ids)
+        return await revive(self._storage, self._embedding, scope, ids)
 
 
 def policy_named(policy: str) -> RetentionPolicy:

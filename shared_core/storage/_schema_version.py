@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from typing import Final
 
-SCHEMA_VERSION: Final = 33
+SCHEMA_VERSION: Final = 34
 """The number of the newest migration."""

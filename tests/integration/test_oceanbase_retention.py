@@ -14,7 +14,7 @@ from whole_user import START, WholeClock, populate, write_the_rest
 
 from shared_core import Conflict, RetentionPolicy, Scope, open_memory
 from shared_core.core.retention_policy import STAGES, default_rules
-from shared_core.ports.retention import Kept, Weak
+from shared_core.ports.retention import Kept, Revival, Weak
 from shared_core.ports.storage import Storage
 from shared_core.ports.transfer import Whose
 from shared_core.settings import Settings
@@ -175,10 +175,15 @@ async def test_what_comes_back_is_as_it_was(pair: Pair) -> None:
         one for one in found if one.text is None
     ][:2]  # fmt: skip
     terms = {one.memory_id: ["some", "words", "some"] for one in away if one.is_wordless}
-    back = await pair.same(lambda storage: storage.restore_memories(ANA, away, terms, None))
+    back = await pair.same(
+        lambda storage: storage.revive_memories(ANA, Revival(faded=away, terms=terms, vectors=None))
+    )
     assert {one.memory_id for one in away} == set(back)
     await pair.refused(
-        lambda storage: storage.restore_memories(ANA, away, terms, None), "moved on meanwhile"
+        lambda storage: storage.revive_memories(
+            ANA, Revival(faded=away, terms=terms, vectors=None)
+        ),
+        "moved on meanwhile",
     )
     await pair.same(lambda storage: storage.kept(ANA, ids))
 

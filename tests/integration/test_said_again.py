@@ -8,7 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared_core import Event, MemoryEngine, RetentionPolicy, Scope, open_memory
+from shared_core import Conflict, Event, MemoryEngine, RetentionPolicy, Scope, open_memory
+from shared_core.ports.retention import Kept
+from shared_core.ports.runs import RunPlan
+
+pytestmark = pytest.mark.both_engines
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -100,3 +104,80 @@ async def test_another_value_ends_what_has_faded(world: World) -> None:
     assert ["Apex"] == [one.value for one in await world.memory.facts(ANN)]
     around = await world.memory.graph.neighbourhood(ANN, "user")
     assert {"Apex"} == {edge.object for edge in around.edges}
+
+
+async def counters(world: World) -> Kept:
+    """Return how the one fact is kept."""
+    [found] = await world.memory.list_faded(ANN)
+    return found
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_run_that_fails_brings_nothing_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    await state(world)
+    await world.fade(times)
+    before = await counters(world)
+    storage = world.memory._storage
+
+    async def refused(plan: RunPlan) -> None:
+        raise Conflict("another run came first, always")
+
+    monkeypatch.setattr(storage, "apply_run", refused)
+    with pytest.raises(Conflict):
+        await tell(world)
+    assert [] == await world.known() and set() == await world.in_graph()
+    assert before == await counters(world)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_undone_what_was_said_again_has_faded_again(world: World, times: int) -> None:
+    await state(world)
+    said = await world.known()
+    await world.fade(times)
+    before = await counters(world)
+    await tell(world)
+    assert said == await world.known()
+    [run, *_] = await world.memory.runs(ANN)
+    await world.memory.undo_run(ANN, run.run_id)
+    assert [] == await world.known() and set() == await world.in_graph()
+    after = await counters(world)
+    assert "demoted" == after.stage
+    for name in ("staged_at", "access_count", "last_accessed_at"):
+        assert getattr(before, name) == getattr(after, name)
+    if times == 1:
+        assert before == after
+    else:  # its text is back; the next cleanup takes it away again
+        await world.fade(1)
+        assert "archived" == (await counters(world)).stage
+
+
+async def test_undone_what_was_brought_back_since_stays(world: World) -> None:
+    await state(world)
+    said = await world.known()
+    await world.fade(1)
+    await tell(world)
+    [run, *_] = await world.memory.runs(ANN)
+    [fact] = await world.memory.facts(ANN)
+    await world.memory.pin(ANN, [fact.key])
+    await world.memory.undo_run(ANN, run.run_id)
+    assert said == await world.known()
+
+
+async def test_a_revival_that_meets_another_writer_changes_nothing(world: World) -> None:
+    await state(world)
+    await world.fade(1)
+    storage, plans = world.memory._storage, []
+    applied = storage.apply_run
+
+    async def late(plan: RunPlan) -> None:
+        plans.append(plan)
+        if len(plans) == 1:
+            await world.memory.restore_memory(ANN, [plan.revival.faded[0].key])
+        await applied(plan)
+
+    storage.apply_run = late  # type: ignore[method-assign]
+    await tell(world)
+    assert [True, False] == [plan.revival is not None for plan in plans]
+    assert 1 == len(await world.known())

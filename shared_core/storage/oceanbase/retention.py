@@ -31,7 +31,6 @@ from shared_core.core.namespaces import (
 )
 from shared_core.core.retention_policy import STAGES, RetentionPolicy, Rules, Stage
 from shared_core.errors import Conflict
-from shared_core.ports.items import VectorRows
 from shared_core.ports.retention import (
     FATES,
     Archived,
@@ -41,6 +40,7 @@ from shared_core.ports.retention import (
     Kept,
     RetentionRow,
     Retimed,
+    Revival,
     Turn,
     Weak,
 )
@@ -52,13 +52,12 @@ from shared_core.storage._retention_columns import (
 )
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
-from shared_core.storage.oceanbase.item_writes import put_vectors
 from shared_core.storage.oceanbase.retention_fading import (
     count_due,
     erase,
     forget_ripe,
     require_faded,
-    restore,
+    revive,
     weak_of,
 )
 from shared_core.storage.oceanbase.retention_timing import (
@@ -610,21 +609,13 @@ class OceanBaseRetention(OceanBaseSchedules):
             for memory_id, namespace, key, text, at, keeps in rows
         ]
 
-    async def restore_memories(
-        self,
-        scope: Scope,
-        away: Sequence[Archived],
-        terms: Mapping[UUID, Sequence[str]],
-        vectors: VectorRows | None,
-    ) -> Sequence[MemoryId]:
+    async def revive_memories(self, scope: Scope, revival: Revival) -> Sequence[MemoryId]:
         tenant, now = scope_path(scope), self._clock()
 
         def work(tx: Transaction) -> list[MemoryId]:
             tx.lock(tenant)
-            require_faded(tx, tenant, away)
-            back = restore(tx, tenant, [one.memory_id for one in away], terms, now)
-            put_vectors(tx, vectors)
-            return [MemoryId(one) for one in back]
+            require_faded(tx, tenant, revival.faded)
+            return [MemoryId(one) for one in revive(tx, tenant, revival, now)]
 
         return await self._database.write(work)
 

@@ -14,10 +14,10 @@ from shared_core.core.domain import MemoryKind
 from shared_core.core.json_text import to_json
 from shared_core.core.retention_policy import STAGES
 from shared_core.errors import Conflict
-from shared_core.ports.retention import Archived, Weak
+from shared_core.ports.retention import Archived, Revival, Weak
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
 from shared_core.storage.oceanbase.forgetting import bury_turns, delete_memories
-from shared_core.storage.oceanbase.item_writes import stored_terms
+from shared_core.storage.oceanbase.item_writes import put_vectors, stored_terms
 from shared_core.storage.oceanbase.retention_timing import (
     RIPE,
     TIMED_COLUMNS,
@@ -31,6 +31,7 @@ from shared_core.storage.oceanbase.retention_timing import (
     score_of,
     timed_of,
 )
+from shared_core.storage.oceanbase.run_records import Change, note, rows_in, set_each
 from shared_core.storage.oceanbase.vectors import models, table_of
 
 _ARCHIVE = (
@@ -63,18 +64,12 @@ def require_faded(tx: Transaction, tenant: str, away: Sequence[Archived]) -> Non
             raise Conflict("a memory was moved on meanwhile")
 
 
-def restore(
-    tx: Transaction,
-    tenant: str,
-    memory_ids: Sequence[UUID],
-    terms: Mapping[UUID, Sequence[str]],
-    now: datetime,
-) -> list[UUID]:
-    """Bring memories back as if they were read now; return which.
+def revive(tx: Transaction, tenant: str, revival: Revival, now: datetime) -> list[UUID]:
+    """Bring memories back into recall as if they were read now; return their ids.
 
-    What was archived comes with its text, and with terms, the words made of it, unless it kept
-    them.
+    An archived memory gets back its text, and its terms unless it kept them.
     """
+    memory_ids = [one.memory_id for one in revival.faded]
     for page in pages(memory_ids):
         archived = tx.rows(
             "SELECT memory_id, text, value, is_shown, words_key, keeps_words FROM memory_archive"
@@ -83,7 +78,7 @@ def restore(
             page,
         )
         for row in archived:
-            _unpack(tx, tenant, row, terms.get(row[0], ()))
+            _unpack(tx, tenant, row, revival.terms.get(row[0], ()))
         tx.run(
             "UPDATE memories SET demoted_at = NULL WHERE tenant_id = %s AND memory_id IN %s",
             tenant,
@@ -105,7 +100,62 @@ def restore(
         ),
         update=("stage", "staged_at", "access_count", "last_accessed_at", "forget_at"),
     )  # fmt: skip
+    put_vectors(tx, revival.vectors)
     return [one.memory_id for one in fresh]
+
+
+def note_revived(
+    tx: Transaction, tenant: str, run_id: UUID, memory_ids: Sequence[UUID], now: datetime
+) -> None:
+    """Note what is needed to let revived memories fade again if the run is undone."""
+    rows = rows_in(
+        tx,
+        "SELECT m.memory_id, m.demoted_at, a.staged_at, a.access_count, a.last_accessed_at"
+        " FROM memories m JOIN memory_access a"
+        " ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id"
+        " WHERE m.tenant_id = %s AND m.memory_id IN %s",
+        tenant,
+        memory_ids,
+    )
+    columns = ("demoted_at", "staged_at", "access_count", "last_accessed_at")
+    before = (
+        (row[0], dict(zip(columns, row[1:], strict=True)) | {"revived_at": now}) for row in rows
+    )
+    note(tx, tenant, run_id, "revived", ((one, _as_json(old)) for one, old in before))
+
+
+def fade_again(tx: Transaction, tenant: str, changes: Sequence[Change]) -> None:
+    """Demote what a run revived, unless it was pinned, revived or moved on since.
+
+    A memory that was archived keeps its text until the next cleanup archives it again.
+    """
+    revived = {one.target: one for one in changes if one.change == "revived"}
+    rows = rows_in(
+        tx,
+        "SELECT memory_id, staged_at, access_count, last_accessed_at FROM memory_access"
+        " WHERE tenant_id = %s AND memory_id IN %s AND stage = 0 AND pinned_at IS NULL",
+        tenant,
+        list(revived),
+    )
+    counters: dict[UUID, Sequence[object]] = {}
+    for memory_id, staged_at, count, read_at in rows:
+        change = revived[memory_id]
+        if staged_at != change.moment("revived_at"):
+            continue
+        if count == change.before["access_count"] + 1:
+            count, read_at = count - 1, change.moment("last_accessed_at")
+        counters[memory_id] = (1, change.moment("staged_at"), count, read_at)
+    columns = ("stage", "staged_at", "access_count", "last_accessed_at")
+    set_each(tx, "memory_access", "memory_id", tenant, columns, counters)
+    demoted = {one: (revived[one].moment("demoted_at"),) for one in counters}
+    set_each(tx, "memories", "memory_id", tenant, ("demoted_at",), demoted)
+
+
+def _as_json(values: Mapping[str, object]) -> dict[str, object]:
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value
+        for name, value in values.items()
+    }
 
 
 def _unpack(tx: Transaction, tenant: str, row: Row, words: Sequence[str]) -> None:

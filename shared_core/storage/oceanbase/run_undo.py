@@ -15,6 +15,7 @@ from shared_core.core.namespaces import scope_path
 from shared_core.errors import Conflict, NotFound
 from shared_core.storage.oceanbase.connection.transactions import Transaction, pages
 from shared_core.storage.oceanbase.forgetting import delete_memories
+from shared_core.storage.oceanbase.retention_fading import fade_again
 from shared_core.storage.oceanbase.retention_timing import retime
 from shared_core.storage.oceanbase.run_changes import require_places, restore_summary, retire_drawn
 from shared_core.storage.oceanbase.run_records import Change, changes_of, rows_in, set_each
@@ -58,6 +59,7 @@ def undo_run(tx: Transaction, scope: Scope, run_id: UUID, now: datetime) -> None
     _unwrite(tx, tenant, run_id)
     _reopen(tx, tenant, run, changes)
     _move_back(tx, tenant, run_id, changes)
+    fade_again(tx, tenant, changes)
     retire_drawn(tx, tenant, run_id, now)
     _move_marks_back(tx, tenant, run)
     _restore_aliases(tx, tenant, changes)

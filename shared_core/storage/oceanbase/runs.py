@@ -27,6 +27,7 @@ from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.item_writes import ids_at, put_rows, put_vectors, strengths_of
 from shared_core.storage.oceanbase.job_steps import count_extraction
+from shared_core.storage.oceanbase.retention_fading import note_revived, require_faded, revive
 from shared_core.storage.oceanbase.retention_timing import retime
 from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
 from shared_core.storage.oceanbase.run_changes import (
@@ -202,6 +203,11 @@ def apply_run(tx: Transaction, plan: RunPlan, now: datetime, strength: Strength 
     if plan.thread_id is not None:
         _move_marks(tx, tenant, plan)
     add_run(tx, tenant, plan, now)
+    if plan.revival:
+        faded = plan.revival.faded
+        require_faded(tx, tenant, faded)
+        note_revived(tx, tenant, plan.run_id, [one.memory_id for one in faded], now)
+        revive(tx, tenant, plan.revival, now)
     close_facts(tx, tenant, plan.run_id, plan.close, now)
     close_edges(tx, tenant, plan.run_id, plan.close_edges, plan.close, now)
     move_edge_ends(tx, tenant, plan.run_id, plan.move_edges, now)

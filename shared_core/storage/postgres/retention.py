@@ -32,6 +32,7 @@ from shared_core.ports.retention import (
     Kept,
     RetentionRow,
     Retimed,
+    Revival,
     Turn,
     Weak,
 )
@@ -43,10 +44,11 @@ from shared_core.storage._retention_columns import (
     policy_columns,
     policy_of,
 )
-from shared_core.storage._rows import to_tsvector, utc
+from shared_core.storage._rows import utc
 from shared_core.storage.postgres.connection.database import Database
 from shared_core.storage.postgres.connection.pipeline import Statement
 from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.run_columns import revival_columns
 
 
 class PostgresRetention:
@@ -216,27 +218,16 @@ class PostgresRetention:
             for row in rows
         ]
 
-    async def restore_memories(
-        self,
-        scope: Scope,
-        away: Sequence[Archived],
-        terms: Mapping[UUID, Sequence[str]],
-        vectors: VectorRows | None,
-    ) -> Sequence[MemoryId]:
+    async def revive_memories(self, scope: Scope, revival: Revival) -> Sequence[MemoryId]:
         tenant = scope_path(scope)
-        ids = [one.memory_id for one in away]
-        values = {
-            "tenant": tenant,
-            "tenants": [tenant],
-            "memory_ids": ids,
-            "archived_at": [one.archived_at for one in away],
-            "terms": [to_tsvector(terms[one]) if one in terms else None for one in ids],
-            "term_counts": [len(terms.get(one, ())) for one in ids],
-            "now": self._clock(),
-        }
-        names = ("hold_policies", "lock_memories", "require_faded", "restore_memories")
+        values = revival_columns(revival) | {
+            "tenant": tenant, "tenants": [tenant], "now": self._clock(),
+        }  # fmt: skip
+        names = ("hold_policies", "lock_memories", "require_faded", "revive_memories")
         steps = [(statement(name), values) for name in names]
-        _, _, _, rows, *_ = await self._database.run(tenant, *steps, *self._vector_steps(vectors))
+        _, _, _, rows, *_ = await self._database.run(
+            tenant, *steps, *self._vector_steps(revival.vectors)
+        )
         return [MemoryId(row[0]) for row in rows]
 
     async def retention_stats(

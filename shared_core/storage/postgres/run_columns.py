@@ -8,6 +8,7 @@ from uuid import UUID
 
 from shared_core.core.domain import KnownPerson, MemoryId, ThreadId, Turn
 from shared_core.core.json_text import to_json
+from shared_core.ports.retention import Revival
 from shared_core.ports.runs import (
     KnownEdge,
     KnownFact,
@@ -16,7 +17,7 @@ from shared_core.ports.runs import (
     Retraction,
     Source,
 )
-from shared_core.storage._rows import utc
+from shared_core.storage._rows import to_tsvector, utc
 from shared_core.storage.postgres.connection.database import by_column
 
 
@@ -149,3 +150,15 @@ def edge_source_columns(sources: Sequence[tuple[UUID, Turn, int]]) -> dict[str, 
 def relation_columns(relations: Sequence[tuple[str, str]]) -> dict[str, object]:
     """Return the columns of subject keys with a relation each."""
     return dict(zip(("subjects", "relations"), by_column(relations, 2), strict=True))
+
+
+def revival_columns(revival: Revival) -> dict[str, object]:
+    """Return the columns of the memories that a revival brings back."""
+    ids = [one.memory_id for one in revival.faded]
+    terms = revival.terms
+    return {
+        "memory_ids": ids,
+        "archived_at": [one.archived_at for one in revival.faded],
+        "terms": [to_tsvector(terms[one]) if one in terms else None for one in ids],
+        "term_counts": [len(terms.get(one, ())) for one in ids],
+    }

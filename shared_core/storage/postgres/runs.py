@@ -45,6 +45,7 @@ from shared_core.storage.postgres.run_columns import (
     known_retraction,
     relation_columns,
     retraction_columns,
+    revival_columns,
     source_columns,
     turn_columns,
 )
@@ -181,7 +182,10 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             "started_at": plan.started_at,
             "counts": to_json(plan.counts),
         }
+        revived = revival_columns(plan.revival) if plan.revival else {}
         steps: list[tuple[str, Mapping[str, object], bool]] = [
+            # Before the lock of the tenant, as in every write: another order may deadlock.
+            ("hold_policies", {"tenants": [tenant]}, bool(revived)),
             ("lock_tenants", {"tenants": [tenant]}, True),
             ("require_turns", turn_columns(sorted({*plan.drawn_from})), bool(plan.drawn_from)),
             ("require_memories", inherited, bool(plan.inherited)),
@@ -195,6 +199,10 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             ("require_unsaid", {"words_keys": list(plan.unsaid)}, bool(plan.unsaid)),
             ("move_marks", {}, plan.thread_id is not None),
             ("add_run", record, True),
+            ("lock_memories", revived, bool(revived)),
+            ("require_faded", revived, bool(revived)),
+            ("note_revived", revived, bool(revived)),
+            ("revive_memories", revived, bool(revived)),
             ("close_facts", closed, bool(plan.close)),
             ("close_edges", closed | closed_edges, bool(plan.close or plan.close_edges)),
             (
@@ -237,6 +245,7 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             *((statement(name), {**common, **values}) for name, values, wanted in steps if wanted),
             *self._put_steps(plan.memories),
             *self._vector_steps(plan.vectors),
+            *(self._vector_steps(plan.revival.vectors) if plan.revival else ()),
             *((statement(name), {**common, **values}) for name, values, wanted in later if wanted),
             *([self._extraction_step(plan.scope, plan.reflection)] if plan.reflection else []),
         ]
@@ -279,8 +288,8 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             )
         names = ("hold_policies", "lock_tenants", "require_last", "begin_undo", "restore_summary",
                  "restore_summary_vectors", "unwrite", "drop_baseless", "reopen",
-                 "move_back", "retire_drawn", "move_marks_back", "part_aliases", "rejoin_aliases",
-                 "require_entities", "retime_run")  # fmt: skip
+                 "move_back", "fade_again", "retire_drawn", "move_marks_back", "part_aliases",
+                 "rejoin_aliases", "require_entities", "retime_run")  # fmt: skip
         try:
             await self._database.run(tenant, *[(statement(name), values) for name in names])
         except psycopg.errors.UniqueViolation as error:

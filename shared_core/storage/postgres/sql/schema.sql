@@ -455,7 +455,7 @@ CREATE TABLE run_changes (
     run_id     uuid NOT NULL,
     change     text COLLATE "C" NOT NULL
                CHECK (change IN ('closed', 'retired', 'sourced', 'renewed', 'rated', 'summary',
-                                 'edge', 'bounded', 'moved')),
+                                 'edge', 'bounded', 'moved', 'revived')),
     target     uuid NOT NULL,
     event_id   text COLLATE "C" NOT NULL DEFAULT '',
     before     jsonb NOT NULL DEFAULT '{}',

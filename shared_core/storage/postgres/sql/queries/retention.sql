@@ -274,7 +274,7 @@ JOIN memories m ON {one_tenant} AND m.memory_id = g.memory_id
 LEFT JOIN memory_archive x ON x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id
 WHERE m.demoted_at IS NOT NULL AND x.archived_at IS NOT DISTINCT FROM g.archived_at
 
--- name: restore_memories
+-- name: revive_memories
 -- Brings memories back into recall, as if they were read now; what was archived with its text, and
 -- the words made of it, unless it kept them.
 WITH given AS (

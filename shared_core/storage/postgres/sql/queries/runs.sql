@@ -179,6 +179,16 @@ FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY(%(inherited)b::uu
 SELECT require((SELECT m.run_id FROM memories m WHERE {summary_of_thread} AND {living})
                IS NOT DISTINCT FROM %(summary_run)s::uuid, 'the summary was changed meanwhile')
 
+-- name: note_revived
+-- What is needed to let revived memories fade again if the run is undone.
+INSERT INTO run_changes (tenant_id, run_id, change, target, before)
+SELECT m.tenant_id, %(run_id)s, 'revived', m.memory_id,
+       jsonb_build_object('demoted_at', m.demoted_at, 'staged_at', a.staged_at,
+                          'access_count', a.access_count, 'last_accessed_at', a.last_accessed_at,
+                          'revived_at', %(now)s::timestamptz)
+FROM memories m JOIN memory_access a USING (tenant_id, memory_id)
+WHERE m.tenant_id = %(tenant)s AND m.memory_id = ANY(%(memory_ids)b::uuid[])
+
 -- name: close_facts
 -- Ends facts, or undoes the run if one of them was ended or forgotten since the run read it. An end
 -- that is known and did not come yet comes earlier.
@@ -676,6 +686,30 @@ SET superseded_at = CASE WHEN b.retired THEN NULL ELSE m.superseded_at END,
                       m.value #> '{metadata,emotion}') THEN m.value - 'metadata'
                  WHEN b.emotion THEN m.value #- '{metadata,emotion}' ELSE m.value END
 FROM back b WHERE m.tenant_id = %(tenant)s AND m.memory_id = b.target
+
+-- name: fade_again
+-- Demotes what the run revived, unless it was pinned, revived or moved on since. A memory that was
+-- archived keeps its text until the next cleanup archives it again.
+WITH faded AS (
+    UPDATE memory_access a
+    SET stage = 1, staged_at = c.staged_at,
+        access_count = CASE WHEN a.access_count = c.access_count + 1 THEN c.access_count
+                       ELSE a.access_count END,
+        last_accessed_at = CASE WHEN a.access_count = c.access_count + 1 THEN c.last_accessed_at
+                           ELSE a.last_accessed_at END
+    FROM (SELECT target, (before ->> 'demoted_at')::timestamptz AS demoted_at,
+                 (before ->> 'staged_at')::timestamptz AS staged_at,
+                 (before ->> 'access_count')::integer AS access_count,
+                 (before ->> 'last_accessed_at')::timestamptz AS last_accessed_at,
+                 (before ->> 'revived_at')::timestamptz AS revived_at
+          FROM run_changes
+          WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change = 'revived') c
+    WHERE a.tenant_id = %(tenant)s AND a.memory_id = c.target AND a.stage = 0
+      AND a.staged_at = c.revived_at AND a.pinned_at IS NULL
+    RETURNING a.memory_id, c.demoted_at
+)
+UPDATE memories m SET demoted_at = f.demoted_at FROM faded f
+WHERE m.tenant_id = %(tenant)s AND m.memory_id = f.memory_id
 
 -- name: move_marks_back
 -- What is unread again counts again, by its bytes.
