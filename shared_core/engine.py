@@ -26,10 +26,10 @@ from shared_core.core.domain import (
     ThreadId,
 )
 from shared_core.core.namespaces import check_label
-from shared_core.ingest import item_batch as items
+from shared_core.ingest import items
 from shared_core.ingest.imported_items import ImportedItems
 from shared_core.ingest.instructions import Instructions
-from shared_core.ingest.item_batch import ItemOp, ItemResult
+from shared_core.ingest.items import ItemOp, ItemResult
 from shared_core.ingest.service import Remembering
 from shared_core.ingest.session_log import SessionLog
 from shared_core.jobs.api_tokens import ApiTokens
@@ -381,7 +381,7 @@ class MemoryEngine(
         )  # fmt: skip
 
     async def run_item_ops(self, ops: Sequence[ItemOp]) -> list[ItemResult]:
-        """Run a batch of key-value operations; see shared_core.ingest.item_batch."""
+        """Run a batch of key-value operations; see shared_core.ingest.items."""
         await self.open()
         self.indexes.nudge()
         return await items.run_item_ops(self._storage, self._embedding, self._clock, ops)

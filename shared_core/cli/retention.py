@@ -131,7 +131,7 @@ def curve(
 ) -> None:
     """Show how the retention of one memory went, and will go if nobody reads it."""
     from shared_core.cli import show_retention as show
-    from shared_core.retention.plot import draw
+    from shared_core.retention.statistics import draw
 
     async def run() -> None:
         async with open_memory(uri, schema=schema, worker=False, track_access=False) as memory:

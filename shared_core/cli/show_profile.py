@@ -15,8 +15,8 @@ from shared_core.core.domain import ROLES, JsonValue
 from shared_core.core.json_text import MAX_DEPTH, check_json
 from shared_core.errors import InvalidInput
 from shared_core.ports.profiles import ProfileVersion
+from shared_core.profiles.entries import Mind
 from shared_core.profiles.memory import Memory
-from shared_core.profiles.parts import Mind
 from shared_core.profiles.repository import ProfileDiff
 
 MAX_BYTES: Final = 16_777_216

@@ -15,8 +15,7 @@ from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.retention_policy import POLICIES, STAGES, RetentionPolicy, Rules
 from shared_core.ports.retention import FATES, Kept
 from shared_core.retention.cleanup import RetentionReport
-from shared_core.retention.plot import lines
-from shared_core.retention.statistics import RetentionCurve, RetentionStats
+from shared_core.retention.statistics import RetentionCurve, RetentionStats, lines
 
 SHOWN_TEXT = 48
 

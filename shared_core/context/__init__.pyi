@@ -1,3 +1,6 @@
-from .assembler import ContextAssembler as ContextAssembler
-from .memory_block import ShownMemory as ShownMemory, memory_block as memory_block
+from .assembler import (
+    ContextAssembler as ContextAssembler,
+    ShownMemory as ShownMemory,
+    memory_block as memory_block,
+)
 from .window import ContextItem as ContextItem, ContextWindow as ContextWindow

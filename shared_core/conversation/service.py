@@ -19,11 +19,14 @@ from shared_core.conversation.answers import (
     FoundRelation,
     ProcessedInput,
     Told,
+    ended_facts,
     memories_told,
+    past_relations,
+    past_slots,
+    past_text,
     worth_telling,
 )
 from shared_core.conversation.expiry import SessionEnds
-from shared_core.conversation.past_answers import ended_facts, past_relations, past_slots, past_text
 from shared_core.conversation.settings import (
     CHECK_INTERVAL_S,
     ConversationSettings,
@@ -36,7 +39,7 @@ from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, clean_text, scope_path
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.ingest.events import checked_event
-from shared_core.ingest.item_search import page_bounds
+from shared_core.ingest.items import page_bounds
 from shared_core.nlp.coreference import refers, resolve_query
 from shared_core.nlp.question_subject import mentioned
 from shared_core.nlp.relation_phrases import asked_kin, relations_told

@@ -1,1 +1,1 @@
-from .item_batch import one_error as one_error
+from .items import one_error as one_error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
-from shared_core.ingest import item_batch as items
+from shared_core.ingest import items
 from shared_core.models.embedding import Embedding
 from shared_core.ports.item_operations import ItemResult, ReadItem, WriteItem
 from shared_core.ports.items import (

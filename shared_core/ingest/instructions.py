@@ -8,7 +8,7 @@ from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import check_label, instructions_namespace, scope_path
 from shared_core.errors import InvalidInput, NotFound
-from shared_core.ingest.item_drafts import draft
+from shared_core.ingest.items import draft
 from shared_core.models.embedding import Embedding
 from shared_core.ports.instructions import Instruction
 from shared_core.ports.item_operations import WriteItem

@@ -11,7 +11,7 @@ from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, scope_path
 from shared_core.errors import InvalidInput
 from shared_core.extraction.rule_based import RuleExtractor
-from shared_core.ingest.item_search import page_bounds
+from shared_core.ingest.items import page_bounds
 from shared_core.knowledge.consolidation import RunReport, consolidate
 from shared_core.knowledge.reflection import ReflectionReport, reflect
 from shared_core.knowledge.rule_reflection import RuleReflector

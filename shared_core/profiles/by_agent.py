@@ -9,10 +9,10 @@ from typing import TypeAlias
 from shared_core.core.domain import JsonValue, Scope
 from shared_core.errors import NotFound
 from shared_core.ports.profiles import ProfileVersion
+from shared_core.profiles.entries import Subject
 from shared_core.profiles.memory import Memory
-from shared_core.profiles.parts import Subject
+from shared_core.profiles.pipeline import PipelineResult
 from shared_core.profiles.repository import MemoryRepository, ProfileDiff
-from shared_core.profiles.results import PipelineResult
 
 ReadLater: TypeAlias = Callable[[Scope, str], Awaitable[None]]
 """Leaves what is unread of a thread to the worker."""

@@ -11,13 +11,7 @@ from shared_core.core.domain import JsonValue, Turn
 from shared_core.core.ids import uuid7
 from shared_core.errors import InvalidInput
 from shared_core.nlp.text import language, search_terms, sentences
-from shared_core.profiles.parts import (
-    Basis,
-    EventParagraph,
-    checked_text,
-    language_of,
-    moment_of,
-)
+from shared_core.profiles.entries import Basis, EventParagraph, checked_text, language_of, moment_of
 from shared_core.recall.mmr import jaccard
 
 MAX_EVENTS: Final = 50

@@ -16,7 +16,7 @@ from shared_core.extraction.llm_schema import Element, Share, Text, Turns, Value
 from shared_core.extraction.prompts import load_prompt
 from shared_core.extraction.transcript import conversations, escaped
 from shared_core.models.json_repair import Reading, Unreadable, clamped, read_items
-from shared_core.profiles.parts import Dimension, Finding
+from shared_core.profiles.entries import Dimension, Finding
 from shared_core.profiles.theory_of_mind import QUOTED, Asked, Observed
 
 log = logging.getLogger("hippocampus")

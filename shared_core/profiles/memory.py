@@ -26,17 +26,18 @@ from shared_core.core.ids import uuid7
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import check_label
 from shared_core.errors import InvalidInput
-from shared_core.profiles.event_memory import MAX_EVENTS, EventMemory
-from shared_core.profiles.parts import (
+from shared_core.profiles.entries import (
     EventParagraph,
     Finding,
     Mind,
+    Relation,
     Subject,
     language_of,
     moment_of,
+    relations_of,
 )
+from shared_core.profiles.event_memory import MAX_EVENTS, EventMemory
 from shared_core.profiles.profile_memory import ProfileMemory
-from shared_core.profiles.relations import Relation, relations_of
 
 __all__ = ["EventMemory", "Memory", "ProfileMemory"]
 

@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from shared_core.core.domain import (
     NO_USAGE,
     Event,
     Extraction,
+    FactDraft,
     JsonValue,
     ModelUsage,
+    ThreadId,
 )
 from shared_core.core.ids import uuid7
 from shared_core.errors import ModelOutputInvalid
@@ -26,21 +32,21 @@ from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.knowledge.fact_planning import FactPlan
 from shared_core.nlp.keywords_and_topics import topics
 from shared_core.nlp.text import has_words
+from shared_core.ports.profiles import StageRecord, StageStatus
 from shared_core.privacy.sanitizing import Intake, is_small_talk
+from shared_core.profiles.entries import (
+    Basis,
+    EventParagraph,
+    Finding,
+    Mind,
+    Relation,
+    Statement,
+    Subject,
+    relations_of,
+)
 from shared_core.profiles.event_memory import EventMemory
 from shared_core.profiles.memory import Memory
-from shared_core.profiles.parts import EventParagraph, Finding, Mind, Statement, Subject
-from shared_core.profiles.profile_memory import ProfileMemory
-from shared_core.profiles.reading import as_said_by
-from shared_core.profiles.relations import relations_of
-from shared_core.profiles.results import (
-    EventUpdate,
-    Modification,
-    ProfileUpdate,
-    TheoryOfMind,
-    counts_of_mind,
-)
-from shared_core.profiles.stage_log import Stages
+from shared_core.profiles.profile_memory import ProfileMemory, as_said_by
 from shared_core.profiles.theory_of_mind import Asked, Observed, mind_by_rules, with_findings
 from shared_core.profiles.transcript import SessionConversation
 
@@ -48,6 +54,167 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from shared_core.ports.storage import Clock, Extractor
+
+
+STAGES: Final = ("modification", "update_profile", "update_events", "theory_of_mind")
+
+
+@dataclass(slots=True)
+class Stages:
+    """Times the stages of one run, and keeps their records; that of a stage done anew replaces."""
+
+    clock: Clock
+    records: dict[str, StageRecord] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, stage: str, given: Mapping[str, JsonValue]) -> Iterator[dict[str, JsonValue]]:
+        """Record a stage; fill the dict with what came out, "warning" with why it is less."""
+        began, start, out = self.clock(), time.perf_counter(), dict[str, JsonValue]()
+
+        def record(status: StageStatus, error: str | None) -> StageRecord:
+            return StageRecord(
+                stage=stage, status=status, input=given, output=out, started_at=began,
+                duration_s=time.perf_counter() - start, error=error,
+            )  # fmt: skip
+
+        try:
+            yield out
+        except BaseException as failure:
+            self.records[stage] = record("error", type(failure).__name__)
+            raise
+        warning = out.pop("warning", None)
+        why = None if warning is None else str(warning)
+        self.records[stage] = record("warning" if why else "success", why)
+
+    @property
+    def done(self) -> tuple[StageRecord, ...]:
+        """The records in the order of the stages."""
+        return tuple(self.records[name] for name in STAGES if name in self.records)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Modification:
+    """A conversation as it can be stored and read: cleaned, redacted, and what is in it.
+
+    events: all of its turns that may be stored; read: those that speak of the subject, as if the
+    user said them; told: what the user said, which summary tells of, "" for nothing. drafts: the
+    facts in read. left_out: turns without words, of small talk, that expire, and forgotten ones.
+    fallback: why rules did a model's work.
+    """
+
+    thread_id: ThreadId
+    subject: Subject
+    events: tuple[Event, ...]
+    read: tuple[Event, ...]
+    told: tuple[Event, ...]
+    extraction: Extraction
+    drafts: tuple[FactDraft, ...]
+    summary: str
+    quoted: bool
+    topics: tuple[str, ...]
+    left_out: int
+    rejected: int
+    at: datetime
+    extractor: str
+    usage: ModelUsage = NO_USAGE
+    fallback: str | None = None
+
+    def basis_of(self, draft: FactDraft) -> Basis:
+        """Return the turns that say a draft together."""
+        turns = dict.fromkeys((draft.event_id, *draft.other_event_ids))
+        return tuple((self.thread_id, event_id) for event_id in turns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileUpdate:
+    """A profile after a conversation. ended: what holds no more, and what took its place."""
+
+    modification: Modification
+    profile_memory: ProfileMemory
+    opened: int
+    said_again: int
+    ended: tuple[tuple[Statement, Statement | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventUpdate:
+    """The events after a conversation."""
+
+    modification: Modification
+    event_memory: EventMemory
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TheoryOfMind:
+    """What was concluded. found: of this conversation; mind: with what was known before.
+
+    relations: between all memories of the profile, as it is then.
+    """
+
+    found: tuple[Finding, ...]
+    mind: Mind
+    extractor: str
+    relations: tuple[Relation, ...] = ()
+    usage: ModelUsage = NO_USAGE
+    fallback: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineResult:
+    """What a pipeline did. changed: whether there is a new version. tries: one without conflicts.
+
+    stages: each with what went in and came out, in counts, its status and its time; what they made
+    stands beside them. new_turns: how many turns of the conversation were not remembered before.
+    """
+
+    run_id: UUID
+    stages: tuple[StageRecord, ...]
+    modification: Modification
+    profile_update: ProfileUpdate
+    event_update: EventUpdate
+    theory_of_mind: TheoryOfMind
+    previous_version: int
+    version: int
+    changed: bool
+    new_turns: int = 0
+    tries: int = 1
+
+    @property
+    def usage(self) -> ModelUsage:
+        """What a model was asked for."""
+        return self.modification.usage + self.theory_of_mind.usage
+
+
+def counts_of(modification: Modification) -> dict[str, JsonValue]:
+    """Return what the record of the first stage says came out of it."""
+    counts: dict[str, JsonValue] = {
+        "turns": len(modification.read),
+        "left_out": modification.left_out,
+        "drafts": len(modification.drafts),
+        "rejected": modification.rejected,
+        "needs_model": len(modification.extraction.needs_model),
+        "topics": list(modification.topics),
+        "summary_characters": len(modification.summary),
+        "model_calls": modification.usage.calls,
+        "extractor": modification.extractor,
+    }
+    return counts | ({"warning": modification.fallback} if modification.fallback else {})
+
+
+def counts_of_mind(mind: TheoryOfMind) -> dict[str, JsonValue]:
+    """Return what the record of the last stage says came out of it."""
+    counts: dict[str, JsonValue] = {
+        "found": len(mind.found),
+        "confidence": Mind(findings=mind.found).confidence,
+        "model_calls": mind.usage.calls,
+        "extractor": mind.extractor,
+        "relations": len(mind.relations),
+    }
+    for finding in mind.found:
+        counts[finding.dimension] = int(str(counts.get(finding.dimension, 0))) + 1
+    return counts | ({"warning": mind.fallback} if mind.fallback else {})
+
 
 log = logging.getLogger("hippocampus")
 

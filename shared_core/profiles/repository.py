@@ -2,24 +2,350 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 from uuid import UUID
 
-from shared_core.core.domain import JsonValue, ThreadId
-from shared_core.core.namespaces import check_label
-from shared_core.errors import Conflict, InvalidInput
-from shared_core.ingest.events import turn_rows
-from shared_core.ports.profiles import ProfileRun, ProfileVersion
+from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
+from shared_core.core.ids import uuid7
+from shared_core.core.namespaces import check_label, clean_text
+from shared_core.errors import Conflict, InvalidInput, NotFound
+from shared_core.ingest.events import append_events, texts_of, turn_rows
+from shared_core.ports.conversations import CONVERSATION, check_thread
+from shared_core.ports.profiles import (
+    ProfileRun,
+    ProfileVersion,
+    StageLog,
+    StageRecord,
+    StageStatus,
+    StoredProfile,
+    ThreadOverview,
+)
+from shared_core.ports.storage import Clock
+from shared_core.profiles.entries import Subject
 from shared_core.profiles.memory import Memory, checked_id
-from shared_core.profiles.parts import Subject
-from shared_core.profiles.results import PipelineResult, TheoryOfMind, counts_of
-from shared_core.profiles.rows import memory_of
-from shared_core.profiles.stage_log import Stages
-from shared_core.profiles.transcript import SessionConversation, conversation_of
-from shared_core.profiles.transcript_repository import ConversationRecords
-from shared_core.profiles.versions import checked_limit
+from shared_core.profiles.pipeline import (
+    STAGES,
+    PipelineResult,
+    ProfilePipeline,
+    Stages,
+    TheoryOfMind,
+    counts_of,
+)
+from shared_core.profiles.rows import memory_of, parts_of, redacted, version_draft, without
+from shared_core.profiles.transcript import (
+    SessionConversation,
+    conversation_of,
+    event_of,
+    summary_of,
+    topics_of,
+)
+
+if TYPE_CHECKING:
+    from shared_core.models.embedding import Embedding
+    from shared_core.ports.events import EventRow
+    from shared_core.ports.storage import Clock, Storage
+    from shared_core.privacy.sanitizing import Intake
+
+
+MAX_VERSIONS = 1_000
+KEEP_VERSIONS = 100
+"""So many versions of a profile are kept; with a new one the oldest go."""
+
+
+class ProfileStore:
+    """Profiles of one scope as versions. Every method opens the memory first."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        storage: Storage,
+        embedding: Embedding,
+        intake: Intake,
+        clock: Clock,
+        pipeline: ProfilePipeline,
+        open_memory: Callable[[], Awaitable[None]],
+        keep_versions: int = KEEP_VERSIONS,
+    ) -> None:
+        whole = isinstance(keep_versions, int) and not isinstance(keep_versions, bool)
+        if not (whole and 2 <= keep_versions <= MAX_VERSIONS):
+            raise InvalidInput(
+                f"keep_versions must be from 2, for there to be one to go back to, to"
+                f" {MAX_VERSIONS:,}, not {keep_versions!r}"
+            )
+        self.scope = scope
+        self.keep_versions = keep_versions
+        self.pipeline = pipeline
+        self._storage = storage
+        self._embedding = embedding
+        self._intake = intake
+        self._clock = clock
+        self._open = open_memory
+
+    async def _written(
+        self, memory: Memory, run: ProfileRun, *, known: StoredProfile | None = None
+    ) -> Memory:
+        stored, _ = await self._written_with(memory, run, (), known=known)
+        return stored
+
+    async def _written_with(
+        self,
+        memory: Memory,
+        run: ProfileRun,
+        turns: Sequence[EventRow],
+        *,
+        known: StoredProfile | None = None,
+    ) -> tuple[Memory, set[str]]:
+        """Write the version after memory.version, if it says something else than that one."""
+        stored = await self._of(memory.agent_id, memory.subject)
+        self._check_version(memory, stored)
+        gone = stored.forgotten if stored else frozenset()
+        memory = redacted(without(memory, gone), self._intake)
+        same = stored is not None and stored.version.content_hash == memory.content_hash()
+        parts = {**(parts_of(known) if known else {}), **(parts_of(stored) if stored else {})}
+        required = [(run.thread_id, row.event.event_id) for row in turns if run.thread_id]
+        draft = version_draft(
+            self.scope, memory, parts, run.run_id, required, keep=self.keep_versions, revises=same
+        )
+        version = draft.version
+        vectors = await self._embedding.rows([*texts_of(self.scope, turns), *draft.texts])
+        if version is None and not turns and not run.stages and run.undoes is None:
+            return self._bound_to(memory), set()
+        new = await self._storage.save_profile(
+            self.scope, memory.memory_id, run, version, vectors, turns
+        )
+        if version is not None:
+            memory.version += not same
+            memory.revision = memory.revision + 1 if same else 0
+        memory.stored_hash = memory.content_hash()
+        return self._bound_to(memory), new
+
+    def _check_version(self, memory: Memory, stored: StoredProfile | None) -> None:
+        there = stored.version if stored else None
+        if there is None and memory.version == 0:
+            return
+        is_newest = there is not None and (there.memory_id, there.version, there.revision) == (
+            memory.memory_id, memory.version, memory.revision,
+        )  # fmt: skip
+        if not is_newest:
+            raise Conflict(
+                f"the {memory.subject} profile of {memory.agent_id!r} is at version"
+                f" {there.version if there else 0}, and was changed since this memory was loaded"
+                f" from version {memory.version}: load it again with"
+                f" load_memory_by_agent({memory.agent_id!r}), and repeat the change"
+            )
+
+    async def _of(self, agent_id: str, subject: Subject) -> StoredProfile | None:
+        if subject not in get_args(Subject):
+            raise InvalidInput(f"subject must be 'user' or 'agent', not {subject!r}")
+        await self._open()
+        return await self._storage.profile_of(self.scope, subject, agent_id)
+
+    async def _stored(self, memory_id: UUID | str, version: int | None = None) -> StoredProfile:
+        found = checked_id(memory_id)
+        whole = version is None or (isinstance(version, int) and not isinstance(version, bool))
+        if not whole or (version is not None and not 0 < version < 2**31):
+            raise InvalidInput(f"version must be a whole number from 1, not {version!r}")
+        await self._open()
+        stored = await self._storage.profile_by_id(self.scope, found, version)
+        if stored is not None:
+            return stored
+        known = await self._storage.profile_versions(self.scope, found, MAX_VERSIONS)
+        if known:
+            raise NotFound(
+                f"memory {found} has no version {version}: there are versions"
+                f" {known[-1].version} to {known[0].version}"
+            )
+        raise NotFound(
+            f"there is no memory {found} in {self.scope}: load_memory_by_agent() finds one by its"
+            " agent, save_memory() stores a new one"
+        )
+
+    def _run(self, counts: Mapping[str, JsonValue]) -> ProfileRun:
+        return ProfileRun(
+            run_id=uuid7(), extractor=self.pipeline.name, started_at=self._clock(), counts=counts
+        )
+
+    def _bound(self, stored: StoredProfile) -> Memory:
+        return self._bound_to(memory_of(stored))
+
+    def _bound_to(self, memory: Memory) -> Memory:
+        return memory
+
+
+def checked_limit(limit: int) -> int:
+    """Return how many of something to list. Raises InvalidInput for less than 1, or too many."""
+    whole = isinstance(limit, int) and not isinstance(limit, bool)
+    if not (whole and 0 < limit <= MAX_VERSIONS):
+        raise InvalidInput(f"limit must be from 1 to {MAX_VERSIONS:,}, not {limit!r}")
+    return limit
+
+
+MOST_TURNS: Final = 5_000
+LOGGED_CHARACTERS: Final = 100
+MARKS: Final = ("to_seq", "read")
+"""What the input of a stage says of the turns that a profile has read: the library's own."""
+
+
+class ConversationRecords(ProfileStore):
+    """Conversations of a scope, and the log of pipelines."""
+
+    async def save_conversation(self, conversation: object) -> str:
+        """Remember a conversation as a thread; return its id. Known messages are passed over."""
+        given = conversation_of(conversation, self._clock())
+        await self._append(given.conversation_id, given.events)
+        return given.conversation_id
+
+    async def save_conversation_message(self, conversation_id: str, message: object) -> str:
+        """Remember one message of a conversation; return its id.
+
+        One without an id is a new one each time, whatever it says: give it a "message_id" to send
+        it again after a lost answer.
+        """
+        thread_id = check_thread(conversation_id, "conversation_id")
+        await self._open()
+        event = event_of(message, 0, self._clock())
+        await self._append(thread_id, [event])
+        return event.event_id
+
+    async def load_conversation(self, conversation_id: str) -> SessionConversation:
+        """Return the remembered messages of a conversation, the last 5,000. NotFound for none."""
+        thread_id = ThreadId(check_label(conversation_id, "conversation_id"))
+        await self._open()
+        events = await self._storage.thread_events(self.scope, thread_id, MOST_TURNS)
+        if not events:
+            raise NotFound(
+                f"there is no conversation {conversation_id!r} in {self.scope}:"
+                " get_recent_conversations() lists them"
+            )
+        return SessionConversation(conversation_id=thread_id, events=tuple(events))
+
+    async def get_recent_conversations(
+        self, agent_id: str | None = None, limit: int = 10
+    ) -> Sequence[ThreadOverview]:
+        """Return the conversations of last, newest first; agent_id: in which this author spoke.
+
+        Each with what it is about: its summary, where consolidation wrote none the sentences of the
+        user that say most, and its topics, of the last fifty turns.
+        """
+        await self._open()
+        found = await self._storage.recent_threads(self.scope, agent_id, checked_limit(limit))
+        return await asyncio.to_thread(lambda: [_about(one) for one in found])
+
+    async def log_pipeline_execution(
+        self,
+        memory_id: UUID | str,
+        conversation_id: str | None,
+        stage: str,
+        result: StageRecord | Mapping[str, JsonValue],
+    ) -> UUID:
+        """Log a stage that somebody else executed; return the id of its run.
+
+        result: counts and ids, no text of a user: a log outlives what is forgotten.
+        """
+        if stage not in STAGES:
+            raise InvalidInput(f"stage {stage!r} is not known: take one of {', '.join(STAGES)}")
+        stored = await self._stored(memory_id)
+        record = result if isinstance(result, StageRecord) else _record(stage, result, self._clock)
+        named = None if conversation_id is None else check_label(conversation_id, "conversation_id")
+        run = replace(
+            self._run({"logged": True}), stages=(_of_others(stage, record),),
+            thread_id=None if named is None else ThreadId(named),
+        )  # fmt: skip
+        await self._storage.save_profile(self.scope, stored.version.memory_id, run, None, None)
+        return run.run_id
+
+    async def get_pipeline_history(
+        self, memory_id: UUID | str, limit: int = 100
+    ) -> Sequence[StageLog]:
+        """Return the stages of the last runs about a memory, newest run first."""
+        await self._open()
+        found = checked_id(memory_id)
+        return await self._storage.pipeline_history(self.scope, found, checked_limit(limit))
+
+    async def _as_remembered(
+        self, given: SessionConversation, *, follows: bool
+    ) -> tuple[SessionConversation, set[str]]:
+        """Return a conversation with the turns that are known as they were remembered.
+
+        And the ids of those that were forgotten: nothing is to be learned from them again. follows:
+        it was read from the thread itself; else raises InvalidInput for another text under a known
+        id, and for a new turn of a session.
+        """
+        thread_id, ids = given.conversation_id, [event.event_id for event in given.events]
+        known = await self._storage.thread_events(self.scope, thread_id, MOST_TURNS)
+        forgotten = await self._storage.forgotten_turns(self.scope, thread_id, ids)
+        by_id = {event.event_id: event for event in known}
+        for event in () if follows else given.events:
+            self._check_known(thread_id, event, by_id.get(event.event_id), forgotten)
+        events = tuple(by_id.get(event.event_id, event) for event in given.events)
+        return replace(given, events=events), forgotten
+
+    def _check_known(
+        self, thread_id: ThreadId, event: Event, known: Event | None, forgotten: set[str]
+    ) -> None:
+        if known is None:
+            if thread_id.startswith(CONVERSATION) and event.event_id not in forgotten:
+                check_thread(thread_id, "conversation_id")
+            return
+        if known.text not in (event.text, self._intake.event(event).text):
+            raise InvalidInput(
+                f"conversation {thread_id!r} has another message {event.event_id!r} already: give"
+                " a message that says something else an id of its own"
+            )
+
+    async def _append(self, thread_id: ThreadId, events: Sequence[Event]) -> None:
+        await self._open()
+        await append_events(
+            self._storage, self._embedding, self.scope, thread_id, events, intake=self._intake
+        )
+
+
+def _about(thread: ThreadOverview) -> ThreadOverview:
+    summary = thread.summary or summary_of(thread.said)
+    return replace(thread, summary=summary, topics=topics_of(thread.said))
+
+
+def _of_others(stage: str, record: StageRecord) -> StageRecord:
+    """Return the record of a stage that somebody else executed: it marks no turn as read."""
+    if not math.isfinite(record.duration_s):
+        raise InvalidInput(f"the time of a stage must be a finite number, not {record.duration_s}")
+    given = {name: value for name, value in record.input.items() if name not in MARKS}
+    error = None if record.error is None else clean_text(record.error)
+    return replace(record, stage=stage, input=given, error=error)
+
+
+def _record(stage: str, result: Mapping[str, JsonValue], clock: Clock) -> StageRecord:
+    """Return the record of a stage from a dict, by the documented names."""
+    if not isinstance(result, Mapping):
+        raise InvalidInput(f"the result of a stage is a StageRecord or a dict, not {result!r:.80}")
+    known = ("status", "error_message", "execution_time_ms")
+    status, error, spent = (result.get(name) for name in known)
+    if status is not None and status not in get_args(StageStatus):
+        raise InvalidInput(
+            f"status must be one of {', '.join(get_args(StageStatus))}, not {status!r}"
+        )
+    output = {name: value for name, value in result.items() if name not in known}
+    for name, value in {**output, "error_message": error}.items():
+        is_text = isinstance(value, str) and len(value) > LOGGED_CHARACTERS
+        if is_text or isinstance(value, Mapping):
+            raise InvalidInput(
+                f"{name!r} of a stage must be a number, an id or a short word: a log outlives what"
+                " is forgotten, so it holds no text of a user"
+            )
+    return StageRecord(
+        stage=stage,
+        status=cast(StageStatus, status or ("error" if error else "success")),
+        input={},
+        output=output,
+        started_at=clock(),
+        duration_s=float(spent) / 1000 if isinstance(spent, int | float) else 0.0,
+        error=None if error is None else str(error),
+    )
+
 
 FOLLOWED_AT_ONCE: Final = 200
 """So many turns make one version where a profile follows a thread by itself."""

@@ -17,9 +17,9 @@ from shared_core.ports.items import ItemAddress, MemoryRow
 from shared_core.ports.profiles import PARAGRAPH_KEY, EntryRole, NewVersion, StoredProfile
 from shared_core.ports.storage import Storage
 from shared_core.privacy.sanitizing import Intake
+from shared_core.profiles.entries import Basis, Clause, EventParagraph, Finding, Mind, Statement
 from shared_core.profiles.event_memory import EventMemory
 from shared_core.profiles.memory import Memory
-from shared_core.profiles.parts import Basis, Clause, EventParagraph, Finding, Mind, Statement
 from shared_core.profiles.profile_memory import ProfileMemory
 
 Part: TypeAlias = "Statement | EventParagraph | Finding"

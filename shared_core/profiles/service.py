@@ -10,12 +10,11 @@ from shared_core.core.domain import AsOf, Scope, ThreadId
 from shared_core.core.namespaces import scope_path
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.profiles.by_agent import ProfileDesk, ReadLater
-from shared_core.profiles.parts import Subject
+from shared_core.profiles.entries import Subject
 from shared_core.profiles.pipeline import ProfilePipeline
-from shared_core.profiles.repository import MemoryRepository
+from shared_core.profiles.repository import KEEP_VERSIONS, MemoryRepository
 from shared_core.profiles.rows import shown_profile
 from shared_core.profiles.search import MemorySearcher
-from shared_core.profiles.versions import KEEP_VERSIONS
 
 if TYPE_CHECKING:
     from shared_core.knowledge.service import Formation

@@ -15,7 +15,7 @@ from shared_core.core.domain import Emotion, Event, FactDraft, JsonValue, ModelU
 from shared_core.core.ids import uuid7
 from shared_core.nlp.keywords_and_topics import patterns
 from shared_core.nlp.text import language, normalised, sentences
-from shared_core.profiles.parts import Basis, Dimension, Finding, Mind, Statement
+from shared_core.profiles.entries import Basis, Dimension, Finding, Mind, Statement
 
 if TYPE_CHECKING:
     from shared_core.extraction.prompts import Prompt

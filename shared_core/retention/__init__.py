@@ -1,1 +1,7 @@
 """How memories fade and go: policies, cleanup, deletion, erasure with receipts, statistics."""
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

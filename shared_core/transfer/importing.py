@@ -20,7 +20,7 @@ from shared_core.errors import (
     StorageUnavailable,
 )
 from shared_core.ingest.imported_items import ImportedItems
-from shared_core.ingest.item_drafts import text_of
+from shared_core.ingest.items import text_of
 from shared_core.models.embedders import KnownVectors
 from shared_core.ports.imports import ItemSource, SourceItem
 from shared_core.ports.item_operations import WriteItem

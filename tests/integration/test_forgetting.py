@@ -14,7 +14,7 @@ import pytest
 from shared_core import Event, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
 from shared_core.core.domain import Extraction
 from shared_core.extraction.rule_based import RuleExtractor
-from shared_core.ingest.item_batch import WriteItem
+from shared_core.ingest.items import WriteItem
 from shared_core.storage.postgres.connection.embedded import describe
 
 ANN = Scope("app", "ann")

@@ -19,7 +19,7 @@ from shared_core import (
     open_memory,
 )
 from shared_core.cli.main import app
-from shared_core.ingest.item_batch import WriteItem
+from shared_core.ingest.items import WriteItem
 
 ANA, BO = Scope("app", "ana"), Scope("other", "bo")
 TEXTS = [f"Ana saw {number} birds in town {number % 7}." for number in range(450)]

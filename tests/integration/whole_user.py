@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 
 from shared_core import Event, MemoryEngine, NewMemory, RetentionPolicy, Scope
-from shared_core.ingest.item_batch import ReadItem, WriteItem
+from shared_core.ingest.items import ReadItem, WriteItem
 from shared_core.ports.items import ItemStamp
 from shared_core.ports.session_logs import Seen, StateChange
 

@@ -10,9 +10,8 @@ from uuid import UUID
 
 from hypothesis import given, strategies as st
 
-from shared_core.context.assembler import ContextAssembler
-from shared_core.context.costs import Costs
-from shared_core.context.memory_block import memory_block
+from shared_core.context.assembler import ContextAssembler, memory_block
+from shared_core.context.packing import Costs
 from shared_core.context.window import LISTS, PROMPT, ContextItem, ContextWindow
 from shared_core.core.delimiters import READING_ORDER, Section
 from shared_core.core.domain import Event, Hit, Memory, MemoryId

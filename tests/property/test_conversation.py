@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from hypothesis import given, strategies as st
 
-from shared_core.context.memory_block import memory_block
+from shared_core.context.assembler import memory_block
 from shared_core.core.domain import Event
 from shared_core.extraction.transcript import OUR_TAG, conversations, without_recalled
 

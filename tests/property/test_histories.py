@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hypothesis import given, strategies as st
 
 from shared_core import Event
-from shared_core.ingest.history_matching import known_beginning
+from shared_core.ingest.events import known_beginning
 
 NOW = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from shared_core.conversation.past_answers import ended_facts, past_relations, past_slots, past_text
+from shared_core.conversation.answers import ended_facts, past_relations, past_slots, past_text
 from shared_core.core.domain import MemoryId
 from shared_core.nlp.question_subject import asked_people, tells_of_another
 from shared_core.nlp.relation_phrases import asked_kin, asks_of_the_user, relations_told, topic_of

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from shared_core.context.memory_block import memory_block
+from shared_core.context.assembler import memory_block
 from shared_core.core.domain import Emotion, Memory, MemoryId, ModelUsage
 from shared_core.core.ids import uuid7
 from shared_core.errors import (

@@ -8,7 +8,7 @@ from datetime import date, timedelta
 import pytest
 
 from shared_core import InvalidInput
-from shared_core.context.memory_block import memory_block
+from shared_core.context.assembler import memory_block
 from shared_core.privacy.redaction import KINDS, PRESETS, PrivacyPolicy, privacy_policy
 from shared_core.privacy.sanitizing import Intake, is_small_talk
 

@@ -10,9 +10,8 @@ import pytest
 from shared_core.core.domain import Event, ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.errors import InvalidInput
+from shared_core.profiles.entries import BACK, BY_TOPIC, EventParagraph, Finding, Mind
 from shared_core.profiles.memory import Memory
-from shared_core.profiles.parts import EventParagraph, Finding, Mind
-from shared_core.profiles.relations import BACK, BY_TOPIC
 from shared_core.profiles.theory_of_mind import Observed, mind_by_rules
 from shared_core.profiles.transcript import conversation_of
 

@@ -16,8 +16,7 @@ from shared_core.core.domain import MemoryId
 from shared_core.core.retention_policy import RetentionPolicy
 from shared_core.errors import CapabilityMissing, InvalidInput
 from shared_core.ports.retention import Kept, RetentionRow
-from shared_core.retention import plot as retention_plot
-from shared_core.retention.statistics import curve_of, stats_of
+from shared_core.retention.statistics import curve_of, draw, lines, stats_of
 
 BORN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -76,11 +75,11 @@ def test_what_cannot_be_drawn_is_refused(days_ahead: float, points: int) -> None
 def test_a_clock_that_is_behind_makes_a_curve_too() -> None:
     curve = curve_of(READ, BORN - DAY, days_ahead=0, points=5)
     assert [0.7] == sorted({point.score for point in curve.points})
-    assert retention_plot.lines(curve)
+    assert lines(curve)
 
 
 def test_it_is_drawn_in_lines_for_a_terminal() -> None:
-    drawn = retention_plot.lines(curve_of(READ, BORN + 12 * DAY, days_ahead=20, points=50))
+    drawn = lines(curve_of(READ, BORN + 12 * DAY, days_ahead=20, points=50))
     assert {78} >= {len(line) for line in drawn[:-1]}
     assert all(mark in "".join(drawn) for mark in "█░▒─")
     assert "2026-03-01" in drawn[-1] and "now" in drawn[-1] and "2026-04-02" in drawn[-1]
@@ -90,7 +89,7 @@ def test_it_is_drawn_in_lines_for_a_terminal() -> None:
 def test_it_is_drawn_to_a_file(tmp_path: Path, suffix: str, head: bytes) -> None:
     pytest.importorskip("matplotlib")
     curve = curve_of(READ, BORN + 12 * DAY, days_ahead=None, points=50)
-    path = retention_plot.draw(curve, tmp_path / f"curve{suffix}")
+    path = draw(curve, tmp_path / f"curve{suffix}")
     assert head == path.read_bytes()[: len(head)]
 
 
@@ -99,11 +98,11 @@ def test_no_other_file_and_nothing_without_matplotlib(
 ) -> None:
     curve = curve_of(FRESH, BORN, days_ahead=1, points=5)
     with pytest.raises(InvalidInput, match=r"[.]png or [.]svg file, not to 'curve[.]gif'"):
-        retention_plot.draw(curve, tmp_path / "curve.gif")
+        draw(curve, tmp_path / "curve.gif")
     for name in ("matplotlib.backends", "matplotlib.figure"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(CapabilityMissing, match=r"pg-hippocampus\[plot\]"):
-        retention_plot.draw(curve, tmp_path / "curve.png")
+        draw(curve, tmp_path / "curve.png")
 
 
 def test_statistics_add_up() -> None:

@@ -4,24 +4,261 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeAlias, cast
 
+from shared_core.core.domain import Hit, JsonValue, MemoryId, Scope
+from shared_core.core.ids import uuid7
+from shared_core.core.json_text import to_json
+from shared_core.core.namespaces import check_label, clean_text, instructions_scope, shows_profile
 from shared_core.errors import (
     BatchError,
+    CapabilityMissing,
     EmbeddingMismatch,
     InvalidInput,
     MemoryCoreError,
     ModelUnavailable,
     StorageReadOnly,
 )
-from shared_core.ingest.item_drafts import Drafts, draft
-from shared_core.ingest.item_search import find_items, page_bounds
+from shared_core.ingest.events import TEXT_FIELD
 from shared_core.models.embedding import Embedding
+from shared_core.nlp.text import has_words, search_terms
 from shared_core.ports.item_operations import FindItems, ItemOp, ItemResult, ReadItem, WriteItem
-from shared_core.ports.items import ItemAddress, NamespaceQuery, VectorRows
+from shared_core.ports.items import (
+    Item,
+    ItemAddress,
+    ItemQuery,
+    MemoryRow,
+    NamespaceQuery,
+    VectorRows,
+)
+from shared_core.ports.recall import Asked, SearchRequest
 from shared_core.ports.storage import Clock, Storage
+from shared_core.recall.query import query_terms
+
+MAX_TTL_S = 100 * 366 * 86_400.0
+"""The longest time to live, 100 years; who wants more means for ever, and leaves it out."""
+
+CONTENT_FIELDS = ("content", "text", "memory")
+"""Where a value says in words what it is about; the first that holds text is the memory's text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A row to write and the texts to embed for it, by field. size: characters of its value.
+
+    The row does not say when it expires: its time to live begins when it is written.
+    """
+
+    address: ItemAddress
+    row: MemoryRow
+    texts: Mapping[str, str]
+    size: int
+
+    def written_at(self, now: datetime) -> MemoryRow:
+        """Return the row as it is written at a moment."""
+        if self.row.ttl_s is None:
+            return self.row
+        return replace(self.row, expires_at=now + timedelta(seconds=self.row.ttl_s))
+
+
+Drafts: TypeAlias = "dict[int, Draft | None]"
+"""What the writes of a batch write, by place; None deletes."""
+
+
+def draft(op: WriteItem, now: datetime) -> Draft:
+    """Return what a write with a value writes. Raises InvalidInput, naming the key."""
+    namespace, key = op.address
+    check_label(key, f"the key of an item in {namespace}")
+    if shows_profile(namespace):
+        raise InvalidInput(
+            f"{namespace} shows a profile, and {key!r} cannot be put there: update it with"
+            " engine.profiles.repository(scope), or put the item in another namespace; deleting one"
+            " takes it out of the profile"
+        )
+    if not isinstance(op.value, Mapping):
+        raise InvalidInput(f"the value of {key!r} must be a dict, not {type(op.value).__name__}")
+    _check_ttl(op)
+    size = len(to_json(op.value, f"the value of {key!r} in {namespace}"))
+    text = text_of(op.value)
+    texts = {TEXT_FIELD: text} if op.texts is None else op.texts
+    texts = {name: words for name, words in texts.items() if has_words(words)}
+    words = "\n".join(dict.fromkeys(texts.values())) if op.words is None else op.words
+    row = MemoryRow(
+        memory_id=MemoryId(uuid7()),
+        namespace=namespace,
+        key=key,
+        kind="item",
+        text=text,
+        value=op.value,
+        terms=search_terms(words),
+        occurred_at=now,
+        ttl_s=op.ttl_s,
+    )
+    return Draft(address=op.address, row=row, texts=texts, size=size)
+
+
+def _check_ttl(op: WriteItem) -> None:
+    ttl_s: object = op.ttl_s
+    namespace, key = op.address
+    if ttl_s is None:
+        return
+    if instructions_scope(namespace):
+        raise InvalidInput(
+            f"the instruction {key!r} in {namespace} cannot have a time to live, its versions are"
+            " kept until it is deleted: put it without one, or in another namespace"
+        )
+    if isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float) or not 0 < ttl_s <= MAX_TTL_S:
+        raise InvalidInput(
+            f"the time to live of {key!r} must be above 0 and at most 100 years, not"
+            f" {_in_minutes(ttl_s)}"
+        )
+
+
+def _in_minutes(ttl_s: object) -> str:
+    """Return a time to live in minutes, as who put the item most likely gave it."""
+    if isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float):
+        return f"{ttl_s!r}"
+    return f"{ttl_s / 60:g} minutes ({ttl_s:g} s)"
+
+
+def text_of(value: Mapping[str, JsonValue]) -> str:
+    """Return what a value says in words: its content, text or memory field, else its own texts."""
+    for name in CONTENT_FIELDS:
+        words = value.get(name)
+        if isinstance(words, str) and words.strip():
+            return clean_text(words)
+    return clean_text("\n".join(_lines(value)))
+
+
+def _lines(value: Mapping[str, JsonValue]) -> list[str]:
+    """Return "path: text" for everything a value says, in order; a list's entries share a path."""
+    lines: list[str] = []
+    waiting: list[tuple[str, JsonValue]] = [("", value)]
+    while waiting:
+        path, part = waiting.pop()
+        if isinstance(part, Mapping):
+            below = [(f"{path}.{key}" if path else str(key), inner) for key, inner in part.items()]
+            waiting += reversed(below)
+        elif isinstance(part, Sequence) and not isinstance(part, str):
+            waiting += [(path, inner) for inner in reversed(part)]
+        elif part is not None and has_words(str(part)):
+            lines.append(f"{path}: {part!s}")
+    return lines
+
+
+MAX_BOUND = 1_000_000_000
+"""A limit above this means all there is."""
+
+RANKED = 100
+"""So many hits of a hybrid search are ranked by all that is known of them, whatever the page. Those
+after them follow by meaning, then those that only share a word, newest first. So a page never
+depends on how long the pages before it were."""
+
+RANKED_WORDS = 1_000
+"""So many hits of a search by words alone are ranked, also of a hybrid one without an embedder;
+those after them follow, newest first."""
+
+
+async def find_items(
+    storage: Storage, embedding: Embedding, op: FindItems, now: datetime
+) -> Sequence[Item]:
+    """Return a page of items below a namespace: best first for a query, else newest first."""
+    limit, offset = page_bounds(op.limit, op.offset)
+    if limit == 0:
+        return []
+    listing = ItemQuery(prefix=op.prefix, limit=limit, offset=offset, filter=op.filter)
+    if op.query is not None and not isinstance(op.query, str):
+        raise InvalidInput(f"query must be a text, not {type(op.query).__name__}")
+    query = clean_text(op.query or "")
+    if not has_words(query):
+        return await storage.find_items(listing)
+    if op.search == "text" or (op.search == "hybrid" and len(op.prefix) > 1):
+        return await _ranked(storage, embedding, op, listing, query, now)
+    vector = await embedding.query(query)
+    if vector is None:  # the query says nothing to the model
+        return await storage.find_items(listing)
+    return await storage.find_items(replace(listing, model=embedding.model, vector=vector))
+
+
+async def _ranked(
+    storage: Storage,
+    embedding: Embedding,
+    op: FindItems,
+    page: ItemQuery,
+    query: str,
+    now: datetime,
+) -> list[Item]:
+    from shared_core.recall.ranking import (
+        rank,  # with numpy, which who only imports us does not need
+    )
+
+    if len(op.prefix) < 2:
+        raise CapabilityMissing(
+            "a search by words is for one user: give a namespace of at least two labels, or search"
+            " by meaning"
+        )
+    vector = await embedding.query_or_none(query) if op.search == "hybrid" else None
+    most, candidates = (RANKED_WORDS, RANKED_WORDS) if vector is None else (RANKED, 2 * RANKED)
+    request = SearchRequest(
+        scope=Scope(*op.prefix[:2]),
+        namespace=op.prefix,
+        terms=query_terms(query),
+        model=embedding.model,
+        vector=vector,
+        kinds=None,
+        candidates=candidates,
+        filter=op.filter,
+    )
+    end = page.offset + page.limit
+    asked = Asked(text=query, terms=request.terms, now=now)
+    hits = rank(await storage.recall(request), asked, limit=min(end, most))
+    found = [_item(hit) for hit in hits[page.offset : end]]
+    if len(hits) < most or end <= most:
+        return found
+    return found + await _rest(storage, request, page, hits)
+
+
+async def _rest(
+    storage: Storage, request: SearchRequest, page: ItemQuery, hits: Sequence[Hit]
+) -> list[Item]:
+    """Return what a page shows of the items after the ranked ones."""
+    offset = max(page.offset - len(hits), 0)
+    rest = replace(
+        page,
+        limit=page.offset + page.limit - len(hits) - offset,
+        offset=offset,
+        model=request.model,
+        vector=request.vector,
+        terms=request.terms,
+        besides=[hit.memory.memory_id for hit in hits],
+    )
+    return [replace(item, score=None) for item in await storage.find_items(rest)]
+
+
+def _item(hit: Hit) -> Item:
+    return Item(
+        namespace=hit.memory.namespace,
+        key=hit.memory.key,
+        value=hit.memory.value,
+        created_at=hit.memory.created_at,
+        updated_at=hit.memory.updated_at,
+        has_ttl=hit.memory.expires_at is not None,
+        similarity=hit.parts.get("similarity"),
+        score=hit.score,
+        parts=hit.parts,
+    )
+
+
+def page_bounds(limit: int, offset: int, name: str = "limit") -> tuple[int, int]:
+    """Return both, cut to what the database can count. Raises InvalidInput for negative ones."""
+    for what, number in ((name, limit), ("offset", offset)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+            raise InvalidInput(f"{what} must not be negative, and be a whole number: {number!r}")
+    return min(limit, MAX_BOUND), min(offset, MAX_BOUND)
+
 
 __all__ = [
     "FindItems",
