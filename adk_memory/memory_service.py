@@ -71,8 +71,9 @@ class OpenMemoryService(BaseMemoryService):
     wait: whether ingestion returns when everything is embedded and consolidated, or leaves that
     to the queue; then words find the turns at once, meaning and facts a moment later. A model that
     fails while it waits is raised, the turns are stored, and the queue tries again.
-    deadline_s: how long a search may take. fail_open: whether a search that cannot be answered,
-    because the database is away or the deadline passed, returns nothing, logs why and counts it in
+    deadline_s: how long a search may take, the start of an embedded server and the load of a
+    bundled model not counted. fail_open: whether a search that cannot be answered, because the
+    database is away or the deadline passed, returns nothing, logs why and counts it in
     `failed_searches`; with False it raises StorageUnavailable. Ingestion always raises.
     engine: a MemoryEngine to share instead; then close() leaves it open.
     strategy: when turns that were left to the queue are worked on, by default as the engine says;
@@ -336,6 +337,7 @@ class OpenMemoryService(BaseMemoryService):
 
     async def _recall(self, scope: Scope, query: str) -> Sequence[Hit] | None:
         """Return what answers a query, or None when the memory cannot say."""
+        await self._engine.warm_up()  # a cold start does not count against the first answer
         recall = self._engine.recall(
             scope,
             query,

@@ -215,7 +215,9 @@ class MemoryPlugin(BasePlugin):
         answered = isinstance(context.agent, LlmAgent) and is_answered(said)
         if closed_early and not live and not answered:
             return
-        handing_over = self._service(context).add_events_to_memory(
+        service = self._service(context)
+        await service.engine.warm_up(model=False)
+        handing_over = service.add_events_to_memory(
             app_name=session.app_name,
             user_id=session.user_id,
             session_id=session.id,

@@ -57,10 +57,11 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     max_tokens: of what is recalled, the frame included; it is packed as a context window is: the
     stored profile, facts, memories, and the summary of the thread where the request no longer
     shows all of it. count: the tokenizer, if it is not o200k; "model" for get_num_tokens of the
-    model that shall answer. deadline_s: of a search; then the model answers without. place: a
-    message before the user's, which leaves the prompt before it to the provider's cache, or the end
-    of the system message. delay_s, strategy, tool_results: of what is remembered. with_tools: also
-    give the agent remember, recall and forget.
+    model that shall answer. deadline_s: of a search, a cold start not counted; then
+    the model answers without memories. place: a message before the user's, which leaves the prompt
+    before it to the provider's cache, or the end of the system message. delay_s, strategy,
+    tool_results: of what is remembered. with_tools: also give the agent remember, recall and
+    forget.
     """
 
     def __init__(
@@ -154,6 +155,7 @@ class HippocampusMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     async def _search(self, scope: Scope, key: _Key, text: str, thread_id: str) -> _Answer:
         if (known := self._known(key)) is not None:
             return known
+        await self._engine.warm_up()  # a cold start does not count against the first answer
         try:
             async with asyncio.timeout(self._deadline_s):
                 hits = await self._engine.recall(scope, text, limit=LIMIT)

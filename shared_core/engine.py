@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from uuid import UUID
@@ -26,6 +27,7 @@ from shared_core.core.domain import (
     ThreadId,
 )
 from shared_core.core.namespaces import check_label
+from shared_core.errors import MemoryCoreError
 from shared_core.ingest import items
 from shared_core.ingest.imported_items import ImportedItems
 from shared_core.ingest.instructions import Instructions
@@ -153,6 +155,18 @@ class MemoryEngine(
     async def open(self) -> None:
         """Start or reach the database and bring its schema up to date. Every verb does it too."""
         await self._lifetime.open()
+
+    async def warm_up(self, *, model: bool = True) -> None:
+        """Start an embedded server and load a bundled model, so that no deadline pays for them.
+
+        A remote database or model is not called. A failure is not raised here: the verb that
+        needs what failed raises it.
+        """
+        with suppress(MemoryCoreError):
+            if self._storage.is_embedded:
+                await self.open()
+            if model:
+                await self._embedding.load()
 
     async def close(self, *, drain_s: float = DRAIN_S) -> None:
         """Close all connections; an embedded server stops when its last user has left.

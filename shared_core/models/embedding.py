@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shared_core.errors import EmbeddingMismatch, ModelUnavailable
+from shared_core.models.embedders import BundledEmbedder
 from shared_core.nlp.text import Language
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.storage import Embedder, Storage
@@ -30,6 +31,11 @@ class Embedding:
     @property
     def model(self) -> str:
         return self._embedder.model
+
+    async def load(self) -> None:
+        """Load a model that runs in this process; other embedders have nothing to load."""
+        if isinstance(self._embedder, BundledEmbedder):
+            await self._embedder.load()
 
     async def rows(
         self,

@@ -120,6 +120,10 @@ class ModelBatches:
         self._thread = ModelThread(name)
         self._waiting: dict[bool, deque[Batch]] = {True: deque(), False: deque()}
 
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return the result of other work on the model's thread; it goes before passages."""
+        return await self._thread.run(work, urgent=True)
+
     async def embed(self, batch: Batch, *, urgent: bool, brief: bool) -> Vectors:
         """Return the vectors of a batch; urgent, brief: as of ModelThread.run.
 

@@ -67,6 +67,10 @@ class OceanBaseStorage(
     async def close(self) -> None:
         await self._database.close()
 
+    @property
+    def is_embedded(self) -> bool:
+        return self._database.location.folder is not None
+
     async def dsn(self) -> str:
         return self._settings.uri
 

@@ -95,6 +95,10 @@ class PostgresStorage(
             size_bytes=sizes[0][1],
         )
 
+    @property
+    def is_embedded(self) -> bool:
+        return self._settings.embedded_home is not None
+
     async def dsn(self) -> str:
         return self._database.conninfo
 
