@@ -1,4 +1,8 @@
-"""The answers of the conversation layer, as dicts of a fixed form. Pure."""
+"""Choose the memories that answer an input, and shape the answers of the conversation layer. Pure.
+
+A question about the past ("Where did I live before?") asks for facts that ended. Recall leaves
+those out, so this module picks them from the facts with history.
+"""
 
 from __future__ import annotations
 
@@ -44,29 +48,29 @@ OF_THE_PAST: Final = re.compile(
     r"|以前|之前|从前|过去|原来|曾|早先|当初|前东家|老东家|[上前]一?[份家个]|(?:住|工作|上班|干)过",
     re.IGNORECASE,
 )
-MARKS: Final[dict[Language, str]] = {"en": "{} (past, until {})", "zh": "{}（以前，至{}）"}
+PAST_FORMS: Final[dict[Language, str]] = {"en": "{} (past, until {})", "zh": "{}（以前，至{}）"}
 
 
 def past_slots(question: str) -> frozenset[str]:
-    """Return the slots of the user's work and home whose past a question asks for."""
+    """Return the work and home slots that a question about the past asks for."""
     return asked_slots(question) if OF_THE_PAST.search(question) else frozenset()
 
 
 def ended_facts(facts: Iterable[Fact], now: datetime) -> list[Fact]:
-    """Return what held once and does so no more, each value once, what ended last first.
+    """Return the facts that ended, one per value, latest end first.
 
-    facts: with their history. What was taken back as never true is left out.
+    facts: with their history. A fact retracted as never true is left out.
     """
-    held = [*facts]
-    lasting = {
+    known = [*facts]
+    current = {
         (fact.slot, normalised(fact.value))
-        for fact in held
+        for fact in known
         if fact.valid_until is None or fact.valid_until > now
     }
     ended: dict[tuple[str, str], tuple[datetime, Fact]] = {}
-    for fact in held:
+    for fact in known:
         end, key = fact.valid_until, (fact.slot, normalised(fact.value))
-        if end is None or key in lasting or end <= fact.valid_from:
+        if end is None or key in current or end <= fact.valid_from:
             continue
         if key not in ended or ended[key][0] < end:
             ended[key] = end, fact
@@ -74,143 +78,139 @@ def ended_facts(facts: Iterable[Fact], now: datetime) -> list[Fact]:
 
 
 def past_text(fact: Fact) -> str:
-    """Return the statement of a fact that ended, with its last day in UTC."""
+    """Return the statement of an ended fact with its last day in UTC."""
     assert fact.valid_until is not None
     day = fact.valid_until.astimezone(UTC).date().isoformat()
-    return MARKS[language(fact.statement)].format(fact.statement, day)
+    return PAST_FORMS[language(fact.statement)].format(fact.statement, day)
 
 
 def past_relations(
     facts: Sequence[Fact], question: str, user_name: str
 ) -> list[tuple[str, str, str]]:
-    """Return (source, relation, target) of facts that ended; none for a user without a name."""
+    """Return (source, relation, target) of each ended fact, or [] if the user's name is unknown."""
     if not user_name:
         return []
-    spoken = language(question)
-    return [
-        (user_name, past_label(slot_relations()[fact.slot], spoken), fact.value) for fact in facts
-    ]
+    relations, asked_in = slot_relations(), language(question)
+    return [(user_name, past_label(relations[fact.slot], asked_in), fact.value) for fact in facts]
 
 
 LEAST_RELEVANCE: Final = 0.14
-"""What has less to do with an input is not returned; as OpenMemoryService does."""
-LEAST_OF_THEM: Final = 0.07
-"""A memory about the one of whom a question asks may have less to do with its words."""
+"""Least relevance, 0 to 1, of a returned memory. OpenMemoryService uses the same value."""
+LEAST_ABOUT_PERSON: Final = 0.07
+"""Least relevance of a memory about the person in the question: it may share fewer words."""
 CLEARLY_RELEVANT: Final = 0.35
-"""What has as much to do with a question is told even if it seems to be about something else."""
+"""Relevance from which a memory is returned even if it seems to be about something else."""
 LEAST_SHARE: Final = 1 / 3
-"""Nor is what has so much less to do with it than the most relevant memory."""
+"""Least relevance of a returned memory, as a share of the best memory's relevance."""
 ASKS_FOR_NAME: Final = re.compile(
     r"\b(?:name|who am i|call me|address me)\b|名字|姓名|我叫什么|我是谁|称呼|怎么叫我",
     re.IGNORECASE,
 )
 
 
-def of_its_subject(hits: Sequence[Hit], question: str, edges: Sequence[Edge]) -> list[Hit]:
-    """Return the hits that have enough to do with a question, and are of whom it asks."""
+def _hits_on_subject(hits: Sequence[Hit], question: str, edges: Sequence[Edge]) -> list[Hit]:
+    """Return the hits that are relevant and about the person or thing in the question."""
     people = asked_people(question, edges)
     if people is not None:
-        return _of_people(hits, people, question)
+        return _hits_about_people(hits, people, question)
     if asks_of_the_world(question):
         return [
             hit
-            for hit in _near_enough(hits)
-            if score_of(hit) >= CLEARLY_RELEVANT or shares_words(hit.memory.text, question)
+            for hit in _relevant(hits)
+            if _relevance(hit) >= CLEARLY_RELEVANT or shares_words(hit.memory.text, question)
         ]
-    asked = asked_slots(question)
-    if asked:
-        return _of_the_user(hits, asked, question)
-    return _near_enough(hits)
+    slots = asked_slots(question)
+    if slots:
+        return _hits_about_user(hits, slots)
+    return _relevant(hits)
 
 
-def _near_enough(hits: Sequence[Hit], asked: Collection[str] = ()) -> list[Hit]:
-    least = max([LEAST_RELEVANCE, *(LEAST_SHARE * score_of(hit) for hit in hits)])
-    return [hit for hit in hits if score_of(hit) >= least or slot_of(hit) in asked]
+def _relevant(hits: Sequence[Hit], slots: Collection[str] = ()) -> list[Hit]:
+    least = max([LEAST_RELEVANCE, *(LEAST_SHARE * _relevance(hit) for hit in hits)])
+    return [hit for hit in hits if _relevance(hit) >= least or _slot(hit) in slots]
 
 
-def _of_people(hits: Sequence[Hit], people: AskedPeople, question: str) -> list[Hit]:
-    """Return the hits about somebody around the user, and of the others what may be about them.
+def _hits_about_people(hits: Sequence[Hit], people: AskedPeople, question: str) -> list[Hit]:
+    """Return the hits about people around the user, and other hits that may be about them.
 
-    What the user tells of themselves is left out, unless it is no fact of theirs and names what
-    is asked for, as "I have an appointment" does for "my dentist's appointment". Their own name is
-    told where a name is asked for and somebody's is known.
+    A hit about the user alone is dropped, with two exceptions. It stays if it is no fact and names
+    the topic, as "I have an appointment" does for "my dentist's appointment". The user's own name
+    stays if the question asks for a name and a memory about those people exists.
     """
-    is_theirs = [(hit, people.are_in(hit.memory.text, slot_of(hit))) for hit in hits]
-    best = max((score_of(hit) for hit, theirs in is_theirs if theirs), default=0.0)
-    least = max(LEAST_OF_THEM, LEAST_SHARE * best)
+    by_person = [(hit, people.are_in(hit.memory.text, _slot(hit))) for hit in hits]
+    best = max((_relevance(hit) for hit, about_them in by_person if about_them), default=0.0)
+    least = max(LEAST_ABOUT_PERSON, LEAST_SHARE * best)
     known = best >= least
-    own = [value_of(hit) for hit in hits if slot_of(hit) and not slot_of(hit).startswith(OF_KIN)]
+    own = [_value(hit) for hit in hits if _slot(hit) and not _slot(hit).startswith(OF_KIN)]
     topic = topic_of(question)
 
-    def is_told(hit: Hit, theirs: bool | None) -> bool:
-        text, score = hit.memory.text, score_of(hit)
-        if theirs is not None:
-            return theirs and score >= least
+    def stays(hit: Hit, about_them: bool | None) -> bool:
+        text, score = hit.memory.text, _relevance(hit)
+        if about_them is not None:
+            return about_them and score >= least
         if known and ASKS_FOR_NAME.search(question) and is_name_of_the_user(text):
             return score >= LEAST_RELEVANCE
         if is_of_the_user_alone(text):
-            may_be = not slot_of(hit) and not holds_value(hit, own) and shares_words(text, topic)
-            return may_be and score >= max(LEAST_RELEVANCE, least)
+            on_topic = not _slot(hit) and not _holds_value(hit, own) and shares_words(text, topic)
+            return on_topic and score >= max(LEAST_RELEVANCE, least)
         shares = not known and shares_words(text, question)
         return score >= (LEAST_RELEVANCE if shares else CLEARLY_RELEVANT)
 
-    return [hit for hit, theirs in is_theirs if is_told(hit, theirs)]
+    return [hit for hit, about_them in by_person if stays(hit, about_them)]
 
 
-def _of_the_user(hits: Sequence[Hit], asked: Collection[str], question: str) -> list[Hit]:
-    """Return the hits that tell of the user's own work or home, as asked for.
+def _hits_about_user(hits: Sequence[Hit], slots: Collection[str]) -> list[Hit]:
+    """Return the hits about the user's own work or home, for a question about these slots.
 
-    Where its value is known, another one must name what is asked for, or clearly have to do with
-    it and not tell another such value.
+    If a value of the slots is known, any other hit must name a slot, or be clearly relevant
+    without the value of a different slot.
     """
-    own = [hit for hit in hits if not tells_of_another(hit.memory.text, slot_of(hit))]
-    near = _near_enough(own, asked)
-    values = [value_of(hit) for hit in own if slot_of(hit) in asked]
+    own = [hit for hit in hits if not tells_of_another(hit.memory.text, _slot(hit))]
+    near = _relevant(own, slots)
+    values = [_value(hit) for hit in own if _slot(hit) in slots]
     if not values:
         return near
-    other_values = [value_of(hit) for hit in own if slot_of(hit) and slot_of(hit) not in asked]
+    other_values = [_value(hit) for hit in own if _slot(hit) and _slot(hit) not in slots]
 
-    def is_told(hit: Hit) -> bool:
-        if slot_of(hit) in asked or holds_value(hit, values) or names_slots(hit.memory.text, asked):
+    def stays(hit: Hit) -> bool:
+        if _slot(hit) in slots or _holds_value(hit, values) or names_slots(hit.memory.text, slots):
             return True
-        return score_of(hit) >= CLEARLY_RELEVANT and not holds_value(hit, other_values)
+        return _relevance(hit) >= CLEARLY_RELEVANT and not _holds_value(hit, other_values)
 
-    return [hit for hit in near if is_told(hit)]
+    return [hit for hit in near if stays(hit)]
 
 
-def score_of(hit: Hit) -> float:
-    """Return how much a hit has to do with the question, 0 to 1."""
-    from shared_core.recall.ranking import relevance  # with numpy: not for who only imports us
+def _relevance(hit: Hit) -> float:
+    """Return the relevance of a hit, 0 to 1."""
+    from shared_core.recall.ranking import relevance  # deferred: it imports numpy
 
     return round(min(max(relevance(hit), 0.0), 1.0), 4)
 
 
-def holds_value(hit: Hit, values: Sequence[str]) -> bool:
-    """Tell whether the text of a hit holds one of some values."""
+def _holds_value(hit: Hit, values: Sequence[str]) -> bool:
     text = hit.memory.text.casefold()
     return any(value.casefold() in text for value in values if value)
 
 
-def value_of(hit: Hit) -> str:
-    """Return the value of a fact; "" for what is none."""
-    value = about_of(hit).get("value")
+def _value(hit: Hit) -> str:
+    """Return the value of a fact, or "" for other memories."""
+    value = _metadata(hit).get("value")
     return value if isinstance(value, str) else ""
 
 
-def slot_of(hit: Hit) -> str:
-    """Return the slot of a fact; "" for what is none."""
-    slot = about_of(hit).get("slot")
+def _slot(hit: Hit) -> str:
+    """Return the slot of a fact, or "" for other memories."""
+    slot = _metadata(hit).get("slot")
     return slot if isinstance(slot, str) else ""
 
 
-def about_of(hit: Hit) -> Mapping[str, object]:
-    """Return the metadata of a memory."""
+def _metadata(hit: Hit) -> Mapping[str, object]:
     metadata = hit.memory.value.get("metadata")
     return metadata if isinstance(metadata, Mapping) else {}
 
 
 class _DateTime:
-    """Tells schemas of a text that it is a moment."""
+    """Marks a text as a date-time in JSON schemas."""
 
     def __get_pydantic_json_schema__(
         self, schema: Any, handler: Callable[[Any], dict[str, Any]]
@@ -219,18 +219,18 @@ class _DateTime:
 
 
 Moment: TypeAlias = Annotated[str, _DateTime()]
-"""In UTC, as "2026-01-22T10:00:00Z"."""
+"""A moment in UTC, e.g. "2026-01-22T10:00:00Z"."""
 
 
 class FoundMemory(TypedDict):
-    """A memory of an answer. score: 0 to 1."""
+    """A memory in an answer. score: 0 to 1."""
 
     content: str
     score: float
 
 
 class FoundRelation(TypedDict):
-    """An edge of the knowledge graph of an answer, in words."""
+    """An edge of the knowledge graph in an answer, in words."""
 
     source: str
     relation: str
@@ -238,9 +238,9 @@ class FoundRelation(TypedDict):
 
 
 class AnswerMetadata(TypedDict):
-    """How an answer came about. has_memory: whether anything was found.
+    """How an answer was found. has_memory: whether it holds any memory.
 
-    taken_in: only there where it is false, for an input whose event_id is that of a forgotten one.
+    taken_in: present only if false: the input has the event_id of a forgotten one.
     """
 
     retrieval_time_ms: int
@@ -249,7 +249,7 @@ class AnswerMetadata(TypedDict):
 
 
 class ProcessedInput(TypedDict):
-    """What is known from before that has to do with an input, best first.
+    """The memories and relations relevant to an input, best first.
 
     resolved_query: the input with its pronouns replaced.
     """
@@ -262,7 +262,7 @@ class ProcessedInput(TypedDict):
 
 
 class EndedInfo(TypedDict):
-    """A session that was ended."""
+    """An ended conversation."""
 
     event_count: int
     duration_seconds: int
@@ -271,7 +271,7 @@ class EndedInfo(TypedDict):
 
 
 class EndedSession(TypedDict):
-    """The session that ended, None if there was none; it is consolidated afterwards."""
+    """The conversation that ended, or None if none was active. A job consolidates it afterwards."""
 
     status: Literal["success"]
     message: str
@@ -279,7 +279,7 @@ class EndedSession(TypedDict):
 
 
 class ActiveInfo(TypedDict):
-    """A session that is active."""
+    """An active conversation."""
 
     event_count: int
     created_at: Moment
@@ -288,7 +288,7 @@ class ActiveInfo(TypedDict):
 
 
 class StatusOfSession(TypedDict):
-    """Whether a user has an active session, and how it stands."""
+    """Whether a user has an active conversation, and its state."""
 
     status: Literal["success"]
     has_active_session: bool
@@ -296,91 +296,91 @@ class StatusOfSession(TypedDict):
 
 
 class Debugging(ProcessedInput):
-    """What an input would find, were it taken in, and the session that it would join."""
+    """The answer an input would get, and the conversation it would join."""
 
     query: str
     session_info: ActiveInfo | None
 
 
 class DebuggedInput(Debugging):
-    """What debug_process_memory returns. hits: what was looked at, with every part of each score.
-
-    Each is what Hit.to_dict() returns.
-    """
+    """The answer of debug_process_memory. hits: every candidate, as Hit.to_dict() returns it."""
 
     hits: list[dict[str, JsonValue]]
 
 
 MOST_MEMORIES: Final = 10
 CANDIDATES: Final = 16
-"""So many hits are looked at, for what says no more than another is left out."""
+"""Number of hits to recall; more than MOST_MEMORIES, because redundant hits are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A memory that is told. score: 0 to 1, its own or that of a fact which it tells."""
+class AnswerHit:
+    """A memory in an answer. score: 0 to 1, its own or that of a fact it states."""
 
     hit: Hit
     score: float
 
 
-def worth_telling(
+def answer_hits(
     hits: Sequence[Hit], question: str, edges: Sequence[Edge] = (), most: int = MOST_MEMORIES
-) -> list[Told]:
-    """Return the hits that are told, best first.
+) -> list[AnswerHit]:
+    """Return the hits that answer a question, best first.
 
-    Left out is what has too little to do with the question and is no value it asks for, what is
-    about somebody else than it asks of, and who only names somebody of whom another memory tells
-    more. A fact that a statement of the same turns holds is told by it, in the user's words.
-    edges: of the graph, that tell who is who.
+    Drop hits that are irrelevant, hits about a different person, and hits that only name someone
+    another hit describes better. A statement from the same turns replaces the fact it holds: it is
+    in the user's own words. edges: graph edges that say how people are related.
     """
-    from shared_core.recall.ranking import collapsed  # with numpy: not for who only imports us
+    from shared_core.recall.ranking import collapsed  # deferred: it imports numpy
 
-    near = of_its_subject(collapsed(hits, len(hits)), question, edges)
-    statements = [hit for hit in near if about_of(hit).get("statement")]
+    near = _hits_on_subject(collapsed(hits, len(hits)), question, edges)
+    statements = [hit for hit in near if _metadata(hit).get("statement")]
     names = [hit for hit in statements if is_name_of_the_user(hit.memory.text)]
     of_name = names if ASKS_FOR_NAME.search(question) else statements
-    told: dict[str, Told] = {}
+    by_text: dict[str, AnswerHit] = {}
     for hit in near:
-        known = of_name if slot_of(hit) == "name" else statements
-        teller = _teller(hit, known) or hit
-        key = teller.memory.text
-        score = max(score_of(teller), score_of(hit), told[key].score if key in told else 0)
-        told[key] = Told(teller, score)
-    kept = [one for text, one in told.items() if not any(says_less(text, other) for other in told)]
+        known = of_name if _slot(hit) == "name" else statements
+        shown = _statement_of(hit, known) or hit
+        text = shown.memory.text
+        score = max(
+            _relevance(shown), _relevance(hit), by_text[text].score if text in by_text else 0
+        )
+        by_text[text] = AnswerHit(shown, score)
+    kept = [
+        one for text, one in by_text.items() if not any(says_less(text, other) for other in by_text)
+    ]
     return _own_name_last(kept, question)[:most]
 
 
-def _own_name_last(told: Sequence[Told], question: str) -> list[Told]:
-    """Return what is told with the user's own name at the end, where somebody else is asked for.
+def _own_name_last(kept: Sequence[AnswerHit], question: str) -> list[AnswerHit]:
+    """Move the user's own name to the end if the question is about a relative.
 
-    Its score is then the least there is: it only tells who is meant by it in the others.
+    It then gets the lowest score: it only says who is meant in the other memories.
     """
     if not asked_kin(question):
-        return [*told]
-    names = [one for one in told if is_name_of_the_user(one.hit.memory.text)]
-    others = [one for one in told if one not in names]
+        return [*kept]
+    names = [one for one in kept if is_name_of_the_user(one.hit.memory.text)]
+    others = [one for one in kept if one not in names]
     most = min([LEAST_RELEVANCE, *(one.score for one in others)])
-    return others + [Told(one.hit, min(one.score, most)) for one in names]
+    return others + [AnswerHit(one.hit, min(one.score, most)) for one in names]
 
 
-def memories_told(kept: Sequence[Told], past: Sequence[str] = ()) -> list[FoundMemory]:
-    """Return what is told, best first, each with a score from 0 to 1 that never rises.
+def found_memories(kept: Sequence[AnswerHit], past: Sequence[str] = ()) -> list[FoundMemory]:
+    """Return the memories of an answer, best first, with scores that never rise.
 
-    past: texts of what no longer holds and is asked for; they come first.
+    past: texts of ended facts that the question asks for; they come first.
     """
     known = [(text, CLEARLY_RELEVANT) for text in past]
     known += [(one.hit.memory.text, one.score) for one in kept]
     scores = list(accumulate((score for _, score in reversed(known)), max))
-    told: list[FoundMemory] = [
+    found: list[FoundMemory] = [
         {"content": text, "score": score}
         for (text, _), score in zip(known, reversed(scores), strict=True)
     ]
-    return told[:MOST_MEMORIES]
+    return found[:MOST_MEMORIES]
 
 
 def ended_answer(session: Session | None) -> EndedSession:
-    """Return what end_session tells of the session that it ended."""
+    """Return the answer of end_session for the conversation it ended."""
     if session is None or session.ended_at is None:
         return {"status": "success", "message": "No active session", "session_info": None}
     lasted = (session.ended_at - session.created_at).total_seconds()
@@ -397,7 +397,7 @@ def ended_answer(session: Session | None) -> EndedSession:
 
 
 def status_answer(session: Session | None, now: datetime) -> StatusOfSession:
-    """Return what get_session_status tells of the active session."""
+    """Return the answer of get_session_status for the active conversation."""
     if session is None:
         return {"status": "success", "has_active_session": False, "session_info": None}
     return {
@@ -419,7 +419,7 @@ def debug_answer(
     hits: Sequence[Hit],
     now: datetime,
 ) -> DebuggedInput:
-    """Return what debug_process_memory tells of an input that is not taken in."""
+    """Return the answer of debug_process_memory for an input that is not stored."""
     info = status_answer(session, now)["session_info"]
     shown = [hit.to_dict() for hit in hits]
     return {**answer, "query": query, "session_info": info, "hits": shown}
@@ -430,16 +430,16 @@ def moment(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _teller(hit: Hit, statements: Sequence[Hit]) -> Hit | None:
-    """Return the statement of one of the turns of a fact that holds it; None if none does."""
-    if not slot_of(hit) or not value_of(hit):
+def _statement_of(hit: Hit, statements: Sequence[Hit]) -> Hit | None:
+    """Return the statement that holds the value of a fact and shares a turn with it, or None."""
+    if not _slot(hit) or not _value(hit):
         return None
     turns = {*hit.memory.source_event_ids}
     return next(
         (
             one
             for one in statements
-            if holds_value(one, [value_of(hit)]) and turns.intersection(one.memory.source_event_ids)
+            if _holds_value(one, [_value(hit)]) and turns.intersection(one.memory.source_event_ids)
         ),
         None,
     )

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Final
 
 from shared_core.conversation.answers import (
     CANDIDATES,
+    AnswerHit,
     FoundRelation,
     ProcessedInput,
-    Told,
+    answer_hits,
     ended_facts,
-    memories_told,
+    found_memories,
     past_relations,
     past_slots,
     past_text,
-    worth_telling,
 )
 from shared_core.conversation.expiry import SessionEnds
 from shared_core.conversation.settings import (
@@ -33,7 +33,7 @@ from shared_core.conversation.settings import (
     load_conversation_settings,
 )
 from shared_core.conversation.strategies import MemoryStrategy, resolve_strategies
-from shared_core.conversation.strategy_extractor import SessionReader
+from shared_core.conversation.strategy_extractor import StrategyExtractor
 from shared_core.core.domain import Event, Hit, Scope, ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, clean_text, scope_path
@@ -101,13 +101,13 @@ class Conversations:
 
     async def strategy_extractor(
         self, scope: Scope, thread_id: ThreadId, extractor: Extractor
-    ) -> SessionReader | None:
+    ) -> StrategyExtractor | None:
         """Return the extractor of a thread, or None if it belongs to no conversation."""
         if not thread_id.startswith(CONVERSATION):
             return None
         if await self._storage.conversation_of_thread(scope, thread_id) is None:
             return None
-        return SessionReader(extractor, self.strategies, scope.user, thread_id)
+        return StrategyExtractor(extractor, self.strategies, scope.user, thread_id)
 
     def scope(self, user_id: str | None, app: str | None) -> Scope:
         """Return whose memory it is. Raises InvalidInput for what names nobody."""
@@ -190,7 +190,7 @@ class Conversations:
         return _Found(
             resolved=resolved,
             looked_at=hits,
-            told=worth_telling(hits, asked, edges),
+            told=answer_hits(hits, asked, edges),
             past=past,
             relations=[
                 *past_relations(past, asked, whom.user_name),
@@ -316,7 +316,7 @@ class _Found:
 
     resolved: str
     looked_at: Sequence[Hit]
-    told: Sequence[Told]
+    told: Sequence[AnswerHit]
     past: Sequence[Fact]
     relations: Sequence[tuple[str, str, str]]
 
@@ -334,7 +334,7 @@ def _made_of(heard: Heard, turn: Event) -> _MadeOf | None:
 
 
 def _answer(found: _Found, began: float, *, forgotten: bool = False) -> ProcessedInput:
-    memories = memories_told(found.told, [past_text(fact) for fact in found.past])
+    memories = found_memories(found.told, [past_text(fact) for fact in found.past])
     relations: list[FoundRelation] = [
         {"source": source, "relation": relation, "target": target}
         for source, relation, target in found.relations

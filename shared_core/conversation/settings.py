@@ -1,4 +1,4 @@
-"""How sessions of conversations are kept; read from the environment where nothing is given."""
+"""Settings of conversations, with defaults from the environment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ CHECK_INTERVAL_S: Final = 60.0
 MOST_SECONDS: Final = 366 * 86_400
 MOST_EVENTS: Final = 100_000
 MOST_CONTEXT: Final = 20
-STRATEGY_TRIGGER: Final = "on_session_end"
 VARIABLES: Final = {
     "timeout_s": "SESSION_TIMEOUT",
     "max_duration_s": "SESSION_MAX_DURATION",
@@ -28,19 +27,25 @@ VARIABLES: Final = {
     "strategies": "MEMORY_STRATEGIES",
     "app": "APP",
 }
-"""The environment variable of each setting, also with HIPPOCAMPUS_ before it, which then counts;
-that of the application only so."""
+"""The environment variable of each setting. The same name with the prefix HIPPOCAMPUS_ wins; APP is
+read only with the prefix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationSettings:
-    """When a session ends, and what is made of it.
+    """When a conversation ends, and which strategies read it then.
 
-    app: the application of who names none. timeout_s: over when idle for so long; max_duration_s:
-    when so old; max_events: with so many inputs. check_interval_s: how often sessions that are
-    over are looked for. context_size: so many inputs before one tell what its pronouns mean, at
-    most 20. strategies: names, or MemoryStrategy objects, in the order in which they are asked.
-    Raises InvalidInput for a value that makes no sense.
+    Args:
+        app: The application of callers that name none.
+        timeout_s: Seconds without an input after which a conversation ends.
+        max_duration_s: Seconds after its first input when a conversation ends.
+        max_events: Number of inputs with which a conversation ends.
+        check_interval_s: Seconds between two searches for conversations that are over.
+        context_size: Number of earlier inputs that resolve the pronouns of one, at most 20.
+        strategies: Names or MemoryStrategy objects, in the order they run.
+
+    Raises:
+        InvalidInput: A value is out of range.
     """
 
     app: str = DEFAULT_APP
@@ -57,7 +62,8 @@ class ConversationSettings:
             seconds = getattr(self, name)
             if not _is_number(seconds) or not 0 < seconds <= MOST_SECONDS:
                 raise InvalidInput(
-                    f"{name} must be a number of seconds above 0, at most a year, not {seconds!r}"
+                    f"{name} must be seconds above 0 and at most {MOST_SECONDS:,} (a year), got"
+                    f" {seconds!r}"
                 )
         for name, least, most in (
             ("max_events", 1, MOST_EVENTS),
@@ -66,17 +72,17 @@ class ConversationSettings:
             count = getattr(self, name)
             if not _is_number(count) or int(count) != count or not least <= count <= most:
                 raise InvalidInput(
-                    f"{name} must be a whole number from {least} to {most:,}, not {count!r}"
+                    f"{name} must be a whole number between {least} and {most:,}, got {count!r}"
                 )
         if isinstance(self.strategies, str) or not isinstance(self.strategies, Sequence):
             raise InvalidInput(
-                "strategies must be a list, e.g. ['privacy_filter', 'graph_extraction'], not"
+                "strategies must be a list, e.g. ['privacy_filter', 'graph_extraction'], got"
                 f" {self.strategies!r}"
             )
 
     @property
     def rules(self) -> SessionRules:
-        """When a session is over, for the storage."""
+        """The limits that end a conversation, for the storage."""
         return SessionRules(
             timeout=timedelta(seconds=self.timeout_s),
             max_duration=timedelta(seconds=self.max_duration_s),
@@ -85,7 +91,7 @@ class ConversationSettings:
 
 
 def load_conversation_settings() -> ConversationSettings:
-    """Return the settings of the environment. Raises InvalidInput that names the variable."""
+    """Return the settings of the environment. An InvalidInput names the faulty variable."""
     given: dict[str, object] = {}
     for field in fields(ConversationSettings):
         variable = VARIABLES[field.name]
@@ -106,8 +112,8 @@ def _value(name: str, variable: str, text: str) -> object:
         number = int(text)
         ConversationSettings(**{name: number})  # type: ignore[arg-type]
     except (ValueError, InvalidInput) as error:
-        told = error if isinstance(error, InvalidInput) else "it must be a whole number"
-        raise InvalidInput(f"{variable}={text!r} cannot be used: {told}") from error
+        reason = error if isinstance(error, InvalidInput) else "it must be a whole number"
+        raise InvalidInput(f"{variable}={text!r} is not valid: {reason}") from error
     return number
 
 

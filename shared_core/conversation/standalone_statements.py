@@ -1,8 +1,8 @@
-"""What a session tells, as statements that stand alone: grouped, pronouns resolved. Pure.
+"""Turn the turns of a conversation into statements that stand alone, with pronouns resolved. Pure.
 
 "我女儿叫灿灿", "她今年5岁" and "她喜欢画画" become "灿灿是我的女儿，今年5岁，喜欢画画"; "我叫小朱"
 and "我女儿叫灿灿" become "小朱有一个女儿叫灿灿". Questions, requests and small talk are no
-statements, and a pronoun that nothing resolves keeps its clause out.
+statements. A clause with an unresolved pronoun is dropped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shared_core.privacy.sanitizing import is_small_talk
 OWN_IMPORTANCE: Final = 6.0
 OTHER_IMPORTANCE: Final = 3.0
 MAX_STATEMENTS: Final = 500
-"""So many of a session are kept."""
+"""Most statements kept of one conversation."""
 
 REQUEST: Final = re.compile(
     r"(?:please|tell|give|show|help|let|remind|explain|write|make|find|send|call|do|can|could"
@@ -34,17 +34,17 @@ REQUEST: Final = re.compile(
     r"|(?:请|帮|给我|替我|为我|让我|告诉|提醒|我想(?:知道|问|请|让|要你)|我(?:要|想)你|麻烦|能不能|可以)",
     re.IGNORECASE,
 )
-"""How a clause begins that asks for something."""
+"""The beginning of a clause that asks for something."""
 STANDS_ALONE: Final[dict[Language, re.Pattern[str]]] = {
     "en": re.compile(r"(?:the|a|an|[A-Z\u4e00-\u9fff][\w'-]*)(?: [\w'-]+){3,}\Z"),
     "zh": re.compile(r"(?![很太真挺好非也还都就不没有是])[\u4e00-\u9fffA-Za-z0-9·《》]{4,40}\Z"),
 }
-"""A clause of the world that has a subject, by its looks."""
+"""A clause about the world that seems to have a subject."""
 NO_SUBJECT: Final = re.compile(
     "(?:也|还|都|很|最|特别|非常|现在)*(?:喜欢|热爱|爱(?![人情心好])|讨厌|害怕|擅长|住|来自|毕业于|从事"
     "|不(?:喜欢|爱|吃|喝|会)|会[说讲弹画唱游]|在.+(?:工作|上班|上学|读书))"
 )
-"""How a clause begins that shares the subject of the one before it."""
+"""The beginning of a clause that shares the subject of the clause before it."""
 BESIDE_HAN: Final = re.compile(f"(?<=[A-Za-z])(?=[{HAN}])")
 NAMING: Final = re.compile(r"(.+?)有一个(.+?)叫(.+)|(.+?) has an? (.+?) called (.+?)\.")
 
@@ -54,10 +54,10 @@ def session_statements(
     context: Sequence[Event] = (),
     people: Sequence[KnownPerson] = (),
 ) -> list[StatementDraft]:
-    """Return what the user states in turns, in the order in which it was begun.
+    """Return the statements of the user in turns, in the order they begin.
 
-    context: the turns before them; people: those named before all of them. What is of the user's
-    life is private; general knowledge is public; of the rest privacy is None.
+    context: the turns before them. people: the people named before all of them. privacy is
+    "private" for the user's life, and None where the words do not decide.
     """
     clauses = _clauses(events, context, people)
     grouped = _Grouped(statements_of(clauses)[:MAX_STATEMENTS])
@@ -89,7 +89,7 @@ def session_statements(
 
 
 def says_less(text: str, other: str) -> bool:
-    """Tell whether a text only names somebody of whom another one tells who it is, and more."""
+    """Tell whether a text only names someone whom another text names and describes."""
     match = NAMING.fullmatch(text)
     if match is None or NAMING.fullmatch(other):
         return False
@@ -111,7 +111,7 @@ def _clauses(
 
 
 class _Grouped:
-    """Statements of several clauses, found by the turn and by what a clause says."""
+    """Statements of several clauses, indexed by turn and clause."""
 
     def __init__(self, statements: Sequence[StatementDraft]) -> None:
         self._by_text: dict[tuple[str, str], StatementDraft] = {}
@@ -123,7 +123,7 @@ class _Grouped:
                 self._by_event[event_id].append((shown, one))
 
     def holding(self, clause: ReadClause) -> StatementDraft | None:
-        """Return the first statement that says what a clause does."""
+        """Return the first statement that contains a clause, or None."""
         parts = [(entity.name.casefold(), part.casefold()) for entity, part in told(clause)]
         if not parts:
             text = clause.text.strip(" 。" if clause.language == "zh" else " ")
@@ -135,7 +135,7 @@ class _Grouped:
 
 
 def _user_named(clauses: Sequence[ReadClause]) -> tuple[ReadClause, FactDraft] | None:
-    """Return the last clause that gives the user's name and nothing else, and the fact."""
+    """Return the last clause that only gives the user's name, and its fact."""
     found = None
     for clause in clauses:
         if len(clause.facts) == 1 and clause.about is None:
@@ -146,7 +146,7 @@ def _user_named(clauses: Sequence[ReadClause]) -> tuple[ReadClause, FactDraft] |
 
 
 def _only_named(clause: ReadClause) -> Entity | None:
-    """Return the person or animal of the user whom a clause names, if it says nothing else."""
+    """Return the user's relative or pet that a clause only names, or None."""
     parts = told(clause)
     if len(parts) != 1 or parts[0][1]:
         return None
@@ -167,7 +167,7 @@ def _introduced(
 
 
 def _own(clause: ReadClause) -> StatementDraft | None:
-    """Return a clause as a statement; None for a request, small talk, and what is unclear."""
+    """Return a clause as a statement, or None for a request, small talk or an unclear clause."""
     text = _text(clause)
     if not text or REQUEST.match(text) or is_small_talk(text):
         return None

@@ -1,4 +1,4 @@
-"""Strategies: what is made of a session when it ends. Two are built in; others are plugins."""
+"""Strategies extract memories from a conversation when it ends: two built in, others as plugins."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ENTRY_POINTS: Final = "hippocampus.strategies"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRecord:
-    """What a strategy draws out of a session, to be remembered.
+    """A memory that a strategy extracts from a conversation.
 
-    content: a text that stands alone. event_ids: the events it rests on, all of the session if
-    empty: it goes with them. metadata: JSON that is stored with it, as "strategy_metadata" in the
-    metadata of the memory. The other fields are the strategy's own and not stored: the memory has
-    its own id and moment, and knows its session by the events.
+    content: a text that stands alone. event_ids: the turns it was derived from, all turns of the
+    conversation if empty; forgetting them forgets the memory. metadata: JSON, stored as
+    "strategy_metadata" in the metadata of the memory. The other fields are not stored: a memory has
+    an id and a time of its own.
     """
 
     user_id: str
@@ -40,38 +40,38 @@ class MemoryRecord:
 
 
 class MemoryStrategy(ABC):
-    """Draws memories out of the events of a session when it has ended.
+    """Extracts memories from the turns of an ended conversation.
 
-    It runs in whichever process consolidates, before anything is written, and may run again for
-    the same events: what it returns is stored once. What it raises fails the job, which is tried
-    again; nothing of the session is stored by halves.
+    It runs in the process that consolidates, before anything is written. It may run again for the
+    same turns; equal records are stored once. An error fails the job, which is retried: a
+    conversation is stored whole or not at all.
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The name under which it is enabled, and that its records carry."""
+        """The name that enables it; its records carry it."""
 
     @abstractmethod
     async def extract(self, events: Sequence[Event], user_id: str) -> list[MemoryRecord]:
-        """Return what is to be remembered of the events of one session, oldest first."""
+        """Return the memories in the turns of one conversation, oldest first."""
 
 
 class RefiningStrategy(MemoryStrategy):
-    """A built-in strategy: chooses from what was read out of the session already."""
+    """A built-in strategy: selects from what the extractor read."""
 
     private_only = False
-    """Whether what turns out to be public is not stored."""
+    """Whether public knowledge is not stored."""
     with_graph = False
-    """Whether edges of the knowledge graph are drawn."""
+    """Whether edges of the knowledge graph are stored."""
 
     @abstractmethod
     def refine(self, kept: Extraction, read: Extraction) -> Extraction:
-        """Return what is kept so far with this strategy's part of what was read."""
+        """Return what earlier strategies kept, as this one changes it. read: all drafts."""
 
 
 class PrivacyFilterStrategy(RefiningStrategy):
-    """Keeps what is about the user's life (PRIVATE) and drops general knowledge (PUBLIC)."""
+    """Keeps memories about the user's life (PRIVATE), drops general knowledge (PUBLIC)."""
 
     private_only = True
 
@@ -80,7 +80,7 @@ class PrivacyFilterStrategy(RefiningStrategy):
         return "privacy_filter"
 
     async def extract(self, events: Sequence[Event], user_id: str) -> list[MemoryRecord]:
-        """Return the private statements of the events, as far as words alone tell."""
+        """Return the private statements of the turns, judged by their words alone."""
         return [
             MemoryRecord(
                 user_id=user_id, content=one.text, strategy_type=self.name, event_ids=one.event_ids
@@ -99,7 +99,7 @@ class PrivacyFilterStrategy(RefiningStrategy):
 
 
 class GraphExtractionStrategy(RefiningStrategy):
-    """Draws the edges of the knowledge graph."""
+    """Extracts the edges of the knowledge graph."""
 
     with_graph = True
 
@@ -108,7 +108,7 @@ class GraphExtractionStrategy(RefiningStrategy):
         return "graph_extraction"
 
     async def extract(self, events: Sequence[Event], user_id: str) -> list[MemoryRecord]:
-        """Return the edges that rules find, each as "subject relation object"."""
+        """Return the edges the rules find, each as "subject relation object"."""
         return [
             MemoryRecord(
                 user_id=user_id,
@@ -132,13 +132,13 @@ BUILT_IN: Final[Mapping[str, type[RefiningStrategy]]] = {
 }
 
 
-def resolve_strategies(wanted: Sequence[object]) -> tuple[MemoryStrategy, ...]:
-    """Return the strategies that names or objects stand for, each once.
+def resolve_strategies(given: Sequence[object]) -> tuple[MemoryStrategy, ...]:
+    """Return the strategies for names or objects, each once.
 
-    A name is a built-in one, or an entry point of the group "hippocampus.strategies": a subclass
-    of MemoryStrategy that needs no arguments. Raises InvalidInput for anything else.
+    A name is a built-in strategy or an entry point in the group "hippocampus.strategies", which
+    names a MemoryStrategy class without arguments. Raises InvalidInput for anything else.
     """
-    found = [one if isinstance(one, MemoryStrategy) else _named(one) for one in wanted]
+    found = [one if isinstance(one, MemoryStrategy) else _named(one) for one in given]
     by_name = {one.name: one for one in found}
     return tuple(by_name.values())
 
@@ -150,7 +150,7 @@ def _named(name: object) -> MemoryStrategy:
     if not isinstance(name, str) or name not in plugins:
         known = ", ".join([*BUILT_IN, *sorted(plugins)])
         raise InvalidInput(
-            f"strategy {name!r} is not known: take one of {known}, a MemoryStrategy object, or"
+            f"strategy {name!r} is unknown: name one of {known}, pass a MemoryStrategy object, or"
             f" install a package with an entry point of that name in the group {ENTRY_POINTS!r}"
         )
     try:

@@ -1,4 +1,4 @@
-"""Reads a session that has ended: the extractor that strategies stand behind."""
+"""The extractor of an ended conversation: strategies run on what another extractor reads."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.ports.storage import Acquainted, Extractor
 
 
-class SessionReader:
-    """An extractor for one session: what another one reads, as the strategies choose and add.
+class StrategyExtractor:
+    """An extractor for one conversation: the strategies select from and add to what another reads.
 
-    Where rules read, statements are grouped and told in the user's own words; a model makes its
-    own.
+    With the rule extractor, statements are grouped in the user's own words; a language model
+    writes its own.
     """
 
     def __init__(
@@ -57,28 +57,28 @@ class SessionReader:
 
     @property
     def private_only(self) -> bool:
-        """Whether what turns out to be public is not stored."""
+        """Whether public knowledge is not stored."""
         return any(
             isinstance(one, RefiningStrategy) and one.private_only for one in self._strategies
         )
 
     @property
     def with_graph(self) -> bool:
-        """Whether edges of the knowledge graph are drawn."""
+        """Whether edges of the knowledge graph are stored."""
         return any(isinstance(one, RefiningStrategy) and one.with_graph for one in self._strategies)
 
-    def knowing(self, people: Sequence[KnownPerson]) -> SessionReader:
-        """Return a reader that knows whom the user named before the session."""
+    def knowing(self, people: Sequence[KnownPerson]) -> StrategyExtractor:
+        """Return an extractor that knows the people named before the conversation."""
         inner = self._extractor
         if isinstance(inner, Acquainted):
             inner = inner.knowing(people)
-        return SessionReader(inner, self._strategies, self._user_id, self._session_id, people)
+        return StrategyExtractor(inner, self._strategies, self._user_id, self._session_id, people)
 
     async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
         read = await self._extractor.extract(events, context)
         if isinstance(self._extractor, RuleExtractor):
-            told = await asyncio.to_thread(session_statements, events, context, self._people)
-            read = replace(read, statements=told)
+            statements = await asyncio.to_thread(session_statements, events, context, self._people)
+            read = replace(read, statements=statements)
         kept = replace(read, triples=())
         for strategy in self._strategies:
             if isinstance(strategy, RefiningStrategy):
@@ -96,10 +96,10 @@ class SessionReader:
 
     def _draft(self, record: MemoryRecord, events: Sequence[Event], name: str) -> StatementDraft:
         if not isinstance(record, MemoryRecord) or not isinstance(record.content, str):
-            raise InvalidInput(f"strategy {name!r} must return MemoryRecords, not {record!r:.80}")
+            raise InvalidInput(f"strategy {name!r} must return MemoryRecords, got {record!r:.80}")
         if not isinstance(record.metadata, Mapping):
             raise InvalidInput(
-                f"the metadata of strategy {name!r} must be a dict, not {record.metadata!r:.80}"
+                f"the metadata of strategy {name!r} must be a dict, got {record.metadata!r:.80}"
             )
         to_json(record.metadata, f"the metadata of strategy {name!r}")
         return StatementDraft(

@@ -104,7 +104,7 @@ async def test_a_strategy_that_raises_fails_its_job_and_stores_nothing_by_halves
 
 async def test_a_strategy_that_is_not_known_is_named_at_the_first_input(dsn: str) -> None:
     async with opened(dsn, strategies=["privacy_filter", "telepathy"]) as memory:
-        with pytest.raises(InvalidInput, match="'telepathy' is not known: take one of privacy_f"):
+        with pytest.raises(InvalidInput, match="'telepathy' is unknown: name one of privacy_f"):
             await memory.process_memory("I like tea", ANN)
         assert [] == rows(dsn)
 
@@ -156,7 +156,7 @@ async def test_a_package_that_is_installed_is_found_by_its_entry_point(
         )
 
     missing = await remembering()
-    assert "strategy 'promises' is not known" in missing.stderr
+    assert "strategy 'promises' is unknown" in missing.stderr
     (tmp_path / "our_promises.py").write_text(PACKAGE)
     info = tmp_path / "our_promises-1.0.dist-info"
     info.mkdir()
