@@ -26,15 +26,15 @@ MAX_DEPTH = 16
 
 
 @dataclass(eq=False, slots=True)
-class _Run:
+class _Invocation:
     invocation_id: str
-    outer: _Run | None
+    outer: _Invocation | None
     depth: int
     ended: bool = False
     found: dict[Key, tuple[float, SearchMemoryResponse]] = field(default_factory=dict)
 
 
-_innermost: ContextVar[_Run | None] = ContextVar("hippocampus_invocation", default=None)
+_innermost: ContextVar[_Invocation | None] = ContextVar("hippocampus_invocation", default=None)
 
 
 def begin(invocation_id: str) -> None:
@@ -42,7 +42,7 @@ def begin(invocation_id: str) -> None:
     outer = _live()
     if outer is not None and outer.depth == MAX_DEPTH:
         outer = None
-    _innermost.set(_Run(invocation_id, outer, outer.depth + 1 if outer else 1))
+    _innermost.set(_Invocation(invocation_id, outer, outer.depth + 1 if outer else 1))
 
 
 def end(invocation_id: str) -> None:
@@ -85,7 +85,7 @@ def clear() -> None:
         run = run.outer
 
 
-def _live() -> _Run | None:
+def _live() -> _Invocation | None:
     run = _innermost.get()
     while run is not None and run.ended:
         run = run.outer

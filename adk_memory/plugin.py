@@ -50,13 +50,13 @@ CHILD_ARTIFACTS = "ForwardingArtifactService"
 
 
 @dataclass(eq=False, slots=True)
-class _Run:
+class _RunnerRun:
     """One run of a runner. nested: it runs inside a tool of another run, as AgentTool does."""
 
     sessions: object
     task: asyncio.Task[object] | None
     nested: bool
-    outer: _Run | None
+    outer: _RunnerRun | None
     live: bool = True
     query: str = ""
     summary: Memory | None = None
@@ -65,7 +65,7 @@ class _Run:
     recalling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-_innermost: ContextVar[_Run | None] = ContextVar("hippocampus_run", default=None)
+_innermost: ContextVar[_RunnerRun | None] = ContextVar("hippocampus_run", default=None)
 
 
 class MemoryPlugin(BasePlugin):
@@ -107,7 +107,7 @@ class MemoryPlugin(BasePlugin):
         self._recalls = recall
         self._max_tokens = max_tokens
         self._count = count
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, _RunnerRun] = {}
         self._used: set[OpenMemoryService] = set()
         self._failed_before = 0
         self._lock = threading.Lock()
@@ -236,7 +236,7 @@ class MemoryPlugin(BasePlugin):
             self._used.add(service)
             return service
 
-    def _noted(self, context: InvocationContext) -> _Run:
+    def _noted(self, context: InvocationContext) -> _RunnerRun:
         """Return a record of a run, kept until the run ends.
 
         A child run starts below a live one, in the task of its tool and with sessions of its
@@ -251,14 +251,14 @@ class MemoryPlugin(BasePlugin):
         sessions = context.session_service
         below = outer is not None and outer.sessions is not sessions and outer.task is not task
         nested = below or type(context.artifact_service).__name__ == CHILD_ARTIFACTS
-        run = _Run(sessions, task, nested, outer if nested else None)
+        run = _RunnerRun(sessions, task, nested, outer if nested else None)
         with self._lock:
             while len(self._runs) >= MAX_OPEN_RUNS:
                 self._runs.pop(next(iter(self._runs)))
             self._runs[context.invocation_id] = run
         return run
 
-    def _ended(self, context: InvocationContext) -> _Run:
+    def _ended(self, context: InvocationContext) -> _RunnerRun:
         # Without a record another plugin answered before this one was asked.
         run = self._runs.get(context.invocation_id) or self._noted(context)
         run.live, run.task = False, None

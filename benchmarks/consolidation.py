@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from shared_core import Event, MemoryEngine, Scope, open_memory
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 
 TOPICS = ("tea", "rowing", "old maps", "spicy food", "jazz", "gardening", "cold soup", "chess")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -58,9 +58,9 @@ async def timed(work: Callable[[], Awaitable[Any]]) -> float:
 async def measure(memory: MemoryEngine, events: int, rounds: int) -> dict[str, float]:
     """Return medians in ms: of the whole, and of its time in the database."""
     in_database = [0.0]
-    run = Database.run
+    run = PostgresDatabase.run
 
-    async def counted(self: Database, *arguments: Any, **options: Any) -> Any:
+    async def counted(self: PostgresDatabase, *arguments: Any, **options: Any) -> Any:
         begun = time.perf_counter()
         try:
             return await run(self, *arguments, **options)
@@ -68,7 +68,7 @@ async def measure(memory: MemoryEngine, events: int, rounds: int) -> dict[str, f
             in_database[0] += 1000 * (time.perf_counter() - begun)
 
     whole, database, again = [], [], []
-    Database.run = counted  # type: ignore[method-assign]
+    PostgresDatabase.run = counted  # type: ignore[method-assign]
     try:
         for number in range(rounds + 2):
             scope = Scope("bench", f"user{number}")
@@ -80,7 +80,7 @@ async def measure(memory: MemoryEngine, events: int, rounds: int) -> dict[str, f
                 database.append(in_database[0])
                 again.append(await timed(lambda scope=scope: memory.consolidate(scope, "t")))  # type: ignore[misc]
     finally:
-        Database.run = run  # type: ignore[method-assign]
+        PostgresDatabase.run = run  # type: ignore[method-assign]
     return {
         "consolidate_p50_ms": statistics.median(whole),
         "consolidate_max_ms": max(whole),

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 import shared_core
 from benchmarks.conversations import files_of
 from benchmarks.tally import Tally
-from benchmarks.training_set import BY_HAND, TRAINED, Asked, collected, load, save
+from benchmarks.training_set import BY_HAND, TRAINED, TrainingQuestion, collected, load, save
 from shared_core.models.embedders import resolve_embedder
 from shared_core.recall.linear_ranking import PART_OF
 from shared_core.recall.supersession import raised
@@ -42,7 +42,7 @@ UNLIKELY = 1e-6
 """Turns of a lower chance do not count in the curvature, which only guides the steps."""
 
 
-def fit(questions: Sequence[Asked], penalty: float = PENALTY) -> NDArray[np.float64]:
+def fit(questions: Sequence[TrainingQuestion], penalty: float = PENALTY) -> NDArray[np.float64]:
     """Return a weight for each feature, by Newton's method with step halving."""
     rows = np.concatenate([one.rows for one in questions]).astype(float)
     mean, deviation = rows.mean(0), rows.std(0) + 1e-9
@@ -84,7 +84,7 @@ def fit(questions: Sequence[Asked], penalty: float = PENALTY) -> NDArray[np.floa
     return found
 
 
-def _shares(questions: Sequence[Asked]) -> NDArray[np.float64]:
+def _shares(questions: Sequence[TrainingQuestion]) -> NDArray[np.float64]:
     names = [one.set_name for one in questions]
     shares = np.array([_share(name) / names.count(name) for name in names])
     normalised: NDArray[np.float64] = shares / shares.sum()
@@ -95,7 +95,9 @@ def _share(set_name: str) -> float:
     return next((share for start, share in SHARES.items() if set_name.startswith(start)), 1.0)
 
 
-def left_out(questions: Sequence[Asked], unseen: str | None = None) -> dict[str, dict[str, float]]:
+def left_out(
+    questions: Sequence[TrainingQuestion], unseen: str | None = None
+) -> dict[str, dict[str, float]]:
     """Return the figures by set, each question ranked by a fit that saw no turn of its fold.
 
     unseen: a set that no fit sees at all.
@@ -110,7 +112,7 @@ def left_out(questions: Sequence[Asked], unseen: str | None = None) -> dict[str,
     return {name: tally.figures() for name, tally in tallies.items()}
 
 
-def fold_weights(questions: Sequence[Asked]) -> list[dict[str, float]]:
+def fold_weights(questions: Sequence[TrainingQuestion]) -> list[dict[str, float]]:
     """Return for each fold the weights fitted on the other folds."""
     return [
         named(fit([one for one in questions if one.conversation % FOLDS != fold]))
@@ -118,7 +120,7 @@ def fold_weights(questions: Sequence[Asked]) -> list[dict[str, float]]:
     ]
 
 
-def _count(tally: Tally, one: Asked, scores: NDArray[np.float64]) -> None:
+def _count(tally: Tally, one: TrainingQuestion, scores: NDArray[np.float64]) -> None:
     pairs = [(int(earlier), int(later)) for earlier, later in one.overtaken]
     scores = scores + raised(scores, pairs)
     order = np.argsort(-scores, kind="stable")
@@ -135,7 +137,7 @@ def named(weights: NDArray[np.float64]) -> dict[str, float]:
     return {name: (found | dict(BY_HAND))[name] for name in PART_OF}
 
 
-def written(weights: Mapping[str, float], questions: Sequence[Asked]) -> dict[str, Any]:
+def written(weights: Mapping[str, float], questions: Sequence[TrainingQuestion]) -> dict[str, Any]:
     """Return what the file of weights holds."""
     return {
         "name": "linear.v1",
@@ -169,7 +171,7 @@ def main() -> None:
         target.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 
 
-def _questions(arguments: argparse.Namespace) -> list[Asked]:
+def _questions(arguments: argparse.Namespace) -> list[TrainingQuestion]:
     kept: Path | None = arguments.features
     if kept and kept.exists():
         return load(kept)

@@ -21,7 +21,7 @@ from shared_core import Event
 from shared_core.core.domain import MemoryId
 from shared_core.core.ids import uuid7
 from shared_core.nlp.text import search_terms
-from shared_core.ports.recall import Asked as Query, Candidate, Corpus
+from shared_core.ports.recall import Candidate, Corpus, RankingQuery
 from shared_core.ports.storage import Embedder
 from shared_core.recall.bm25 import matched
 from shared_core.recall.features import features, overtakings
@@ -41,7 +41,7 @@ LONGEST_PAUSE: Final = timedelta(hours=6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class TrainingQuestion:
     """A question with the features of all turns, (N, F), and which of them answer it, (N,).
 
     older and newer: (N,), of a question about what changed, which turns say how it was and which
@@ -64,9 +64,9 @@ def used(found: Sequence[Conversation]) -> Sequence[Conversation]:
     return found[:: EVERY if len(found) > HUNDREDS else 1]
 
 
-async def collected(files: Sequence[Path], embedder: Embedder) -> list[Asked]:
+async def collected(files: Sequence[Path], embedder: Embedder) -> list[TrainingQuestion]:
     """Return all questions with the features of all turns they are asked about."""
-    questions: list[Asked] = []
+    questions: list[TrainingQuestion] = []
     for file in files:
         for number, conversation in enumerate(used(list(conversations(file)))):
             questions += await _asked(conversation, embedder, file.stem, number)
@@ -76,7 +76,7 @@ async def collected(files: Sequence[Path], embedder: Embedder) -> list[Asked]:
 
 async def _asked(
     conversation: Conversation, embedder: Embedder, name: str, number: int
-) -> list[Asked]:
+) -> list[TrainingQuestion]:
     turns = [event for _, events in conversation.sessions for event in events]
     opens = [new for _, events in conversation.sessions for new in _opens_session(events)]
     vectors = await embedder.embed_passages([turn.text or "." for turn in turns])
@@ -103,7 +103,7 @@ async def _asked(
         known = features(corpus, matches, candidates, asked)
         pairs = overtakings(corpus, matches, candidates, asked)
         found.append(
-            Asked(
+            TrainingQuestion(
                 set_name=name,
                 conversation=number,
                 category=question.category,
@@ -127,9 +127,9 @@ def _among(turns: Sequence[Event], ids: frozenset[str]) -> NDArray[np.bool_]:
     return np.array([turn.event_id in ids for turn in turns])
 
 
-def _query(question: Question, turns: Sequence[Event]) -> Query:
+def _query(question: Question, turns: Sequence[Event]) -> RankingQuery:
     last = max(turn.occurred_at for turn in turns)
-    return Query(
+    return RankingQuery(
         text=question.text,
         terms=query_terms(question.text),
         now=question.asked_at or last + timedelta(days=1),
@@ -159,7 +159,7 @@ _ARRAYS: Final = ("rows", "answers", "older", "newer", "overtaken")
 _VALUES: Final = ("set_name", "conversation", "category", "wanted")
 
 
-def save(file: Path, questions: Sequence[Asked]) -> None:
+def save(file: Path, questions: Sequence[TrainingQuestion]) -> None:
     """Write questions, so that load() of the same features reads them."""
     held: dict[str, Any] = {"trained": np.array(TRAINED)}
     for name in _VALUES:
@@ -171,7 +171,7 @@ def save(file: Path, questions: Sequence[Asked]) -> None:
     np.savez_compressed(file, **held)
 
 
-def load(file: Path) -> list[Asked]:
+def load(file: Path) -> list[TrainingQuestion]:
     """Return what save() wrote.
 
     Raises FileNotFoundError, and ValueError for a file of other features than are in use, or of
@@ -188,4 +188,6 @@ def load(file: Path) -> list[Asked]:
         arrays = {name: np.split(held[name], held[f"{name}_ends"][:-1]) for name in _ARRAYS}
     columns = [values[name] for name in _VALUES] + [arrays[name] for name in _ARRAYS]
     names = (*_VALUES, *_ARRAYS)
-    return [Asked(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+    return [
+        TrainingQuestion(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)
+    ]

@@ -33,7 +33,7 @@ _Over: TypeAlias = "Future[JobRecord | None]"
 _UNSAID: Any = object()
 
 
-class Reflector(Protocol):
+class LangMemReflector(Protocol):
     """What langmem calls a reflector, e.g. create_memory_store_manager(...)."""
 
     def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
@@ -79,7 +79,7 @@ class DurableReflectionExecutor:
         *,
         app: Part,
         user_id: Part | None = None,
-        reflector: Reflector | None = None,
+        reflector: LangMemReflector | None = None,
         name: str | None = None,
     ) -> None:
         self._store = store
@@ -297,7 +297,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
     return await asyncio.wrap_future(ended, loop=loop)
 
 
-def _graph(reflector: Reflector, store: BaseStore) -> Any:
+def _graph(reflector: LangMemReflector, store: BaseStore) -> Any:
     """Return the reflector as a graph of its own, so that it finds the store where it looks."""
 
     @entrypoint(store=store)

@@ -36,12 +36,12 @@ class SingleOps:
         run: what runs a batch, one and the same in every call. It is not kept: it holds the store.
         """
         loop = asyncio.get_running_loop()
-        group: _Group | None = getattr(self._here, "group", None)
+        group: _OpGroup | None = getattr(self._here, "group", None)
         if group is None or group.loop is not loop:  # a loop that died may have left its group
-            return await self._lead(_Group(loop, run), op)
+            return await self._lead(_OpGroup(loop, run), op)
         return await group.outcome(group.add(op))
 
-    async def _lead(self, group: _Group, op: Op) -> Result:
+    async def _lead(self, group: _OpGroup, op: Op) -> Result:
         """Wait for what else this iteration of the loop brings, and start it all."""
         self._here.group = group
         mine = group.add(op)
@@ -62,7 +62,7 @@ class SingleOps:
         return result
 
 
-class _Group:
+class _OpGroup:
     """The operations of one iteration of a loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, run: Run) -> None:

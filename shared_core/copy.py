@@ -23,7 +23,7 @@ HELD = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sum:
+class ExportDigest:
     """What an export came to: its rows, and the SHA-256 of their lines."""
 
     rows: int
@@ -41,8 +41,8 @@ class CopiedApplication:
     written: int
     here: int
     differ: int
-    source: Sum
-    target: Sum
+    source: ExportDigest
+    target: ExportDigest
 
     @property
     def agrees(self) -> bool:
@@ -191,7 +191,7 @@ async def _export(memory: MemoryEngine, app: str, path: Path, told: Progress) ->
         await asyncio.to_thread(file.writelines, held)
 
 
-async def _sum(memory: MemoryEngine, app: str, told: Progress, *, vectors: bool) -> Sum:
+async def _sum(memory: MemoryEngine, app: str, told: Progress, *, vectors: bool) -> ExportDigest:
     """Return what an application comes to. vectors: with their values, else with what has some."""
     digest, rows, last = hashlib.sha256(), 0, ""
     async with aclosing(memory.export(app=app, vectors=vectors)) as lines:
@@ -202,7 +202,7 @@ async def _sum(memory: MemoryEngine, app: str, told: Progress, *, vectors: bool)
             rows += 1
             if rows % HELD == 0:
                 told(app, "compared", rows)
-    return Sum(rows=max(rows - 2, 0), sha256=digest.hexdigest())
+    return ExportDigest(rows=max(rows - 2, 0), sha256=digest.hexdigest())
 
 
 def _silent(app: str, what: str, lines: int) -> None:

@@ -59,7 +59,7 @@ from shared_core.privacy.redaction import PRESETS, PrivacyPolicy
 from shared_core.privacy.sanitizing import Intake
 from shared_core.profiles.service import Profiles
 from shared_core.recall.access_log import AccessLog
-from shared_core.recall.query import Wanted
+from shared_core.recall.query import RecallOptions
 from shared_core.recall.service import Recalling
 from shared_core.recall.timeline import SliceVerbs
 from shared_core.retention.deletion import Forgetting
@@ -293,7 +293,7 @@ class MemoryEngine(
         counts against one (MMR). reranker: for the memory's own; False for none. as_of: what held
         at a moment, as it was known at a moment; None for what is current.
         """
-        wanted = Wanted(
+        wanted = RecallOptions(
             now=self._clock() if asked_at is None else asked_at, limit=limit, kinds=kinds,
             namespace=namespace, ranking=ranking, min_relevance=min_relevance, distinct=distinct,
             min_importance=min_importance, diversity=diversity, as_of=as_of,

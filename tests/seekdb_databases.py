@@ -13,7 +13,7 @@ import pymysql
 
 from shared_core import run_sync
 from shared_core.settings import Settings
-from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.embedded import EmbeddedSeekdb
 
 KEPT = ("schema_migrations",)
@@ -74,7 +74,7 @@ class SeekdbDatabases:
         name = f"test_{self._worker}_{self._made}"
 
         async def made() -> None:
-            database = Database(Settings(uri=self._uri(name), home=self._home))
+            database = OceanBaseDatabase(Settings(uri=self._uri(name), home=self._home))
             await database.open()
             await database.close()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from adk_memory.conformance.memory_content import Content
 from adk_memory.conformance.memory_entries import Entries
 from adk_memory.conformance.memory_ingestion import Ingestion
-from adk_memory.conformance.memory_search import Searching
+from adk_memory.conformance.memory_search import MemorySearching
 
 
-class MemoryServiceSuite(Ingestion, Content, Searching, Entries):
+class MemoryServiceSuite(Ingestion, Content, MemorySearching, Entries):
     """The behaviour of a memory service that returns what was said, as tests.
 
     A subclass gives the fixture `service`: a BaseMemoryService that remembers nothing yet.

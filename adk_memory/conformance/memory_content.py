@@ -11,7 +11,7 @@ from google.adk.memory.base_memory_service import BaseMemoryService
 from google.genai import types
 
 from adk_memory.conformance.samples import Part, event, search, session, texts, turns
-from adk_memory.conformance.suite import Suite, each
+from adk_memory.conformance.suite import ServiceTests, each
 
 SECRET = "hunter2"
 
@@ -89,7 +89,7 @@ def rewind(event_id: str, before: str) -> Event:
     return event(event_id, invocation_id="rewind", actions=actions)
 
 
-class Content(Suite):
+class Content(ServiceTests):
     """Words are kept as they are; thoughts, tools, secrets and what was taken back are not."""
 
     @each("case", SAID)

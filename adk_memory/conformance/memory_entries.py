@@ -11,7 +11,7 @@ from google.adk.memory.memory_entry import MemoryEntry
 from google.genai import types
 
 from adk_memory.conformance.samples import WHO, Part, entry, event, search, session, turns
-from adk_memory.conformance.suite import Suite, each, needs
+from adk_memory.conformance.suite import ServiceTests, each, needs
 
 TEA = event("e1", "tea is what I drink")
 COFFEE = event("e2", "coffee and tea are sold here", author="bot")
@@ -42,7 +42,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-class Entries(Suite):
+class Entries(ServiceTests):
     """A memory is added outright, and deleted by its id, for good."""
 
     @needs("delete_memory")

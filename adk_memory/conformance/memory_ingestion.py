@@ -15,14 +15,14 @@ from adk_memory.conformance.samples import (
     session,
     turns,
 )
-from adk_memory.conformance.suite import Suite, needs
+from adk_memory.conformance.suite import ServiceTests, needs
 
 TEA = event("e1", "tea is what I drink")
 COFFEE = event("e2", "coffee and tea are sold here", author="bot")
 BOTH = ["coffee and tea are sold here", "tea is what I drink"]
 
 
-class Ingestion(Suite):
+class Ingestion(ServiceTests):
     """Sessions and events may be added in any order, in pieces, again, and at once."""
 
     async def test_what_a_session_said_is_found_with_its_author(

@@ -14,7 +14,7 @@ from adk_memory.conformance.samples import (
     texts,
     turns,
 )
-from adk_memory.conformance.suite import Suite, each
+from adk_memory.conformance.suite import ServiceTests, each
 
 MOST = 100
 """More memories than this fit no prompt: `preload_memory` shows the model all that is found."""
@@ -44,7 +44,7 @@ SYNTAX = {
 }
 
 
-class Searching(Suite):
+class MemorySearching(ServiceTests):
     """A search finds what shares words with it, best first, within one app and user."""
 
     async def test_a_memory_that_was_never_used_finds_nothing(

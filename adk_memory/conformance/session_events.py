@@ -14,12 +14,12 @@ from google.adk.sessions.session import Session
 
 from adk_memory.conformance.event_shapes import SHAPES
 from adk_memory.conformance.samples import WHO, event, reload
-from adk_memory.conformance.suite import Suite, each
+from adk_memory.conformance.suite import ServiceTests, each
 
 PAST = 1_700_000_000.0
 
 
-class Events(Suite):
+class Events(ServiceTests):
     """The events of a session come back whole and in order, and stale writers are told."""
 
     async def test_an_appended_event_is_returned_and_kept(

@@ -18,12 +18,12 @@ from adk_memory.conformance.samples import (
     owner,
     reload,
 )
-from adk_memory.conformance.suite import Suite, each, needs
+from adk_memory.conformance.suite import ServiceTests, each, needs
 
 OTHERS = {"user": {**WHO, "user_id": "bob"}, "app": {**WHO, "app_name": "other"}}
 
 
-class Lifecycle(Suite):
+class Lifecycle(ServiceTests):
     """A session belongs to one app and one user, and is gone once it is deleted."""
 
     async def test_a_session_has_the_id_it_was_given(self, service: BaseSessionService) -> None:

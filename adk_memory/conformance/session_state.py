@@ -15,7 +15,7 @@ from google.genai import types
 from pydantic_core import to_jsonable_python
 
 from adk_memory.conformance.samples import WHO, event, reload
-from adk_memory.conformance.suite import Suite, each, needs
+from adk_memory.conformance.suite import ServiceTests, each, needs
 
 SCOPED = {"a": 1, "user:b": 2, "app:c": 3, "temp:d": 4}
 KEPT = {"a": 1, "user:b": 2, "app:c": 3}
@@ -41,7 +41,7 @@ RICH = {
 }
 
 
-class States(Suite):
+class States(ServiceTests):
     """What is written comes back, to those whose it is, and to nobody else."""
 
     async def test_every_scope_that_lasts_survives_a_reload(

@@ -10,7 +10,7 @@ import pytest
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 
-class Suite:
+class ServiceTests:
     """The base of a suite: its tests, minus what a service says of itself.
 
     divergences: name of a test, or of one of its cases as `test_name[case]`, to the reason why
@@ -62,7 +62,7 @@ def each(argument: str, cases: Mapping[str, object]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(argument, list(cases.values()), ids=list(cases))
 
 
-def _names(suite: type[Suite]) -> set[str]:
+def _names(suite: type[ServiceTests]) -> set[str]:
     names = {name for name in dir(suite) if name.startswith("test_")}
     for name in list(names):
         for mark in getattr(getattr(suite, name), "pytestmark", []):

@@ -9,7 +9,7 @@ import pytest
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp
 
 from langgraph_store.conformance.samples import HERE, Face
-from langgraph_store.conformance.suite import Suite, each, needs
+from langgraph_store.conformance.suite import StoreTests, each, needs
 
 BAD: dict[str, Any] = {
     "value": PutOp(HERE, "bad", {"n": float("nan"), "o": object()}),
@@ -19,7 +19,7 @@ BAD: dict[str, Any] = {
 }
 
 
-class Batching(Suite):
+class Batching(StoreTests):
     """A batch is run as one, and each of its operations stands for itself."""
 
     async def test_reads_see_the_state_before_the_batch(self, face: Face) -> None:

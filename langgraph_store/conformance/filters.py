@@ -8,7 +8,7 @@ import pytest
 from langgraph.store.base import PutOp
 
 from langgraph_store.conformance.samples import HERE, Face
-from langgraph_store.conformance.suite import Suite, each, needs
+from langgraph_store.conformance.suite import StoreTests, each, needs
 
 VALUES: dict[str, dict[str, Any]] = {
     "two": {"n": 2, "tag": "a", "at": {"city": "Rome", "zip": 1}, "list": [1, 2], "ok": True},
@@ -65,7 +65,7 @@ SENSELESS: dict[str, Any] = {
 }
 
 
-class Filtering(Suite):
+class Filtering(StoreTests):
     """A filter finds all that it says, before limit and offset are counted."""
 
     async def _fill(self, face: Face) -> None:

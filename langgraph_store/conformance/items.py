@@ -10,7 +10,7 @@ import pytest
 from langgraph.store.base import InvalidNamespaceError
 
 from langgraph_store.conformance.samples import HERE, ODD_LABELS, Face
-from langgraph_store.conformance.suite import Suite, each
+from langgraph_store.conformance.suite import StoreTests, each
 
 VALUES: dict[str, dict[str, Any]] = {
     "empty": {},
@@ -32,7 +32,7 @@ UNSTORABLE = {
 BAD_LABELS = {"empty": "", "dot": "a.b", "NUL": "a\x00b", "number": 7}
 
 
-class Keeping(Suite):
+class Keeping(StoreTests):
     """One item by its namespace and key."""
 
     @each("value", VALUES)

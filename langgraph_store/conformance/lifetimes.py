@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from langgraph_store.conformance.samples import HERE, Face
-from langgraph_store.conformance.suite import Suite, needs
+from langgraph_store.conformance.suite import StoreTests, needs
 
 SHORT = 0.02
 """A time to live of 1.2 seconds."""
 SHORT_S = SHORT * 60
 
 
-class Expiring(Suite):
+class Expiring(StoreTests):
     """What has expired is not read; reading gives the full time again, unless told not to."""
 
     @needs("ttl")

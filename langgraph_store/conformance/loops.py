@@ -8,10 +8,10 @@ from typing import Any
 from langgraph.store.base import BaseStore, PutOp
 
 from langgraph_store.conformance.samples import HERE
-from langgraph_store.conformance.suite import Suite
+from langgraph_store.conformance.suite import StoreTests
 
 
-class Serving(Suite):
+class Serving(StoreTests):
     """A graph runs sync nodes in threads and async ones on its loop, on the same store."""
 
     async def test_a_sync_call_works_inside_a_running_loop(self, store: BaseStore) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from langgraph.store.base import PutOp
 
 from langgraph_store.conformance.samples import HERE, Face
-from langgraph_store.conformance.suite import Suite, each, needs
+from langgraph_store.conformance.suite import StoreTests, each, needs
 
 DOCUMENT = {
     "zebra": "plain", "title": "zebra", "meta": {"name": "zebra", "deep": {"name": "zebra"}},
@@ -24,7 +24,7 @@ PATHS = {
 }  # fmt: skip
 
 
-class Searching(Suite):
+class MeaningSearching(StoreTests):
     """A query finds what is near to it. The words of the vectors are the words of the texts."""
 
     @needs("index")

@@ -8,7 +8,7 @@ from langgraph.store.base import ListNamespacesOp, MatchCondition, PutOp
 from langgraph.store.memory import InMemoryStore
 
 from langgraph_store.conformance.samples import Face
-from langgraph_store.conformance.suite import Suite
+from langgraph_store.conformance.suite import StoreTests
 
 TREE = [("a", "b", "c"), ("a", "b", "d"), ("a", "x", "c"), ("ab", "b", "c"), ("users", "1", "c"),
         ("users", "2", "public"), ("users", "2", "private", "notes")]  # fmt: skip
@@ -24,7 +24,7 @@ CONDITIONS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-class Naming(Suite):
+class Naming(StoreTests):
     """Namespaces are paths of labels."""
 
     async def test_lists_of_namespaces_are_those_of_the_memory_store(self, face: Face) -> None:

@@ -17,7 +17,7 @@ OPTIONAL = frozenset({"index", "operators", "ttl"})
 live."""
 
 
-class Suite:
+class StoreTests:
     """The base of the suite: its tests, minus what a store says of itself.
 
     divergences: name of a test, or of one of its cases as `test_name[case]`, or of a test in one
@@ -76,7 +76,7 @@ def each(argument: str, cases: Mapping[str, object]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(argument, list(cases.values()), ids=list(cases))
 
 
-def _names(suite: type[Suite]) -> set[str]:
+def _names(suite: type[StoreTests]) -> set[str]:
     names = {name for name in dir(suite) if name.startswith("test_")}
     for name in list(names):
         names |= {f"{name}[{mode}]" for mode in MODES}

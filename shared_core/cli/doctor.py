@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import psycopg
 from psycopg import sql
 
-from shared_core.cli.findings import Finding, Model, problem, queue_finding, vectors_finding
+from shared_core.cli.findings import CheckResult, Model, problem, queue_finding, vectors_finding
 from shared_core.errors import InvalidInput, MemoryCoreError, ModelUnavailable, StorageUnavailable
 from shared_core.models.embedders import resolve_embedder
 from shared_core.open import open_memory
@@ -40,7 +40,7 @@ LOG_LINES = 8
 def examine(
     uri: str | None = None, *, schema: str | None = None, embedder: str | None = None,
     start: bool = False,
-) -> list[Finding]:  # fmt: skip
+) -> list[CheckResult]:  # fmt: skip
     """Return what is right and what is wrong with a memory, in the order to mend it.
 
     Creates nothing and migrates nothing, unless start is True; an embedded server that exists is
@@ -53,7 +53,7 @@ def examine(
         return [*findings, problem("uri", str(error), "correct HIPPOCAMPUS_URI or --uri")]
     home = settings.embedded_home
     where = f"embedded PostgreSQL in {home}" if home else redacted(settings.uri)
-    findings.append(Finding(check="uri", status="ok", found=where))
+    findings.append(CheckResult(check="uri", status="ok", found=where))
     if start:
         with suppress(MemoryCoreError):  # the checks below find out why
             asyncio.run(_set_up(settings))
@@ -74,18 +74,18 @@ async def _set_up(settings: Settings) -> None:
         pass
 
 
-def _library() -> Finding:
+def _library() -> CheckResult:
     found = f"Python {platform.python_version()}, {PACKAGE} {metadata.version(PACKAGE)}"
-    return Finding(check="library", status="ok", found=found)
+    return CheckResult(check="library", status="ok", found=found)
 
 
-def _extras() -> Iterator[Finding]:
+def _extras() -> Iterator[CheckResult]:
     for package, extra in EXTRAS.items():
         try:
-            yield Finding(check=package, status="ok", found=metadata.version(package))
+            yield CheckResult(check=package, status="ok", found=metadata.version(package))
         except metadata.PackageNotFoundError:
             advice = f"if wanted: pip install '{PACKAGE}[{extra}]'"
-            yield Finding(check=package, status="note", found="not installed", advice=advice)
+            yield CheckResult(check=package, status="note", found="not installed", advice=advice)
 
 
 def _embedder(wanted: str | None) -> Model:
@@ -98,10 +98,10 @@ def _embedder(wanted: str | None) -> Model:
         advice = "choose another --embedder; until then only words are searched"
         return Model(name, None, problem("embedder", str(error), advice))
     found = f"{name}, {dimensions} dimensions"
-    return Model(name, dimensions, Finding(check="embedder", status="ok", found=found))
+    return Model(name, dimensions, CheckResult(check="embedder", status="ok", found=found))
 
 
-def _embedded(home: Path, settings: Settings, model: Model) -> Iterator[Finding]:
+def _embedded(home: Path, settings: Settings, model: Model) -> Iterator[CheckResult]:
     """Look at the folder, then at the server in it if there is one."""
     yield _disk(home)
     try:
@@ -114,9 +114,9 @@ def _embedded(home: Path, settings: Settings, model: Model) -> Iterator[Finding]
     if not any(home.glob("postgres-[0-9][0-9]/*")):
         advice = "it is made at the first use, or now with --start"
         found = f"nothing there yet: {seen.data_directory}"
-        yield Finding(check="folder", status="note", found=found, advice=advice)
+        yield CheckResult(check="folder", status="note", found=found, advice=advice)
         return
-    yield Finding(check="folder", status="ok", found=_state(seen))
+    yield CheckResult(check="folder", status="ok", found=_state(seen))
     server = EmbeddedPostgres(home)
     try:
         conninfo = server.acquire()
@@ -127,7 +127,7 @@ def _embedded(home: Path, settings: Settings, model: Model) -> Iterator[Finding]
         for finding in _server(conninfo, settings, model):
             yield finding
             if finding.check == "server" and finding.status == "problem":
-                yield Finding(check="log", status="note", found=_log(server))
+                yield CheckResult(check="log", status="note", found=_log(server))
     finally:
         server.release()
 
@@ -144,17 +144,17 @@ def _state(seen: EmbeddedStatus) -> str:
     return f"{seen.data_directory}, {size}, running as pid {seen.pid}, used by {users}"
 
 
-def _disk(home: Path) -> Finding:
+def _disk(home: Path) -> CheckResult:
     existing = next(folder for folder in (home, *home.absolute().parents) if folder.exists())
     free = shutil.disk_usage(existing).free
     found = f"{free / 1024**3:.1f} GB free"
     if free < DISK_NEEDED_BYTES:
         advice = f"free {DISK_NEEDED_BYTES // 1024**2} MB, or set HIPPOCAMPUS_HOME to another disk"
         return problem("disk", found, advice)
-    return Finding(check="disk", status="ok", found=found)
+    return CheckResult(check="disk", status="ok", found=found)
 
 
-def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[Finding]:
+def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[CheckResult]:
     """Look at a server: version, pgvector, rights, schema, row security, vectors, queue."""
     try:
         connection = psycopg.connect(
@@ -191,15 +191,15 @@ class _Patient:
         self._connection = connection
         self._schema = schema
 
-    def server(self) -> Finding:
+    def server(self) -> CheckResult:
         version = self._connection.info.server_version
         found = f"reachable, PostgreSQL {version // 10_000}.{version % 10_000}"
         if version // 10_000 < MIN_SERVER:
             advice = f"at least {MIN_SERVER} is needed: upgrade it, or use uri 'embedded'"
             return problem("server", found, advice)
-        return Finding(check="server", status="ok", found=found)
+        return CheckResult(check="server", status="ok", found=found)
 
-    def extension(self) -> Finding:
+    def extension(self) -> CheckResult:
         version, available = self._row(
             "SELECT (SELECT extversion FROM pg_extension WHERE extname = 'vector'),"
             " (SELECT default_version FROM pg_available_extensions WHERE name = 'vector')"
@@ -211,9 +211,9 @@ class _Patient:
         if tuple(int(part) for part in (version or available).split(".")[:2]) < MIN_EXTENSION:
             advice = "at least 0.8 is needed: install it, then run ALTER EXTENSION vector UPDATE"
             return problem("pgvector", found, advice)
-        return Finding(check="pgvector", status="ok" if version else "note", found=found)
+        return CheckResult(check="pgvector", status="ok" if version else "note", found=found)
 
-    def rights(self) -> Finding:
+    def rights(self) -> CheckResult:
         """Return whether this user may set up what is missing; nothing is needed later."""
         user, database, may_create = self._row(
             "SELECT current_user, current_database(),"
@@ -221,7 +221,7 @@ class _Patient:
         )
         found = f"user {user} in database {database}"
         if may_create or len(self.steps()) >= len(migrations()):
-            return Finding(check="rights", status="ok", found=found)
+            return CheckResult(check="rights", status="ok", found=found)
         advice = f"migrate as a user who may, or GRANT CREATE ON DATABASE {database} TO {user}"
         return problem("rights", f"{found} may not create a schema there", advice)
 
@@ -235,32 +235,34 @@ class _Patient:
         query = sql.SQL("SELECT version, checksum FROM {}.schema_migrations ORDER BY version")
         return [(row[0], row[1]) for row in self._rows(query)]
 
-    def version(self) -> Finding:
+    def version(self) -> CheckResult:
         known = [(step.version, step.checksum) for step in migrations()]
         steps = self.steps()
         found = f"{self._schema!r}, version {len(steps)} of {len(known)}"
         later = "at the next use, or now with 'hippocampus migrate'"
         if not steps:
             found = f"{self._schema!r} is not in this database yet"
-            return Finding(check="schema", status="note", found=found, advice=f"it is made {later}")
+            return CheckResult(
+                check="schema", status="note", found=found, advice=f"it is made {later}"
+            )
         if len(steps) > len(known):
             return problem("schema", found, f"upgrade with pip install -U {PACKAGE}")
         if steps != known[: len(steps)]:
             advice = "use another --schema: a development version of the library made this one"
             return problem("schema", f"{found}, but not as this library makes it", advice)
         if len(steps) < len(known):
-            return Finding(
+            return CheckResult(
                 check="schema", status="note", found=found, advice=f"it is upgraded {later}"
             )
-        return Finding(check="schema", status="ok", found=found)
+        return CheckResult(check="schema", status="ok", found=found)
 
-    def role(self) -> Finding:
+    def role(self) -> CheckResult:
         role, found = self._working_role()
         if role is None:
             user = self._connection.info.user
             advice = f"as administrator: CREATE ROLE {APP_ROLE} NOLOGIN; GRANT {APP_ROLE} TO {user}"
             return problem("role", found, advice)
-        return Finding(check="role", status="ok", found=found)
+        return CheckResult(check="role", status="ok", found=found)
 
     def _working_role(self) -> tuple[str | None, str]:
         """Return the role the library works as, None for none that row security binds; and why."""
@@ -275,7 +277,7 @@ class _Patient:
             return None, f"{user} bypasses row security and is no member of {APP_ROLE}"
         return user, f"works as {user}, which row security binds"
 
-    def row_security(self) -> Finding:
+    def row_security(self) -> CheckResult:
         """Return whether a row of one scope is hidden outside it: by trying, then undoing."""
         role, _ = self._working_role()
         advice = "do not use this schema: make another one with 'hippocampus migrate --schema'"
@@ -292,7 +294,7 @@ class _Patient:
             found = f"a scope of 1 row shows {inside} inside and {outside} outside"
             return problem("row security", found, advice)
         found = "enforced: a row of one scope was seen inside it and not outside"
-        return Finding(check="row security", status="ok", found=found)
+        return CheckResult(check="row security", status="ok", found=found)
 
     def _tried(self, role: str) -> tuple[list[str], int, int]:
         """Return the unguarded tables, and how many rows a new scope shows inside and outside."""
@@ -322,11 +324,11 @@ class _Patient:
             [(outside,)] = self._rows(count)
         return [row[0] for row in open_tables], inside, outside
 
-    def vectors(self, model: Model) -> Finding:
+    def vectors(self, model: Model) -> CheckResult:
         query = sql.SQL("SELECT model, dimensions FROM {}.embedding_models WHERE active")
         return vectors_finding(self._rows(query), model)
 
-    def queue(self) -> Finding:
+    def queue(self) -> CheckResult:
         count = sql.SQL(
             "SELECT count(*) FILTER (WHERE is_due AND job_type <> 'callback'),"
             " count(*) FILTER (WHERE is_due AND job_type = 'callback'),"

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from shared_core.cli.findings import Finding, Model, problem, queue_finding, vectors_finding
+from shared_core.cli.findings import CheckResult, Model, problem, queue_finding, vectors_finding
 from shared_core.errors import InvalidInput, StorageUnavailable
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connection.connections import Location
-from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.migrate import checked_version, scripts, version_there
 
 
-def examine_oceanbase(settings: Settings, model: Model) -> Iterator[Finding]:
+def examine_oceanbase(settings: Settings, model: Model) -> Iterator[CheckResult]:
     """Look at a server, or at the folder of an embedded one and the server in it.
 
     Creates nothing; an embedded server that exists is started for the time of the examination.
     """
-    database = Database(settings)
+    database = OceanBaseDatabase(settings)
     folder = database.location.folder
     if folder is not None and not (folder.is_dir() and any(folder.iterdir())):
         advice = "it is made at the first use, or now with --start"
         found = f"nothing there yet: {folder}"
-        yield Finding(check="folder", status="note", found=found, advice=advice)
+        yield CheckResult(check="folder", status="note", found=found, advice=advice)
         return
     try:
         with database.looked_at() as cursor:
@@ -33,10 +33,10 @@ def examine_oceanbase(settings: Settings, model: Model) -> Iterator[Finding]:
         yield problem("server", str(error), advice)
 
 
-def _looked(cursor: Any, location: Location, model: Model) -> Iterator[Finding]:
+def _looked(cursor: Any, location: Location, model: Model) -> Iterator[CheckResult]:
     engine, version = checked_version(_rows(cursor, "SELECT version()")[0][0])
     found = f"reachable, {engine} {'.'.join(map(str, version))}"
-    yield Finding(check="server", status="ok", found=found)
+    yield CheckResult(check="server", status="ok", found=found)
     there = version_there(cursor, location.database)
     yield _schema(there, location)
     if there:
@@ -46,21 +46,25 @@ def _looked(cursor: Any, location: Location, model: Model) -> Iterator[Finding]:
         yield _queue(cursor)
 
 
-def _schema(there: int | None, location: Location) -> Finding:
+def _schema(there: int | None, location: Location) -> CheckResult:
     known, name = scripts()[-1][0], location.database
     later = "at the next use, or now with 'hippocampus migrate'"
     if not there:
         found = f"database {name!r} has no tables yet"
-        return Finding(check="schema", status="note", found=found, advice=f"they are made {later}")
+        return CheckResult(
+            check="schema", status="note", found=found, advice=f"they are made {later}"
+        )
     found = f"database {name!r}, version {there} of {known}"
     if there > known:
         return problem("schema", found, "upgrade with pip install -U pg-hippocampus")
     if there < known:
-        return Finding(check="schema", status="note", found=found, advice=f"it is upgraded {later}")
-    return Finding(check="schema", status="ok", found=found)
+        return CheckResult(
+            check="schema", status="note", found=found, advice=f"it is upgraded {later}"
+        )
+    return CheckResult(check="schema", status="ok", found=found)
 
 
-def _queue(cursor: Any) -> Finding:
+def _queue(cursor: Any) -> CheckResult:
     [(waiting, callbacks, failed)] = _rows(
         cursor,
         "SELECT count(CASE WHEN is_due AND job_type <> 'callback' THEN 1 END),"

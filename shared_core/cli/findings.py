@@ -10,7 +10,7 @@ Status = Literal["ok", "note", "problem"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckResult:
     """One thing looked at. advice: how to mend a problem, or what a note is about."""
 
     check: str
@@ -25,30 +25,30 @@ class Model:
 
     name: str
     dimensions: int | None
-    finding: Finding
+    finding: CheckResult
 
 
-def problem(check: str, found: str, advice: str) -> Finding:
+def problem(check: str, found: str, advice: str) -> CheckResult:
     """Return a problem, on one line."""
-    return Finding(check=check, status="problem", found=" ".join(found.split()), advice=advice)
+    return CheckResult(check=check, status="problem", found=" ".join(found.split()), advice=advice)
 
 
-def vectors_finding(rows: Sequence[tuple[Any, ...]], model: Model) -> Finding:
+def vectors_finding(rows: Sequence[tuple[Any, ...]], model: Model) -> CheckResult:
     """Tell whether the embedder made the stored vectors. rows: the active model, or none."""
     if not rows:
-        return Finding(check="vectors", status="ok", found="none stored yet")
+        return CheckResult(check="vectors", status="ok", found="none stored yet")
     [(name, dimensions)] = rows
     found = f"made by {name}, {dimensions} dimensions"
     if model.dimensions is not None and (name, dimensions) != (model.name, model.dimensions):
         advice = "choose with --embedder the one that made them, or another --schema"
         return problem("vectors", f"{found}; the embedder in use is {model.name}", advice)
-    return Finding(check="vectors", status="ok", found=found)
+    return CheckResult(check="vectors", status="ok", found=found)
 
 
-def queue_finding(waiting: int, callbacks: int, failed: int) -> Finding:
+def queue_finding(waiting: int, callbacks: int, failed: int) -> CheckResult:
     """Tell what waits in the queue: jobs and callbacks that are due, and jobs given up."""
     if not (waiting or callbacks or failed):
-        return Finding(check="queue", status="ok", found="nothing waits, nothing failed")
+        return CheckResult(check="queue", status="ok", found="nothing waits, nothing failed")
     found = f"{waiting} jobs are due and untaken, {failed} were given up"
     advice = ["hippocampus jobs shows them"]
     if waiting:
@@ -58,4 +58,4 @@ def queue_finding(waiting: int, callbacks: int, failed: int) -> Finding:
     if callbacks:
         found += f", {callbacks} wait for a process that knows their code"
         advice.append("callbacks are done by a process that has their reflector, by no worker")
-    return Finding(check="queue", status="note", found=found, advice="; ".join(advice))
+    return CheckResult(check="queue", status="note", found=found, advice="; ".join(advice))

@@ -104,9 +104,9 @@ def doctor(
 ) -> None:
     """Examine the memory: what is wrong, and how to mend it. Exit code 1 if something is."""
     from shared_core.cli.doctor import examine
-    from shared_core.cli.findings import Finding
+    from shared_core.cli.findings import CheckResult
 
-    findings: list[Finding] = examine(uri, schema=schema, embedder=embedder, start=start)
+    findings: list[CheckResult] = examine(uri, schema=schema, embedder=embedder, start=start)
     well = all(finding.status != "problem" for finding in findings)
     if as_json:
         report = {"ok": well, "findings": [dataclasses.asdict(finding) for finding in findings]}

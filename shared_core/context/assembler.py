@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from shared_core.context.candidates import (
-    Candidate,
+    WindowCandidate,
     fact_of,
     instruction_of,
     memory_of,
@@ -72,10 +72,10 @@ def memory_block(
     return window.prompt or None
 
 
-def _entry(section: Section, number: int, about: str, text: str) -> Candidate:
+def _entry(section: Section, number: int, about: str, text: str) -> WindowCandidate:
     item = ContextItem(section=section, number=number, author=about, text=clean_text(text) or " ")
     told = () if section == "summary" else (("said", same_words(item.text)),)
-    return Candidate(item, told, told)
+    return WindowCandidate(item, told, told)
 
 
 def _line(item: ContextItem) -> str:
@@ -100,7 +100,7 @@ LEAST_MAX_TOKENS: Final = 64
 class CountedTurns:
     """What ContextAssembler.counted() made of turns, for one assembly."""
 
-    entries: Sequence[Candidate]
+    entries: Sequence[WindowCandidate]
 
 
 class ContextAssembler:

@@ -20,7 +20,7 @@ Mark: TypeAlias = tuple[str, str]
 
 
 @dataclass(slots=True)
-class Candidate:
+class WindowCandidate:
     """An item that may be shown, of one assembly, which counts it.
 
     tells: what is known once it is shown. repeats: what makes it a duplicate once it is known.
@@ -35,14 +35,14 @@ class Candidate:
     at_least: int = 0
 
 
-def instruction_of(number: int, text: str) -> Candidate:
+def instruction_of(number: int, text: str) -> WindowCandidate:
     """Return an instruction; the same one is shown once."""
     item = ContextItem(section="instructions", number=number, text=clean_text(text).strip())
     told = (("told", same_words(item.text)),)
-    return Candidate(item, told, told)
+    return WindowCandidate(item, told, told)
 
 
-def fact_of(number: int, fact: Fact | Hit) -> Candidate:
+def fact_of(number: int, fact: Fact | Hit) -> WindowCandidate:
     """Return a fact; it stays when its turn is shown as well, because it says what still holds."""
     if not isinstance(fact, Fact | Hit):
         raise InvalidInput(f"facts must be Fact or Hit objects, not {fact!r:.80}")
@@ -65,10 +65,10 @@ def fact_of(number: int, fact: Fact | Hit) -> Candidate:
         thread_id=fact.thread_id,
     )
     told = (("memory", str(fact.memory_id)), ("told", same_words(item.text)))
-    return Candidate(item, told, told)
+    return WindowCandidate(item, told, told)
 
 
-def memory_of(section: Section, number: int, hit: Hit) -> Candidate:
+def memory_of(section: Section, number: int, hit: Hit) -> WindowCandidate:
     """Return a memory; it goes when its words are shown by a turn, a fact or a better memory."""
     if not isinstance(hit, Hit):
         raise InvalidInput(
@@ -94,10 +94,10 @@ def memory_of(section: Section, number: int, hit: Hit) -> Candidate:
         thread_id=memory.thread_id,
     )
     told = (("memory", str(memory.memory_id)), ("told", same_words(item.text)))
-    return Candidate(item, told, (*told, ("said", same_words(item.text))))
+    return WindowCandidate(item, told, (*told, ("said", same_words(item.text))))
 
 
-def turns_of(history: Sequence[Event]) -> list[Candidate]:
+def turns_of(history: Sequence[Event]) -> list[WindowCandidate]:
     """Return the turns newest first, numbered oldest first.
 
     The same words may be said twice; only the newest turn can be the query itself.
@@ -122,17 +122,17 @@ def turns_of(history: Sequence[Event]) -> list[Candidate]:
         repeats = [("event", event.event_id), ("told", same)]
         if number == len(history) and event.role == "user":
             repeats.append(("asked", same))
-        turns.append(Candidate(item, tells, tuple(repeats)))
+        turns.append(WindowCandidate(item, tells, tuple(repeats)))
     return turns[::-1]
 
 
-def paragraph_of(section: Section, text: str) -> Candidate:
+def paragraph_of(section: Section, text: str) -> WindowCandidate:
     """Return the one text of a section."""
     what = "system_prompt" if section == "system" else section
-    return Candidate(ContextItem(section=section, text=_clean(text, what)))
+    return WindowCandidate(ContextItem(section=section, text=_clean(text, what)))
 
 
-def summary_of(text: str, event_ids: Sequence[str]) -> Candidate:
+def summary_of(text: str, event_ids: Sequence[str]) -> WindowCandidate:
     """Return a summary; it goes when every turn it was made of is shown."""
     entry = paragraph_of("summary", text)
     item = replace(entry.item, source_event_ids=tuple(event_ids))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from shared_core.context.candidates import Candidate, Mark, without_shown
+from shared_core.context.candidates import Mark, WindowCandidate, without_shown
 from shared_core.context.window import (
     PROMPT,
     REMEMBERED,
@@ -22,7 +22,7 @@ from shared_core.context.window import (
     reading_place,
 )
 from shared_core.core.delimiters import Section
-from shared_core.core.digest_cache import Remembered
+from shared_core.core.digest_cache import DigestCache
 from shared_core.core.validation import name_of
 from shared_core.errors import InvalidInput
 from shared_core.nlp.text import HAN, KANA, sentences
@@ -32,7 +32,7 @@ LABEL: Final = re.compile(r"- \[[^\]\n]*\](?= \S)")
 """What an item of a list begins with. No token of o200k reaches from "]" to the space behind it."""
 LINES: Final = 16_384
 
-_tokens: Final = Remembered(count_tokens, LINES)
+_tokens: Final = DigestCache(count_tokens, LINES)
 
 
 class Costs:
@@ -178,8 +178,8 @@ NO_TEXT: Final = "no text"
 
 
 def packed(
-    candidates: Iterable[Candidate],
-    required: Iterable[Candidate] = (),
+    candidates: Iterable[WindowCandidate],
+    required: Iterable[WindowCandidate] = (),
     *,
     max_tokens: int,
     shares: Mapping[Section, float] = DEFAULT_SHARES,
@@ -194,7 +194,7 @@ def packed(
 
 
 def counted(
-    candidates: Iterable[Candidate],
+    candidates: Iterable[WindowCandidate],
     max_tokens: int,
     count: TokenCounter = count_tokens,
     layout: Layout = PROMPT,
@@ -221,16 +221,16 @@ class _Packing:
         max_tokens: int,
         count: Costs,
         layout: Layout,
-        required: Iterable[Candidate],
-        candidates: Iterable[Candidate],
+        required: Iterable[WindowCandidate],
+        candidates: Iterable[WindowCandidate],
         *,
         cut: bool,
     ) -> None:
         self.max_tokens, self.count, self.layout, self.cut = max_tokens, count, layout, cut
         self.required = [self._counted(entry) for entry in required if entry.item.text.strip()]
-        self.taken: list[Candidate] = []
-        self.blank: list[Candidate] = []
-        self.left: dict[Section, list[Candidate]] = {section: [] for section in FIRST_TAKEN}
+        self.taken: list[WindowCandidate] = []
+        self.blank: list[WindowCandidate] = []
+        self.left: dict[Section, list[WindowCandidate]] = {section: [] for section in FIRST_TAKEN}
         for entry in candidates:
             (self.left[entry.item.section] if entry.item.text else self.blank).append(entry)
         self.frames = {
@@ -315,7 +315,7 @@ class _Packing:
                     continue
             self.left[section].append(entry)
 
-    def _shortened(self, entry: Candidate, limit: int, waiting: int) -> Candidate:
+    def _shortened(self, entry: WindowCandidate, limit: int, waiting: int) -> WindowCandidate:
         """Return an item that does not fit with its first sentences alone, if that is wanted."""
         if not self.cut:
             return entry
@@ -330,7 +330,7 @@ class _Packing:
                 return self._counted(replace(entry, item=item))
         return entry
 
-    def _waiting(self) -> Iterator[Candidate]:
+    def _waiting(self) -> Iterator[WindowCandidate]:
         """Yield what was left out and is no duplicate."""
         known = self._known()
         for entries in self.left.values():
@@ -358,7 +358,9 @@ class _Packing:
         """Return the turns that are shown, as history or as memories."""
         return [e.item for e in self.taken if e.item.section in ("memories", "history")]
 
-    def _told_by(self, entry: Candidate, known: Mapping[Mark, ContextItem]) -> ContextItem | None:
+    def _told_by(
+        self, entry: WindowCandidate, known: Mapping[Mark, ContextItem]
+    ) -> ContextItem | None:
         """Return which shown item tells the same already; None if none does."""
         shown = next((known[mark] for mark in entry.repeats if mark in known), None)
         if shown is None and entry.item.section == "summary" and (turns := self._said()):
@@ -401,7 +403,7 @@ class _Packing:
             )
         return tokens
 
-    def _weighed(self, entry: Candidate, limit: int) -> Candidate:
+    def _weighed(self, entry: WindowCandidate, limit: int) -> WindowCandidate:
         """Return the entry, counted if it might take no more tokens than limit."""
         room = limit - self.labels[entry.item.section]
         if entry.item.tokens or entry.at_least > room:
@@ -414,11 +416,11 @@ class _Packing:
                 return entry
         return self._counted(entry)
 
-    def _counted(self, entry: Candidate) -> Candidate:
+    def _counted(self, entry: WindowCandidate) -> WindowCandidate:
         return _counted(entry, self.count, self.layout)
 
 
-def _counted(entry: Candidate, count: Costs, layout: Layout) -> Candidate:
+def _counted(entry: WindowCandidate, count: Costs, layout: Layout) -> WindowCandidate:
     if not entry.item.tokens:
         tokens = max(count(layout.line(entry.item)), 1)
         entry.item = replace(entry.item, tokens=tokens)

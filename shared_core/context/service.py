@@ -16,7 +16,7 @@ from shared_core.ports.runs import Fact
 from shared_core.ports.storage import Storage
 from shared_core.privacy.sanitizing import Intake
 from shared_core.profiles.rows import shown_profile
-from shared_core.recall.query import Wanted, recall
+from shared_core.recall.query import RecallOptions, recall
 
 MOST_MEMORIES = 50
 """More would only be counted and dropped."""
@@ -52,7 +52,7 @@ async def context_window(
     profile: "" for none, None for the stored ones.
     intake: what a session log holds unredacted is shown redacted. as_of: all of it as of a moment.
     """
-    wanted = Wanted(limit=MOST_MEMORIES, now=now, as_of=as_of, merged_only=True)
+    wanted = RecallOptions(limit=MOST_MEMORIES, now=now, as_of=as_of, merged_only=True)
     least = LABEL_TOKENS if assembler.count is count_tokens else LEAST_TURN_TOKENS
     turns = min(assembler.max_tokens // least + 1, MOST_TURNS)
 

@@ -222,7 +222,7 @@ Moment: TypeAlias = Annotated[str, _DateTime()]
 """A moment in UTC, e.g. "2026-01-22T10:00:00Z"."""
 
 
-class FoundMemory(TypedDict):
+class AnswerMemory(TypedDict):
     """A memory in an answer. score: 0 to 1."""
 
     content: str
@@ -256,7 +256,7 @@ class ProcessedInput(TypedDict):
 
     status: Literal["success"]
     resolved_query: str
-    memories: list[FoundMemory]
+    memories: list[AnswerMemory]
     relations: list[FoundRelation]
     metadata: AnswerMetadata
 
@@ -364,7 +364,7 @@ def _own_name_last(kept: Sequence[AnswerHit], question: str) -> list[AnswerHit]:
     return others + [AnswerHit(one.hit, min(one.score, most)) for one in names]
 
 
-def found_memories(kept: Sequence[AnswerHit], past: Sequence[str] = ()) -> list[FoundMemory]:
+def found_memories(kept: Sequence[AnswerHit], past: Sequence[str] = ()) -> list[AnswerMemory]:
     """Return the memories of an answer, best first, with scores that never rise.
 
     past: texts of ended facts that the question asks for; they come first.
@@ -372,7 +372,7 @@ def found_memories(kept: Sequence[AnswerHit], past: Sequence[str] = ()) -> list[
     known = [(text, CLEARLY_RELEVANT) for text in past]
     known += [(one.hit.memory.text, one.score) for one in kept]
     scores = list(accumulate((score for _, score in reversed(known)), max))
-    found: list[FoundMemory] = [
+    found: list[AnswerMemory] = [
         {"content": text, "score": score}
         for (text, _), score in zip(known, reversed(scores), strict=True)
     ]

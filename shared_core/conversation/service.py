@@ -46,7 +46,7 @@ from shared_core.nlp.relation_phrases import asked_kin, relations_told
 from shared_core.ports.conversations import CONVERSATION, Heard, Session, WhoAsks
 from shared_core.ports.jobs import JobPriority, JobType, NewJob
 from shared_core.ports.runs import Fact
-from shared_core.recall.query import Wanted
+from shared_core.recall.query import RecallOptions
 
 if TYPE_CHECKING:
     from shared_core.jobs.worker import Worker
@@ -167,7 +167,7 @@ class Conversations:
         embedded: tuple[Vectors | None, bool] | None = None,
         *,
         but: _MadeOf | None = None,
-    ) -> _Found:
+    ) -> _InputRecall:
         """Return what is known that has to do with an input.
 
         said: the turns before it. but: what is left out.
@@ -175,7 +175,7 @@ class Conversations:
         resolved = resolve_query(text, ends_of(said))
         asked = resolved[-MAX_ASKED_CHARACTERS:]
         named = [*mentioned(asked), *whom.kin]
-        wanted = Wanted(
+        wanted = RecallOptions(
             now=self._clock(), limit=CANDIDATES, about=whom.kin, least_candidates=0,
             embedded=embedded if resolved == text else None, merged_only=True,
         )  # fmt: skip
@@ -187,7 +187,7 @@ class Conversations:
             for edge in found.graph_results
             if not but or but.event_id not in edge.source_event_ids
         ]
-        return _Found(
+        return _InputRecall(
             resolved=resolved,
             looked_at=hits,
             told=answer_hits(hits, asked, edges),
@@ -308,7 +308,7 @@ class Conversations:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _InputRecall:
     """What an input brings back. told: those of looked_at that are worth it.
 
     past: facts that ended and are asked for.
@@ -333,7 +333,7 @@ def _made_of(heard: Heard, turn: Event) -> _MadeOf | None:
     return _MadeOf(heard.earlier, turn.event_id) if heard.earlier else None
 
 
-def _answer(found: _Found, began: float, *, forgotten: bool = False) -> ProcessedInput:
+def _answer(found: _InputRecall, began: float, *, forgotten: bool = False) -> ProcessedInput:
     memories = found_memories(found.told, [past_text(fact) for fact in found.past])
     relations: list[FoundRelation] = [
         {"source": source, "relation": relation, "target": target}

@@ -14,10 +14,10 @@ from typing import Final
 
 from shared_core.core.domain import USER, Event, FactDraft, KnownPerson, StatementDraft
 from shared_core.extraction.grouping import DEICTIC, statements_of, told
-from shared_core.extraction.rule_reader import ReadClause, read_turn
+from shared_core.extraction.rule_reader import ResolvedClause, read_turn
 from shared_core.nlp.coreference import follow
 from shared_core.nlp.discourse import Register
-from shared_core.nlp.kinship import Entity, title_for
+from shared_core.nlp.kinship import Referent, title_for
 from shared_core.nlp.text import HAN, Language
 from shared_core.privacy.classifier import OF_THE_USER
 from shared_core.privacy.sanitizing import is_small_talk
@@ -99,10 +99,10 @@ def says_less(text: str, other: str) -> bool:
 
 def _clauses(
     events: Sequence[Event], context: Sequence[Event], people: Sequence[KnownPerson]
-) -> list[ReadClause]:
+) -> list[ResolvedClause]:
     register = Register(people)
     follow(register, context)
-    clauses: list[ReadClause] = []
+    clauses: list[ResolvedClause] = []
     for event in events:
         if event.role == "agent":
             follow(register, [event])
@@ -122,7 +122,7 @@ class _Grouped:
                 self._by_text.setdefault((event_id, one.text), one)
                 self._by_event[event_id].append((shown, one))
 
-    def holding(self, clause: ReadClause) -> StatementDraft | None:
+    def holding(self, clause: ResolvedClause) -> StatementDraft | None:
         """Return the first statement that contains a clause, or None."""
         parts = [(entity.name.casefold(), part.casefold()) for entity, part in told(clause)]
         if not parts:
@@ -134,7 +134,7 @@ class _Grouped:
         return None
 
 
-def _user_named(clauses: Sequence[ReadClause]) -> tuple[ReadClause, FactDraft] | None:
+def _user_named(clauses: Sequence[ResolvedClause]) -> tuple[ResolvedClause, FactDraft] | None:
     """Return the last clause that only gives the user's name, and its fact."""
     found = None
     for clause in clauses:
@@ -145,7 +145,7 @@ def _user_named(clauses: Sequence[ReadClause]) -> tuple[ReadClause, FactDraft] |
     return found
 
 
-def _only_named(clause: ReadClause) -> Entity | None:
+def _only_named(clause: ResolvedClause) -> Referent | None:
     """Return the user's relative or pet that a clause only names, or None."""
     parts = told(clause)
     if len(parts) != 1 or parts[0][1]:
@@ -155,7 +155,7 @@ def _only_named(clause: ReadClause) -> Entity | None:
 
 
 def _introduced(
-    naming: tuple[ReadClause, FactDraft], entity: Entity, clause: ReadClause
+    naming: tuple[ResolvedClause, FactDraft], entity: Referent, clause: ResolvedClause
 ) -> StatementDraft:
     user, title = naming[1].value, title_for(entity, clause.language)
     if clause.language == "zh":
@@ -166,7 +166,7 @@ def _introduced(
     return _draft(text, clause, naming[0].event_id)
 
 
-def _own(clause: ReadClause) -> StatementDraft | None:
+def _own(clause: ResolvedClause) -> StatementDraft | None:
     """Return a clause as a statement, or None for a request, small talk or an unclear clause."""
     text = _text(clause)
     if not text or REQUEST.match(text) or is_small_talk(text):
@@ -186,7 +186,7 @@ def _is_of_the_user(text: str) -> bool:
     return any(words.search(spaced) for words in OF_THE_USER.values())
 
 
-def _draft(text: str, clause: ReadClause, *further: str) -> StatementDraft:
+def _draft(text: str, clause: ResolvedClause, *further: str) -> StatementDraft:
     importance = max((fact.importance for fact in clause.facts), default=OWN_IMPORTANCE)
     return StatementDraft(
         text=text,
@@ -197,7 +197,7 @@ def _draft(text: str, clause: ReadClause, *further: str) -> StatementDraft:
     )
 
 
-def _text(clause: ReadClause) -> str:
+def _text(clause: ResolvedClause) -> str:
     text = clause.text.strip(" ,，.。!！~～;；")
     if clause.language == "zh" or not text:
         return text

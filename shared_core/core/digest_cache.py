@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 V = TypeVar("V")
 
 
-class Remembered(Generic[V]):
+class DigestCache(Generic[V]):
     """A function of texts whose last results are remembered, at least size and at most twice that.
 
     They are found by a digest of 16 bytes, so that what was erased from the memory is not kept

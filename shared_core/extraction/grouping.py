@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from shared_core.core.domain import MemoryId, StatementDraft
-from shared_core.extraction.rule_reader import ReadClause
-from shared_core.nlp.kinship import Entity, are_two, title_for, title_in
+from shared_core.extraction.rule_reader import ResolvedClause
+from shared_core.nlp.kinship import Referent, are_two, title_for, title_in
 from shared_core.nlp.text import Language
 
 PERSON_IMPORTANCE: Final = 8.0
@@ -49,20 +49,20 @@ PLAIN: Final[dict[Language, re.Pattern[str]]] = {
 
 
 @dataclass(slots=True)
-class _Group:
-    entity: Entity
+class _EntityGroup:
+    entity: Referent
     language: Language
     parts: dict[str, None] = field(default_factory=dict)
     event_ids: dict[str, None] = field(default_factory=dict)
     people: dict[MemoryId, None] = field(default_factory=dict)
 
 
-def statements_of(read: Iterable[ReadClause]) -> list[StatementDraft]:
+def statements_of(read: Iterable[ResolvedClause]) -> list[StatementDraft]:
     """Return one statement for each person or animal clauses speak of, and general knowledge.
 
     Those of people are private, general knowledge is public. Nobody is told of who was only named.
     """
-    groups: dict[tuple[str, Language], _Group | StatementDraft] = {}
+    groups: dict[tuple[str, Language], _EntityGroup | StatementDraft] = {}
     latest: dict[str, str] = {}
     for clause in read:
         if not clause.complete:
@@ -70,12 +70,14 @@ def statements_of(read: Iterable[ReadClause]) -> list[StatementDraft]:
         for entity, part in told(clause):
             name = latest.get(entity.name, entity.name)
             before = groups.get((name, clause.language))
-            if isinstance(before, _Group) and are_two(before.entity.relation, entity.relation):
+            if isinstance(before, _EntityGroup) and are_two(
+                before.entity.relation, entity.relation
+            ):
                 name = latest[entity.name] = f"{entity.name} ({entity.relation})"
             key = (name, clause.language)
-            group = groups.setdefault(key, _Group(entity, clause.language))
+            group = groups.setdefault(key, _EntityGroup(entity, clause.language))
             keeps = not part or tells_more(clause) or is_plain(part, clause.language)
-            if keeps and isinstance(group, _Group) and len(group.parts) < MAX_PARTS:
+            if keeps and isinstance(group, _EntityGroup) and len(group.parts) < MAX_PARTS:
                 group.entity = entity if entity.relation else group.entity
                 if part:
                     group.parts.setdefault(part)
@@ -87,7 +89,7 @@ def statements_of(read: Iterable[ReadClause]) -> list[StatementDraft]:
     return [draft for draft in drafts if draft is not None]
 
 
-def told(clause: ReadClause) -> list[tuple[Entity, str]]:
+def told(clause: ResolvedClause) -> list[tuple[Referent, str]]:
     """Return whom a clause tells of, and what; "" for no more than who it is."""
     named = [
         fact
@@ -98,7 +100,7 @@ def told(clause: ReadClause) -> list[tuple[Entity, str]]:
         return [(clause.about, "" if only_names(clause) else predicate(clause))]
     return [
         (
-            Entity(
+            Referent(
                 name=fact.value,
                 gender="unknown",
                 relation=fact.slot.removeprefix("relation."),
@@ -110,7 +112,7 @@ def told(clause: ReadClause) -> list[tuple[Entity, str]]:
     ]
 
 
-def only_names(clause: ReadClause) -> bool:
+def only_names(clause: ResolvedClause) -> bool:
     """Tell whether a clause says no more of somebody than their name."""
     rest = clause.said.strip(" ,，.。!！")
     if clause.about and rest in (f"is {clause.about.name}", f"是{clause.about.name}"):
@@ -120,12 +122,12 @@ def only_names(clause: ReadClause) -> bool:
     return bool(re.match(r"(?:'s name |is |are )?(?:is )?(?:called|named) |is (?:my|our) ", rest))
 
 
-def predicate(clause: ReadClause) -> str:
+def predicate(clause: ResolvedClause) -> str:
     """Return what a clause says of its subject, without a full stop."""
     return clause.said.strip(" ,，.。!！~～")
 
 
-def tells_more(clause: ReadClause) -> bool:
+def tells_more(clause: ResolvedClause) -> bool:
     """Tell whether a pattern read more of a clause than a name."""
     return any(fact.slot.count(".") > 1 for fact in clause.facts)
 
@@ -135,7 +137,7 @@ def is_plain(part: str, language: Language) -> bool:
     return bool(PLAIN[language].match(part)) and not DEICTIC.search(part)
 
 
-def stated(group: _Group) -> StatementDraft | None:
+def stated(group: _EntityGroup) -> StatementDraft | None:
     """Return the statement of a group; None if it says no more than a name known already."""
     entity, parts = group.entity, list(group.parts)
     if entity.named and entity.title:
@@ -160,13 +162,13 @@ def joined(name: str, parts: Sequence[str], language: Language) -> str:
     return f"{name[:1].upper()}{name[1:]} {told}."
 
 
-def is_knowledge(clause: ReadClause) -> bool:
+def is_knowledge(clause: ResolvedClause) -> bool:
     """Tell whether a clause says something of the world that needs no context."""
     text = clause.text.strip(" .。!！")
     return bool(KNOWLEDGE[clause.language].match(text)) and not DEICTIC.search(text)
 
 
-def knowledge(clause: ReadClause) -> StatementDraft:
+def knowledge(clause: ResolvedClause) -> StatementDraft:
     """Return a clause of general knowledge as a statement."""
     return StatementDraft(
         text=clause.text.strip(" 。" if clause.language == "zh" else " "),

@@ -35,7 +35,7 @@ from shared_core.extraction.llm_schema import (
     StatementItem,
     ToldItem,
 )
-from shared_core.extraction.transcript import Conversation
+from shared_core.extraction.transcript import Transcript
 from shared_core.nlp.slots import Slot, is_kin, relation_of, slot_about, slot_of
 from shared_core.nlp.text import (
     CHINESE_FUNCTION_CHARACTERS,
@@ -78,7 +78,7 @@ class Drafted:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def drafted(answer: Answer, shown: Conversation, known: str, pattern: str) -> Drafted:
+def drafted(answer: Answer, shown: Transcript, known: str, pattern: str) -> Drafted:
     """Return the drafts of an answer about a conversation.
 
     known: the text of turns before it, which the model was shown too. pattern: what each draft says
@@ -90,7 +90,7 @@ def drafted(answer: Answer, shown: Conversation, known: str, pattern: str) -> Dr
 class _Drafting:
     """Turns the elements of one answer into drafts."""
 
-    def __init__(self, shown: Conversation, known: str, pattern: str) -> None:
+    def __init__(self, shown: Transcript, known: str, pattern: str) -> None:
         said = f"{known}\n{shown.said}"
         self._turns = shown.turns
         self._said = normalised(said)

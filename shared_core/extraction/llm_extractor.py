@@ -32,14 +32,14 @@ from shared_core.extraction.llm_schema import (
 )
 from shared_core.extraction.prompts import Prompt, load_prompt
 from shared_core.extraction.transcript import (
-    Conversation,
+    Transcript,
     context_text,
     conversations,
     escaped,
     shown_text,
 )
 from shared_core.models.call_limits import MAX_CONCURRENT_CALLS, TIMEOUT_S, ModelCalls
-from shared_core.models.json_repair import Reading, Unreadable, read_items, read_object
+from shared_core.models.json_repair import ParsedJson, Unreadable, read_items, read_object
 from shared_core.models.language_model import LanguageModel, ModelReply, ModelRequest
 from shared_core.nlp.extractive_summary import ENDED, shortened
 from shared_core.nlp.text import language, sentences
@@ -144,7 +144,7 @@ class ModelExtractor:
                 break
         return found
 
-    async def _extract(self, part: Conversation, known: str) -> Extraction:
+    async def _extract(self, part: Transcript, known: str) -> Extraction:
         prompt = load_prompt(EXTRACT)
         values = {"known": known or NONE, "turns": part.text, "language": part.language_note}
         schema = lists_schema("Extraction", EXTRACTION)
@@ -229,7 +229,7 @@ class ModelExtractor:
         values: Mapping[str, str],
         schema: Mapping[str, JsonValue],
         keys: Sequence[str],
-        parse: Callable[[Reading], Parsed],
+        parse: Callable[[ParsedJson], Parsed],
     ) -> tuple[Parsed, ModelUsage]:
         """Return what parse makes of the answer; one that it cannot use is asked for again once."""
         request = self._request(prompt, values, schema)
@@ -248,7 +248,9 @@ class ModelExtractor:
             ) from error
 
 
-def _parsed(reply: ModelReply, keys: Sequence[str], parse: Callable[[Reading], Parsed]) -> Parsed:
+def _parsed(
+    reply: ModelReply, keys: Sequence[str], parse: Callable[[ParsedJson], Parsed]
+) -> Parsed:
     try:
         reading = read_object(reply.text, keys)
     except Unreadable as error:
@@ -258,10 +260,10 @@ def _parsed(reply: ModelReply, keys: Sequence[str], parse: Callable[[Reading], P
             raise Unreadable(f"cut off when its tokens were used up, with {error}") from error
         raise
     cut = reading.truncated or reply.finish == "length"
-    return parse(Reading(value=reading.value, truncated=cut))
+    return parse(ParsedJson(value=reading.value, truncated=cut))
 
 
-def _answer(reading: Reading) -> tuple[Answer, bool]:
+def _answer(reading: ParsedJson) -> tuple[Answer, bool]:
     """Return the elements of an extraction. Unreadable if there are some and none fits."""
     lists: dict[str, list[Element]] = {}
     wrong: list[str] = []
@@ -272,13 +274,15 @@ def _answer(reading: Reading) -> tuple[Answer, bool]:
     return Answer(**lists), reading.truncated  # type: ignore[arg-type] # EXTRACTION says which
 
 
-def _reflections(reading: Reading) -> list[ReflectionItem]:
+def _reflections(reading: ParsedJson) -> list[ReflectionItem]:
     items, wrong = read_items(reading.value.get("insights"), ReflectionItem, MAX_ELEMENTS)
     _check({"insights": items}, wrong, reading)
     return items
 
 
-def _check(lists: Mapping[str, Sequence[Element]], wrong: Sequence[str], reading: Reading) -> None:
+def _check(
+    lists: Mapping[str, Sequence[Element]], wrong: Sequence[str], reading: ParsedJson
+) -> None:
     found = any(lists.values())
     if wrong:
         log.debug("elements of an answer left out: %s", "; ".join(wrong[:5]))
@@ -296,7 +300,7 @@ def _complaint(reply: ModelReply, error: Unreadable) -> str:
     )
 
 
-def _after_last(part: Conversation, answer: Answer) -> list[str]:
+def _after_last(part: Transcript, answer: Answer) -> list[str]:
     """Return the turns of the user after the last one that a cut-off answer came to."""
     told = [number for fact in answer.facts for number in fact.turns]
     told += [number for statement in answer.statements for number in statement.turns]

@@ -14,7 +14,7 @@ from shared_core.extraction.grouping import statements_of
 from shared_core.extraction.pattern_facts import TRAILING
 from shared_core.extraction.rule_reader import (
     RULES_VERSION,
-    ReadClause,
+    ResolvedClause,
     extract_facts,
     guarded,
     pattern_of,
@@ -66,7 +66,7 @@ class RuleExtractor:
         register = Register(self._people)
         follow(register, context)
         facts: list[FactDraft] = []
-        clauses: list[ReadClause] = []
+        clauses: list[ResolvedClause] = []
         extraction = Extraction()
         emotions, importance, unread = {}, {}, []
         for event in events:

@@ -26,7 +26,7 @@ from shared_core.nlp.coreference import (
 )
 from shared_core.nlp.dates import begins_at
 from shared_core.nlp.discourse import Register
-from shared_core.nlp.kinship import Entity
+from shared_core.nlp.kinship import Referent
 from shared_core.nlp.rules import Guard, GuardScope, Pattern, RuleSet, load_rules
 from shared_core.nlp.text import Language
 
@@ -37,7 +37,7 @@ MAX_STATING_CLAUSES: Final = 3_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadClause:
+class ResolvedClause:
     """A clause that states something. text: without lead-in, pronouns replaced.
 
     about: the person or animal it is about, None for the user or nobody. complete: no pronoun for a
@@ -48,7 +48,7 @@ class ReadClause:
     text: str
     language: Language
     event_id: str
-    about: Entity | None
+    about: Referent | None
     said: str
     complete: bool
     facts: tuple[FactDraft, ...]
@@ -57,10 +57,10 @@ class ReadClause:
 
 
 @dataclass(slots=True)
-class Reading:
+class RuleReading:
     """What was read out of one turn. unread: it says more than the rules could read."""
 
-    clauses: list[ReadClause] = field(default_factory=list)
+    clauses: list[ResolvedClause] = field(default_factory=list)
     facts: list[FactDraft] = field(default_factory=list)
     unread: bool = False
 
@@ -74,12 +74,12 @@ def extract_facts(event: Event) -> list[FactDraft]:
     return read_turn(event, Register()).facts
 
 
-def read_turn(event: Event, register: Register, without: Collection[str] = ()) -> Reading:
+def read_turn(event: Event, register: Register, without: Collection[str] = ()) -> RuleReading:
     """Return what the user states in this turn, and take note in register of whom it speaks of.
 
     register: of the turns before. without: ids of patterns that are switched off.
     """
-    reading = Reading()
+    reading = RuleReading()
     if event.role != "user":
         return reading
     register.begin_turn(event.event_id, event.occurred_at)
@@ -138,7 +138,7 @@ def just_given() -> deque[str]:
 
 
 def stated_clauses(
-    text: str, reading: Reading, register: Register
+    text: str, reading: RuleReading, register: Register
 ) -> Iterator[tuple[str, str, Language]]:
     """Yield the clauses in which the user may be stating something, as read and as said.
 
@@ -192,7 +192,7 @@ def read_clause(
     event: Event,
     register: Register,
     without: Collection[str] = (),
-) -> ReadClause | None:
+) -> ResolvedClause | None:
     """Return what a clause states; None if that is still to come."""
     clause = register.several.told(expanded(clause), spoken)
     resolved = resolve_persons(clause, spoken, register)
@@ -217,7 +217,7 @@ def read_clause(
         began, to_come = begins_at(undated(said, facts), event.occurred_at)
     if to_come:
         return None
-    return ReadClause(
+    return ResolvedClause(
         text=resolved.text,
         language=spoken,
         event_id=event.event_id,

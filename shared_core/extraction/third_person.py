@@ -15,7 +15,7 @@ from shared_core.extraction.pattern_facts import clause_facts
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.coreference import as_own_words, subject_of
 from shared_core.nlp.discourse import Register
-from shared_core.nlp.kinship import Entity, plain_title, title_for
+from shared_core.nlp.kinship import Referent, plain_title, title_for
 from shared_core.nlp.rules import load_kinship, load_rules
 from shared_core.nlp.text import Language
 
@@ -60,7 +60,7 @@ def about_whom(draft: FactDraft, clause: str, spoken: Language, register: Regist
     )
 
 
-def subject_name(entity: Entity) -> str:
+def subject_name(entity: Referent) -> str:
     """Return the name of somebody; of one without, "user" or what tells them from others."""
     if entity.named:
         return entity.subject
@@ -70,7 +70,7 @@ def subject_name(entity: Entity) -> str:
 
 
 def third_person_facts(
-    entity: Entity,
+    entity: Referent,
     rest: str,
     spoken: Language,
     event_id: str,
@@ -114,14 +114,14 @@ def third_person_facts(
     return found
 
 
-def by_relation(entity: Entity, own: str, rest: str, spoken: Language) -> str:
+def by_relation(entity: Referent, own: str, rest: str, spoken: Language) -> str:
     """Return what is said of somebody as the user says it of "my daughter"."""
     if spoken == "zh":
         return f"我{title_for(entity, spoken)}{own[1:]}"
     return f"my {title_for(entity, spoken)} {rest.lstrip(' ,')}"
 
 
-def told_by(draft: FactDraft, entity: Entity, spoken: Language) -> str:
+def told_by(draft: FactDraft, entity: Referent, spoken: Language) -> str:
     """Return the statement of a fact about a relation, with the name if there is one."""
     if not entity.named:
         return draft.statement
@@ -129,12 +129,12 @@ def told_by(draft: FactDraft, entity: Entity, spoken: Language) -> str:
     return draft.statement.replace(kin, described(entity, spoken), 1)
 
 
-def told_of(statement: str, entity: Entity, spoken: Language) -> str:
+def told_of(statement: str, entity: Referent, spoken: Language) -> str:
     """Return a statement about "User" as one about somebody."""
     return statement.replace("用户" if spoken == "zh" else "User", described(entity, spoken), 1)
 
 
-def described(entity: Entity, spoken: Language) -> str:
+def described(entity: Referent, spoken: Language) -> str:
     """Return somebody as a statement names them: "User's daughter Cancan", "用户的女儿灿灿"."""
     if spoken == "zh":
         return f"用户的{title_for(entity, spoken)}{entity.name if entity.named else ''}"

@@ -33,7 +33,7 @@ OUR_SECTION: Final = re.compile(rf"<({OUR_SECTIONS})>\n.*?(?:</\1>|\Z)|</?query>
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class Transcript:
     """Turns as text.
 
     turns: those that are numbered, by their number in the text, from 1. shortened: ids of those
@@ -53,9 +53,9 @@ class Conversation:
         return ", which is Chinese (中文)" if language(spoken or self.said) == "zh" else ""
 
 
-def conversations(events: Sequence[Event], max_tokens: int) -> list[Conversation]:
+def conversations(events: Sequence[Event], max_tokens: int) -> list[Transcript]:
     """Return turns in order, parted so that no part is above max_tokens unless one turn is."""
-    parts: list[Conversation] = []
+    parts: list[Transcript] = []
     lines: list[str] = []
     turns: dict[int, Event] = {}
     shortened: list[str] = []
@@ -66,7 +66,7 @@ def conversations(events: Sequence[Event], max_tokens: int) -> list[Conversation
         if turns:
             said = "\n".join(lines)
             parts.append(
-                Conversation(
+                Transcript(
                     text=said, turns=turns, shortened=tuple(shortened), said=said, tokens=used
                 )
             )

@@ -175,7 +175,7 @@ class Accepted(BaseModel):
     status: Literal["accepted"]
 
 
-class Relation(BaseModel):
+class RelationAnswer(BaseModel):
     """A relation of two entities."""
 
     source: str
@@ -209,7 +209,7 @@ class GraphAnswer(BaseModel):
     status: Literal["success"]
     user_id: str
     entities: list[dict[str, str | int]]
-    relations: list[Relation]
+    relations: list[RelationAnswer]
     metadata: dict[str, bool]
 
 

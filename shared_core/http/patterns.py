@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema, core_schema
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class TextPattern:
     """A pattern that a text must hold, and what is told of one that does not."""
 
     pattern: str
@@ -34,6 +34,8 @@ class Pattern:
         return {**handler(schema), "pattern": self.pattern}
 
 
-NO_NUL: Final = Pattern(r"^[^\x00]*$", "must not hold a NUL: PostgreSQL cannot store it")
-NOT_BLANK: Final = Pattern(r"[^\s\x00]", "must not be empty or blank")
-NOT_BLANK_NAME: Final = Pattern(r"^[^\x00]*[^\s\x00][^\x00]*$", "must not be blank, nor hold a NUL")
+NO_NUL: Final = TextPattern(r"^[^\x00]*$", "must not hold a NUL: PostgreSQL cannot store it")
+NOT_BLANK: Final = TextPattern(r"[^\s\x00]", "must not be empty or blank")
+NOT_BLANK_NAME: Final = TextPattern(
+    r"^[^\x00]*[^\s\x00][^\x00]*$", "must not be blank, nor hold a NUL"
+)

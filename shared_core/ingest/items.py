@@ -34,7 +34,7 @@ from shared_core.ports.items import (
     NamespaceQuery,
     VectorRows,
 )
-from shared_core.ports.recall import Asked, SearchRequest
+from shared_core.ports.recall import RankingQuery, SearchRequest
 from shared_core.ports.storage import Clock, Storage
 from shared_core.recall.query import query_terms
 
@@ -213,7 +213,7 @@ async def _ranked(
         filter=op.filter,
     )
     end = page.offset + page.limit
-    asked = Asked(text=query, terms=request.terms, now=now)
+    asked = RankingQuery(text=query, terms=request.terms, now=now)
     hits = rank(await storage.recall(request), asked, limit=min(end, most))
     found = [_item(hit) for hit in hits[page.offset : end]]
     if len(hits) < most or end <= most:

@@ -23,7 +23,7 @@ from shared_core.core.namespaces import check_label, check_scope, scope_path
 from shared_core.errors import Conflict, InvalidInput, NotFound, StorageUnavailable
 from shared_core.jobs.retries import first_wait_s, reason
 from shared_core.jobs.runner import Perform
-from shared_core.jobs.watch import JobWatch, Wanted
+from shared_core.jobs.watch import JobWatch, WatchedJob
 from shared_core.jobs.worker import Tally, Worker
 from shared_core.ports.extraction_strategy import ExtractionStrategy, check_delay
 from shared_core.ports.jobs import (
@@ -150,7 +150,7 @@ class JobQueue:
         Cancelled when a newer job took its place, and when the memory closes. Raises
         StorageUnavailable when the database was away for too long.
         """
-        wanted = Wanted((scope, ThreadId(thread_id)), job_type, job_id)
+        wanted = WatchedJob((scope, ThreadId(thread_id)), job_type, job_id)
         self._watch.add(wanted)
         return wanted.over
 

@@ -35,7 +35,7 @@ _Thread: TypeAlias = tuple[Scope, ThreadId]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
+class WatchedJob:
     """What somebody waits for: a job, or with no job_id the end of all of a type in a thread."""
 
     thread: _Thread
@@ -85,11 +85,11 @@ class JobWatch:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._wanted: list[Wanted] = []
+        self._wanted: list[WatchedJob] = []
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
 
-    def add(self, wanted: Wanted) -> None:
+    def add(self, wanted: WatchedJob) -> None:
         """Wait for something, from any thread."""
         start_on_own_loop(lambda: self._add(wanted))
 
@@ -102,7 +102,7 @@ class JobWatch:
         """Tell what is over already, and cancel the rest."""
         await on_own_loop(self._stop())
 
-    def _add(self, wanted: Wanted) -> None:
+    def _add(self, wanted: WatchedJob) -> None:
         if self._pid != os.getpid():
             self._begin()
         loop = asyncio.get_running_loop()

@@ -39,7 +39,7 @@ from shared_core.nlp.slots import name_slots
 from shared_core.nlp.text import normalised
 from shared_core.ports.items import VectorRows
 from shared_core.ports.jobs import JobType, ReflectionDue
-from shared_core.ports.runs import Passage, Reading, ReadRequest, RunPlan
+from shared_core.ports.runs import Passage, ReadRequest, RunPlan, ThreadWindow
 from shared_core.ports.storage import Acquainted, Clock, Extractor, Storage
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ async def consolidate(
         thread_id=thread_id, relations=relations, job_type=job_type, instead_of=instead_of,
         reflection=reflection, private_only=private_only,
     )  # fmt: skip
-    read: Reading | None = None
+    read: ThreadWindow | None = None
     formed: Formed | None = None
     for tries in range(1, MAX_TRIES + 1):
         started_at = clock()
@@ -193,7 +193,7 @@ class _Planner:
     embedded: dict[str, Vectors] = field(default_factory=dict)
 
     async def plan(
-        self, reading: Reading, formed: Formed, started_at: datetime
+        self, reading: ThreadWindow, formed: Formed, started_at: datetime
     ) -> tuple[RunPlan, RunRows]:
         """Return what a run writes and ends, and its rows. Writes nothing itself."""
         drafts = formed.drafts.extraction
@@ -256,7 +256,9 @@ class _Planner:
         )
         return plan, rows
 
-    def _rows(self, reading: Reading, formed: Formed, facts: FactPlan, graph: EdgePlan) -> RunRows:
+    def _rows(
+        self, reading: ThreadWindow, formed: Formed, facts: FactPlan, graph: EdgePlan
+    ) -> RunRows:
         run_id = MemoryId(uuid7())
         rows = RunRows(
             self.scope, self.thread_id, run_id, self.clock(), self.extractor.name, reading.people
@@ -269,7 +271,7 @@ class _Planner:
         return rows
 
 
-async def _form(extractor: Extractor, reading: Reading) -> Formed | None:
+async def _form(extractor: Extractor, reading: ThreadWindow) -> Formed | None:
     """Let the extractor work, while no connection is held; None when there is nothing new."""
     tokens = extractor.window_tokens
     turns = await asyncio.to_thread(_window, reading.turns, WINDOW, tokens)

@@ -8,7 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from shared_core.core.domain import Extraction, FactDraft, MemoryId, TripleDraft
-from shared_core.knowledge.validity import End, Stated, next_end, same_spell
+from shared_core.knowledge.validity import Stated, ValidityEnd, next_end, same_spell
 from shared_core.nlp.relation_schema import Relations, triples_of
 from shared_core.nlp.text import normalised, short_name
 from shared_core.ports.runs import KnownEdge, PlannedEdge, PlannedFact
@@ -65,14 +65,14 @@ def plan_edges(
     those that ended after the first draft was said as well. said_at: event id to the moment it was
     said.
     """
-    fold = _Fold(known, facts, told_again, new_id)
+    fold = _EdgeFold(known, facts, told_again, new_id)
     for draft in drafts:
         if normalised(draft.subject) and normalised(draft.object):
             fold.state(draft, said_at[draft.event_id])
     return fold.plan
 
 
-class _Fold:
+class _EdgeFold:
     """The edges of each subject and relation after each draft."""
 
     def __init__(
@@ -159,7 +159,7 @@ def _begins(draft: TripleDraft, at: datetime, before: Sequence[Stated]) -> datet
     return told
 
 
-def _end_of(fact: PlannedFact | None) -> list[End]:
+def _end_of(fact: PlannedFact | None) -> list[ValidityEnd]:
     if fact is None or fact.valid_until is None:
         return []
-    return [End(fact.valid_until, fact.valid_until, fact.memory_id)]
+    return [ValidityEnd(fact.valid_until, fact.valid_until, fact.memory_id)]

@@ -10,7 +10,7 @@ from hashlib import sha256
 from uuid import UUID
 
 from shared_core.core.domain import USER, FactDraft, MemoryId
-from shared_core.knowledge.validity import End, Stated, next_end, same_spell
+from shared_core.knowledge.validity import Stated, ValidityEnd, next_end, same_spell
 from shared_core.nlp.similarity import same_place
 from shared_core.nlp.slots import about_slot, relation_slots
 from shared_core.nlp.text import normalised
@@ -165,7 +165,7 @@ def plan_facts(
     the first draft was said; retractions: those said after it. said_at: event id to the moment it
     was said. now: an end that is known and later than now may come earlier.
     """
-    fold = _Fold(known, retractions, new_id, now)
+    fold = _FactFold(known, retractions, new_id, now)
     for draft in drafts:
         draft = fold.identified(draft)
         at = said_at[draft.event_id]
@@ -176,7 +176,7 @@ def plan_facts(
     return fold.plan
 
 
-class _Fold:
+class _FactFold:
     """What was stated and retracted after each draft, by type and key."""
 
     def __init__(
@@ -297,11 +297,11 @@ class _Fold:
         slot = opposite_slot(draft.slot)
         return (draft.fact_type, fact_key(replace(draft, slot=slot))) if slot else None
 
-    def _ends_of(self, draft: FactDraft, at: datetime) -> list[End]:
+    def _ends_of(self, draft: FactDraft, at: datetime) -> list[ValidityEnd]:
         """Return the retractions of what a draft says."""
         place, value = subject_key(draft), normalised(draft.value)
         return [
-            End(one.said_at, one.valid_until or one.said_at, one.retraction_id)
+            ValidityEnd(one.said_at, one.valid_until or one.said_at, one.retraction_id)
             for one in self._retractions
             if one.said_at > at
             and (one.fact_type, one.subject_key) == (draft.fact_type, place)

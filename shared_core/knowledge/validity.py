@@ -36,7 +36,7 @@ class Stated:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ValidityEnd:
     """What ended something: said when, as of when, and the row that says so."""
 
     said_at: datetime
@@ -49,8 +49,8 @@ class End:
 
 
 def next_end(
-    at: datetime, same: Iterable[Stated], others: Iterable[Stated], ends: Sequence[End] = ()
-) -> End | None:
+    at: datetime, same: Iterable[Stated], others: Iterable[Stated], ends: Sequence[ValidityEnd] = ()
+) -> ValidityEnd | None:
     """Return what first ended something that was said at a moment, None if it holds to this day.
 
     same: what says the same: when that ended, this did. others: what cannot hold beside it, and
@@ -62,14 +62,14 @@ def next_end(
         if later:
             first = later[0] == other.said[0] and other.valid_from > at
             until = other.valid_from if first else later[0]
-            found.append(End(later[0], until, other.row_id))
+            found.append(ValidityEnd(later[0], until, other.row_id))
     for one in same:
         if one.valid_until is not None and one.valid_until > at:
-            found.append(End(one.valid_until, one.valid_until, one.row_id))
+            found.append(ValidityEnd(one.valid_until, one.valid_until, one.row_id))
     return min(found, key=lambda end: end.said_at, default=None)
 
 
-def same_spell(at: datetime, same: Iterable[Stated], end: End | None) -> Stated | None:
+def same_spell(at: datetime, same: Iterable[Stated], end: ValidityEnd | None) -> Stated | None:
     """Return the one of same that holds at a moment, or is said before anything ends it."""
     for one in same:
         held = one.valid_until is None or one.valid_until > at

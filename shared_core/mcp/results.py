@@ -11,7 +11,7 @@ from shared_core.conversation.answers import ProcessedInput, StatusOfSession
 from shared_core.core.domain import JsonValue
 
 
-class Part(BaseModel):
+class ExplainedHit(BaseModel):
     """A candidate and why it has its place."""
 
     key: str
@@ -26,27 +26,27 @@ class Debugged(ProcessedInput):
 
     query: str
     session: StatusOfSession
-    candidates: list[Part]
+    candidates: list[ExplainedHit]
 
 
-def part_of(hit: Mapping[str, JsonValue]) -> Part:
+def part_of(hit: Mapping[str, JsonValue]) -> ExplainedHit:
     """Return a hit, as Hit.to_dict() returns it, as a candidate."""
-    return Part.model_validate({**hit, "content": hit["text"]})
+    return ExplainedHit.model_validate({**hit, "content": hit["text"]})
 
 
-class Remembered(BaseModel):
+class RememberReply(BaseModel):
     """What remember() answers."""
 
     key: str = Field(description="Names the memory, e.g. for forget.")
 
 
-class Forgotten(BaseModel):
+class ForgetReply(BaseModel):
     """What forget() answers."""
 
     forgotten: int = Field(description="How many memories went, with what was drawn from them.")
 
 
-class Found(BaseModel):
+class RecalledMemory(BaseModel):
     """A memory and how well it answers."""
 
     key: str
@@ -56,10 +56,10 @@ class Found(BaseModel):
     occurred_at: datetime
 
 
-class Recalled(BaseModel):
+class RecallReply(BaseModel):
     """What recall() answers, best first."""
 
-    memories: list[Found]
+    memories: list[RecalledMemory]
 
 
 class Concluded(BaseModel):

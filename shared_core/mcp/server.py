@@ -116,7 +116,7 @@ async def serve_http(
         access_log=False,
         timeout_graceful_shutdown=CLOSING_S,
     )
-    serving = _Serving(config)
+    serving = _SignallessServer(config)
     with told_to_end(lambda number: serving.handle_exit(number, None)):
         try:
             await serving.serve(sockets=[listening])
@@ -141,7 +141,7 @@ def _named_as(host: str) -> TransportSecuritySettings:
     )
 
 
-class _Serving(uvicorn.Server):
+class _SignallessServer(uvicorn.Server):
     """uvicorn without its own signals: it would die of them again before the memory is closed."""
 
     @contextmanager

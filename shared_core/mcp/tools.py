@@ -16,11 +16,11 @@ from shared_core.engine import MemoryEngine
 from shared_core.errors import MemoryCoreError
 from shared_core.mcp.results import (
     Debugged,
-    Forgotten,
-    Found,
-    Recalled,
+    ForgetReply,
+    RecalledMemory,
+    RecallReply,
     Related,
-    Remembered,
+    RememberReply,
     UpdatedProfile,
     UserGraph,
     UserProfile,
@@ -160,11 +160,11 @@ class MemoryTools:
         importance: Annotated[
             float, Field(ge=1, le=10, description="1 (trivial) to 10 (vital).")
         ] = 5.0,
-    ) -> Remembered:
+    ) -> RememberReply:
         """Remember a statement for later conversations, e.g. "Ana is allergic to nuts"."""
         memory = NewMemory(text=text, importance=importance)
         [key] = await self._memory.remember(self._whom.scope(user_id), memory)
-        return Remembered(key=key)
+        return RememberReply(key=key)
 
     @told
     async def recall(
@@ -172,13 +172,13 @@ class MemoryTools:
         query: Annotated[Text, Field(description="A question, or words to look for.")],
         user_id: UserId = None,
         limit: Annotated[int, Field(ge=1, le=MOST)] = 10,
-    ) -> Recalled:
+    ) -> RecallReply:
         """Return what is remembered about a question, best first."""
         scope = self._whom.scope(user_id)
         hits = await self._memory.recall(scope, query, limit=limit)
-        return Recalled(
+        return RecallReply(
             memories=[
-                Found(
+                RecalledMemory(
                     key=hit.memory.key,
                     content=hit.memory.text,
                     kind=hit.memory.kind,
@@ -196,9 +196,9 @@ class MemoryTools:
             list[str], Field(min_length=1, max_length=MOST, description="Keys as recall returns.")
         ],
         user_id: UserId = None,
-    ) -> Forgotten:
+    ) -> ForgetReply:
         """Forget memories for good, with what was drawn from them alone."""
-        return Forgotten(forgotten=await self._memory.forget(self._whom.scope(user_id), keys))
+        return ForgetReply(forgotten=await self._memory.forget(self._whom.scope(user_id), keys))
 
     @told
     async def get_user_graph(

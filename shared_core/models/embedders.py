@@ -29,7 +29,7 @@ from shared_core.errors import (
     ModelQuotaExceeded,
     ModelUnavailable,
 )
-from shared_core.models.model_batches import Batch, ModelBatches
+from shared_core.models.model_batches import EncodeRequest, ModelBatches
 from shared_core.ports.storage import Embedder
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class BundledEmbedder(ABC):
         kind = type(self)
         batches = self._own_batches()
         brief = query and kind._network is not None and len(texts[0]) <= self.brief_characters
-        batch = Batch(
+        batch = EncodeRequest(
             texts=shortened(texts),
             encode=self._queries if query else self._passages,
             most_texts=self.slice_texts,

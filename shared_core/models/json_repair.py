@@ -50,7 +50,7 @@ PERCENT: Final = re.compile(r"\s*([-+]?\d+(?:[.,]\d+)?)\s*(%)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ParsedJson:
     """A JSON object that was read; truncated: it was cut off, or something in it was."""
 
     value: Mapping[str, JsonValue]
@@ -61,13 +61,13 @@ class Unreadable(ValueError):
     """There is no object of the kind that was asked for; the message says what is there."""
 
 
-def read_object(text: str, keys: Collection[str]) -> Reading:
+def read_object(text: str, keys: Collection[str]) -> ParsedJson:
     """Return the object with most of the keys, the first of equals.
 
     A list of objects without one around it counts as what the first key holds.
     Raises Unreadable.
     """
-    best: Reading | None = None
+    best: ParsedJson | None = None
     most = 0
     thought = THINKING.match(text[:MAX_CHARACTERS])
     answer = text[thought.end() if thought else 0 : MAX_CHARACTERS]
@@ -81,9 +81,9 @@ def read_object(text: str, keys: Collection[str]) -> Reading:
         bare = _bare_list(answer)
         if bare is None:
             raise Unreadable(_kind(answer, keys))
-        best = Reading(value={next(iter(keys)): bare[0]}, truncated=bare[1])
+        best = ParsedJson(value={next(iter(keys)): bare[0]}, truncated=bare[1])
     if len(text) > MAX_CHARACTERS:
-        return Reading(value=best.value, truncated=True)
+        return ParsedJson(value=best.value, truncated=True)
     return best
 
 
@@ -115,7 +115,7 @@ def clamped(value: object, low: float, high: float, default: float) -> float:
     return default if math.isnan(number) else min(max(number, low), high)
 
 
-def _values(text: str) -> Iterator[Reading]:
+def _values(text: str) -> Iterator[ParsedJson]:
     """Yield the objects of a text that stand in no other, as far as they can be read."""
     place = seen = 0
     while seen < MAX_OBJECTS and (start := text.find("{", place)) >= 0:
@@ -126,9 +126,9 @@ def _values(text: str) -> Iterator[Reading]:
         if parser.cut and place - start < MAX_REREAD_CHARACTERS:
             place = start + 1
         if isinstance(value, dict) and value:
-            yield Reading(value=value, truncated=parser.cut)
+            yield ParsedJson(value=value, truncated=parser.cut)
             yield from (
-                Reading(value=inner, truncated=parser.cut)
+                ParsedJson(value=inner, truncated=parser.cut)
                 for inner in value.values()
                 if isinstance(inner, dict)
             )

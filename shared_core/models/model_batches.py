@@ -91,7 +91,7 @@ class ModelThread:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class EncodeRequest:
     """What one caller wants: vectors of texts, in order.
 
     encode: makes them; what has the same one may be embedded together, up to so many texts and
@@ -118,13 +118,13 @@ class ModelBatches:
 
     def __init__(self, name: str) -> None:
         self._thread = ModelThread(name)
-        self._waiting: dict[bool, deque[Batch]] = {True: deque(), False: deque()}
+        self._waiting: dict[bool, deque[EncodeRequest]] = {True: deque(), False: deque()}
 
     async def run(self, work: Callable[[], T]) -> T:
         """Return the result of other work on the model's thread; it goes before passages."""
         return await self._thread.run(work, urgent=True)
 
-    async def embed(self, batch: Batch, *, urgent: bool, brief: bool) -> Vectors:
+    async def embed(self, batch: EncodeRequest, *, urgent: bool, brief: bool) -> Vectors:
         """Return the vectors of a batch; urgent, brief: as of ModelThread.run.
 
         Cancelled, it is not begun any more.
@@ -140,7 +140,7 @@ class ModelBatches:
             batch.vectors.cancel()
             raise
 
-    def _begin(self, batch: Batch, urgent: bool, *, alone: bool) -> None:
+    def _begin(self, batch: EncodeRequest, urgent: bool, *, alone: bool) -> None:
         if batch.vectors.done() or batch.vectors.running():
             return
         if alone:
@@ -170,9 +170,9 @@ class ModelBatches:
             first += len(one.texts)
 
 
-def _joined(waiting: deque[Batch]) -> list[Batch]:
+def _joined(waiting: deque[EncodeRequest]) -> list[EncodeRequest]:
     """Take the first batch that somebody still waits for, and those after it that fit to it."""
-    taken: list[Batch] = []
+    taken: list[EncodeRequest] = []
     texts = characters = 0
     while waiting:
         # Two threads may take at once, so what was looked at is put back, never looked up again.

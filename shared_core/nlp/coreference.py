@@ -13,7 +13,7 @@ from typing import Final
 from shared_core.core.domain import Event
 from shared_core.nlp.clauses import MAX_FOLLOWED_CHARACTERS, clauses, own_sentences
 from shared_core.nlp.discourse import Register
-from shared_core.nlp.kinship import Entity, Gender
+from shared_core.nlp.kinship import Gender, Referent
 from shared_core.nlp.rules import load_rules
 from shared_core.nlp.text import Language, language, whole
 
@@ -76,7 +76,7 @@ class Resolution:
 
     text: str
     left: frozenset[Gender]
-    meant: tuple[Entity, ...] = ()
+    meant: tuple[Referent, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -169,9 +169,9 @@ def resolve_persons(text: str, spoken: Language, register: Register) -> Resoluti
     One stays as it is said after the only one it can mean: "My wife loves her job".
     """
     left: set[Gender] = set()
-    meant: list[Entity] = []
+    meant: list[Referent] = []
 
-    def replaced(match: re.Match[str], gender: Gender, shown: Callable[[Entity], str]) -> str:
+    def replaced(match: re.Match[str], gender: Gender, shown: Callable[[Referent], str]) -> str:
         before = register.spoken_of(text[: match.start()], spoken, gender)
         others = {*register.candidates(gender)} - {one.name for one in before if one.name}
         if len(before) == 1 and before[0].name and not others:
@@ -215,7 +215,7 @@ def is_other(pronoun: re.Match[str], spoken: Language) -> bool:
     )
 
 
-def _english(match: re.Match[str], entity: Entity) -> str:
+def _english(match: re.Match[str], entity: Referent) -> str:
     word, after = match[0].lower(), match.string[match.end() :]
     owns = word in ("his", "hers") or (word == "her" and not AFTER_OBJECT.match(after))
     name = f"{entity.name}'s" if owns else entity.name
@@ -237,7 +237,7 @@ def resolve_things(text: str, spoken: Language, register: Register) -> str:
     return (CHINESE_THING if spoken == "zh" else ENGLISH_THING).sub(replaced, text)
 
 
-def subject_of(clause: str, spoken: Language, register: Register) -> tuple[Entity, str] | None:
+def subject_of(clause: str, spoken: Language, register: Register) -> tuple[Referent, str] | None:
     """Return the person or animal a clause begins with, and what it says of them.
 
     clause: with its pronouns replaced, and read by the register. None when it begins with nobody

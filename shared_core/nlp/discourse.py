@@ -17,8 +17,8 @@ from typing import Final
 
 from shared_core.core.domain import KnownPerson, MemoryId
 from shared_core.nlp.kinship import (
-    Entity,
     Gender,
+    Referent,
     are_two,
     entities_of,
     gender_of,
@@ -80,7 +80,7 @@ NOBODY: Final = re.compile(
     re.IGNORECASE,
 )
 
-STRANGER: Final = Entity(name="", gender="unknown", named=False)
+STRANGER: Final = Referent(name="", gender="unknown", named=False)
 CALLED: Final = re.compile(r" (?:is|was) (?:called )?(?=M(?:r|r?s|iss)\b)")
 TITLED: Final = re.compile(r"(?P<male>Mr)\b|(?P<female>M(?:r?s|iss))\b")
 WOMAN_OR_MAN: Final[dict[str, Gender]] = {
@@ -100,15 +100,15 @@ class Register:
         self.several = Several()
         self._people = sorted(people, key=lambda one: one.told_at)
         self._told = 0
-        self._known: Mapping[str, Entity] = {}
+        self._known: Mapping[str, Referent] = {}
         self._known_names: re.Pattern[str] | None = None
-        self._entities: dict[str, Entity] = {}
+        self._entities: dict[str, Referent] = {}
         self._told_in: dict[str, frozenset[str]] = {}
         self._told_by: dict[str, frozenset[MemoryId]] = {}
         self._of_two: set[str] = set()
         self._turn = ""
-        self._meant: tuple[Entity, ...] = ()
-        self._sightings: deque[tuple[int, list[Entity]]] = deque(maxlen=SIGHTINGS)
+        self._meant: tuple[Referent, ...] = ()
+        self._sightings: deque[tuple[int, list[Referent]]] = deque(maxlen=SIGHTINGS)
         self._unknown: deque[tuple[int, Gender]] = deque(maxlen=MAX_UNKNOWN)
         self._subject_of: dict[str, int] = {}
         self._things: deque[tuple[str, str]] = deque(maxlen=MAX_THINGS)
@@ -123,12 +123,12 @@ class Register:
             self._told, self._known = told, entities_of(self._people[:told])
             self._known_names = re.compile("|".join(map(re.escape, self._known)) or NOTHING)
 
-    def told_before(self, *entities: Entity) -> tuple[str, ...]:
+    def told_before(self, *entities: Referent) -> tuple[str, ...]:
         """Return the ids of the turns before this one that told who these are."""
         told = frozenset[str]().union(*(self._told_in.get(one.name, ()) for one in entities))
         return tuple(sorted(told - {self._turn}))
 
-    def told_elsewhere(self, *entities: Entity) -> tuple[MemoryId, ...]:
+    def told_elsewhere(self, *entities: Referent) -> tuple[MemoryId, ...]:
         """Return the facts known before the conversation that told who these are."""
         told = {one.told_by for one in entities if one.told_by is not None}
         return tuple(sorted(told.union(*(self._told_by.get(one.name, ()) for one in entities))))
@@ -138,7 +138,7 @@ class Register:
         self._sentence_began = self._clauses
 
     @property
-    def entities(self) -> list[Entity]:
+    def entities(self) -> list[Referent]:
         """Everybody known so far; strangers give way to those the user has named elsewhere."""
         known = [
             one
@@ -150,7 +150,7 @@ class Register:
         ]
         return [*own, *known]
 
-    def named_in(self, clause: str) -> list[Entity]:
+    def named_in(self, clause: str) -> list[Referent]:
         """Return those whom a clause may name."""
         names = self._known_names
         return self.entities if names and names.search(clause) else [*self._entities.values()]
@@ -162,7 +162,7 @@ class Register:
         *,
         said: str = "",
         user: bool = True,
-        meant: Collection[Entity] = (),
+        meant: Collection[Referent] = (),
         left: Collection[Gender] = (),
     ) -> None:
         """Take note of whom and what a clause speaks of.
@@ -172,8 +172,8 @@ class Register:
         """
         self._clauses += 1
         self._meant = tuple(meant)
-        seen: dict[str, Entity] = {}
-        introduced: list[Entity] = []
+        seen: dict[str, Referent] = {}
+        introduced: list[Referent] = []
         if user:
             introduced = self._introduced(clause, language)
             relations = {entity.relation for entity in introduced}
@@ -186,7 +186,7 @@ class Register:
         for match in rules.someone.finditer(clause) if user else ():
             name = next(filter(None, match.groups()), "")
             if name and not NOBODY.match(name) and name not in seen:
-                stranger = Entity(name=name, gender=titled(name))
+                stranger = Referent(name=name, gender=titled(name))
                 seen[name] = self._add(stranger, told=name not in self._entities)
         for entity in strangers(said or clause, clause if user else "", rules):
             seen[f"? {entity.gender}"] = entity
@@ -216,17 +216,17 @@ class Register:
                 self._sightings.append((self._clauses, list(seen.values())))
             self._unknown.extend((self._clauses, gender) for gender in unknown)
 
-    def is_of_two(self, entity: Entity) -> bool:
+    def is_of_two(self, entity: Referent) -> bool:
         """Tell whether a name is that of two people: of a son and of a nephew."""
         return entity.name in self._of_two
 
-    def referent(self, gender: Gender) -> Entity | None:
+    def referent(self, gender: Gender) -> Referent | None:
         """Return whom a pronoun means; None for nobody, or for one of several."""
         candidates = self.candidates(gender)
         [found] = candidates.values() if len(candidates) == 1 else [STRANGER]
         return found if found.name else None
 
-    def candidates(self, gender: Gender) -> dict[str, Entity]:
+    def candidates(self, gender: Gender) -> dict[str, Referent]:
         """Return whom a pronoun may mean, by name; under "" somebody whom nobody named."""
         fitting = fitting_for(gender)
         here = self._seen_since(self._sentence_began, fitting)
@@ -237,7 +237,7 @@ class Register:
             found[STRANGER.name] = STRANGER
         return found
 
-    def spoken_of(self, text: str, language: Language, gender: Gender) -> list[Entity]:
+    def spoken_of(self, text: str, language: Language, gender: Gender) -> list[Referent]:
         """Return those a text speaks of whom a pronoun after it may mean; STRANGER for unknown."""
         fitting = fitting_for(gender)
         found = {one.name: one for one in self.named_in(text) if named_in(one.name, text)}
@@ -252,7 +252,7 @@ class Register:
         known = [one.name for one in self.named_in(text) if named_in(one.name, text)]
         return unknown_people(text, known, language)
 
-    def _begun_with(self, clause: str, language: Language) -> list[Entity]:
+    def _begun_with(self, clause: str, language: Language) -> list[Referent]:
         """Return those a clause begins with: its subject, or whose that is."""
         mention = load_rules(language).kin_mention.match(clause)
         entity = self.related(mention, language) if mention else None
@@ -268,7 +268,7 @@ class Register:
         """Tell whether no clause has named anybody yet."""
         return not any(one.name for _, seen in self._sightings for one in seen)
 
-    def _seen_since(self, clause: int, genders: set[Gender]) -> dict[str, Entity]:
+    def _seen_since(self, clause: int, genders: set[Gender]) -> dict[str, Referent]:
         found = [
             entity
             for number, seen in self._sightings
@@ -279,7 +279,7 @@ class Register:
         two = len({(one.name, one.relation) for one in found if self.is_of_two(one)}) > 1
         return {one.name: one for one in found} | ({STRANGER.name: STRANGER} if two else {})
 
-    def _is_known(self, entity: Entity) -> bool:
+    def _is_known(self, entity: Referent) -> bool:
         """Tell whether somebody had been named when the turn was said."""
         return entity.told_by is None or self._known.get(entity.name) == entity
 
@@ -291,7 +291,7 @@ class Register:
         things = {thing for _, thing in self._things}
         return things.pop() if len(things) == 1 else ""
 
-    def related(self, mention: re.Match[str], language: Language) -> Entity | None:
+    def related(self, mention: re.Match[str], language: Language) -> Referent | None:
         """Return whom a match of kin_mention means; None for one of several."""
         relation = load_rules(language).canonical[mention["kin"].lower()]
         title = mention["title"].lower()
@@ -300,7 +300,7 @@ class Register:
             return None
         if linked:
             return min(linked, key=lambda one: one.known_as)
-        entity = Entity(
+        entity = Referent(
             name=mention[0][0].lower() + mention[0][1:],
             gender=gender_of(relation),
             relation=relation,
@@ -309,8 +309,8 @@ class Register:
         )
         return None if is_plural(mention["kin"], relation) else entity
 
-    def _related(self, clause: str, language: Language, introduced: set[str]) -> list[Entity]:
-        found: list[Entity] = []
+    def _related(self, clause: str, language: Language, introduced: set[str]) -> list[Referent]:
+        found: list[Referent] = []
         rules = load_rules(language)
         for mention in rules.kin_mention.finditer(clause):
             if rules.canonical[mention["kin"].lower()] in introduced:
@@ -320,9 +320,9 @@ class Register:
             found.append(STRANGER if entity is None else self._add(entity, told=not entity.named))
         return found
 
-    def _introduced(self, clause: str, language: Language) -> list[Entity]:
+    def _introduced(self, clause: str, language: Language) -> list[Referent]:
         rules = load_rules(language)
-        found: list[Entity] = []
+        found: list[Referent] = []
         for pattern in rules.relations:
             if pattern.slot != RELATION_SLOT or not (match := pattern.regex.match(clause)):
                 continue
@@ -333,14 +333,14 @@ class Register:
                 title = relation
             for name in names(match["value"], pattern, rules.separator):
                 gender = gender_of(relation)
-                entity = Entity(name=name, gender=gender, relation=relation, title=title)
+                entity = Referent(name=name, gender=gender, relation=relation, title=title)
                 self._forget_unnamed(entity)
                 found.append(self._add(entity, told=True))
             if found:
                 break
         return found
 
-    def _forget_unnamed(self, entity: Entity) -> None:
+    def _forget_unnamed(self, entity: Referent) -> None:
         """Let a name take the place of the same person without one."""
         for earlier in self.entities:
             if not earlier.named and links(earlier, entity.relation, entity.title):
@@ -348,7 +348,7 @@ class Register:
                 for _, seen in self._sightings:
                     seen[:] = [entity if one == earlier else one for one in seen]
 
-    def _add(self, entity: Entity, *, told: bool) -> Entity:
+    def _add(self, entity: Referent, *, told: bool) -> Referent:
         if entity.told_by is not None:
             return entity
         known = self._entities.pop(entity.name, None)
@@ -384,7 +384,7 @@ DEICTIC: Final = re.compile(
 )
 
 
-def strangers(said: str, clause: str, rules: RuleSet) -> Iterator[Entity]:
+def strangers(said: str, clause: str, rules: RuleSet) -> Iterator[Referent]:
     """Yield those whom a clause as said speaks of and nobody knows, each with their gender.
 
     clause: with its pronouns replaced, of the user; whom it introduces by name is no stranger.

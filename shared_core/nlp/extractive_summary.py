@@ -76,7 +76,7 @@ WORD_BOUNDARY: Final = re.compile(rf"\s|(?<=\W)(?=\w)|(?<=[{HAN}{KANA}])(?=\w)|(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class SummarySentence:
     """A sentence of the thread; position counts all candidates in the order they were said."""
 
     position: int
@@ -120,14 +120,14 @@ def summarise(
     return joined(chosen)
 
 
-def best_first(found: Sequence[Candidate]) -> list[Candidate]:
+def best_first(found: Sequence[SummarySentence]) -> list[SummarySentence]:
     """Return the candidates by score, as many as can be weighed against each other."""
     return sorted(found, key=lambda one: (-one.score, one.position))[:MAX_CANDIDATES]
 
 
 def chosen_from(
-    found: Sequence[Candidate], before: Sequence[Candidate], max_characters: int
-) -> list[Candidate]:
+    found: Sequence[SummarySentence], before: Sequence[SummarySentence], max_characters: int
+) -> list[SummarySentence]:
     """Return before and what adds most to it, while all of it fits into max_characters."""
     chosen = [*before]
     ranked = best_first(found)
@@ -155,7 +155,9 @@ def only_asked(turns: Sequence[Event]) -> bool:
     return all(QUESTION.search(one) or SMALL_TALK.match(one) for one in said)
 
 
-def candidates(turns: Sequence[Event], key_sentences: Mapping[str, float]) -> Iterator[Candidate]:
+def candidates(
+    turns: Sequence[Event], key_sentences: Mapping[str, float]
+) -> Iterator[SummarySentence]:
     """Yield every distinct sentence but small talk, scored against the thread as a whole."""
     said: dict[str, str] = {}
     for turn in turns:
@@ -178,7 +180,7 @@ def candidates(turns: Sequence[Event], key_sentences: Mapping[str, float]) -> It
             central = sum(spread[term] for term in found) / (norm * math.sqrt(len(found)))
             weight = (1.0 if role == "user" else AGENT_WEIGHT) * manner(sentence, len(found))
             turned = TURN_AROUND_BONUS * bool(TURN_AROUND.search(sentence))
-            yield Candidate(
+            yield SummarySentence(
                 position=position,
                 text=sentence,
                 terms=found,
@@ -203,7 +205,7 @@ def manner(sentence: str, distinct_terms: int) -> float:
     return weight * (SHORT_WEIGHT if distinct_terms < MIN_TERMS else 1.0)
 
 
-def marginal(candidate: Candidate, overlaps: Mapping[int, float]) -> float:
+def marginal(candidate: SummarySentence, overlaps: Mapping[int, float]) -> float:
     """Return the score less what the chosen sentences already say; overlaps by position."""
     return candidate.score * (1.0 - REPETITION_PENALTY * overlaps[candidate.position])
 
@@ -213,7 +215,7 @@ def cosine(left: frozenset[str], right: frozenset[str]) -> float:
     return len(left & right) / math.sqrt(len(left) * len(right))
 
 
-def joined(chosen: Sequence[Candidate]) -> str:
+def joined(chosen: Sequence[SummarySentence]) -> str:
     """Return the sentences as one text in the order they were said, each with an ending."""
     text = ""
     for candidate in sorted(chosen, key=lambda one: one.position):

@@ -23,7 +23,7 @@ SAME: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entity:
+class Referent:
     """A person or animal of a conversation.
 
     name: as said, "Cancan"; of one without a name "my mom" or "我妈". relation: to the user, such
@@ -46,7 +46,7 @@ class Entity:
         return self.known_as or self.name
 
 
-def entities_of(people: Sequence[KnownPerson]) -> Mapping[str, Entity]:
+def entities_of(people: Sequence[KnownPerson]) -> Mapping[str, Referent]:
     """Return whom each name means.
 
     A name of two is left out. An alias gives way to the one who is called so.
@@ -65,7 +65,7 @@ def title_in(statement: str) -> str:
     return (match[1] or match[2]) if match else ""
 
 
-def title_for(entity: Entity, language: Language) -> str:
+def title_for(entity: Referent, language: Language) -> str:
     """Return the words of somebody's relation in a language: 女儿 for one named as "daughter"."""
     in_han = HAN_CHARACTER.search(entity.title) is not None
     if not entity.title or in_han is (language == "zh"):
@@ -83,7 +83,7 @@ def gender_of(relation: str) -> Gender:
     return "animal" if relation in kinship.animal else "unknown"
 
 
-def links(entity: Entity, relation: str, title: str) -> bool:
+def links(entity: Referent, relation: str, title: str) -> bool:
     """Tell whether a mention by relation may mean the entity: "my brother" an older brother."""
     if entity.relation != relation:
         return False
@@ -124,8 +124,8 @@ def _unambiguous(named: Sequence[tuple[str, KnownPerson]]) -> dict[str, KnownPer
     return {name: one for name, one in named if len(found[name.casefold()]) == 1}
 
 
-def _entity(name: str, person: KnownPerson) -> Entity:
-    return Entity(
+def _entity(name: str, person: KnownPerson) -> Referent:
+    return Referent(
         name=name,
         gender=gender_of(person.relation),
         relation=person.relation,

@@ -7,7 +7,7 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias
 
-from shared_core.core.digest_cache import Remembered
+from shared_core.core.digest_cache import DigestCache
 
 TokenCounter: TypeAlias = Callable[[str], int]
 """Returns how many tokens a text is for one model; the same text always gives the same number."""
@@ -97,5 +97,5 @@ def _merged_tokens(piece: bytes, ranks: Mapping[bytes, int]) -> int:
 
 _words: Final[set[str]] = set()
 """Pieces that are tokens: words of a public vocabulary, never more of a text than that."""
-_remembered_tokens: Final = Remembered(_tokens, MERGES)
+_remembered_tokens: Final = DigestCache(_tokens, MERGES)
 """Of other pieces, by digest: no name or number of a text that was erased is kept here."""

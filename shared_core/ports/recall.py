@@ -164,7 +164,7 @@ class Recalled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RankingQuery:
     """A query as ranking sees it: its text, its words, each once, and when it was asked."""
 
     text: str

@@ -28,7 +28,7 @@ class Retimed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class RetentionBatch:
     """What one short transaction did. retimed: it was too early for them, by a newer policy.
 
     along: what was erased along with others, such as the ended facts of a fact.
@@ -123,7 +123,7 @@ class RetentionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TaskRun:
     """What the last run of a task did. done_at: None while the first is at work."""
 
     next_at: datetime
@@ -198,7 +198,7 @@ class RetentionStorage(Protocol):
         """Tell what came of a task that was taken, and when it is due again."""
         ...
 
-    async def last_turn(self, task: str) -> Turn | None:
+    async def last_turn(self, task: str) -> TaskRun | None:
         """Return what the last run of a task did."""
         ...
 
@@ -216,7 +216,7 @@ class RetentionStorage(Protocol):
 
     async def forget_faded(
         self, scope: Scope | None, app: str | None, now: datetime, limit: int
-    ) -> Batch:
+    ) -> RetentionBatch:
         """Move memories that are due on by one stage, in one short transaction.
 
         What was moved as of the same moment already, and what somebody else works on, is left.

@@ -44,7 +44,7 @@ class ReadRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class ThreadWindow:
     """A thread as a run finds it. Turns come with their number, in the order of remembering.
 
     read_mark, replay_mark: the numbers of the last turn that was extracted, and that was summed up.
@@ -283,7 +283,7 @@ class RunStorage(Protocol):
 
     async def read_thread(
         self, scope: Scope, thread_id: ThreadId, request: ReadRequest
-    ) -> Reading | None:
+    ) -> ThreadWindow | None:
         """Return what is new of a thread since the last runs; None when there is no thread."""
         ...
 

@@ -32,7 +32,7 @@ EMBEDDINGS = "embeddings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whose:
+class ExportScope:
     """What is exported: all below a path, a user's or an application's."""
 
     app: str
@@ -94,7 +94,9 @@ class TransferStorage(Protocol):
         """Return of which version of PostgreSQL's schema the rows are; later ones are not read."""
         ...
 
-    def snapshot(self, whose: Whose, *, vectors: bool) -> AbstractAsyncContextManager[Snapshot]:
+    def snapshot(
+        self, whose: ExportScope, *, vectors: bool
+    ) -> AbstractAsyncContextManager[Snapshot]:
         """Return all rows as of one moment, to be read inside of the context.
 
         They come table by table, in the order of the keys. vectors: with those of the active model,
@@ -105,7 +107,7 @@ class TransferStorage(Protocol):
     async def applications(self) -> Sequence[str]:
         """Return the names of all applications that have anything here, in order."""
 
-    async def import_rows(self, whose: Whose, batch: RowBatch, *, restore: bool) -> Written:
+    async def import_rows(self, whose: ExportScope, batch: RowBatch, *, restore: bool) -> Written:
         """Write rows that are not here, in one transaction.
 
         Threads that are here count on behind what is given; their marks stay.
@@ -115,24 +117,26 @@ class TransferStorage(Protocol):
         """
         ...
 
-    async def require_unforgotten(self, whose: Whose, batch: RowBatch) -> None:
+    async def require_unforgotten(self, whose: ExportScope, batch: RowBatch) -> None:
         """Raise Conflict if a turn of a batch of events was forgotten here."""
         ...
 
-    async def ask_for_ends(self, whose: Whose) -> None:
+    async def ask_for_ends(self, whose: ExportScope) -> None:
         """Have what was said in sessions that have ended consolidated, where nobody did."""
         ...
 
     async def import_vectors(
-        self, whose: Whose, batch: RowBatch, model: str, dimensions: int
+        self, whose: ExportScope, batch: RowBatch, model: str, dimensions: int
     ) -> Written:
         """Write vectors that are not here. Raises as import_rows()."""
         ...
 
-    async def unembedded(self, whose: Whose, batch: RowBatch, model: str) -> Sequence[Unembedded]:
+    async def unembedded(
+        self, whose: ExportScope, batch: RowBatch, model: str
+    ) -> Sequence[Unembedded]:
         """Return what has no vector of a model yet, of what the batch says has vectors."""
         ...
 
-    async def add_made_vectors(self, whose: Whose, vectors: VectorRows) -> None:
+    async def add_made_vectors(self, whose: ExportScope, vectors: VectorRows) -> None:
         """Add vectors to memories that are here."""
         ...

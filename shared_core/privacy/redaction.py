@@ -19,7 +19,14 @@ from typing import Final, Literal, get_args
 
 from shared_core.core.domain import JsonValue
 from shared_core.errors import InvalidInput
-from shared_core.privacy.spoken_secrets import KEY, PASSWORD, Told, is_key, is_password, told_at
+from shared_core.privacy.spoken_secrets import (
+    KEY,
+    PASSWORD,
+    SecretSpan,
+    is_key,
+    is_password,
+    told_at,
+)
 
 Mode = Literal["off", "mask", "drop"]
 
@@ -28,7 +35,7 @@ def _always(_: str) -> bool:
     return True
 
 
-def _anywhere(_: Told) -> bool:
+def _anywhere(_: SecretSpan) -> bool:
     return True
 
 
@@ -45,7 +52,7 @@ class _Kind:
     holds: Callable[[str], bool]
     default: Mode
     strict: Mode
-    told: Callable[[Told], bool] = _anywhere
+    told: Callable[[SecretSpan], bool] = _anywhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from shared_core.core.digest_cache import Remembered
+from shared_core.core.digest_cache import DigestCache
 from shared_core.core.domain import Event, JsonValue, NewMemory
 from shared_core.core.memory_delimiters import without_memories
 from shared_core.core.namespaces import clean_text
@@ -43,11 +43,11 @@ class Intake:
     """What is let in, under one policy of privacy."""
 
     privacy: PrivacyPolicy
-    _shows_whole: Remembered[bool] = field(init=False, repr=False, compare=False)
+    _shows_whole: DigestCache[bool] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         marked = self.privacy.marked
-        whole = Remembered(lambda text: marked(text) == text, TURNS)
+        whole = DigestCache(lambda text: marked(text) == text, TURNS)
         object.__setattr__(self, "_shows_whole", whole)
 
     def text(self, text: str) -> str:

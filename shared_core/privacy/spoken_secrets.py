@@ -132,7 +132,7 @@ _NUMBERED_WORD: Final = re.compile(r"[A-Za-z][a-z]{5,}\d{1,4}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class SecretSpan:
     """What may be a secret, where it stands.
 
     form: the named group of the pattern that found it. lead: what the pattern matched before it.
@@ -146,11 +146,11 @@ class Told:
     after: str
 
 
-def told_at(match: re.Match[str], text: str) -> Told:
+def told_at(match: re.Match[str], text: str) -> SecretSpan:
     """Return what a pattern matched, the whole match if it has no group that did."""
     form = match.lastgroup or ""
     start, stop = match.span(match.lastgroup or 0)
-    return Told(
+    return SecretSpan(
         secret=text[start:stop],
         form=form,
         lead=text[match.start() : start],
@@ -159,7 +159,7 @@ def told_at(match: re.Match[str], text: str) -> Told:
     )
 
 
-def is_password(told: Told) -> bool:
+def is_password(told: SecretSpan) -> bool:
     """Tell whether what stands behind the name of a password or a code is one."""
     if re.fullmatch(r"\d[\d -]*", told.secret):
         return _is_code(told)
@@ -176,7 +176,7 @@ def is_password(told: Told) -> bool:
     return ends or not (_new_word(told.after) or _NAMELY.match(told.after))
 
 
-def is_key(told: Told) -> bool:
+def is_key(told: SecretSpan) -> bool:
     """Tell whether what stands behind the name of a key has the look of one."""
     secret = told.secret.rstrip(".!?")
     prose = told.lead.lower().strip() == "bearer" and "authorization" not in told.before.lower()
@@ -185,7 +185,7 @@ def is_key(told: Told) -> bool:
     return not _NO_KEY.fullmatch(secret) and not _TO_SUCCESS.search(told.lead) and _keylike(secret)
 
 
-def _is_code(told: Told) -> bool:
+def _is_code(told: SecretSpan) -> bool:
     """Tell whether a number behind the name of a code is one: no count, year or postal code."""
     if _COUNTED.match(told.after) or (told.form == "code" and _is_other_pin(told)):
         return False
@@ -195,7 +195,7 @@ def _is_code(told: Told) -> bool:
     return long or not _STATED.search(told.lead) or not _new_word(told.after)
 
 
-def _is_other_pin(told: Told) -> bool:
+def _is_other_pin(told: SecretSpan) -> bool:
     """Tell whether a "pin" is one of metal, or a postal code of India."""
     if re.match(r"pin[ -]?code", told.lead, re.IGNORECASE):
         said = f"{told.before} {told.lead} {told.after}"

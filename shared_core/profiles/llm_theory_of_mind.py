@@ -15,9 +15,9 @@ from shared_core.extraction.llm_drafts import SECRET
 from shared_core.extraction.llm_schema import Element, Share, Text, Turns, Value, lists_schema
 from shared_core.extraction.prompts import load_prompt
 from shared_core.extraction.transcript import conversations, escaped
-from shared_core.models.json_repair import Reading, Unreadable, clamped, read_items
+from shared_core.models.json_repair import ParsedJson, Unreadable, clamped, read_items
 from shared_core.profiles.entries import Dimension, Finding
-from shared_core.profiles.theory_of_mind import QUOTED, Asked, Observed
+from shared_core.profiles.theory_of_mind import QUOTED, Observed, PromptableExtractor
 
 log = logging.getLogger("hippocampus")
 
@@ -62,7 +62,7 @@ DIMENSIONS: Final[Mapping[str, Dimension]] = {
 
 
 async def mind_by_model(
-    model: Asked, observed: Observed, known: str
+    model: PromptableExtractor, observed: Observed, known: str
 ) -> tuple[list[Finding], ModelUsage]:
     """Return what a model concludes from the last turns that fit its window.
 
@@ -111,7 +111,7 @@ async def mind_by_model(
     return found, usage
 
 
-def _answer(reading: Reading) -> list[tuple[str, MindItem]]:
+def _answer(reading: ParsedJson) -> list[tuple[str, MindItem]]:
     found: list[tuple[str, MindItem]] = []
     wrong: list[str] = []
     for name, model in LISTS.items():

@@ -47,7 +47,12 @@ from shared_core.profiles.entries import (
 from shared_core.profiles.event_memory import EventMemory
 from shared_core.profiles.memory import Memory
 from shared_core.profiles.profile_memory import ProfileMemory, as_said_by
-from shared_core.profiles.theory_of_mind import Asked, Observed, mind_by_rules, with_findings
+from shared_core.profiles.theory_of_mind import (
+    Observed,
+    PromptableExtractor,
+    mind_by_rules,
+    with_findings,
+)
 from shared_core.profiles.transcript import SessionConversation
 
 if TYPE_CHECKING:
@@ -348,7 +353,7 @@ class ProfilePipeline:
         """Conclude what may be concluded of a mind. concluded: by a model, of the same turns."""
         observed, profile = _observed(profile_update), profile_update.profile_memory
         found = mind_by_rules(observed, before)
-        if not isinstance(self._extractor, Asked) or not observed.turns:
+        if not isinstance(self._extractor, PromptableExtractor) or not observed.turns:
             concluded = TheoryOfMind(found=tuple(found), mind=before, extractor=self._rules.name)
         elif concluded is None:
             concluded = await self._asked(observed, profile, found)
@@ -365,7 +370,7 @@ class ProfilePipeline:
             mind_by_model,  # with pydantic, which takes a moment
         )
 
-        assert isinstance(self._extractor, Asked)
+        assert isinstance(self._extractor, PromptableExtractor)
         try:
             found, usage = await mind_by_model(self._extractor, observed, profile.get_content())
         except ModelOutputInvalid as error:

@@ -20,7 +20,7 @@ from shared_core.errors import InvalidInput
 from shared_core.nlp.keywords_and_topics import Derived, derived, topic_names
 from shared_core.nlp.text import normalised, search_terms
 from shared_core.recall.mmr import marginally_relevant
-from shared_core.recall.query import Wanted
+from shared_core.recall.query import RecallOptions
 from shared_core.recall.time_slices import stretch
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class MemorySearcher:
     ) -> list[FoundMemory]:
         now = self._clock()
         begin, end = filters.bounds(now)
-        wanted = Wanted(
+        wanted = RecallOptions(
             now=now, limit=limit, kinds=kinds, namespace=namespace, distinct=True, begin=begin,
             end=end,
         )  # fmt: skip

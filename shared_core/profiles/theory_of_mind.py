@@ -19,7 +19,7 @@ from shared_core.profiles.entries import Basis, Dimension, Finding, Mind, Statem
 
 if TYPE_CHECKING:
     from shared_core.extraction.prompts import Prompt
-    from shared_core.models.json_repair import Reading
+    from shared_core.models.json_repair import ParsedJson
 
 Parsed = TypeVar("Parsed")
 
@@ -50,7 +50,7 @@ class Observed:
 
 
 @runtime_checkable
-class Asked(Protocol):
+class PromptableExtractor(Protocol):
     """An extractor on a language model, that can be asked something else as well."""
 
     @property
@@ -64,7 +64,7 @@ class Asked(Protocol):
         values: Mapping[str, str],
         schema: Mapping[str, JsonValue],
         keys: Sequence[str],
-        parse: Callable[[Reading], Parsed],
+        parse: Callable[[ParsedJson], Parsed],
     ) -> tuple[Parsed, ModelUsage]:
         """Return what parse makes of the answer; one of no use is asked for once more."""
         ...

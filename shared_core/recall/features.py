@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from shared_core.nlp.text import is_question, search_terms
-from shared_core.ports.recall import Asked, Candidate, Corpus
+from shared_core.ports.recall import Candidate, Corpus, RankingQuery
 from shared_core.recall.bm25 import (
     Matches,
     bm25,
@@ -56,7 +56,7 @@ READ_CHARACTERS: Final = 2_000
 
 
 def features(
-    corpus: Corpus, matches: Matches, candidates: Sequence[Candidate], asked: Asked
+    corpus: Corpus, matches: Matches, candidates: Sequence[Candidate], asked: RankingQuery
 ) -> Mapping[str, Numbers]:
     """Return the features of K candidates by name, (K,) each."""
     at = np.array([candidate.number for candidate in candidates], dtype=np.intp)
@@ -92,7 +92,7 @@ def _voices(candidates: Sequence[Candidate]) -> dict[str, bool]:
 
 
 def overtakings(
-    corpus: Corpus, matches: Matches, candidates: Sequence[Candidate], asked: Asked
+    corpus: Corpus, matches: Matches, candidates: Sequence[Candidate], asked: RankingQuery
 ) -> Overtaken:
     """Return which candidates later ones overtake, as shared_core.recall.supersession has it."""
     named = speakers_named(candidates, frozenset(asked.terms))
@@ -229,7 +229,7 @@ def _of_form(corpus: Corpus, candidates: Sequence[Candidate], at: Places) -> dic
     }
 
 
-def _of_time(candidates: Sequence[Candidate], asked: Asked) -> dict[str, Numbers]:
+def _of_time(candidates: Sequence[Candidate], asked: RankingQuery) -> dict[str, Numbers]:
     times = named_times(asked.text, asked.now)
     when = ASKS_WHEN.search(asked.text[:READ_CHARACTERS]) is not None
     moments = np.array([one.occurred_at.timestamp() for one in candidates])

@@ -17,7 +17,7 @@ from shared_core.models.embedding import Embedding
 from shared_core.nlp.question_subject import best_edges, mentioned
 from shared_core.nlp.text import has_words, search_terms
 from shared_core.ports.events import MemoryQuery
-from shared_core.ports.recall import Asked, Ranking, Recalled, SearchRequest, ThreeFactor
+from shared_core.ports.recall import Ranking, RankingQuery, Recalled, SearchRequest, ThreeFactor
 from shared_core.ports.recall_result import RecallResult
 from shared_core.ports.reranker import Reranker
 from shared_core.ports.storage import Storage
@@ -40,7 +40,7 @@ RERANKED = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RecallOptions:
     """What a recall shall return, checked; engine.recall says what each is.
 
     now: when it is asked, for "last week". with_graph: whether edges of the graph come along.
@@ -88,7 +88,7 @@ class Wanted:
 
 
 async def recall(
-    storage: Storage, embedding: Embedding, scope: Scope, query: str, wanted: Wanted
+    storage: Storage, embedding: Embedding, scope: Scope, query: str, wanted: RecallOptions
 ) -> RecallResult:
     """Return what the scope remembers about query, best first, at most wanted.limit hits.
 
@@ -117,7 +117,7 @@ async def recall(
         end=wanted.end,
         min_importance=wanted.min_importance,
     )
-    asked = Asked(text=query, terms=request.terms, now=wanted.now)
+    asked = RankingQuery(text=query, terms=request.terms, now=wanted.now)
     by = "bm25" if degraded and wanted.ranking == "vector" else wanted.ranking
     while True:
         found = await storage.recall(request)
@@ -201,7 +201,7 @@ async def _reranked(
     return (chain(best, hits), False) if anew is None else (iter(anew), True)
 
 
-def _chosen(hits: Iterable[Hit], wanted: Wanted) -> Sequence[Hit]:
+def _chosen(hits: Iterable[Hit], wanted: RecallOptions) -> Sequence[Hit]:
     """Return as many as wanted, without repeats and likeness as far as that is wanted."""
     from shared_core.recall.ranking import collapsed
 
@@ -210,7 +210,7 @@ def _chosen(hits: Iterable[Hit], wanted: Wanted) -> Sequence[Hit]:
     return diversified(some, wanted.limit, wanted.diversity)
 
 
-def _pool(wanted: Wanted) -> int:
+def _pool(wanted: RecallOptions) -> int:
     """Return how many good hits are needed to choose from."""
     chooses = wanted.distinct or wanted.diversity
     return SPARE * wanted.limit if chooses else wanted.limit

@@ -14,7 +14,7 @@ import numpy as np
 
 from shared_core.core.decay import AROUSAL_SLOWDOWN, SECONDS_A_DAY
 from shared_core.core.domain import Hit, Memory
-from shared_core.ports.recall import Asked, Candidate, Corpus, Ranking, Recalled, ThreeFactor
+from shared_core.ports.recall import Candidate, Corpus, Ranking, RankingQuery, Recalled, ThreeFactor
 from shared_core.recall.bm25 import Matches, matched
 from shared_core.recall.features import features, overtakings
 from shared_core.recall.linear_ranking import linear_parts
@@ -30,7 +30,7 @@ LEAST_CHARACTERS: Final = 200
 
 
 def rank(
-    recalled: Recalled, asked: Asked, *, limit: int, by: Ranking | ThreeFactor = "linear"
+    recalled: Recalled, asked: RankingQuery, *, limit: int, by: Ranking | ThreeFactor = "linear"
 ) -> list[Hit]:
     """Return the best candidates, best first, with the parts of their scores.
 
@@ -44,7 +44,7 @@ def rank(
 
 
 def ranked(
-    recalled: Recalled, asked: Asked, *, by: Ranking | ThreeFactor = "linear"
+    recalled: Recalled, asked: RankingQuery, *, by: Ranking | ThreeFactor = "linear"
 ) -> Iterator[Hit]:
     """Yield all candidates as rank() does; a hit costs nothing before it is asked for."""
     candidates, corpus = recalled.candidates, recalled.corpus
@@ -122,7 +122,7 @@ def _changed(
     corpus: Corpus,
     matches: Matches,
     candidates: Sequence[Candidate],
-    asked: Asked,
+    asked: RankingQuery,
     scores: Numbers,
 ) -> dict[str, Numbers]:
     """Return which candidates a later one overtakes, which overtake one, and what these gain."""
@@ -185,7 +185,7 @@ def _rrf(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:
 def _three_factor(
     known: Mapping[str, Numbers],
     candidates: Sequence[Candidate],
-    asked: Asked,
+    asked: RankingQuery,
     weights: ThreeFactor = ThreeFactor(),  # noqa: B008 # it is frozen
 ) -> dict[str, Numbers]:
     """The product is the score; it is shown as its relevance, times the other two, in "meaning"."""

@@ -13,7 +13,7 @@ from shared_core.core.validation import memory_ids_of
 from shared_core.nlp.text import has_words
 from shared_core.ports.recall_result import RecallResult
 from shared_core.recall import query as recalls
-from shared_core.recall.query import Wanted
+from shared_core.recall.query import RecallOptions
 from shared_core.recall.reranking import resolve_reranker
 
 if TYPE_CHECKING:
@@ -46,7 +46,13 @@ class Recalling:
         self._with_graph = with_graph
 
     async def recall(
-        self, scope: Scope, query: str, wanted: Wanted, reranker: object, *, counted: bool = True
+        self,
+        scope: Scope,
+        query: str,
+        wanted: RecallOptions,
+        reranker: object,
+        *,
+        counted: bool = True,
     ) -> RecallResult:
         """Return what answers query. reranker: False for none, None for the memory's own.
 

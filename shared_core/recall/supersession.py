@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
-from shared_core.core.digest_cache import Remembered
+from shared_core.core.digest_cache import DigestCache
 from shared_core.ports.recall import Candidate
 from shared_core.recall.bm25 import Matches
 
@@ -146,4 +146,4 @@ def _words(table: Literal["change", "past", "before"]) -> re.Pattern[str]:
     return re.compile(either, re.IGNORECASE)
 
 
-_changes: Final = Remembered(lambda text: _words("change").search(text) is not None, TEXTS)
+_changes: Final = DigestCache(lambda text: _words("change").search(text) is not None, TEXTS)

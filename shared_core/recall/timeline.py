@@ -15,7 +15,7 @@ from shared_core.nlp.calendar import instant
 from shared_core.ports.storage import Clock, Storage
 from shared_core.ports.timeline import BucketUnit, SliceOrder, SliceQuery
 from shared_core.recall import query as recalls
-from shared_core.recall.query import MAX_LIMIT, Wanted
+from shared_core.recall.query import MAX_LIMIT, RecallOptions
 from shared_core.recall.service import Recalling
 from shared_core.recall.time_slices import TimeBucket, TimeSlice, starts, stretch
 
@@ -103,7 +103,7 @@ class SliceVerbs:
     async def _most_relevant(
         self, asked: SliceQuery, query: str, now: datetime, limit: int, offset: int
     ) -> Sequence[Hit]:
-        wanted = Wanted(
+        wanted = RecallOptions(
             now=now, limit=min(offset + limit, MAX_LIMIT), kinds=asked.kinds, as_of=asked.as_of,
             begin=asked.begin, end=asked.end,
         )  # fmt: skip

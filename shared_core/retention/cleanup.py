@@ -84,7 +84,7 @@ class RetentionReport:
 
 
 @dataclass(slots=True)
-class _Sum:
+class _CleanupTotals:
     counts: dict[Fate, Counter[MemoryKind]] = field(
         default_factory=lambda: {fate: Counter() for fate in FATES}
     )
@@ -174,7 +174,7 @@ async def forget_faded(
     await _require_clock(storage, clock)
     for path in await storage.retimings(scope, app):
         await retime(storage, path, goes_on=goes_on)
-    began, now, done = time.monotonic(), clock(), _Sum()
+    began, now, done = time.monotonic(), clock(), _CleanupTotals()
     total = 0
     if progress:
         counts, _, _ = await storage.due(scope, app, now, 0)

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from shared_core.core.periodic import NowAndThen
 from shared_core.errors import MemoryCoreError
-from shared_core.ports.retention import FATES, Turn
+from shared_core.ports.retention import FATES, TaskRun
 from shared_core.ports.storage import Clock, Storage
 from shared_core.retention import cleanup
 from shared_core.retention.cleanup import RetentionReport
@@ -69,7 +69,7 @@ class ForgettingSchedule(NowAndThen):
         log.info("forgetting took %.2f s: %s", report.duration_s, counted)
         return report
 
-    async def last(self) -> Turn | None:
+    async def last(self) -> TaskRun | None:
         """Return what the last run of any process did; None before the first."""
         await self._open()
         return await self._storage.last_turn(TASK)

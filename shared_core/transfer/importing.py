@@ -107,7 +107,7 @@ async def import_items(
     to live. Raises StorageUnavailable, EmbeddingMismatch or ModelUnavailable when it cannot go on;
     started again, it copies the rest.
     """
-    run = _Import(target, options, failed)
+    run = _ItemImport(target, options, failed)
     async for page in source.pages(options.batch, vectors=options.known is not None):
         await run.copy(page)
         advanced(len(page))
@@ -119,13 +119,13 @@ _Texts: TypeAlias = tuple[Mapping[str, str] | None, str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Draft:
+class _ImportDraft:
     item: SourceItem
     write: WriteItem
     stamp: ItemStamp
 
 
-class _Import:
+class _ItemImport:
     def __init__(self, target: ImportedItems, options: ImportOptions, failed: Failed) -> None:
         self._target = target
         self._options = options
@@ -140,7 +140,7 @@ class _Import:
         if self._options.known:
             self._options.known.clear()
 
-    async def _copy(self, drafts: Sequence[_Draft]) -> None:
+    async def _copy(self, drafts: Sequence[_ImportDraft]) -> None:
         addresses = [draft.write.address for draft in drafts]
         marks = await self._target.marks(addresses)
         new, late = [], []
@@ -160,7 +160,7 @@ class _Import:
             await self._target.stamp(late)
 
     def _fate(
-        self, draft: _Draft, found: Item | None, mark: ImportMark | None
+        self, draft: _ImportDraft, found: Item | None, mark: ImportMark | None
     ) -> Literal["new", "here", "newer", "deleted"]:
         """Return "new" for what is to be written, or what else it counts as."""
         if found is None:
@@ -171,7 +171,7 @@ class _Import:
             return "new" if older else "newer"
         return "new" if older and self._options.reembed else "here"
 
-    def _drafts(self, page: Sequence[SourceItem]) -> list[_Draft]:
+    def _drafts(self, page: Sequence[SourceItem]) -> list[_ImportDraft]:
         now = datetime.now(UTC)
         drafts = []
         for item in page:
@@ -184,7 +184,7 @@ class _Import:
                 self._fail(item, error)
         return drafts
 
-    async def _write(self, drafts: Sequence[_Draft]) -> None:
+    async def _write(self, drafts: Sequence[_ImportDraft]) -> None:
         errors: Mapping[int, Exception] = {}
         try:
             await self._target.write(
@@ -212,7 +212,7 @@ class _Import:
         self.report.failed += 1
         self._failed(item, str(error))
 
-    def _draft(self, item: SourceItem, now: datetime) -> _Draft:
+    def _draft(self, item: SourceItem, now: datetime) -> _ImportDraft:
         labels = item.prefix.split(".")
         if not all(labels):
             raise InvalidInput("a label of its namespace is empty")
@@ -225,7 +225,7 @@ class _Import:
         if item.expires_at is not None:
             left_s = (item.expires_at - now).total_seconds()
             full_s = 60.0 * item.ttl_minutes if item.ttl_minutes else left_s
-        return _Draft(
+        return _ImportDraft(
             item=item,
             write=WriteItem(address=address, value=value, texts=texts, words=words, ttl_s=left_s),
             stamp=ItemStamp(

@@ -11,7 +11,7 @@ from shared_core.core.domain import Scope
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import check_label, scope_path, to_path
 from shared_core.errors import InvalidInput
-from shared_core.ports.transfer import TABLES, ExportedRow, RowBatch, Whose
+from shared_core.ports.transfer import TABLES, ExportedRow, ExportScope, RowBatch
 
 FORMAT = 1
 """What the first line of an export names; a later one may not be read by this version."""
@@ -29,7 +29,7 @@ _BOM = "\ufeff"
 class Header:
     """The first line. model, dimensions: of the vectors that follow, None if none do."""
 
-    whose: Whose
+    whose: ExportScope
     schema_version: int
     model: str | None = None
     dimensions: int | None = None
@@ -49,7 +49,7 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class EndLine:
     """The last line: how many rows stand before it."""
 
     rows: int
@@ -59,14 +59,14 @@ class End:
         return to_json({"end": True, "rows": self.rows})
 
 
-def whose_of(scope: Scope | None, app: str | None) -> Whose:
+def whose_of(scope: Scope | None, app: str | None) -> ExportScope:
     """Return what a scope or an application names. Raises InvalidInput unless it is one of them."""
     if (scope is None) == (app is None):
         raise InvalidInput("name a scope, or an application with app=..., not both")
     if scope is not None:
-        return Whose(app=scope.app, user=scope.user, path=scope_path(scope))
+        return ExportScope(app=scope.app, user=scope.user, path=scope_path(scope))
     check_label(app, "app")
-    return Whose(app=str(app), user=None, path=to_path((str(app),)))
+    return ExportScope(app=str(app), user=None, path=to_path((str(app),)))
 
 
 def row_line(row: ExportedRow) -> str:

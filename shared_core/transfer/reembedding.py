@@ -62,7 +62,7 @@ class ReembedVerbs:
         then what was made stays, and nothing has changed for anybody.
         """
         await self.open()
-        run = _Run(self._storage, embedder, text_of_field, progress)
+        run = _Reembedding(self._storage, embedder, text_of_field, progress)
         dimensions = await run.begin()
         while await run.once_over():
             pass
@@ -74,7 +74,7 @@ class ReembedVerbs:
         return run.report
 
 
-class _Run:
+class _Reembedding:
     def __init__(
         self,
         storage: Storage,

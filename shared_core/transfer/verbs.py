@@ -18,7 +18,7 @@ from shared_core.ingest.events import TEXT_FIELD
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import has_words
 from shared_core.ports.transfer import EMBEDDINGS, RowBatch, Unembedded, Written
-from shared_core.transfer.lines import End, Header, LineReader, row_line, whose_of
+from shared_core.transfer.lines import EndLine, Header, LineReader, row_line, whose_of
 
 if TYPE_CHECKING:
     from shared_core.ports.storage import Storage
@@ -84,7 +84,7 @@ class TransferVerbs:
             async for row in snapshot.rows:
                 count += 1
                 yield row_line(row)
-            yield End(rows=count).as_line()
+            yield EndLine(rows=count).as_line()
 
     async def applications(self) -> Sequence[str]:
         """Return the names of all applications that have anything here, in order."""
@@ -126,7 +126,7 @@ class TransferVerbs:
         """
         await self.open()
         known = await self._storage.rows_version()
-        run = _Import(self._storage, self._embedding, restore, text_of_field, progress)
+        run = _LineImport(self._storage, self._embedding, restore, text_of_field, progress)
         if isinstance(source, str | Path):
             path = Path(source)
             with opened(path) as lines:
@@ -147,7 +147,7 @@ def opened(path: Path) -> BinaryIO:
         raise NotFound(f"the file {str(path)!r} cannot be read: {error.strerror}") from error
 
 
-class _Import:
+class _LineImport:
     def __init__(
         self,
         storage: Storage,

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from shared_core.settings import load_settings
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -227,7 +227,7 @@ def test_switching_row_security_off_is_an_error_and_shows_nothing(app: Connectio
 async def test_a_pooled_connection_forgets_its_scope_after_the_transaction(
     dsn: str, superuser: Connection, last: str
 ) -> None:
-    database = Database(load_settings(dsn, pool_size=1))
+    database = PostgresDatabase(load_settings(dsn, pool_size=1))
     await database.open()
     backend = b"SELECT pg_backend_pid(), current_user::text, (SELECT count(*) FROM memories)"
     try:

@@ -19,6 +19,8 @@ MAX_LINES = 800
 MAX_FUNCTION_LINES = 60
 STILL_LONG = ("checked", "_run_steps", "memory_tools")
 MAX_ROOT_FILES = 12
+# The specification fixes both: shared_core.Memory and shared_core.profiles.Memory.
+SHARED_CLASS_NAMES = {"Memory"}
 
 
 def run(*command: str) -> str:
@@ -148,6 +150,17 @@ def test_public_names_say_what_they_do() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 silent += [f"{file.name}:{node.name}"] * (ast.get_docstring(node) is None)
     assert [] == silent
+
+
+def test_no_two_classes_have_one_name() -> None:
+    names = Counter(
+        node.name.lstrip("_")
+        for file in SOURCES
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef)
+    )
+    twice = {name for name, count in names.items() if count > 1}
+    assert SHARED_CLASS_NAMES == twice
 
 
 def test_the_project_names_no_machine() -> None:

@@ -19,7 +19,7 @@ from google.genai import types
 
 from adk_memory import OpenMemoryService, PgSessionService
 from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
-from shared_core.storage.postgres.connection.database import Database, Rows, Statement
+from shared_core.storage.postgres.connection.database import PostgresDatabase, Rows, Statement
 
 WHO = {"app_name": "support/bot", "user_id": "ana@example.com"}
 TOLD = ["My name is Ann and I live in Lisbon.", "我对花生过敏。", "The meeting is on Thursday."]
@@ -53,15 +53,15 @@ async def session(sessions: PgSessionService) -> Session:
 async def sent(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Sequence[Statement]]]:
     """Every round trip to the database from now on, with what it carries; no worker's."""
     trips: list[Sequence[Statement]] = []
-    run = Database.run
+    run = PostgresDatabase.run
 
-    async def counted(self: Database, scope: str, *steps: Statement) -> list[Rows]:
+    async def counted(self: PostgresDatabase, scope: str, *steps: Statement) -> list[Rows]:
         task: Any = asyncio.current_task()
         if "shared_core" not in task.get_coro().cr_code.co_filename:
             trips.append(steps)
         return await run(self, scope, *steps)
 
-    monkeypatch.setattr(Database, "run", counted)
+    monkeypatch.setattr(PostgresDatabase, "run", counted)
     yield trips
 
 

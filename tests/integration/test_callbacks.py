@@ -29,7 +29,7 @@ from shared_core import (
 )
 from shared_core.core.domain import JsonValue
 from shared_core.ports.jobs import Job
-from shared_core.storage.postgres.connection.database import Database, Rows, Statement
+from shared_core.storage.postgres.connection.database import PostgresDatabase, Rows, Statement
 from tests.integration.test_queue import ANN
 from tests.integration.test_queue_rules import embed, execute
 
@@ -326,13 +326,15 @@ def test_many_futures_ask_the_queue_rarely(
         executor.submit(said("Hi."), config(f"t{n}"), after_seconds=300)
     time.sleep(0.5)
     asked: list[object] = []
-    run = Database.run
+    run = PostgresDatabase.run
 
-    async def counted(self: Database, scope: str, *steps: Statement, **options: Any) -> list[Rows]:
+    async def counted(
+        self: PostgresDatabase, scope: str, *steps: Statement, **options: Any
+    ) -> list[Rows]:
         asked.append(steps)
         return await run(self, scope, *steps, **options)
 
-    monkeypatch.setattr(Database, "run", counted)
+    monkeypatch.setattr(PostgresDatabase, "run", counted)
     time.sleep(2)
     assert len(asked) <= 3
     executor.shutdown()

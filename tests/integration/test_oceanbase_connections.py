@@ -21,7 +21,7 @@ from shared_core import Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.errors import Conflict
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connection import connections, database, embedded
-from shared_core.storage.oceanbase.connection.database import Database, streamed
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase, streamed
 from shared_core.storage.oceanbase.connection.embedded import EmbeddedSeekdb
 from shared_core.storage.oceanbase.connection.errors import UNDONE
 from shared_core.storage.oceanbase.connection.transactions import Transaction
@@ -36,10 +36,10 @@ Opened = Callable[..., Any]
 async def opened(seekdb: SeekdbDatabases) -> AsyncIterator[Opened]:
     """Opens one empty database with settings of its own, as often as asked."""
     lent = seekdb.lend()
-    uri, made = next(lent), list[Database]()
+    uri, made = next(lent), list[OceanBaseDatabase]()
 
-    async def opened(**settings: Any) -> Database:
-        made.append(Database(Settings(uri=uri, home=Path(), **settings)))
+    async def opened(**settings: Any) -> OceanBaseDatabase:
+        made.append(OceanBaseDatabase(Settings(uri=uri, home=Path(), **settings)))
         await made[-1].open()
         return made[-1]
 
@@ -49,7 +49,7 @@ async def opened(seekdb: SeekdbDatabases) -> AsyncIterator[Opened]:
     next(lent, None)
 
 
-async def connected(one: Database) -> int:
+async def connected(one: OceanBaseDatabase) -> int:
     """Return how many connections this database has at the server, with that of the question."""
     name = one.location.database
     found = await one.read(lambda tx: tx.rows("SHOW PROCESSLIST"))
@@ -181,7 +181,7 @@ def short_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "INIT", init)
 
 
-async def locked(database: Database) -> tuple[asyncio.Task[None], threading.Event]:
+async def locked(database: OceanBaseDatabase) -> tuple[asyncio.Task[None], threading.Event]:
     """Return a write that holds the lock of the tenant, until the event is set."""
     held, done = threading.Event(), threading.Event()
 
@@ -285,7 +285,7 @@ async def test_who_did_not_join_the_server_does_not_stop_it(
 
 def test_a_forked_child_joins_by_itself(seekdb: SeekdbDatabases) -> None:
     lent = seekdb.lend()
-    one = Database(Settings(uri=next(lent), home=Path()))
+    one = OceanBaseDatabase(Settings(uri=next(lent), home=Path()))
     run_sync(one.open())
     run_sync(one.read(lambda tx: 1))
     child = os.fork()
@@ -307,7 +307,7 @@ def test_a_forked_child_joins_by_itself(seekdb: SeekdbDatabases) -> None:
 @pytest.mark.timeout(120)
 async def test_a_server_that_hangs_holds_nobody_for_ever(tmp_path: Path) -> None:
     uri = f"seekdb://{tmp_path / 'seekdb'}"
-    one = Database(Settings(uri=uri, home=Path(), statement_timeout_s=0.5))
+    one = OceanBaseDatabase(Settings(uri=uri, home=Path(), statement_timeout_s=0.5))
     await one.open()
     assert await one.read(lambda tx: tx.one("SELECT 1")) == (1,)
     server = server_of(tmp_path / "seekdb")

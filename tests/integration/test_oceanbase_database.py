@@ -15,7 +15,7 @@ from seekdb_databases import SeekdbDatabases
 from shared_core import InvalidInput, StorageUnavailable
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connection.connections import location_of
-from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.migrate import checked_version
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 
@@ -24,9 +24,9 @@ NOW = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
 
 
 @pytest.fixture
-async def database(seekdb: SeekdbDatabases) -> AsyncIterator[Database]:
+async def database(seekdb: SeekdbDatabases) -> AsyncIterator[OceanBaseDatabase]:
     lent = seekdb.lend()
-    database = Database(Settings(uri=next(lent), home=Path()))
+    database = OceanBaseDatabase(Settings(uri=next(lent), home=Path()))
     await database.open()
     yield database
     await database.close()
@@ -36,7 +36,7 @@ async def database(seekdb: SeekdbDatabases) -> AsyncIterator[Database]:
 @pytest.mark.parametrize(
     "text", ["it's", "\\", "\0", "中😀", "%s", "a ", "", "'; DROP TABLE x; --"]
 )
-async def test_text_comes_back_as_it_was_given(database: Database, text: str) -> None:
+async def test_text_comes_back_as_it_was_given(database: OceanBaseDatabase, text: str) -> None:
     await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [(text, text, NOW)]))
     found = await database.read(
         lambda tx: tx.rows("SELECT * FROM shared_state WHERE tenant_id = %s", text)
@@ -45,7 +45,7 @@ async def test_text_comes_back_as_it_was_given(database: Database, text: str) ->
 
 
 @pytest.mark.parametrize("year", [1, 9999])
-async def test_moments_are_utc_in_every_year(database: Database, year: int) -> None:
+async def test_moments_are_utc_in_every_year(database: OceanBaseDatabase, year: int) -> None:
     moment = datetime(year, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
     await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [("a", "", moment)]))
     assert await database.read(lambda tx: tx.one("SELECT updated_at FROM shared_state")) == (
@@ -53,7 +53,7 @@ async def test_moments_are_utc_in_every_year(database: Database, year: int) -> N
     )
 
 
-async def test_ids_that_look_alike_are_different(database: Database) -> None:
+async def test_ids_that_look_alike_are_different(database: OceanBaseDatabase) -> None:
     names = ["alice", "Alicé", "Alice", "Alice ", "ALICE", "ａlice"]
     rows = [(name, str(place), NOW) for place, name in enumerate(names)]
     await database.write(lambda tx: tx.insert("shared_state", COLUMNS, rows))
@@ -69,7 +69,7 @@ async def test_ids_that_look_alike_are_different(database: Database) -> None:
     assert sorted(some) == [("0",), ("1",)]
 
 
-async def test_what_raises_is_undone(database: Database) -> None:
+async def test_what_raises_is_undone(database: OceanBaseDatabase) -> None:
     def work(tx: Transaction) -> None:
         tx.insert("shared_state", COLUMNS, [("a", "", NOW)])
         raise LookupError("half-way")
@@ -79,7 +79,7 @@ async def test_what_raises_is_undone(database: Database) -> None:
     assert await database.read(lambda tx: tx.rows("SELECT * FROM shared_state")) == []
 
 
-async def test_writers_of_a_tenant_stand_in_line(database: Database) -> None:
+async def test_writers_of_a_tenant_stand_in_line(database: OceanBaseDatabase) -> None:
     def count(tx: Transaction) -> None:
         tx.lock("/a/b/")
         row = tx.one("SELECT extractions FROM extraction_counts WHERE tenant_id = '/a/b/'")
@@ -97,7 +97,7 @@ async def test_writers_of_a_tenant_stand_in_line(database: Database) -> None:
     )
 
 
-async def test_who_waits_for_each_other_tries_again(database: Database) -> None:
+async def test_who_waits_for_each_other_tries_again(database: OceanBaseDatabase) -> None:
     """SeekDB does not see a deadlock: both wait until the time for a lock is over."""
     names = ("/a/1/", "/a/2/")
     await database.write(lambda tx: tx.lock(*names))
@@ -122,7 +122,7 @@ async def test_who_waits_for_each_other_tries_again(database: Database) -> None:
     assert sorted(found) == [("/a/1/",), ("/a/2/",)]
 
 
-async def test_a_read_is_of_one_moment(database: Database) -> None:
+async def test_a_read_is_of_one_moment(database: OceanBaseDatabase) -> None:
     await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [("a", "1", NOW)]))
     loop = asyncio.get_running_loop()
 
@@ -135,7 +135,7 @@ async def test_a_read_is_of_one_moment(database: Database) -> None:
     assert await database.read(read) == [[("1",)], [("1",)]]
 
 
-async def test_an_id_of_sixteen_bytes_is_a_uuid(database: Database) -> None:
+async def test_an_id_of_sixteen_bytes_is_a_uuid(database: OceanBaseDatabase) -> None:
     given = uuid4()
     await database.write(
         lambda tx: tx.insert(
@@ -156,7 +156,7 @@ async def test_an_id_of_sixteen_bytes_is_a_uuid(database: Database) -> None:
     )
 
 
-async def test_what_is_too_long_is_said_so(database: Database) -> None:
+async def test_what_is_too_long_is_said_so(database: OceanBaseDatabase) -> None:
     with pytest.raises(InvalidInput, match="this large"):
         await database.write(lambda tx: tx.insert("shared_state", COLUMNS, [("a" * 2000, "", NOW)]))
 
@@ -172,7 +172,7 @@ async def test_what_is_too_long_is_said_so(database: Database) -> None:
     ],
 )
 async def test_a_name_that_is_too_long_is_called_as_callers_do(
-    database: Database, column: str, called: str
+    database: OceanBaseDatabase, column: str, called: str
 ) -> None:
     row = {"tenant_id": "/a/b/", "thread_id": "t", "event_id": "e", "deleted_at": NOW}
     row[column] = "x" * 1501
@@ -181,12 +181,14 @@ async def test_a_name_that_is_too_long_is_called_as_callers_do(
     assert "column" not in str(raised.value)
 
 
-async def test_a_statement_that_is_too_long_says_what_to_do(database: Database) -> None:
+async def test_a_statement_that_is_too_long_says_what_to_do(database: OceanBaseDatabase) -> None:
     with pytest.raises(InvalidInput, match="texts this large.* max_allowed_packet"):
         await database.read(lambda tx: tx.rows("SELECT length(%s)", "x" * 270_000_000))
 
 
-async def test_a_key_that_exists_is_passed_over_and_none_is_cut(database: Database) -> None:
+async def test_a_key_that_exists_is_passed_over_and_none_is_cut(
+    database: OceanBaseDatabase,
+) -> None:
     for state in ("first", "second"):
         await database.write(
             lambda tx, state=state: tx.insert(
@@ -207,7 +209,7 @@ async def test_a_statement_that_takes_too_long_is_not_sent_again(
 ) -> None:
     lent = seekdb.lend()
     sent: list[Transaction] = []
-    database = Database(Settings(uri=next(lent), home=Path(), statement_timeout_s=1))
+    database = OceanBaseDatabase(Settings(uri=next(lent), home=Path(), statement_timeout_s=1))
     await database.open()
 
     def work(tx: Transaction) -> None:
@@ -221,7 +223,7 @@ async def test_a_statement_that_takes_too_long_is_not_sent_again(
     next(lent, None)
 
 
-async def test_a_closed_database_says_so(database: Database) -> None:
+async def test_a_closed_database_says_so(database: OceanBaseDatabase) -> None:
     await database.close()
     with pytest.raises(StorageUnavailable, match="closed"):
         await database.read(lambda tx: tx.rows("SELECT 1"))
@@ -305,13 +307,13 @@ def test_old_servers_are_refused() -> None:
 
 
 async def test_a_lock_that_a_killed_process_left_locks_nobody_out(
-    seekdb: SeekdbDatabases, database: Database
+    seekdb: SeekdbDatabases, database: OceanBaseDatabase
 ) -> None:
     name = f"{database.location.database}_locked"
     place = Settings(uri=f"seekdb://{database.location.folder}?database={name}", home=Path())
     with database.looked_at() as cursor:
         cursor.execute("SELECT get_lock(%s, 1)", (f"hippocampus:{name}",))
-        locked = Database(place)
+        locked = OceanBaseDatabase(place)
         await locked.open()
         assert await locked.read(lambda tx: tx.rows("SELECT 1 FROM memories")) == []
         await locked.close()

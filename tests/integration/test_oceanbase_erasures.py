@@ -14,7 +14,7 @@ from shared_core.core.domain import ThreadId
 from shared_core.core.namespaces import scope_path
 from shared_core.ports.erasures import ERASED_TOKEN, ErasureReceipt
 from shared_core.settings import load_settings
-from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 ANA, BOB = Scope("app", "ana"), Scope("app", "bob")
@@ -23,7 +23,7 @@ STAYS = {"tombstones", "import_marks", "erasures", "tenants"}
 
 async def rows_of(dsn: str, user: str) -> Mapping[str, int]:
     """Return how many rows of a user each table has, of tables that have some."""
-    database = Database(load_settings(dsn))
+    database = OceanBaseDatabase(load_settings(dsn))
     await database.open()
 
     def work(tx: Transaction) -> dict[str, int]:

@@ -27,7 +27,7 @@ from shared_core.cli.show_queue import work
 from shared_core.copy import copy_memory
 from shared_core.errors import Conflict, StorageUnavailable
 from shared_core.settings import Settings
-from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 ANA, BOB = Scope("app", "ana"), Scope("twin", "bob")
@@ -236,7 +236,7 @@ async def test_a_server_that_dies_during_runs_loses_none_that_was_reported(tmp_p
 async def test_a_server_that_dies_keeps_no_lock_of_what_was_not_committed(tmp_path: Path) -> None:
     """SeekDB would, for good, once a part of a transaction is in its log."""
     folder = tmp_path / "seekdb"
-    database = Database(Settings(uri=f"seekdb://{folder}", home=tmp_path))
+    database = OceanBaseDatabase(Settings(uri=f"seekdb://{folder}", home=tmp_path))
     await database.open()
 
     def dying(tx: Transaction) -> None:
@@ -249,7 +249,9 @@ async def test_a_server_that_dies_keeps_no_lock_of_what_was_not_committed(tmp_pa
     with pytest.raises(LookupError):
         await database.write(dying)
     await database.close()
-    database = Database(Settings(uri=f"seekdb://{folder}", home=tmp_path, statement_timeout_s=20))
+    database = OceanBaseDatabase(
+        Settings(uri=f"seekdb://{folder}", home=tmp_path, statement_timeout_s=20)
+    )
     await database.open()
     await database.write(lambda tx: tx.lock("/app/ana/"))
     assert await database.read(lambda tx: tx.rows("SELECT 1 FROM shared_state")) == []

@@ -26,7 +26,7 @@ from shared_core.ports.jobs import JobType, NewJob
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connection import database as database_module
 from shared_core.storage.oceanbase.connection.attempts import Mark, Marks, is_there
-from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
@@ -209,15 +209,15 @@ class Away:
     """A server on another machine that cannot be reached for so many attempts."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, wire: Wire) -> None:
-        self.left, connect = 0, Database._connect
+        self.left, connect = 0, OceanBaseDatabase._connect
 
-        def connecting(database: Database, *given: Any) -> Any:
+        def connecting(database: OceanBaseDatabase, *given: Any) -> Any:
             if self.left and not wire.cut:
                 self.left -= 1
                 raise pymysql.OperationalError(2003, "Can't connect to MySQL server")
             return connect(database, *given)
 
-        monkeypatch.setattr(Database, "_connect", connecting)
+        monkeypatch.setattr(OceanBaseDatabase, "_connect", connecting)
         monkeypatch.setattr(database_module, "RESTARTS", 0)
 
 
@@ -267,9 +267,9 @@ async def test_nobody_overwrites_a_mark_that_is_looked_for(
         tx.insert("tenants", ["tenant_id"], [[f"/x/{runs}/"]])
         return runs
 
-    give_back = Database._give_back
+    give_back = OceanBaseDatabase._give_back
 
-    def giving(self: Database, connection: Any) -> None:
+    def giving(self: OceanBaseDatabase, connection: Any) -> None:
         nonlocal others
         give_back(self, connection)
         if runs and not others:
@@ -279,7 +279,7 @@ async def test_nobody_overwrites_a_mark_that_is_looked_for(
             )
             self._tried(write, database_module.WRITING)
 
-    monkeypatch.setattr(Database, "_give_back", giving)
+    monkeypatch.setattr(OceanBaseDatabase, "_give_back", giving)
     wire.cut = "unknown"
     assert await storage._database.write(work) == runs == others == 1
 
@@ -289,9 +289,9 @@ async def test_whoever_commits_late_is_waited_for(
 ) -> None:
     """The connection is gone, and the server has not come to the end of the commit yet."""
     database, late, runs = storage._database, list[Any](), 0
-    once = Database._once
+    once = OceanBaseDatabase._once
 
-    def dying(self: Database, connection: Any, work: Any) -> Any:
+    def dying(self: OceanBaseDatabase, connection: Any, work: Any) -> Any:
         if late:
             return once(self, connection, work)
         late.append(connection)
@@ -309,8 +309,8 @@ async def test_whoever_commits_late_is_waited_for(
         committing.start()
         return is_there(connection, mark)
 
-    monkeypatch.setattr(Database, "_once", dying)
-    monkeypatch.setattr(Database, "_give_back", lambda self, connection: None)
+    monkeypatch.setattr(OceanBaseDatabase, "_once", dying)
+    monkeypatch.setattr(OceanBaseDatabase, "_give_back", lambda self, connection: None)
     monkeypatch.setattr(database_module, "_drop", lambda connection: None)
     monkeypatch.setattr(database_module, "is_there", looked)
     assert await database.write(work) == runs == 1

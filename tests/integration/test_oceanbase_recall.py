@@ -16,7 +16,7 @@ from seekdb_databases import SeekdbDatabases
 
 from shared_core import AsOf, Event, Hit, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
 from shared_core.ports.recall import SearchRequest
-from shared_core.recall.query import Wanted, recall
+from shared_core.recall.query import RecallOptions, recall
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
 ANN, BOB = Scope("app", "ann"), Scope("app", "ann ")
@@ -118,7 +118,7 @@ async def hits(memory: MemoryEngine, storage: Any, query: str, **options: Any) -
     assert vector is not None
     half = _half(vector)
     usual: dict[str, Any] = {"limit": 10, "with_graph": True, "embedded": (half, is_degraded)}
-    wanted = Wanted(now=LATER, **usual | options)
+    wanted = RecallOptions(now=LATER, **usual | options)
     return await recall(storage, memory._embedding, ANN, query, wanted)
 
 

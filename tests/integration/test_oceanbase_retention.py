@@ -16,14 +16,14 @@ from shared_core import Conflict, RetentionPolicy, Scope, open_memory
 from shared_core.core.retention_policy import STAGES, default_rules
 from shared_core.ports.retention import Kept, Revival, Weak
 from shared_core.ports.storage import Storage
-from shared_core.ports.transfer import Whose
+from shared_core.ports.transfer import ExportScope
 from shared_core.settings import Settings
 from shared_core.storage import open_storage
 from shared_core.transfer.lines import LineReader
 
 ANA = Scope("app", "ana/ü%")
 TENANT = "/app/ana%2Fü%25/"
-WHOSE = Whose(app="app", user="ana/ü%", path=TENANT)
+WHOSE = ExportScope(app="app", user="ana/ü%", path=TENANT)
 T = TypeVar("T")
 _made: list[str] = []
 

@@ -16,7 +16,7 @@ import pytest
 
 from shared_core import Scope, StorageUnavailable, open_memory
 from shared_core.settings import Settings
-from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
 ANA = Scope("app", "ana")
@@ -98,12 +98,12 @@ async def test_a_cluster_without_memory_for_vectors_is_told_how_to_give_it(
     await storage.open()
     try:
 
-        async def define(self: Database, *statements: str) -> None:
+        async def define(self: OceanBaseDatabase, *statements: str) -> None:
             raise StorageUnavailable("'seekdb:///my/memory' cannot be used") from (
                 pymysql.OperationalError(4013, said)
             )
 
-        monkeypatch.setattr(Database, "define", define)
+        monkeypatch.setattr(OceanBaseDatabase, "define", define)
         with pytest.raises(StorageUnavailable) as refused:
             await storage.use_model("new", 17)
         assert ("ob_vector_memory_limit_percentage" in str(refused.value)) == is_advised

@@ -22,7 +22,7 @@ from shared_core.ports.jobs import JobType
 from shared_core.ports.runs import ReadRequest, RunPlan
 from shared_core.storage.oceanbase import run_changes as run_summaries
 from shared_core.storage.oceanbase.connection import database
-from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.postgres import runs as postgres_runs
 
@@ -234,13 +234,13 @@ async def test_a_run_that_was_committed_unseen_is_not_written_again(
     both: Both, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = iter([True])
-    tell, begin, begun = Database._once, database._begin, [()]
+    tell, begin, begun = OceanBaseDatabase._once, database._begin, [()]
 
     def noted(connection: Any, statements: Any) -> None:
         begun[0] = statements
         begin(connection, statements)
 
-    def cut(self: Database, connection: Any, work: Any) -> Any:
+    def cut(self: OceanBaseDatabase, connection: Any, work: Any) -> Any:
         answer = tell(self, connection, work)
         if begun[0] == database.WRITING and next(lost, False):
             connection.close()
@@ -248,7 +248,7 @@ async def test_a_run_that_was_committed_unseen_is_not_written_again(
         return answer
 
     monkeypatch.setattr(database, "_begin", noted)
-    monkeypatch.setattr(Database, "_once", cut)
+    monkeypatch.setattr(OceanBaseDatabase, "_once", cut)
     await both.seekdb.apply_run(plain_run(1))
     lost = iter([True])
     await both.seekdb.undo_run(SCOPE, UUID(int=1))

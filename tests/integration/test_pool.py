@@ -12,7 +12,7 @@ import pytest
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.settings import Settings
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 
 ANN = Scope("app", "ann")
 
@@ -121,7 +121,7 @@ def test_a_forked_child_opens_its_own_connections(dsn: str) -> None:
 
 async def test_a_full_pool_is_an_error_that_names_the_way_out(dsn: str) -> None:
     settings = Settings(uri=dsn, home=dsn, pool_size=1, connect_timeout_s=0.2)  # type: ignore[arg-type]
-    database = Database(settings)
+    database = PostgresDatabase(settings)
     await database.open()
     slow = asyncio.create_task(database.run("/", (b"SELECT pg_sleep(1)", {})))
     await asyncio.sleep(0.1)
@@ -133,7 +133,7 @@ async def test_a_full_pool_is_an_error_that_names_the_way_out(dsn: str) -> None:
 
 async def test_a_long_queue_that_moves_is_served_to_its_end(dsn: str) -> None:
     settings = Settings(uri=dsn, home=dsn, pool_size=1, connect_timeout_s=0.5)  # type: ignore[arg-type]
-    database = Database(settings)
+    database = PostgresDatabase(settings)
     await database.open()
     naps = (database.run("/", (b"SELECT pg_sleep(0.1)", {})) for _ in range(12))
     assert 12 == len(await asyncio.gather(*naps))

@@ -23,7 +23,7 @@ from shared_core import (
     Scope,
     open_memory,
 )
-from shared_core.storage.postgres.connection.database import Database, Rows, Statement
+from shared_core.storage.postgres.connection.database import PostgresDatabase, Rows, Statement
 
 ANN = Scope("app", "ann")
 
@@ -269,14 +269,14 @@ async def test_turns_that_are_likely_unseen_take_one_round_trip(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trips: list[object] = []
-    run = Database.run
+    run = PostgresDatabase.run
 
-    async def counted(self: Database, scope: str, *steps: Statement) -> list[Rows]:
+    async def counted(self: PostgresDatabase, scope: str, *steps: Statement) -> list[Rows]:
         trips.append(steps)
         return await run(self, scope, *steps)
 
     async with open_memory(dsn, worker=False) as memory:
-        monkeypatch.setattr(Database, "run", counted)
+        monkeypatch.setattr(PostgresDatabase, "run", counted)
         turns = [told(f"e{n}", f"tea {n}") for n in range(2)]
         new = await memory.append_events(ANN, "t", turns, later=True, unseen=True)
         assert {"e0", "e1"} == new

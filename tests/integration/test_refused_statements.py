@@ -8,24 +8,26 @@ import pytest
 
 from shared_core import InvalidInput
 from shared_core.settings import load_settings
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 
 
 @pytest.fixture
-async def database(dsn: str) -> AsyncIterator[Database]:
-    database = Database(load_settings(dsn))
+async def database(dsn: str) -> AsyncIterator[PostgresDatabase]:
+    database = PostgresDatabase(load_settings(dsn))
     await database.open()
     yield database
     await database.close()
 
 
-async def test_a_value_that_is_too_large_is_no_key_that_is_too_long(database: Database) -> None:
+async def test_a_value_that_is_too_large_is_no_key_that_is_too_long(
+    database: PostgresDatabase,
+) -> None:
     words = b"SELECT string_agg('w' || n, ' ')::tsvector IS NULL FROM generate_series(1, 300000) n"
     with pytest.raises(InvalidInput, match="larger than PostgreSQL takes.*tsvector"):
         await database.run("/", (words, {}))
 
 
-async def test_a_key_that_is_too_long_for_an_index_is_told(database: Database) -> None:
+async def test_a_key_that_is_too_long_for_an_index_is_told(database: PostgresDatabase) -> None:
     thread = b"INSERT INTO threads (tenant_id, thread_id, created_at, updated_at) SELECT '/a/b/',"
     for length in (200, 2000):  # more than a page of a B-tree takes, and more than any tuple
         long = f" string_agg(md5(n::text), ''), now(), now() FROM generate_series(1, {length}) n"

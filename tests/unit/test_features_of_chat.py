@@ -9,7 +9,7 @@ import pytest
 
 from shared_core.core.domain import MemoryId, MemoryKind, Role
 from shared_core.core.ids import uuid7
-from shared_core.ports.recall import Asked, Candidate, Corpus
+from shared_core.ports.recall import Candidate, Corpus, RankingQuery
 from shared_core.recall.bm25 import matched
 from shared_core.recall.features import features
 
@@ -25,7 +25,7 @@ def found(
         similarity=[similarity] * count, length=[length] * count, opens=[False] * count,
         holders=[], words=[], terms=len(terms),
     )  # fmt: skip
-    asked = Asked(text=query, terms=terms, now=NOW)
+    asked = RankingQuery(text=query, terms=terms, now=NOW)
     known = features(corpus, matched(corpus), candidates, asked)
     return {name: np.asarray(values).tolist() for name, values in known.items()}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from shared_core.models.model_batches import Batch, ModelBatches
+from shared_core.models.model_batches import EncodeRequest, ModelBatches
 
 if TYPE_CHECKING:
     from shared_core.ports.storage import Vectors
@@ -35,8 +35,10 @@ class Model:
         return np.array([[float(text)] for text in texts], dtype=np.float32)
 
 
-def batch(encode: Callable[[list[str]], Vectors], *texts: str, most_texts: int = 4) -> Batch:
-    return Batch(texts=texts, encode=encode, most_texts=most_texts, most_characters=20)
+def batch(
+    encode: Callable[[list[str]], Vectors], *texts: str, most_texts: int = 4
+) -> EncodeRequest:
+    return EncodeRequest(texts=texts, encode=encode, most_texts=most_texts, most_characters=20)
 
 
 async def held(batches: ModelBatches, model: Model) -> asyncio.Task[Vectors]:

@@ -14,7 +14,7 @@ import pytest
 from shared_core.core.domain import SCORE_PARTS, Hit, JsonValue, Memory, MemoryId, MemoryKind, Role
 from shared_core.errors import InvalidInput
 from shared_core.nlp.text import is_question
-from shared_core.ports.recall import Asked, Candidate, Corpus, Ranking, Recalled, ThreeFactor
+from shared_core.ports.recall import Candidate, Corpus, Ranking, RankingQuery, Recalled, ThreeFactor
 from shared_core.recall.linear_ranking import PART_OF, weights
 from shared_core.recall.ranking import nearest, rank, relevance
 
@@ -85,7 +85,7 @@ def ranked(
     *said: Said, by: Ranking | ThreeFactor = "fusion", query: str = "spicy noodle", terms: int = 4
 ) -> dict[str, Hit]:
     words = query.split() + [f"word{n}" for n in range(len(query.split()), terms)]
-    asked = Asked(text=query, terms=words, now=NOW)
+    asked = RankingQuery(text=query, terms=words, now=NOW)
     hits = rank(recalled(*said, terms=len(words)), asked, limit=len(said), by=by)
     return {hit.memory.key: hit for hit in hits}
 
@@ -297,7 +297,9 @@ def test_a_query_without_words_ranks_by_meaning(by: Ranking) -> None:
 
 def test_equal_scores_rank_the_newest_first_and_the_limit_holds() -> None:
     said = [Said(key=str(day), day=day) for day in (1, 3, 2)]
-    hits = rank(recalled(*said), Asked(text="it", terms=["it"], now=NOW), limit=2, by="fusion")
+    hits = rank(
+        recalled(*said), RankingQuery(text="it", terms=["it"], now=NOW), limit=2, by="fusion"
+    )
     assert ["3", "2"] == [hit.memory.key for hit in hits]
 
 
@@ -377,12 +379,12 @@ def test_a_neighbour_without_vector_and_words_is_as_relevant_as_the_turn_before(
 
 
 def test_nothing_to_rank_is_nothing() -> None:
-    assert rank(Recalled(), Asked(text="it", terms=["it"], now=NOW), limit=5) == []
+    assert rank(Recalled(), RankingQuery(text="it", terms=["it"], now=NOW), limit=5) == []
 
 
 def test_a_hit_tells_which_words_of_the_query_it_holds() -> None:
     both, one = Said(key="both", holds=(0, 1)), Said(key="one", holds=(1,))
-    asked = Asked(text="Green tea", terms=["green", "tea"], now=NOW)
+    asked = RankingQuery(text="Green tea", terms=["green", "tea"], now=NOW)
     found = rank(recalled(both, one, Said(key="none")), asked, limit=3)
     hits = {hit.memory.key: hit for hit in found}
     assert [("Green", "tea"), ("tea",), ()] == [
@@ -408,4 +410,4 @@ def test_the_nearest_are_those_with_a_vector_by_cosine_and_the_newest_of_equals(
 def test_what_is_first_in_a_corpus_opens_a_session() -> None:
     said = recalled(Said(key="first", opens=False), Said(key="second", opens=False))
     assert said.corpus is not None and [True, False] == said.corpus.opens.tolist()
-    assert 2 == len(rank(said, Asked(text="it", terms=["it"], now=NOW), limit=5))
+    assert 2 == len(rank(said, RankingQuery(text="it", terms=["it"], now=NOW), limit=5))

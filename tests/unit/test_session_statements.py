@@ -14,8 +14,8 @@ from shared_core.conversation.standalone_statements import (
 )
 from shared_core.core.domain import Event
 from shared_core.extraction import grouping
-from shared_core.extraction.rule_reader import ReadClause
-from shared_core.nlp.kinship import Entity
+from shared_core.extraction.rule_reader import ResolvedClause
+from shared_core.nlp.kinship import Referent
 from shared_core.nlp.question_subject import mentioned
 from shared_core.nlp.relation_phrases import asked_kin, asked_slots, relation_label, relations_told
 from shared_core.ports.graph import Edge
@@ -313,7 +313,7 @@ def test_of_many_statements_the_first_are_kept() -> None:
 def test_what_a_clause_says_is_looked_up_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def counted(clause: ReadClause) -> list[tuple[Entity, str]]:
+    def counted(clause: ResolvedClause) -> list[tuple[Referent, str]]:
         asked.append(clause)
         return grouping.told(clause)
 

@@ -9,10 +9,10 @@ from google.adk.sessions.session import Session
 from google.genai import types
 
 from adk_memory import OpenMemoryService
-from shared_core.cli.demo.script import Conversation, Script, Turn
+from shared_core.cli.demo.script import Script, ScriptedSession, ScriptedTurn
 
 
-def to_session(app: str, script: Script, conversation: Conversation) -> Session:
+def to_session(app: str, script: Script, conversation: ScriptedSession) -> Session:
     """Return a conversation as the session an ADK runner would have left behind."""
     return Session(
         id=conversation.session_id,
@@ -37,7 +37,7 @@ async def ask(service: OpenMemoryService, app: str, script: Script) -> list[Sequ
     return found
 
 
-def _to_event(turn: Turn, agent: str) -> Event:
+def _to_event(turn: ScriptedTurn, agent: str) -> Event:
     by_user = turn.speaker == "user"
     return Event(
         id=turn.event_id,

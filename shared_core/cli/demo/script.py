@@ -34,7 +34,7 @@ _HEAD = re.compile(r"## (\d{4}-\d\d-\d\d) (\d\d:\d\d) ([+-]\d\d:\d\d) (\S+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class ScriptedTurn:
     """One thing said. event_id is the session and the number of the turn, from 01."""
 
     event_id: str
@@ -44,11 +44,11 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class ScriptedSession:
     """One session of a script."""
 
     session_id: str
-    turns: Sequence[Turn]
+    turns: Sequence[ScriptedTurn]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Script:
     title: str
     user: str
     agent: str
-    conversations: Sequence[Conversation]
+    conversations: Sequence[ScriptedSession]
     questions: Sequence[Question]
 
 
@@ -105,7 +105,7 @@ def parse_script(text: str) -> Script:
     )
 
 
-def _conversation(section: Sequence[_Line]) -> Conversation:
+def _conversation(section: Sequence[_Line]) -> ScriptedSession:
     head, *lines = section
     match = _HEAD.fullmatch(head.text)
     if match is None:
@@ -120,14 +120,14 @@ def _conversation(section: Sequence[_Line]) -> Conversation:
         if speaker not in ("user", "agent"):
             raise InvalidInput(f"line {line.number}: a turn begins with 'user: ' or 'agent: '")
         turns.append(
-            Turn(
+            ScriptedTurn(
                 event_id=f"{match[4]}-{position + 1:02d}",
                 speaker=cast(Speaker, speaker),
                 text=_value(line, speaker),
                 said_at=began_at + position * TURN_APART,
             )
         )
-    return Conversation(session_id=match[4], turns=turns)
+    return ScriptedSession(session_id=match[4], turns=turns)
 
 
 def _questions(section: Sequence[_Line]) -> list[Question]:

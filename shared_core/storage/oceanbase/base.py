@@ -5,7 +5,7 @@ from __future__ import annotations
 from shared_core.core.retention_policy import Strength
 from shared_core.ports.storage import Clock
 from shared_core.settings import Settings
-from shared_core.storage.oceanbase.connection.database import Database
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 
 
 class OceanBasePart:
@@ -13,6 +13,6 @@ class OceanBasePart:
 
     def __init__(self, settings: Settings, clock: Clock, strength: Strength | None = None) -> None:
         self._settings = settings
-        self._database = Database(settings)
+        self._database = OceanBaseDatabase(settings)
         self._clock = clock
         self._strength = strength

@@ -34,14 +34,14 @@ from shared_core.errors import Conflict
 from shared_core.ports.retention import (
     FATES,
     Archived,
-    Batch,
     Counts,
     Fate,
     Kept,
+    RetentionBatch,
     RetentionRow,
     Retimed,
     Revival,
-    Turn,
+    TaskRun,
     Weak,
 )
 from shared_core.storage._retention_columns import (
@@ -146,7 +146,7 @@ class OceanBaseSchedules(OceanBasePart):
 
         await self._database.write(work)
 
-    async def last_turn(self, task: str) -> Turn | None:
+    async def last_turn(self, task: str) -> TaskRun | None:
         row = await self._database.read(
             lambda tx: tx.one(
                 "SELECT next_at, done_at, result FROM schedules WHERE tenant_id = %s AND task = %s",
@@ -154,7 +154,7 @@ class OceanBaseSchedules(OceanBasePart):
                 task,
             )
         )
-        return Turn(row[0], row[1], json.loads(row[2])) if row else None
+        return TaskRun(row[0], row[1], json.loads(row[2])) if row else None
 
     async def drop_task(self, task: str) -> None:
         def work(tx: Transaction) -> None:
@@ -506,10 +506,10 @@ class OceanBaseRetention(OceanBaseSchedules):
 
     async def forget_faded(
         self, scope: Scope | None, app: str | None, now: datetime, limit: int
-    ) -> Batch:
+    ) -> RetentionBatch:
         path = path_of(scope, app)
         rows = await self._database.write(lambda tx: forget_ripe(tx, path, now, limit))
-        return Batch(
+        return RetentionBatch(
             counts=counts_of(rows),
             retimed=sum(count for _, fate, count in rows if fate == "retimed"),
             along=along_of(rows),

@@ -12,7 +12,14 @@ from uuid import UUID
 
 from shared_core.core.domain import Event, KnownPerson, MemoryId, ThreadId
 from shared_core.ports.items import ItemAddress, VectorRows
-from shared_core.ports.runs import KnownEdge, KnownFact, LikeText, Reading, ReadRequest, Retraction
+from shared_core.ports.runs import (
+    KnownEdge,
+    KnownFact,
+    LikeText,
+    ReadRequest,
+    Retraction,
+    ThreadWindow,
+)
 from shared_core.storage.oceanbase.connection.transactions import Transaction, pages
 from shared_core.storage.oceanbase.edge_rows import Names
 from shared_core.storage.oceanbase.events import EVENT_COLUMNS, event_of
@@ -102,7 +109,7 @@ class ThreadAsked:
 
 def read_thread(
     tx: Transaction, asked: ThreadAsked, request: ReadRequest, now: datetime
-) -> Reading | None:
+) -> ThreadWindow | None:
     """Return what is new of a thread since the last runs; None when there is no thread."""
     marks = tx.one(
         "SELECT consolidated_seq, summarised_seq FROM threads"
@@ -118,7 +125,7 @@ def read_thread(
     replay = request.replay + request.reread if request.replay else 0
     unread = _turns(tx, asked, now, "> %s ORDER BY memory_seq", read_mark, request.turns)
     before = _turns(tx, asked, now, "<= %s ORDER BY memory_seq DESC", read_mark, request.context)
-    return Reading(
+    return ThreadWindow(
         read_mark=read_mark,
         turns=unread,
         context=[event for _, event in reversed(before)],

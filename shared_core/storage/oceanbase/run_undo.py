@@ -23,7 +23,7 @@ from shared_core.storage.oceanbase.run_records import Change, changes_of, rows_i
 ALIASES_CHANGED = "the aliases were changed meanwhile"
 
 
-class _Run(NamedTuple):
+class _UndoneRun(NamedTuple):
     """A run that is to be undone."""
 
     run_id: UUID
@@ -68,17 +68,17 @@ def undo_run(tx: Transaction, scope: Scope, run_id: UUID, now: datetime) -> None
     retime(tx, tenant, [change.target for change in changes_of(tx, tenant, run_id)])
 
 
-def _find(tx: Transaction, tenant: str, run_id: UUID) -> _Run | None:
+def _find(tx: Transaction, tenant: str, run_id: UUID) -> _UndoneRun | None:
     row = tx.one(
         "SELECT run_id, thread_id, from_seq, to_seq, summed_from_seq, summed_to_seq, number,"
         " undone_at FROM runs WHERE tenant_id = %s AND run_id = %s",
         tenant,
         run_id,
     )
-    return _Run(*row) if row else None
+    return _UndoneRun(*row) if row else None
 
 
-def _require_last(tx: Transaction, tenant: str, run: _Run, changes: Sequence[Change]) -> None:
+def _require_last(tx: Transaction, tenant: str, run: _UndoneRun, changes: Sequence[Change]) -> None:
     later = _later_runs(tx, tenant, run, changes)
     if later:
         named = ", ".join(str(one) for one in later[:5])
@@ -88,7 +88,9 @@ def _require_last(tx: Transaction, tenant: str, run: _Run, changes: Sequence[Cha
         )
 
 
-def _later_runs(tx: Transaction, tenant: str, run: _Run, changes: Sequence[Change]) -> list[UUID]:
+def _later_runs(
+    tx: Transaction, tenant: str, run: _UndoneRun, changes: Sequence[Change]
+) -> list[UUID]:
     """Return live runs that came after a run and build on it, the last one first.
 
     Those of its thread, and on what it wrote or changed. Who took a place that it freed builds on
@@ -114,7 +116,7 @@ def _later_runs(tx: Transaction, tenant: str, run: _Run, changes: Sequence[Chang
 
 
 def _building_on(
-    tx: Transaction, tenant: str, run: _Run, changes: Sequence[Change]
+    tx: Transaction, tenant: str, run: _UndoneRun, changes: Sequence[Change]
 ) -> set[UUID | None]:
     """Return which runs changed what a run wrote or changed, or took a place that it freed."""
     touched = {one.target for one in changes if one.change not in ("rated", "bounded")}
@@ -168,7 +170,7 @@ def _unwrite(tx: Transaction, tenant: str, run_id: UUID) -> None:
     delete_memories(tx, tenant, {row[0] for row in baseless})
 
 
-def _reopen(tx: Transaction, tenant: str, run: _Run, changes: Sequence[Change]) -> None:
+def _reopen(tx: Transaction, tenant: str, run: _UndoneRun, changes: Sequence[Change]) -> None:
     """What a run had ended holds again, and what it had changed is as it was."""
     for table, column, kind in (("facts", "memory_id", "closed"), ("edges", "edge_id", "edge")):
         for page in pages([one.target for one in changes if one.change == kind]):
@@ -182,7 +184,7 @@ def _reopen(tx: Transaction, tenant: str, run: _Run, changes: Sequence[Change]) 
     _restore_memories(tx, tenant, changes)
 
 
-def _unsource(tx: Transaction, tenant: str, run: _Run, added: Sequence[Change]) -> None:
+def _unsource(tx: Transaction, tenant: str, run: _UndoneRun, added: Sequence[Change]) -> None:
     """Take back turns that memories and edges were drawn from."""
     bases = {(one.target, basis) for one in added for basis in one.before.get("bases", ())}
     for page in pages(sorted(bases)):
@@ -252,7 +254,7 @@ def _move_back(tx: Transaction, tenant: str, run_id: UUID, changes: Sequence[Cha
     set_each(tx, "memories", "memory_id", tenant, ("superseded_at",), retired)
 
 
-def _move_marks_back(tx: Transaction, tenant: str, run: _Run) -> None:
+def _move_marks_back(tx: Transaction, tenant: str, run: _UndoneRun) -> None:
     """What is unread again counts again, by its bytes."""
     row = tx.one(
         "SELECT consolidated_seq, summarised_seq, unread_bytes FROM threads"

@@ -18,10 +18,10 @@ from shared_core.ports.runs import (
     Known,
     LikeText,
     PlannedEdge,
-    Reading,
     ReadRequest,
     RunPlan,
     RunRecord,
+    ThreadWindow,
 )
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
@@ -80,7 +80,7 @@ class OceanBaseRuns(OceanBasePart):
 
     async def read_thread(
         self, scope: Scope, thread_id: ThreadId, request: ReadRequest
-    ) -> Reading | None:
+    ) -> ThreadWindow | None:
         now = self._clock()
         asked = ThreadAsked(
             tenant=scope_path(scope),

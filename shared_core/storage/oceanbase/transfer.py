@@ -23,10 +23,10 @@ from shared_core.ports.transfer import (
     EMBEDDINGS,
     TABLES,
     ExportedRow,
+    ExportScope,
     RowBatch,
     Snapshot,
     Unembedded,
-    Whose,
     Written,
 )
 from shared_core.storage._schema_version import SCHEMA_VERSION
@@ -85,7 +85,7 @@ class OceanBaseTransfer(OceanBasePart):
         return SCHEMA_VERSION
 
     @asynccontextmanager
-    async def snapshot(self, whose: Whose, *, vectors: bool) -> AsyncIterator[Snapshot]:
+    async def snapshot(self, whose: ExportScope, *, vectors: bool) -> AsyncIterator[Snapshot]:
         def work(tx: Transaction) -> Iterator[Any]:
             model = active_model(tx)
             yield model
@@ -117,7 +117,7 @@ class OceanBaseTransfer(OceanBasePart):
         labels = await self._database.read(work)
         return [from_path(f"/{label}/")[0] for label in sorted(labels)]
 
-    async def import_rows(self, whose: Whose, batch: RowBatch, *, restore: bool) -> Written:
+    async def import_rows(self, whose: ExportScope, batch: RowBatch, *, restore: bool) -> Written:
         strangers = [name for name in batch.columns if name not in SHAPES[batch.table].columns]
         if strangers:
             raise InvalidInput(
@@ -132,11 +132,11 @@ class OceanBaseTransfer(OceanBasePart):
 
         return await self._database.write(work)
 
-    async def require_unforgotten(self, whose: Whose, batch: RowBatch) -> None:
+    async def require_unforgotten(self, whose: ExportScope, batch: RowBatch) -> None:
         given = given_rows(batch)
         await self._database.read(lambda tx: require_unforgotten(tx, given))
 
-    async def ask_for_ends(self, whose: Whose) -> None:
+    async def ask_for_ends(self, whose: ExportScope) -> None:
         now = self._clock()
         kind = JobType.DEEP_REFLECTION
         ended = (
@@ -166,7 +166,7 @@ class OceanBaseTransfer(OceanBasePart):
         await self._database.write(work)
 
     async def import_vectors(
-        self, whose: Whose, batch: RowBatch, model: str, dimensions: int
+        self, whose: ExportScope, batch: RowBatch, model: str, dimensions: int
     ) -> Written:
         given = given_rows(batch)
         vectors = [json.loads(row["embedding"] or "[]") for row in given]
@@ -190,7 +190,9 @@ class OceanBaseTransfer(OceanBasePart):
 
         return await self._database.write(work)
 
-    async def unembedded(self, whose: Whose, batch: RowBatch, model: str) -> Sequence[Unembedded]:
+    async def unembedded(
+        self, whose: ExportScope, batch: RowBatch, model: str
+    ) -> Sequence[Unembedded]:
         fields = [_field(row) for row in given_rows(batch)]
 
         def work(tx: Transaction) -> list[Unembedded]:
@@ -213,7 +215,7 @@ class OceanBaseTransfer(OceanBasePart):
 
         return await self._database.read(work)
 
-    async def add_made_vectors(self, whose: Whose, vectors: VectorRows) -> None:
+    async def add_made_vectors(self, whose: ExportScope, vectors: VectorRows) -> None:
         def work(tx: Transaction) -> None:
             tx.lock(*tenants_of(vectors.addresses))
             put_vectors(tx, vectors)
@@ -227,7 +229,7 @@ async def _flat(parts: AsyncIterator[list[ExportedRow]]) -> AsyncIterator[Export
             yield row
 
 
-def _pages(tx: Transaction, table: str, whose: Whose) -> Iterator[list[ExportedRow]]:
+def _pages(tx: Transaction, table: str, whose: ExportScope) -> Iterator[list[ExportedRow]]:
     """Yield the rows of a table in the order of its key, page by page."""
     shape = SHAPES[table]
     key, after = names(shape.key), "TRUE"
@@ -253,7 +255,7 @@ def _pages(tx: Transaction, table: str, whose: Whose) -> Iterator[list[ExportedR
 
 
 def _vector_pages(
-    tx: Transaction, whose: Whose, model: tuple[str, int] | None, *, vectors: bool
+    tx: Transaction, whose: ExportScope, model: tuple[str, int] | None, *, vectors: bool
 ) -> Iterator[list[ExportedRow]]:
     """Yield what has vectors of the active model, as json_build_object() has it."""
     if model is None:

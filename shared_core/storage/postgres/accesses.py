@@ -11,7 +11,7 @@ from shared_core.core.namespaces import common_prefix, scope_path, tenant_of
 from shared_core.errors import StorageReadOnly
 from shared_core.ports.accesses import Accesses, NewAccesses
 from shared_core.storage._rows import utc
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Statement
 from shared_core.storage.postgres.connection.sql_files import statement
 
@@ -19,7 +19,7 @@ from shared_core.storage.postgres.connection.sql_files import statement
 class PostgresAccesses:
     """Counters of reads, apart from the rows that are expensive to rewrite."""
 
-    _database: Database
+    _database: PostgresDatabase
 
     async def add_accesses(self, batch: Sequence[NewAccesses]) -> None:
         values = {

@@ -13,7 +13,7 @@ from shared_core.ports.conversations import Around, Heard, Session, SessionRules
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.storage import Clock
 from shared_core.storage._rows import event_from_row, utc
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.sql_files import statement
 
 SESSION_COLUMNS = 7
@@ -23,7 +23,7 @@ NAME = "is_called"
 class PostgresConversations:
     """Conversations. Whoever writes one holds a lock of its user for that transaction."""
 
-    _database: Database
+    _database: PostgresDatabase
     _clock: Clock
 
     async def hear_turn(

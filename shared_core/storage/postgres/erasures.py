@@ -13,7 +13,7 @@ from shared_core.core.namespaces import ROOT, from_path, scope_path, to_path
 from shared_core.ports.erasures import ERASED_TOKEN, ErasureReceipt
 from shared_core.ports.storage import Clock
 from shared_core.storage._rows import utc
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Statement
 from shared_core.storage.postgres.connection.sql_files import statement
 
@@ -21,7 +21,7 @@ from shared_core.storage.postgres.connection.sql_files import statement
 class PostgresErasures:
     """Erasures: what forgets a scope or a thread, and besides it all that this leaves."""
 
-    _database: Database
+    _database: PostgresDatabase
     _clock: Clock
 
     def _erasing_steps(self, scope: Scope, thread_id: ThreadId | None) -> list[Statement]:

@@ -15,7 +15,7 @@ from shared_core.core.namespaces import tenant_of
 from shared_core.errors import StorageReadOnly, StorageUnavailable
 from shared_core.ports.indexes import IndexBuilder, TenantIndex, TenantVectors
 from shared_core.settings import redacted
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Connection
 from shared_core.storage.postgres.connection.sql_files import statement
 from shared_core.storage.postgres.tenant_indexes import TenantIndexes, comment_of, sorted_out
@@ -32,7 +32,7 @@ MOST_MEMORY = 1 << 30
 class PostgresIndexes:
     """The part of PostgresStorage for indexes. Reading them goes through the pool."""
 
-    def __init__(self, database: Database, indexes: TenantIndexes) -> None:
+    def __init__(self, database: PostgresDatabase, indexes: TenantIndexes) -> None:
         self._database = database
         self._indexes = indexes
 

@@ -36,7 +36,7 @@ from shared_core.ports.storage import Clock
 from shared_core.storage._filters import compile_filter
 from shared_core.storage._retention_columns import initial_of
 from shared_core.storage._rows import any_term, item_from_row, to_tsvector
-from shared_core.storage.postgres.connection.database import Database, by_column
+from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
 from shared_core.storage.postgres.connection.pipeline import Statement
 from shared_core.storage.postgres.connection.sql_files import statement
 from shared_core.storage.postgres.import_marks import (
@@ -61,7 +61,7 @@ class PostgresItems:
 
     def __init__(
         self,
-        database: Database,
+        database: PostgresDatabase,
         clock: Clock,
         indexes: TenantIndexes,
         strength: Strength | None = None,

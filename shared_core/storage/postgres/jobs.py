@@ -26,7 +26,7 @@ from shared_core.ports.jobs import (
 )
 from shared_core.ports.storage import Clock
 from shared_core.storage._rows import utc
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Rows, Statement
 from shared_core.storage.postgres.connection.sql_files import statement
 from shared_core.storage.postgres.notifications import job_hints
@@ -40,7 +40,7 @@ CLAIMS = 5
 class PostgresJobs:
     """Jobs of all scopes: a worker takes whatever is due."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: PostgresDatabase, clock: Clock) -> None:
         self._database = database
         self._clock = clock
 

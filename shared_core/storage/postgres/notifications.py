@@ -12,7 +12,7 @@ import psycopg
 
 from shared_core.core.namespaces import ROOT
 from shared_core.errors import StorageUnavailable
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Connection
 from shared_core.storage.postgres.connection.sql_files import statement
 
@@ -21,7 +21,7 @@ PROOF_S = 5.0
 """How long the hint that is sent to oneself may take."""
 
 
-async def job_hints(database: Database) -> AsyncIterator[datetime | None]:
+async def job_hints(database: PostgresDatabase) -> AsyncIterator[datetime | None]:
     """Yield when new jobs of the schema are due; None first, when hints are known to arrive.
 
     A transaction pooler takes LISTEN and delivers nothing, so a hint to oneself is sent first.
@@ -42,7 +42,7 @@ async def job_hints(database: Database) -> AsyncIterator[datetime | None]:
         await connection.close()
 
 
-async def _prove(database: Database, connection: Connection) -> None:
+async def _prove(database: PostgresDatabase, connection: Connection) -> None:
     proof = f"proof {uuid4().hex}"
     try:
         async with asyncio.timeout(PROOF_S):

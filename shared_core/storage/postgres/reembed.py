@@ -14,7 +14,7 @@ from shared_core.errors import EmbeddingMismatch
 from shared_core.ports.reembedding import EmbeddedField
 from shared_core.ports.storage import Clock
 from shared_core.storage._rows import utc
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.sql_files import statement
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _FIRST = ("", UUID(int=0))
 class PostgresReembed:
     """Of all users alike: a schema has one active model."""
 
-    _database: Database
+    _database: PostgresDatabase
     _clock: Clock
 
     async def begin_model(self, model: str, dimensions: int) -> None:

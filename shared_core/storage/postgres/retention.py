@@ -26,14 +26,14 @@ from shared_core.ports.items import VectorRows
 from shared_core.ports.retention import (
     FATES,
     Archived,
-    Batch,
     Counts,
     Fate,
     Kept,
+    RetentionBatch,
     RetentionRow,
     Retimed,
     Revival,
-    Turn,
+    TaskRun,
     Weak,
 )
 from shared_core.ports.storage import Clock
@@ -45,7 +45,7 @@ from shared_core.storage._retention_columns import (
     policy_of,
 )
 from shared_core.storage._rows import utc
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Statement
 from shared_core.storage.postgres.connection.sql_files import statement
 from shared_core.storage.postgres.run_columns import revival_columns
@@ -54,7 +54,7 @@ from shared_core.storage.postgres.run_columns import revival_columns
 class PostgresRetention:
     """Policies, moments and stages: retention_policies, memory_access and memory_archive."""
 
-    _database: Database
+    _database: PostgresDatabase
     _clock: Clock
 
     def _vector_steps(self, vectors: VectorRows | None) -> list[Statement]:
@@ -137,13 +137,13 @@ class PostgresRetention:
 
     async def forget_faded(
         self, scope: Scope | None, app: str | None, now: datetime, limit: int
-    ) -> Batch:
+    ) -> RetentionBatch:
         path = path_of(scope, app)
         values = {"tenant": path, "now": now, "limit": limit}
         _, rows = await self._database.run(
             path, (statement("hold_all_policies"), {}), (statement("forget_faded"), values)
         )
-        return Batch(
+        return RetentionBatch(
             counts=counts_of(rows),
             retimed=sum(count for _, fate, count in rows if fate == "retimed"),
             along=along_of(rows),
@@ -274,10 +274,12 @@ class PostgresRetention:
         }  # fmt: skip
         await self._database.run(ROOT, (statement("end_turn"), values))
 
-    async def last_turn(self, task: str) -> Turn | None:
+    async def last_turn(self, task: str) -> TaskRun | None:
         values = {"tenant": ROOT, "task": task}
         [rows] = await self._database.run(ROOT, (statement("last_turn"), values))
-        return Turn(utc(rows[0][0]), rows[0][1] and utc(rows[0][1]), rows[0][2]) if rows else None
+        return (
+            TaskRun(utc(rows[0][0]), rows[0][1] and utc(rows[0][1]), rows[0][2]) if rows else None
+        )
 
     async def drop_task(self, task: str) -> None:
         values = {"tenant": ROOT, "task": task}

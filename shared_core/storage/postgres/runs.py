@@ -24,10 +24,10 @@ from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.runs import (
     Known,
     LikeText,
-    Reading,
     ReadRequest,
     RunPlan,
     RunRecord,
+    ThreadWindow,
 )
 from shared_core.storage._rows import event_from_row, memory_from_row, utc
 from shared_core.storage.postgres.connection.pipeline import Statement
@@ -56,7 +56,7 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
 
     async def read_thread(
         self, scope: Scope, thread_id: ThreadId, request: ReadRequest
-    ) -> Reading | None:
+    ) -> ThreadWindow | None:
         values = self._thread(scope, thread_id) | {
             "turns": request.turns,
             "context": request.context,
@@ -72,7 +72,7 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
         if not marks:
             return None
         read_mark, replay_mark, summed, summary, summary_run = marks[0]
-        return Reading(
+        return ThreadWindow(
             read_mark=read_mark,
             turns=[(row[0], event_from_row(row[1:])) for row in unread],
             context=[event_from_row(row[1:]) for row in reversed(before)],

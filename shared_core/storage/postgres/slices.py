@@ -11,7 +11,7 @@ from shared_core.core.namespaces import memories_namespace, path_end, rest_of, s
 from shared_core.ports.storage import Clock
 from shared_core.ports.timeline import SliceOrder, SliceQuery
 from shared_core.storage._rows import as_known, memory_from_row, moments, utc
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.sql_files import statement
 
 DIRECTIONS: Final[dict[SliceOrder, str]] = {"newest": "DESC", "oldest": "ASC"}
@@ -26,7 +26,7 @@ def bounds_of(begin: datetime | None, end: datetime | None) -> dict[str, object]
 class PostgresSlices:
     """What was remembered from one moment to another."""
 
-    _database: Database
+    _database: PostgresDatabase
     _clock: Clock
 
     async def thread_summary(

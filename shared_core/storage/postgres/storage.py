@@ -24,7 +24,7 @@ from shared_core.storage._rows import (
     quoted_term,
 )
 from shared_core.storage.postgres.accesses import PostgresAccesses
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Statement
 from shared_core.storage.postgres.connection.sql_files import statement
 from shared_core.storage.postgres.conversations import PostgresConversations
@@ -62,7 +62,7 @@ class PostgresStorage(
     """The storage port on PostgreSQL 15 or newer with pgvector 0.8 or newer."""
 
     def __init__(self, settings: Settings, clock: Clock, strength: Strength | None = None) -> None:
-        database = Database(settings)
+        database = PostgresDatabase(settings)
         super().__init__(database, clock, TenantIndexes(database, settings.ann_threshold), strength)
         self._settings = settings
 

@@ -16,7 +16,7 @@ from psycopg import sql
 
 from shared_core.core.namespaces import ROOT, from_path
 from shared_core.ports.indexes import TenantIndex, TenantVectors
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Rows, Statement
 from shared_core.storage.postgres.connection.sql_files import statement
 
@@ -44,7 +44,7 @@ _Known: TypeAlias = Mapping[tuple[str, str], TenantIndex]
 class TenantIndexes:
     """The indexes of one schema, and the searches that use them."""
 
-    def __init__(self, database: Database, threshold: int | None) -> None:
+    def __init__(self, database: PostgresDatabase, threshold: int | None) -> None:
         self._database = database
         self.threshold = threshold
         self._known: _Known = {}

@@ -9,14 +9,14 @@ from shared_core.core.namespaces import ROOT, from_path, to_path
 from shared_core.ports.api_tokens import ApiToken
 from shared_core.ports.storage import Clock
 from shared_core.storage._rows import utc
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.sql_files import statement
 
 
 class PostgresTokens:
     """Tokens are looked up by their id before it is known which application they are for."""
 
-    _database: Database
+    _database: PostgresDatabase
     _clock: Clock
 
     async def add_token(self, token: ApiToken, secret_hash: bytes) -> None:

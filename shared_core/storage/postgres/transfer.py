@@ -18,13 +18,13 @@ from shared_core.ports.transfer import (
     EMBEDDINGS,
     TABLES,
     ExportedRow,
+    ExportScope,
     RowBatch,
     Snapshot,
     Unembedded,
-    Whose,
     Written,
 )
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Connection, Rows, Statement
 from shared_core.storage.postgres.connection.sql_files import statement
 
@@ -34,18 +34,18 @@ WRITING = ("import_rows", "import_ended")
 """Statements that write rows, and count them."""
 
 
-class _Shape(NamedTuple):
+class _TableColumns(NamedTuple):
     columns: tuple[str, ...]
     key: tuple[str, ...]
 
 
-_Shapes: TypeAlias = Mapping[str, _Shape]
+_Shapes: TypeAlias = Mapping[str, _TableColumns]
 
 
 class PostgresTransfer:
     """Rows as text, as PostgreSQL itself writes and reads them: nothing is lost on the way."""
 
-    _database: Database
+    _database: PostgresDatabase
     _clock: Clock
     _shapes: _Shapes | None = None
 
@@ -58,7 +58,7 @@ class PostgresTransfer:
         return prepared.schema_version
 
     @asynccontextmanager
-    async def snapshot(self, whose: Whose, *, vectors: bool) -> AsyncIterator[Snapshot]:
+    async def snapshot(self, whose: ExportScope, *, vectors: bool) -> AsyncIterator[Snapshot]:
         shapes = await self._known_shapes()
         async with self._database.snapshot(whose.path) as connection:
             await connection.execute(statement("plain_values"))
@@ -75,7 +75,7 @@ class PostgresTransfer:
         [rows] = await self._database.run(ROOT, (statement("applications"), {}))
         return [from_path(f"/{label}/")[0] for (label,) in rows]
 
-    async def import_rows(self, whose: Whose, batch: RowBatch, *, restore: bool) -> Written:
+    async def import_rows(self, whose: ExportScope, batch: RowBatch, *, restore: bool) -> Written:
         shape = (await self._known_shapes())[batch.table]
         strangers = [name for name in batch.columns if name not in shape.columns]
         if strangers:
@@ -94,10 +94,10 @@ class PostgresTransfer:
         written = sum(answers[name][0][0] for name in names if name in WRITING)
         return Written(written=written, differ=answers["count_other_rows"][0][0])
 
-    async def require_unforgotten(self, whose: Whose, batch: RowBatch) -> None:
+    async def require_unforgotten(self, whose: ExportScope, batch: RowBatch) -> None:
         await self._run(whose, [self._step("require_unforgotten", batch)])
 
-    async def ask_for_ends(self, whose: Whose) -> None:
+    async def ask_for_ends(self, whose: ExportScope) -> None:
         values = {
             "tenant": whose.path,
             "tenant_end": path_end(whose.path),
@@ -110,14 +110,16 @@ class PostgresTransfer:
         )
 
     async def import_vectors(
-        self, whose: Whose, batch: RowBatch, model: str, dimensions: int
+        self, whose: ExportScope, batch: RowBatch, model: str, dimensions: int
     ) -> Written:
         steps = [self._step(name, batch) for name in ("require_dimensions", "import_vectors")]
         common = {"model": model, "dimensions": dimensions}
         _, [(written,)] = await self._run(whose, [(text, given | common) for text, given in steps])
         return Written(written=written)
 
-    async def unembedded(self, whose: Whose, batch: RowBatch, model: str) -> Sequence[Unembedded]:
+    async def unembedded(
+        self, whose: ExportScope, batch: RowBatch, model: str
+    ) -> Sequence[Unembedded]:
         text, values = self._step("unembedded", batch)
         [rows] = await self._run(whose, [(text, values | {"model": model})])
         return [
@@ -127,14 +129,16 @@ class PostgresTransfer:
             for path, key, field, said, value in rows
         ]
 
-    async def add_made_vectors(self, whose: Whose, vectors: VectorRows) -> None:
+    async def add_made_vectors(self, whose: ExportScope, vectors: VectorRows) -> None:
         await self._database.run(whose.path, *self._vector_steps(vectors))
 
     async def _known_shapes(self) -> _Shapes:
         if self._shapes is None:
             asked = (statement("table_shapes"), {"tables": list(TABLES)})
             [rows] = await self._database.run("/", asked)
-            self._shapes = {name: _Shape(tuple(all_), tuple(key)) for name, all_, key in rows}
+            self._shapes = {
+                name: _TableColumns(tuple(all_), tuple(key)) for name, all_, key in rows
+            }
         return self._shapes
 
     def _step(
@@ -143,7 +147,7 @@ class PostgresTransfer:
         text = statement(name, literals=(("table", _quoted(batch.table)), *literals))
         return text, {"rows": list(batch.lines)}
 
-    async def _run(self, whose: Whose, steps: Sequence[Statement]) -> list[Rows]:
+    async def _run(self, whose: ExportScope, steps: Sequence[Statement]) -> list[Rows]:
         try:
             return await self._database.run(whose.path, *steps, keep_plans=False)
         except Conflict as error:
@@ -165,7 +169,7 @@ def _import_steps(table: str, *, restore: bool) -> list[str]:
 
 
 async def _rows(
-    connection: Connection, whose: Whose, shapes: _Shapes, vectors: bool
+    connection: Connection, whose: ExportScope, shapes: _Shapes, vectors: bool
 ) -> AsyncIterator[ExportedRow]:
     values = {"tenant": whose.path, "tenant_end": path_end(whose.path)}
     for table in TABLES:

@@ -31,7 +31,7 @@ from shared_core.storage.oceanbase.connection.errors import (
     code_of,
     meant,
 )
-from shared_core.storage.oceanbase.connection.migrate import Prepared, prepare, table_ending
+from shared_core.storage.oceanbase.connection.migrate import ServerVersions, prepare, table_ending
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 CLOSED = "the memory is closed: open a new one with open_memory()"
@@ -98,7 +98,7 @@ SNAPSHOT_S = 8 * 3600.0
 T = TypeVar("T")
 
 
-class Database:
+class OceanBaseDatabase:
     """Opened once, used from any loop and thread."""
 
     def __init__(self, settings: Settings) -> None:
@@ -106,7 +106,7 @@ class Database:
         self.location: Location = location_of(settings.uri, settings.db_schema)
         folder = self.location.folder
         self._embedded = EmbeddedSeekdb(folder) if folder else None
-        self.prepared: Prepared | None = None
+        self.prepared: ServerVersions | None = None
         self._lock = threading.Lock()
         self._idle: list[pymysql.Connection[Any]] = []
         self._snapshots: WeakSet[pymysql.Connection[Any]] = WeakSet()
@@ -126,7 +126,7 @@ class Database:
             await self.close()
             raise
 
-    def _prepare(self) -> Prepared:
+    def _prepare(self) -> ServerVersions:
         folder = self.location.folder
         if folder and not self._settings.create and not is_initialised(folder):
             raise NotFound(f"there is no memory in the folder {str(folder)!r}: check the uri")
@@ -443,7 +443,7 @@ class _Reading:
 
 
 async def streamed(
-    database: Database, what: str, work: Callable[[Transaction], Iterator[Any]]
+    database: OceanBaseDatabase, what: str, work: Callable[[Transaction], Iterator[Any]]
 ) -> AsyncGenerator[Any, None]:
     """Yield what work yields, all of it read at one moment. Close it when you leave it early.
 

@@ -33,7 +33,7 @@ MOST_BYTES_SENT = 268_435_456
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class ServerVersions:
     """What was found when the database was opened. engine: "SeekDB" or "OceanBase"."""
 
     engine: str
@@ -43,7 +43,7 @@ class Prepared:
 
 def prepare(
     connection: pymysql.Connection[Any], location: Location, *, create: bool = True
-) -> Prepared:
+) -> ServerVersions:
     """Create the database and its tables where they are missing; return what there is.
 
     Raises StorageUnavailable for a server that is too old, SchemaOutOfDate for tables of a newer
@@ -76,7 +76,7 @@ def prepare(
                     )
                 cursor.execute(f"USE {location.database}")
                 done = _migrate(cursor, table_ending(location))
-    return Prepared(engine, ".".join(map(str, version)), done)
+    return ServerVersions(engine, ".".join(map(str, version)), done)
 
 
 def _log_transactions_whole(cursor: Any, *, is_ours: bool) -> None:

@@ -29,7 +29,7 @@ from shared_core.storage.postgres.connection.citus_settings import (
     sent_on,
 )
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
-from shared_core.storage.postgres.connection.migrations import Prepared, prepare
+from shared_core.storage.postgres.connection.migrations import PreparedSchema, prepare
 from shared_core.storage.postgres.connection.pipeline import Connection, Rows, Statement
 from shared_core.storage.postgres.connection.pool import ConnectionPool
 from shared_core.storage.postgres.connection.sql_files import statement
@@ -55,7 +55,7 @@ REFUSED_VALUES = (
 T = TypeVar("T")
 
 
-class Database:
+class PostgresDatabase:
     """One schema of one PostgreSQL, embedded or a server. Opened once, used from any loop."""
 
     def __init__(self, settings: Settings) -> None:
@@ -66,7 +66,7 @@ class Database:
         self.schema = settings.db_schema
         self._adapters = AdaptersMap(psycopg.adapters)
         self._pool = self._new_pool()
-        self.prepared: Prepared | None = None
+        self.prepared: PreparedSchema | None = None
         self._rows_sent = 0
         self._plans_of: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
 

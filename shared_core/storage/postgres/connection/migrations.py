@@ -18,7 +18,7 @@ MIN_EXTENSION = (0, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedSchema:
     """How to speak to a database that is ready. is_spread: over the nodes of a Citus cluster."""
 
     role: str
@@ -28,7 +28,7 @@ class Prepared:
     is_spread: bool = False
 
 
-async def prepare(connection: Connection, schema: str, *, create: bool = True) -> Prepared:
+async def prepare(connection: Connection, schema: str, *, create: bool = True) -> PreparedSchema:
     """Migrate if needed and return how to work with the schema.
 
     Raises StorageUnavailable when the server is too old, has no pgvector, or the rights are
@@ -52,7 +52,7 @@ async def prepare(connection: Connection, schema: str, *, create: bool = True) -
     role = await _working_role(connection, spread)
     if role == APP_ROLE and not await _may_work(connection, schema):
         await _grant(connection, schema)  # the role came to be after the schema
-    return Prepared(role, path, version, len(migrations()), spread)
+    return PreparedSchema(role, path, version, len(migrations()), spread)
 
 
 async def _is_current(connection: Connection, schema: str) -> bool:

@@ -78,7 +78,7 @@ _Adapted: TypeAlias = tuple[_Key, _Values, _Formats]
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _StatementUse:
     """One prepared statement of a message; a new one is prepared on the way."""
 
     key: _Key
@@ -122,17 +122,19 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         given = self._adapter.dump_sequence([values[name] for name in query.names], query.formats)
         return (query.text, self._adapter.types), given, self._adapter.formats
 
-    def _named(self, key: _Key, values: _Values, formats: _Formats, keep: bool) -> _Part:
+    def _named(self, key: _Key, values: _Values, formats: _Formats, keep: bool) -> _StatementUse:
         name = self._names.get(key)
         if name is not None:
             self._names.move_to_end(key)
-            return _Part(key, name, False, values, formats)
+            return _StatementUse(key, name, False, values, formats)
         if not keep or key[0].startswith(LITERAL.encode()):
-            return _Part(key, b"", True, values, formats)
+            return _StatementUse(key, b"", True, values, formats)
         self._made += 1
-        return _Part(key, b"hippocampus_%d" % self._made, True, values, formats)
+        return _StatementUse(key, b"hippocampus_%d" % self._made, True, values, formats)
 
-    def _talk(self, parts: Sequence[_Part], outdated: Sequence[bytes]) -> PQGen[list[PGresult]]:
+    def _talk(
+        self, parts: Sequence[_StatementUse], outdated: Sequence[bytes]
+    ) -> PQGen[list[PGresult]]:
         """Send a message and collect its answers; who leaves half-way leaves no connection."""
         pgconn = self.pgconn
         try:
@@ -153,7 +155,7 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
                 self._names[part.key] = part.name
         return answers
 
-    def _send(self, parts: Sequence[_Part], outdated: Sequence[bytes]) -> None:
+    def _send(self, parts: Sequence[_StatementUse], outdated: Sequence[bytes]) -> None:
         for name in outdated:
             if capabilities.has_send_close_prepared():
                 self.pgconn.send_close_prepared(name)
@@ -183,7 +185,7 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
             else:
                 answers.append(answer)
 
-    def _rows(self, parts: Sequence[_Part], answers: Sequence[PGresult]) -> list[Rows]:
+    def _rows(self, parts: Sequence[_StatementUse], answers: Sequence[PGresult]) -> list[Rows]:
         for answer in answers:
             if answer.status == ExecStatus.FATAL_ERROR:
                 raise psycopg.errors.error_from_result(answer, encoding=self.info.encoding)
@@ -210,8 +212,8 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
 
 
 def _prepared(
-    parts: Sequence[_Part], answers: Sequence[PGresult]
-) -> Iterator[tuple[_Part, PGresult]]:
+    parts: Sequence[_StatementUse], answers: Sequence[PGresult]
+) -> Iterator[tuple[_StatementUse, PGresult]]:
     """Yield the new parts with the answers that tell whether they are prepared."""
     place = 0
     for part in parts:
