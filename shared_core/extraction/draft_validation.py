@@ -16,19 +16,19 @@ MAX_STATEMENT_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class ValidatedDrafts:
     """An extraction that can be applied; rejected: how many drafts were of no turn, or empty."""
 
     extraction: Extraction
     rejected: int
 
 
-def checked(
+def validated(
     extraction: Extraction,
     event_ids: Collection[str],
     context_ids: Collection[str] = (),
     people: Collection[MemoryId] = (),
-) -> Checked:
+) -> ValidatedDrafts:
     """Return what can be applied of an extraction from the turns with these ids.
 
     context_ids: of the turns before them, which a draft may rest on as well, and not alone.
@@ -90,7 +90,7 @@ def checked(
     ]
     kept = len(facts) + len(statements) + len(insights) + len(triples)
     drafted = (extraction.facts, extraction.statements, extraction.insights, extraction.triples)
-    return Checked(
+    return ValidatedDrafts(
         extraction=replace(
             extraction,
             facts=facts,
@@ -108,7 +108,7 @@ def checked(
     )
 
 
-def people_meant(drafts: Extraction) -> list[MemoryId]:
+def identifying_facts(drafts: Extraction) -> list[MemoryId]:
     """Return the facts that told whom drafts are about, each once."""
     told = [
         *(fact.people for fact in drafts.facts),
@@ -118,7 +118,7 @@ def people_meant(drafts: Extraction) -> list[MemoryId]:
     return sorted({*chain.from_iterable(told)})
 
 
-def checked_insights(
+def validated_insights(
     drafts: Sequence[InsightDraft], memory_ids: Collection[UUID]
 ) -> list[InsightDraft]:
     """Return the conclusions that rest on these memories and nothing else."""
