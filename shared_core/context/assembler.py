@@ -1,4 +1,4 @@
-"""Packs what a model should read into a token budget, and says what was left out and why. Pure."""
+"""Pack a context window, or the block of recalled memories, into a token budget. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EARLIER: Final = "summary of this conversation so far"
 
 
 class ShownMemory(NamedTuple):
-    """A memory as it would be shown. about: what is told of it, e.g. when and by whom."""
+    """A memory to show. about: its label, e.g. when and by whom it was said."""
 
     about: str
     text: str
@@ -50,12 +50,17 @@ def memory_block(
     summary: Memory | None = None,
     count: TokenCounter = count_tokens,
 ) -> str | None:
-    """Return a block of at most max_tokens, or None if none of it is worth showing.
+    """Return the memories as one block of at most max_tokens, or None if nothing fits.
 
-    found: best first. Facts and memories have their shares, which flow where they are needed; what
-    says the same again is left out, what does not fit is left out for what does, and the best is
-    cut rather than left out. profile comes first; summary, of what the request no longer shows of
-    its own conversation, last.
+    Duplicates are dropped, items that do not fit give way to items that do, and the best item is
+    cut rather than dropped.
+
+    Args:
+        found: Memories and facts, best first.
+        max_tokens: Budget of the whole block.
+        profile: Shown first.
+        summary: Summary of the turns that the request no longer shows. Shown last.
+        count: Tokenizer of the model.
     """
     entries = [
         _entry("facts" if one.is_fact else "memories", number, one.about, one.text)
@@ -74,8 +79,8 @@ def memory_block(
 
 def _entry(section: Section, number: int, about: str, text: str) -> WindowCandidate:
     item = ContextItem(section=section, number=number, author=about, text=clean_text(text) or " ")
-    told = () if section == "summary" else (("said", same_words(item.text)),)
-    return WindowCandidate(item, told, told)
+    keys = () if section == "summary" else (("said", same_words(item.text)),)
+    return WindowCandidate(item, keys, keys)
 
 
 def _line(item: ContextItem) -> str:
@@ -89,16 +94,16 @@ def _pieces(items: Sequence[ContextItem]) -> list[str]:
 
 
 BLOCK: Final = Layout(_line, lambda section: "", HEAD + TAIL, _pieces, may_repeat=False)
-"""One line for each memory, best first, between the delimiters that no memory can write."""
+"""One line for each memory, best first, between delimiters that no memory can contain."""
 
 
 LEAST_MAX_TOKENS: Final = 64
-"""Below this the delimiters alone would fill the window."""
+"""Smallest budget: below it the delimiters alone would fill the window."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountedTurns:
-    """What ContextAssembler.counted() made of turns, for one assembly."""
+    """Turns counted by ContextAssembler.counted(), for one assembly."""
 
     entries: Sequence[WindowCandidate]
 
@@ -106,12 +111,16 @@ class CountedTurns:
 class ContextAssembler:
     """Packs instructions, profile, facts, memories, summary and history around a query.
 
-    shares: the least each section may take of the room, 0 to 1, together at most 1; a section that
-    is not named may take what the others leave. Room that a section does not need goes to those
-    that do, by their shares. count: the tokenizer of the model, if it is not o200k; what it raises
-    is passed on, with a note that names it. cut: of an over-long newest message, best memory or
-    summary show the first sentences, marked as cut, instead of nothing. An assembler holds no
-    state: use one from many threads.
+    An assembler holds no state: many threads may use one.
+
+    Args:
+        max_tokens: Budget of the whole prompt, delimiters included; at least 64.
+        shares: Guaranteed share of each section in the free room, 0 to 1, at most 1 in total.
+            Unused room goes to the sections that need it, in proportion to their shares. A section
+            without a share only gets what others leave.
+        count: Tokenizer of the model; o200k by default. Its errors are re-raised with a note.
+        cut: Whether an over-long newest message, best memory or summary is cut to its first
+            sentences, marked as cut, instead of dropped.
     """
 
     def __init__(
@@ -128,21 +137,21 @@ class ContextAssembler:
             raise InvalidInput(f"max_tokens must be at least {LEAST_MAX_TOKENS}, not {max_tokens}")
         if not callable(count):
             raise InvalidInput(
-                f"count must be a function from a text to its tokens, not {count!r:.80}; left out,"
-                " o200k counts"
+                f"count must be a function from a text to its number of tokens, not {count!r:.80};"
+                " without count, o200k is used"
             )
         if not isinstance(shares, Mapping):
-            raise InvalidInput(f"shares must be a share of each section, not {shares!r:.80}")
+            raise InvalidInput(f"shares must map sections to numbers, not {shares!r:.80}")
         unknown = sorted(set(shares) - set(DEFAULT_SHARES))
         if unknown:
             raise InvalidInput(
-                f"no section is called {', '.join(map(repr, unknown))}: shares are of"
+                f"shares has unknown sections {', '.join(map(repr, unknown))}: name"
                 f" {', '.join(DEFAULT_SHARES)}"
             )
         for section, share in shares.items():
             number(share, f"the share of {section}", 0, 1)
         if sum(shares.values()) > 1 + 1e-9:
-            raise InvalidInput(f"shares must be 0 to 1, all together at most 1: {dict(shares)}")
+            raise InvalidInput(f"shares must add up to at most 1, got {dict(shares)}")
         self.max_tokens = max_tokens
         self.shares: Mapping[Section, float] = MappingProxyType(dict(shares))
         self.count = count
@@ -161,14 +170,24 @@ class ContextAssembler:
         summarised: Sequence[str] = (),
         history: Sequence[Event] | CountedTurns = (),
     ) -> ContextWindow:
-        """Return the window: never more than max_tokens, all delimiters included.
+        """Return a window of at most max_tokens, all delimiters included.
 
-        Facts and memories come best first. History comes in any order (turns of one instant in
-        theirs) and is shown oldest first; the newest turns are kept. An item is shown whole or not
-        at all, unless the assembler cuts. summarised: ids of the turns that summary tells of; it is
-        shown as far as the shown turns do not tell it themselves. query is shown last; "" when the
-        framework sends the user's message itself.
-        Raises InvalidInput when the system prompt and the query alone do not fit.
+        An item is shown whole or not at all, unless the assembler cuts.
+
+        Args:
+            system_prompt: Shown first, always.
+            query: Shown last, always; "" if the framework sends the user's message itself.
+            instructions: Texts, in order.
+            profile: One text.
+            facts: Best first.
+            memories: Best first.
+            summary: Summary of earlier turns, shown without what the shown turns say.
+            summarised: Event ids of the turns that summary covers.
+            history: Turns in any order; turns of the same time keep their order. The newest are
+                kept, and shown oldest first.
+
+        Raises:
+            InvalidInput: The system prompt and the query alone do not fit.
         """
         if (
             isinstance(instructions, str)
@@ -176,11 +195,11 @@ class ContextAssembler:
             or not all(isinstance(one, str) for one in instructions)
         ):
             raise InvalidInput(f"instructions must be a list of texts, not {instructions!r}")
-        asked = paragraph_of("query", query)
-        same = same_words(query)
+        request = paragraph_of("query", query)
+        words = same_words(query)
         required = [
             paragraph_of("system", system_prompt),
-            replace(asked, tells=(("said", same), ("asked", same))),
+            replace(request, tells=(("said", words), ("asked", words))),
         ]
         candidates = [
             *(instruction_of(place, text) for place, text in enumerate(instructions, 1)),
@@ -203,14 +222,14 @@ class ContextAssembler:
         )
 
     def counted(self, history: Sequence[Event]) -> CountedTurns:
-        """Return turns for assemble(history=...), counted as far as the budget may hold them.
+        """Return turns for assemble(history=...), counted as far as they might fit.
 
-        For who has the turns before the rest: counting is most of the work.
+        Saves time if the turns are known before the rest, because counting is most of the work.
         """
         entries = turns_of(history)
         counted(entries, self.max_tokens, self.count)
         return CountedTurns(entries)
 
     def format_context(self, window: ContextWindow) -> str:
-        """Return the text for the model: the same as window.to_prompt()."""
+        """Return the text for the model, as window.to_prompt() does."""
         return window.to_prompt()

@@ -1,4 +1,4 @@
-"""What may go into a context: instructions, facts, memories and turns as candidates. Pure."""
+"""Make candidates of a context from instructions, facts, memories and turns. Pure."""
 
 from __future__ import annotations
 
@@ -15,35 +15,36 @@ from shared_core.errors import InvalidInput
 from shared_core.nlp.text import language, sentences
 from shared_core.ports.runs import Fact
 
-Mark: TypeAlias = tuple[str, str]
-"""By what duplicates know each other: an id, or words and whether they were said or are told."""
+ContentKey: TypeAlias = tuple[str, str]
+"""A key that duplicates share: ("memory" | "event", id), or words: ("said", of a turn), ("told", of
+a memory), ("asked", of the query)."""
 
 
 @dataclass(slots=True)
 class WindowCandidate:
-    """An item that may be shown, of one assembly, which counts it.
+    """An item that one assembly may show. The assembly counts it.
 
-    tells: what is known once it is shown. repeats: what makes it a duplicate once it is known.
-    all_of: what makes it a duplicate once all of it is known. at_least: how many tokens its
-    beginning takes, where it was not worth counting the rest.
+    tells: its content keys, known once it is shown. repeats: it is a duplicate if one of these is
+    known. all_of: it is a duplicate if all of these are known. at_least: tokens of its beginning,
+    if the rest was not counted.
     """
 
     item: ContextItem
-    tells: tuple[Mark, ...] = ()
-    repeats: tuple[Mark, ...] = ()
-    all_of: tuple[Mark, ...] = ()
+    tells: tuple[ContentKey, ...] = ()
+    repeats: tuple[ContentKey, ...] = ()
+    all_of: tuple[ContentKey, ...] = ()
     at_least: int = 0
 
 
 def instruction_of(number: int, text: str) -> WindowCandidate:
-    """Return an instruction; the same one is shown once."""
+    """Return an instruction; an equal one is its duplicate."""
     item = ContextItem(section="instructions", number=number, text=clean_text(text).strip())
-    told = (("told", same_words(item.text)),)
-    return WindowCandidate(item, told, told)
+    keys = (("told", same_words(item.text)),)
+    return WindowCandidate(item, keys, keys)
 
 
 def fact_of(number: int, fact: Fact | Hit) -> WindowCandidate:
-    """Return a fact; it stays when its turn is shown as well, because it says what still holds."""
+    """Return a fact. It is no duplicate of its turn, because it says what still holds."""
     if not isinstance(fact, Fact | Hit):
         raise InvalidInput(f"facts must be Fact or Hit objects, not {fact!r:.80}")
     if isinstance(fact, Hit):
@@ -64,16 +65,14 @@ def fact_of(number: int, fact: Fact | Hit) -> WindowCandidate:
         source_event_ids=fact.source_event_ids,
         thread_id=fact.thread_id,
     )
-    told = (("memory", str(fact.memory_id)), ("told", same_words(item.text)))
-    return WindowCandidate(item, told, told)
+    keys = (("memory", str(fact.memory_id)), ("told", same_words(item.text)))
+    return WindowCandidate(item, keys, keys)
 
 
 def memory_of(section: Section, number: int, hit: Hit) -> WindowCandidate:
-    """Return a memory; it goes when its words are shown by a turn, a fact or a better memory."""
+    """Return a memory. It is a duplicate of a turn, fact or better memory in the same words."""
     if not isinstance(hit, Hit):
-        raise InvalidInput(
-            f"{section} must be Hit objects, as recall() returns them, not {hit!r:.80}"
-        )
+        raise InvalidInput(f"{section} must be Hit objects from recall(), not {hit!r:.80}")
     memory = hit.memory
     check_moment(memory.occurred_at, f"occurred_at of memory {memory.memory_id}")
     if memory.superseded_at is not None:
@@ -93,14 +92,14 @@ def memory_of(section: Section, number: int, hit: Hit) -> WindowCandidate:
         source_event_ids=memory.source_event_ids,
         thread_id=memory.thread_id,
     )
-    told = (("memory", str(memory.memory_id)), ("told", same_words(item.text)))
-    return WindowCandidate(item, told, (*told, ("said", same_words(item.text))))
+    keys = (("memory", str(memory.memory_id)), ("told", same_words(item.text)))
+    return WindowCandidate(item, keys, (*keys, ("said", same_words(item.text))))
 
 
 def turns_of(history: Sequence[Event]) -> list[WindowCandidate]:
-    """Return the turns newest first, numbered oldest first.
+    """Return the turns newest first, numbered from the oldest.
 
-    The same words may be said twice; only the newest turn can be the query itself.
+    Turns in the same words are no duplicates. Only the newest turn can duplicate the query.
     """
     for event in history:
         if not isinstance(event, Event):
@@ -133,21 +132,21 @@ def paragraph_of(section: Section, text: str) -> WindowCandidate:
 
 
 def summary_of(text: str, event_ids: Sequence[str]) -> WindowCandidate:
-    """Return a summary; it goes when every turn it was made of is shown."""
+    """Return a summary. It is a duplicate once all its turns are shown."""
     entry = paragraph_of("summary", text)
     item = replace(entry.item, source_event_ids=tuple(event_ids))
     return replace(entry, item=item, all_of=tuple(("event", one) for one in event_ids))
 
 
 def without_shown(item: ContextItem, shown: Sequence[ContextItem]) -> ContextItem:
-    """Return a summary without the sentences that stand in shown turns, word for word.
+    """Return a summary without the sentences that shown turns contain word for word.
 
-    Summaries without a model are made of sentences of the turns.
+    Summaries written without a language model consist of sentences of the turns.
     """
-    said = [f" {same_words(turn.text)} " for turn in shown if not turn.cut]
-    told = sentences(item.text)
-    new = [one for one in told if not any(_bare(one) in turn for turn in said)]
-    if len(new) == len(told):
+    turns = [f" {same_words(turn.text)} " for turn in shown if not turn.cut]
+    known = sentences(item.text)
+    new = [one for one in known if not any(_bare(one) in turn for turn in turns)]
+    if len(new) == len(known):
         return item
     space = "" if language(item.text) == "zh" else " "
     return replace(item, text=space.join(new), tokens=0)
@@ -158,14 +157,14 @@ def _bare(sentence: str) -> str:
 
 
 def _clean(text: str, what: str) -> str:
-    """Return a text as it is shown. Raises InvalidInput, naming what, for what is none."""
+    """Return a text as it is shown. Raises InvalidInput if it is no string."""
     if not isinstance(text, str):
         raise InvalidInput(
-            f'{what} must be a text, not {type(text).__name__}: {text!r:.80}; "" is shown nowhere'
+            f'{what} must be a text, not {type(text).__name__} {text!r:.80}: pass "" for none'
         )
     return clean_text(text).strip()
 
 
 def same_words(text: str) -> str:
-    """Return what texts have in common that differ only in case and white space."""
+    """Return a text without its differences in case and white space."""
     return " ".join(clean_text(text).split()).casefold()

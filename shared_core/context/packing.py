@@ -1,4 +1,4 @@
-"""Chooses what of a context fits its budget: shares that flow, duplicates, cuts. Pure."""
+"""Choose the items of a context that fit its token budget: shares, duplicates, cuts. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from shared_core.context.candidates import Mark, WindowCandidate, without_shown
+from shared_core.context.candidates import ContentKey, WindowCandidate, without_shown
 from shared_core.context.window import (
     PROMPT,
     REMEMBERED,
@@ -29,18 +29,18 @@ from shared_core.nlp.text import HAN, KANA, sentences
 from shared_core.nlp.tokenizer import TokenCounter, count_tokens
 
 LABEL: Final = re.compile(r"- \[[^\]\n]*\](?= \S)")
-"""What an item of a list begins with. No token of o200k reaches from "]" to the space behind it."""
-LINES: Final = 16_384
+"""The label of a list item. No token of o200k spans "]" and the space after it."""
+CACHED_LINES: Final = 16_384
 
-_tokens: Final = DigestCache(count_tokens, LINES)
+_tokens: Final = DigestCache(count_tokens, CACHED_LINES)
 
 
 class Costs:
-    """Counts texts by a tokenizer, and holds it to what a tokenizer promises.
+    """Counts the tokens of texts, each text once, and checks the counts of a caller's tokenizer.
 
-    o200k adds up over the pieces of a prompt, for a piece begins behind a line break and with
-    neither white space nor "/"; so a prompt of pieces that were counted costs nothing more. With
-    any other tokenizer the whole prompt is counted.
+    With o200k, the counts of the pieces of a prompt add up: a piece starts after a line break, and
+    not with white space or "/". A prompt of counted pieces is then not counted again. With any
+    other tokenizer the whole prompt is counted.
     """
 
     def __init__(self, count: TokenCounter) -> None:
@@ -51,21 +51,21 @@ class Costs:
     def __call__(self, text: str) -> int:
         """Return the tokens of a text.
 
-        What the tokenizer raises is passed on, with a note that names it. Raises InvalidInput,
-        naming it, for what is no number of tokens.
+        An error of the tokenizer is re-raised with a note that names it. Raises InvalidInput if it
+        returns no token count.
         """
         known = self._known.get(text)
         if known is None:
-            known = self._known[text] = self._asked(text)
+            known = self._known[text] = self._counted(text)
         return known
 
     def of_prompt(self, items: Sequence[ContextItem], layout: Layout) -> tuple[str, int]:
-        """Return the prompt of items that are in reading order, and its tokens."""
-        parts = layout.pieces(items)
-        prompt = "".join(parts)
-        return prompt, sum(map(self, parts)) if self._adds_up else self._asked(prompt)
+        """Return the prompt of items in reading order, and its tokens."""
+        pieces = layout.pieces(items)
+        prompt = "".join(pieces)
+        return prompt, sum(map(self, pieces)) if self._adds_up else self._counted(prompt)
 
-    def _asked(self, text: str) -> int:
+    def _counted(self, text: str) -> int:
         if self._adds_up:
             return _tokens_of(text)
         try:
@@ -78,57 +78,57 @@ class Costs:
             raise
         if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
             raise InvalidInput(
-                f"the tokenizer {self.name} must return how many tokens a text is, a whole number,"
-                f" not {tokens!r:.80}: give count=lambda text: len(tokenizer.encode(text))"
+                f"the tokenizer {self.name} must return the number of tokens of a text, got"
+                f" {tokens!r:.80}: pass count=lambda text: len(tokenizer.encode(text))"
             )
         return tokens
 
     @property
     def name(self) -> str:
-        """How the tokenizer is called in messages."""
+        """The name of the tokenizer in messages."""
         return name_of(self._count)
 
 
 def _tokens_of(line: str) -> int:
-    """Return the tokens by o200k; from one turn to the next labels change, and texts do not."""
+    """Return the o200k tokens of a line. Label and text are cached apart: only labels change."""
     label = LABEL.match(line)
     if label is None:
         return _tokens(line)
     return _tokens(line[: label.end()]) + _tokens(line[label.end() :])
 
 
-MARK: Final = " […]"
-"""Stands at the end of a text that was cut."""
+CUT_MARK: Final = " […]"
+"""The end of a cut text."""
 
 LONGEST_TOKEN: Final = 16
-"""Of a long text so many characters for each token of room are looked at."""
+"""Characters read of a long text for each token of room."""
 
 _WORD_ENDS: Final = re.compile(rf"(?<=\S)(?=\s)|(?<=[{HAN}{KANA}])")
 
 
 def cut_to_fit(text: str, room: int, cost: Callable[[str], int]) -> str:
-    """Return the first sentences of a text with MARK behind them, or "" if nothing fits.
+    """Return the first sentences of a text and CUT_MARK, or "" if nothing fits.
 
-    cost: of a text as it would be shown, which must be at most room. Where not even one sentence
-    fits, the beginning of the first is cut between two words. Never returns the whole text.
+    cost: the tokens of a text as shown; the result costs at most room. If not even one sentence
+    fits, the first is cut between two words. Never returns the whole text.
     """
-    looked_at = text[: LONGEST_TOKEN * max(room, 0)]
+    beginning = text[: LONGEST_TOKEN * max(room, 0)]
     for ends in (
-        _sentence_ends(looked_at),
-        [one.start() for one in _WORD_ENDS.finditer(looked_at)],
+        _sentence_ends(beginning),
+        [one.start() for one in _WORD_ENDS.finditer(beginning)],
     ):
         within = [end for end in ends if 0 < end < len(text)]
-        # The more is shown, the more it costs, but for a few tokens where a word was cut.
-        found = bisect_right(within, room, key=lambda end: cost(text[:end].rstrip() + MARK))
+        # A longer text costs more, except by a few tokens where a word is cut: check again below.
+        found = bisect_right(within, room, key=lambda end: cost(text[:end].rstrip() + CUT_MARK))
         for end in within[:found][::-1]:
-            shown = text[:end].rstrip() + MARK
+            shown = text[:end].rstrip() + CUT_MARK
             if cost(shown) <= room:
                 return shown
     return ""
 
 
 def _sentence_ends(text: str) -> Sequence[int]:
-    """Return where each sentence ends but the last, which may go on behind what is looked at."""
+    """Return the end of each sentence but the last, which may continue after the given text."""
     ends, start = [], 0
     for sentence in sentences(text)[:-1]:
         start = text.index(sentence, start) + len(sentence)
@@ -146,7 +146,7 @@ DEFAULT_SHARES: Final[Mapping[Section, float]] = MappingProxyType(
         "history": 0.5,
     }
 )
-"""The least each section may take of what the system prompt and the query leave, if it needs it."""
+"""Guaranteed share of each section in the room that system prompt and query leave free."""
 
 FIRST_TAKEN: Final[Sequence[Section]] = (
     "history",  # first, so that a memory of a turn that is shown leaves its room to others
@@ -164,13 +164,13 @@ LAST_TAKEN: Final[Sequence[Section]] = (
     "memories",
     "history",
 )
-"""Who takes what is left when no section's share has room for its next item."""
+"""Order in which sections take the remaining room, when no share has room for its next item."""
 
 CHARACTERS_A_TOKEN: Final = 8
-"""So much of a text is counted first; nearly every text has more tokens than that."""
+"""Characters counted first for each token of room; nearly every text has more tokens than that."""
 
 FIRST_CUT: Final = 0.5
-"""So much of its section's room an item may take that is cut, while others wait behind it."""
+"""Share of its section's room that a cut item may take while others wait."""
 
 NAMES: Final[Mapping[Section, str]] = {"system": "system prompt", "query": "query"}
 OVER_BUDGET: Final = "over budget"
@@ -187,7 +187,7 @@ def packed(
     cut: bool = False,
     layout: Layout = PROMPT,
 ) -> ContextWindow:
-    """Return a window of what fits, best first in each section, and always of what is required."""
+    """Return a window with all required items and the candidates that fit, best first."""
     packing = _Packing(max_tokens, Costs(count), layout, required, candidates, cut=cut)
     packing.take(shares)
     return packing.window()
@@ -199,7 +199,7 @@ def counted(
     count: TokenCounter = count_tokens,
     layout: Layout = PROMPT,
 ) -> None:
-    """Count candidates ahead of packed(), best first, until they would take max_tokens."""
+    """Count candidates before packed(), best first, until they would take max_tokens."""
     costs = Costs(count)
     for entry in candidates:
         if entry.item.text:
@@ -209,11 +209,10 @@ def counted(
 
 
 class _Packing:
-    """One assembly: what is taken, in the order it was taken, and how much room is left.
+    """The state of one assembly: the taken items in order, and the room left.
 
-    Counting is what takes time, so an item is counted when it might fit. With o200k the tokens of
-    the parts add up; they need not with every tokenizer, so the prompt is counted as a whole before
-    it is handed out.
+    Counting takes most of the time, so an item is counted only when it might fit. Not every
+    tokenizer adds up over the parts, so the whole prompt is counted at the end.
     """
 
     def __init__(
@@ -244,7 +243,7 @@ class _Packing:
             self.room -= count(layout.notice)
 
     def take(self, shares: Mapping[Section, float]) -> None:
-        """Take what fits: each section its part of the room, then whatever fits what is left."""
+        """Take what fits: first each section within its share, then any section in the rest."""
         budgets = _budgets(
             self.room, shares, {section: self._need(section) for section in self.frames}
         )
@@ -255,14 +254,14 @@ class _Packing:
             if section in budgets:
                 self._take_section(section, self.room)
         is_short = not self.layout.may_repeat or any(self._waiting())
-        if is_short and self._unsaid_summary():
+        if is_short and self._shorten_summary():
             for section in LAST_TAKEN:
                 if section in budgets and section != "summary":
                     self._take_section(section, self.room)
-            self._unsaid_summary()
+            self._shorten_summary()
 
     def window(self) -> ContextWindow:
-        """Return what was taken, without the items taken last for which the prompt is too long."""
+        """Return the window, without the last taken items if the whole prompt is too long."""
         prompt, tokens = self._prompt()
         while tokens > self.max_tokens:
             if not self.taken:
@@ -285,7 +284,7 @@ class _Packing:
         )
 
     def _need(self, section: Section) -> int:
-        """Return what all items of a section take; no more is counted than there is room for."""
+        """Return the tokens of all items of a section, counted only as far as there is room."""
         need = self.frames[section]
         entries = self.left[section]
         for place, entry in enumerate(entries):
@@ -302,7 +301,7 @@ class _Packing:
         for entry in left:
             opening = 0 if opened else self.frames[section]
             limit = math.floor(min(budget, self.room)) - opening
-            if not any(mark in known for mark in entry.repeats):
+            if not any(key in known for key in entry.repeats):
                 entry = self._weighed(entry, limit)
                 fits = 0 < entry.item.tokens <= limit
                 shown = entry if fits or opened else self._shortened(entry, limit, len(left))
@@ -316,7 +315,7 @@ class _Packing:
             self.left[section].append(entry)
 
     def _shortened(self, entry: WindowCandidate, limit: int, waiting: int) -> WindowCandidate:
-        """Return an item that does not fit with its first sentences alone, if that is wanted."""
+        """Return an item cut to its first sentences, if cutting is on and that fits."""
         if not self.cut:
             return entry
         room = math.floor(limit * FIRST_CUT) if waiting > 1 else limit
@@ -331,48 +330,48 @@ class _Packing:
         return entry
 
     def _waiting(self) -> Iterator[WindowCandidate]:
-        """Yield what was left out and is no duplicate."""
+        """Yield the items left out that are no duplicates."""
         known = self._known()
         for entries in self.left.values():
-            yield from (entry for entry in entries if self._told_by(entry, known) is None)
+            yield from (entry for entry in entries if self._duplicate_of(entry, known) is None)
 
-    def _unsaid_summary(self) -> bool:
-        """Leave of a summary what is not shown anyway; return whether room became free."""
+    def _shorten_summary(self) -> bool:
+        """Remove from the summary what shown turns say; return whether room became free."""
         summaries = (n for n, entry in enumerate(self.taken) if entry.item.section == "summary")
         place = next(summaries, None)
         if place is None:
             return False
         entry = self.taken[place]
-        if self._told_by(entry, self._known()) is not None:
+        if self._duplicate_of(entry, self._known()) is not None:
             self.left["summary"].append(self.taken.pop(place))
             self.room += self.frames["summary"] + entry.item.tokens
             return True
-        item = without_shown(entry.item, self._said())
+        item = without_shown(entry.item, self._shown_turns())
         if item is entry.item:
             return False
         self.taken[place] = self._counted(replace(entry, item=item))
         self.room += entry.item.tokens - self.taken[place].item.tokens
         return True
 
-    def _said(self) -> list[ContextItem]:
-        """Return the turns that are shown, as history or as memories."""
+    def _shown_turns(self) -> list[ContextItem]:
+        """Return the shown turns, from history or memories."""
         return [e.item for e in self.taken if e.item.section in ("memories", "history")]
 
-    def _told_by(
-        self, entry: WindowCandidate, known: Mapping[Mark, ContextItem]
+    def _duplicate_of(
+        self, entry: WindowCandidate, known: Mapping[ContentKey, ContextItem]
     ) -> ContextItem | None:
-        """Return which shown item tells the same already; None if none does."""
-        shown = next((known[mark] for mark in entry.repeats if mark in known), None)
-        if shown is None and entry.item.section == "summary" and (turns := self._said()):
-            told = entry.all_of and all(mark in known for mark in entry.all_of)
-            if told or not without_shown(entry.item, turns).text:
+        """Return the shown item that says the same as a candidate, or None."""
+        shown = next((known[key] for key in entry.repeats if key in known), None)
+        if shown is None and entry.item.section == "summary" and (turns := self._shown_turns()):
+            all_shown = entry.all_of and all(key in known for key in entry.all_of)
+            if all_shown or not without_shown(entry.item, turns).text:
                 return max(turns, key=lambda turn: (turn.section == "history", turn.number))
         return shown
 
-    def _known(self) -> dict[Mark, ContextItem]:
-        """Return what the shown items tell, each with the item that tells it."""
+    def _known(self) -> dict[ContentKey, ContextItem]:
+        """Return the content keys of the shown items, each with its item."""
         entries = (*self.required, *self.taken)
-        return {mark: entry.item for entry in entries for mark in entry.tells}
+        return {key: entry.item for entry in entries for key in entry.tells}
 
     def _shown(self) -> list[ContextItem]:
         return in_reading_order(entry.item for entry in (*self.required, *self.taken))
@@ -381,7 +380,7 @@ class _Packing:
         known = self._known()
         dropped = [DroppedItem(item=entry.item, reason=NO_TEXT) for entry in self.blank]
         for entry in (one for entries in self.left.values() for one in entries):
-            shown = self._told_by(entry, known)
+            shown = self._duplicate_of(entry, known)
             reason = f"duplicate of {shown.ref}" if shown else OVER_BUDGET
             dropped.append(DroppedItem(item=entry.item, reason=reason))
         return sorted(dropped, key=lambda one: reading_place(one.item))
@@ -390,7 +389,7 @@ class _Packing:
         return self.count.of_prompt(self._shown(), self.layout)
 
     def _checked_floor(self) -> int:
-        """Return what the prompt takes with nothing packed; raise when that is too much."""
+        """Return the tokens of the required items alone. Raises InvalidInput if they do not fit."""
         _, tokens = self._prompt()
         if tokens > self.max_tokens:
             parts = " and ".join(
@@ -404,7 +403,7 @@ class _Packing:
         return tokens
 
     def _weighed(self, entry: WindowCandidate, limit: int) -> WindowCandidate:
-        """Return the entry, counted if it might take no more tokens than limit."""
+        """Return the entry, counted if it might fit into limit tokens."""
         room = limit - self.labels[entry.item.section]
         if entry.item.tokens or entry.at_least > room:
             return entry
@@ -430,7 +429,7 @@ def _counted(entry: WindowCandidate, count: Costs, layout: Layout) -> WindowCand
 def _budgets(
     room: float, shares: Mapping[Section, float], needs: Mapping[Section, int]
 ) -> dict[Section, float]:
-    """Return how much room each section may take: its share or its need, and parts of the rest."""
+    """Return the room of each section: its share or need, plus a part of what others leave."""
     room = max(room, 0)
     budgets = {section: min(need, shares.get(section, 0) * room) for section, need in needs.items()}
     rest = room - sum(budgets.values())

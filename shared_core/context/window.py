@@ -1,9 +1,8 @@
-"""What a model gets to read: packed items, what was left out, and the prompt they make. Pure.
+"""A context window: its items, the dropped items, and the prompt. Pure.
 
-Remembered text is data. In the prompt it stands between tags it cannot close, and where a section
-lists items, each begins a line with its label. Every further line of what is remembered is
-indented, and so is a first line that begins as an item does: no text can pass for another item, or
-for the end of its section.
+Remembered text is data. The prompt puts it between tags that it cannot close. In a list, each item
+starts a line with its label, and its other lines are indented. So is the first line of an unlisted
+text that starts like an item. No text can pass for another item or end its section.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ LISTS: Final[Mapping[Section, str]] = {
     "memories": "m",
     "history": "h",
 }
-"""The sections that list numbered items, and the letter before the number."""
+"""The sections that list numbered items, and the letter before their numbers."""
 
 MAX_AUTHOR_CHARACTERS: Final = 64
 _LIKE_AN_ITEM: Final = re.compile(rf"[\W_{FILLERS}]*\[|[\s{FILLERS}]*[-*+\u2022\u2013\u2014]")
@@ -34,14 +33,13 @@ _LIKE_AN_ITEM: Final = re.compile(rf"[\W_{FILLERS}]*\[|[\s{FILLERS}]*[-*+\u2022\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextItem:
-    """One thing a model may read, and where it comes from.
+    """One item of a context window, and its source.
 
-    number: its place among what was given for its section, from 1; in history the oldest is 1.
-    tokens: what it takes in the prompt, its label included; 0 for an item that was dropped without
-    being counted, because not even its label fitted or it had no text.
-    source: the id of the memory, fact or event. kind: of memory or fact. score, score_parts: of
-    the hit; for a fact its confidence. valid_until: when it ceased to hold. thread_id: where it was
-    said. cut: text is its beginning, and ends in "[…]".
+    number: its place in its section, from 1; in history the oldest is 1. tokens: its cost with its
+    label; 0 if it was dropped without being counted. source: id of the memory, fact or event. kind:
+    of the memory or fact. score, score_parts: of the hit; the confidence of a fact. valid_until:
+    when it ceased to hold. thread_id: where it was said. cut: whether text is only the beginning
+    and ends in "[…]".
     """
 
     section: Section
@@ -63,17 +61,17 @@ class ContextItem:
 
     @property
     def ref(self) -> str:
-        """What the prompt calls it, e.g. "m3"; the name of the section where there is but one."""
+        """Its name in the prompt, e.g. "m3", or the name of a section with a single text."""
         letter = LISTS.get(self.section)
         return f"{letter}{self.number}" if letter else self.section
 
     @property
     def valid_from(self) -> datetime | None:
-        """When it began to hold, for a fact."""
+        """When a fact began to hold; None for other items."""
         return self.occurred_at if self.section == "facts" else None
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return it as JSON, without what is not known."""
+        """Return the item as JSON, without unknown values."""
         shown: dict[str, JsonValue] = {
             "ref": self.ref,
             "section": self.section,
@@ -98,9 +96,9 @@ class ContextItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedItem:
-    """An item that was left out; reason: "over budget", "duplicate of m3" or "no text".
+    """A dropped item. reason: "over budget", "duplicate of m3" or "no text".
 
-    A summary is a duplicate of history whose turns tell all of it; the last of them is named.
+    A summary is a duplicate if shown turns say all of it; the reason names the last of them.
     """
 
     item: ContextItem
@@ -109,10 +107,9 @@ class DroppedItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextWindow:
-    """What fits into the budget, in reading order, and everything that was left out.
+    """The items that fit into the budget, in reading order, and the dropped ones.
 
-    tokens, or total_tokens: of the whole prompt, by the tokenizer it was packed with; never above
-    max_tokens. budget_used: the share of max_tokens that they are.
+    tokens, total_tokens: cost of the whole prompt by its tokenizer, at most max_tokens.
     """
 
     items: tuple[ContextItem, ...]
@@ -128,7 +125,7 @@ class ContextWindow:
 
     @property
     def budget_used(self) -> float:
-        """The share of max_tokens that is taken, 0 to 1."""
+        """The used share of max_tokens, 0 to 1."""
         return self.tokens / self.max_tokens
 
     def section(self, name: Section) -> tuple[ContextItem, ...]:
@@ -140,10 +137,7 @@ class ContextWindow:
         return self.prompt
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return it as JSON: the prompt, its cost, each item and each dropped one with its reason.
-
-        "sections" tells how many tokens the items of each section take.
-        """
+        """Return the window as JSON. "sections" holds the tokens of each section's items."""
         sections: dict[str, JsonValue] = {
             name: sum(item.tokens for item in items)
             for name in READING_ORDER
@@ -165,10 +159,10 @@ class ContextWindow:
 class Layout:
     """How items become a prompt.
 
-    line: what an item adds; frame: what a section adds besides; notice: what is added once as soon
-    as anything remembered is shown. pieces: the prompt of items in reading order, in pieces that
-    each begin behind a line break and with neither white space nor "/". may_repeat: whether a
-    summary may say again what turns say, while there is room for everything.
+    line: text of an item. frame: text of a section around its items. notice: text shown once before
+    remembered items. pieces: the prompt of items in reading order, in pieces; each piece starts
+    after a line break, and not with white space or "/". may_repeat: whether a summary may repeat
+    shown turns while there is room for everything.
     """
 
     line: Callable[[ContextItem], str]
@@ -178,25 +172,24 @@ class Layout:
     may_repeat: bool
 
     def shortest_line(self, item: ContextItem) -> str:
-        """Return the least that any item of the same section adds."""
+        """Return the shortest text that any item of the same section adds."""
         return self.line(replace(item, text="", number=1, author=None, role=None, kind=None))
 
 
 def in_reading_order(items: Iterable[ContextItem]) -> list[ContextItem]:
-    """Return the items section by section, by their numbers within one."""
+    """Return the items by section, and by number within a section."""
     return sorted(items, key=reading_place)
 
 
 def reading_place(item: ContextItem) -> tuple[int, int]:
-    """Return what puts items in reading order."""
+    """Return the sort key of the reading order."""
     return READING_ORDER.index(item.section), item.number
 
 
 def pieces(items: Sequence[ContextItem]) -> list[str]:
-    """Return the prompt of items that are in reading order, in pieces.
+    """Return the prompt of items in reading order, in pieces (see Layout.pieces).
 
-    Each begins behind a line break, and with neither white space nor "/". What a section holds
-    besides items of a list is one piece, for its text may begin with anything.
+    A section without a list is one piece, because its text may start with anything.
     """
     parts: list[str] = []
     noticed = False
@@ -214,16 +207,11 @@ def pieces(items: Sequence[ContextItem]) -> list[str]:
     return parts
 
 
-def rendered(items: Sequence[ContextItem]) -> str:
-    """Return the prompt of items that are in reading order."""
-    return "".join(pieces(items))
-
-
 def rendered_item(item: ContextItem) -> str:
-    """Return what an item adds to the prompt, label included.
+    """Return the text of an item in the prompt, with its label.
 
-    It ends with the line break: tokens reach from a sentence to the break behind it, but not from
-    there to what follows, so that the tokens of the parts add up to those of the whole.
+    It ends with the line break. A token may span a sentence and the break after it, but not the
+    break and the next text; so the tokens of the parts add up to those of the whole.
     """
     if item.section == "system":
         return f"{item.text}\n\n"
@@ -237,7 +225,7 @@ def rendered_item(item: ContextItem) -> str:
 
 
 def frame(section: Section) -> str:
-    """Return what a section adds to the prompt besides its items."""
+    """Return the text of a section around its items."""
     return _opening(section) + _closing(section)
 
 
@@ -269,7 +257,7 @@ def _when(moment: datetime) -> str:
 
 
 def _one_line(author: str) -> str:
-    """Return an author that cannot end its label, cut to a length that names anyone."""
+    """Return an author in one line that cannot close its label, cut to MAX_AUTHOR_CHARACTERS."""
     if author.isalnum() and len(author) <= MAX_AUTHOR_CHARACTERS:
         return author
     words = " ".join(OUR_TAGS.escaped(author).replace("[", "(").replace("]", ")").split())

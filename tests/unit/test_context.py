@@ -453,7 +453,7 @@ def test_what_is_no_number_of_tokens_is_refused_by_name(answer: object) -> None:
     def counts_wrongly(text: str) -> int:
         return answer  # type: ignore[return-value]
 
-    with pytest.raises(InvalidInput, match="counts_wrongly must return how many tokens"):
+    with pytest.raises(InvalidInput, match="counts_wrongly must return the number of tokens"):
         ContextAssembler(count=counts_wrongly).assemble(system_prompt="Be kind.", query="")
 
 
@@ -492,7 +492,7 @@ def given(**arguments: Any) -> ContextWindow:
         (lambda: given(query=None), "query must be a text, not NoneType"),
         (lambda: given(system_prompt=None), "system_prompt must be a text, not NoneType"),
         (lambda: ContextAssembler(shares={"memories": "x"}), "share of memories must be a number"),  # type: ignore[dict-item]
-        (lambda: ContextAssembler(shares=None), "shares must be a share of each section"),  # type: ignore[arg-type]
+        (lambda: ContextAssembler(shares=None), "shares must map sections to numbers"),  # type: ignore[arg-type]
         (lambda: ContextAssembler(count=None), "count must be a function"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip
