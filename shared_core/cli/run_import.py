@@ -15,7 +15,7 @@ from rich.text import Text
 
 from shared_core.core.domain import Namespace
 from shared_core.errors import InvalidInput, NotFound
-from shared_core.models.embedders import KnownVectors, resolve_embedder
+from shared_core.models.embedders import PrecomputedVectors, resolve_embedder
 from shared_core.open import open_memory
 from shared_core.ports.imports import SourceItem, SourceTally
 from shared_core.ports.storage import Embedder
@@ -130,7 +130,7 @@ async def _tallied(source: PostgresStoreSource, task: StoreImport, console: Cons
 
 async def _known_vectors(
     task: StoreImport, embedder: Embedder, tally: SourceTally
-) -> KnownVectors | None:
+) -> PrecomputedVectors | None:
     if task.vectors_from is None:
         return None
     if task.vectors_from != embedder.model:
@@ -148,7 +148,7 @@ async def _known_vectors(
             f" {embedder.model!r} {dimensions}: they are not from one model; leave out"
             " --vectors-from, and the texts are embedded anew"
         )
-    return KnownVectors(embedder)
+    return PrecomputedVectors(embedder)
 
 
 def _langgraph() -> tuple[Callable[[Sequence[str]], Namespace], TextOfField]:

@@ -21,11 +21,11 @@ from shared_core.nlp.question_subject import (
     OF_KIN,
     AskedPeople,
     asked_people,
-    asks_of_the_world,
-    is_name_of_the_user,
-    is_of_the_user_alone,
+    asks_about_world,
+    begins_with_user,
+    is_about_another,
     shares_words,
-    tells_of_another,
+    states_user_name,
 )
 from shared_core.nlp.relation_phrases import (
     asked_kin,
@@ -113,7 +113,7 @@ def _hits_on_subject(hits: Sequence[Hit], question: str, edges: Sequence[Edge]) 
     people = asked_people(question, edges)
     if people is not None:
         return _hits_about_people(hits, people, question)
-    if asks_of_the_world(question):
+    if asks_about_world(question):
         return [
             hit
             for hit in _relevant(hits)
@@ -137,7 +137,7 @@ def _hits_about_people(hits: Sequence[Hit], people: AskedPeople, question: str) 
     the topic, as "I have an appointment" does for "my dentist's appointment". The user's own name
     stays if the question asks for a name and a memory about those people exists.
     """
-    by_person = [(hit, people.are_in(hit.memory.text, _slot(hit))) for hit in hits]
+    by_person = [(hit, people.is_about(hit.memory.text, _slot(hit))) for hit in hits]
     best = max((_relevance(hit) for hit, about_them in by_person if about_them), default=0.0)
     least = max(LEAST_ABOUT_PERSON, LEAST_SHARE * best)
     known = best >= least
@@ -148,9 +148,9 @@ def _hits_about_people(hits: Sequence[Hit], people: AskedPeople, question: str) 
         text, score = hit.memory.text, _relevance(hit)
         if about_them is not None:
             return about_them and score >= least
-        if known and ASKS_FOR_NAME.search(question) and is_name_of_the_user(text):
+        if known and ASKS_FOR_NAME.search(question) and states_user_name(text):
             return score >= LEAST_RELEVANCE
-        if is_of_the_user_alone(text):
+        if begins_with_user(text):
             on_topic = not _slot(hit) and not _holds_value(hit, own) and shares_words(text, topic)
             return on_topic and score >= max(LEAST_RELEVANCE, least)
         shares = not known and shares_words(text, question)
@@ -165,7 +165,7 @@ def _hits_about_user(hits: Sequence[Hit], slots: Collection[str]) -> list[Hit]:
     If a value of the slots is known, any other hit must name a slot, or be clearly relevant
     without the value of a different slot.
     """
-    own = [hit for hit in hits if not tells_of_another(hit.memory.text, _slot(hit))]
+    own = [hit for hit in hits if not is_about_another(hit.memory.text, _slot(hit))]
     near = _relevant(own, slots)
     values = [_value(hit) for hit in own if _slot(hit) in slots]
     if not values:
@@ -334,7 +334,7 @@ def answer_hits(
 
     near = _hits_on_subject(collapsed(hits, len(hits)), question, edges)
     statements = [hit for hit in near if _metadata(hit).get("statement")]
-    names = [hit for hit in statements if is_name_of_the_user(hit.memory.text)]
+    names = [hit for hit in statements if states_user_name(hit.memory.text)]
     of_name = names if ASKS_FOR_NAME.search(question) else statements
     by_text: dict[str, AnswerHit] = {}
     for hit in near:
@@ -358,7 +358,7 @@ def _own_name_last(kept: Sequence[AnswerHit], question: str) -> list[AnswerHit]:
     """
     if not asked_kin(question):
         return [*kept]
-    names = [one for one in kept if is_name_of_the_user(one.hit.memory.text)]
+    names = [one for one in kept if states_user_name(one.hit.memory.text)]
     others = [one for one in kept if one not in names]
     most = min([LEAST_RELEVANCE, *(one.score for one in others)])
     return others + [AnswerHit(one.hit, min(one.score, most)) for one in names]

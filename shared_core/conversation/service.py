@@ -40,9 +40,9 @@ from shared_core.core.namespaces import check_label, clean_text, scope_path
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.ingest.events import checked_event
 from shared_core.ingest.items import page_bounds
-from shared_core.nlp.coreference import refers, resolve_query
+from shared_core.nlp.coreference import has_pronoun, resolve_query
 from shared_core.nlp.question_subject import mentioned
-from shared_core.nlp.relation_phrases import asked_kin, relations_told
+from shared_core.nlp.relation_phrases import asked_kin, relations_for_question
 from shared_core.ports.conversations import CONVERSATION, Heard, Session, WhoAsks
 from shared_core.ports.jobs import JobPriority, JobType, NewJob
 from shared_core.ports.runs import Fact
@@ -194,7 +194,7 @@ class Conversations:
             past=past,
             relations=[
                 *past_relations(past, asked, whom.user_name),
-                *relations_told(edges, asked, whom.user_name, named, MOST_RELATIONS),
+                *relations_for_question(edges, asked, whom.user_name, named, MOST_RELATIONS),
             ][:MOST_RELATIONS],
         )
 
@@ -210,7 +210,7 @@ class Conversations:
     ) -> tuple[Heard, tuple[Vectors | None, bool] | None]:
         """Take an input in, and embed it meanwhile unless what was said before may change it."""
         hearing = self.hear(scope, turn, asked_kin(text), once=once)
-        if refers(text):
+        if has_pronoun(text):
             return await hearing, None
         embedding = self._recalling.embedded(text[-MAX_ASKED_CHARACTERS:])
         return await asyncio.gather(hearing, embedding)

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from shared_core.core.domain import USER, Event, FactDraft, KnownPerson, StatementDraft
-from shared_core.extraction.grouping import DEICTIC, statements_of, told
+from shared_core.extraction.grouping import DEICTIC, described_by, statements_of
 from shared_core.extraction.rule_reader import ResolvedClause, read_turn
-from shared_core.nlp.coreference import follow
-from shared_core.nlp.discourse import Register
+from shared_core.nlp.coreference import observe_turns
+from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.kinship import Referent, title_for
 from shared_core.nlp.text import HAN, Language
 from shared_core.privacy.classifier import OF_THE_USER
@@ -100,13 +100,13 @@ def says_less(text: str, other: str) -> bool:
 def _clauses(
     events: Sequence[Event], context: Sequence[Event], people: Sequence[KnownPerson]
 ) -> list[ResolvedClause]:
-    register = Register(people)
-    follow(register, context)
+    discourse = DiscourseState(people)
+    observe_turns(discourse, context)
     clauses: list[ResolvedClause] = []
     for event in events:
         if event.role == "agent":
-            follow(register, [event])
-        clauses += read_turn(event, register).clauses
+            observe_turns(discourse, [event])
+        clauses += read_turn(event, discourse).clauses
     return [clause for clause in clauses if clause.complete and clause.text.strip()]
 
 
@@ -124,7 +124,7 @@ class _Grouped:
 
     def holding(self, clause: ResolvedClause) -> StatementDraft | None:
         """Return the first statement that contains a clause, or None."""
-        parts = [(entity.name.casefold(), part.casefold()) for entity, part in told(clause)]
+        parts = [(entity.name.casefold(), part.casefold()) for entity, part in described_by(clause)]
         if not parts:
             text = clause.text.strip(" 。" if clause.language == "zh" else " ")
             return self._by_text.get((clause.event_id, text))
@@ -147,7 +147,7 @@ def _user_named(clauses: Sequence[ResolvedClause]) -> tuple[ResolvedClause, Fact
 
 def _only_named(clause: ResolvedClause) -> Referent | None:
     """Return the user's relative or pet that a clause only names, or None."""
-    parts = told(clause)
+    parts = described_by(clause)
     if len(parts) != 1 or parts[0][1]:
         return None
     entity = parts[0][0]

@@ -13,7 +13,7 @@ from typing import Final
 
 from shared_core.core.domain import MemoryId, StatementDraft
 from shared_core.extraction.rule_reader import ResolvedClause
-from shared_core.nlp.kinship import Referent, are_two, title_for, title_in
+from shared_core.nlp.kinship import Referent, are_distinct, title_for, title_in
 from shared_core.nlp.text import Language
 
 PERSON_IMPORTANCE: Final = 8.0
@@ -67,10 +67,10 @@ def statements_of(read: Iterable[ResolvedClause]) -> list[StatementDraft]:
     for clause in read:
         if not clause.complete:
             continue
-        for entity, part in told(clause):
+        for entity, part in described_by(clause):
             name = latest.get(entity.name, entity.name)
             before = groups.get((name, clause.language))
-            if isinstance(before, _EntityGroup) and are_two(
+            if isinstance(before, _EntityGroup) and are_distinct(
                 before.entity.relation, entity.relation
             ):
                 name = latest[entity.name] = f"{entity.name} ({entity.relation})"
@@ -89,7 +89,7 @@ def statements_of(read: Iterable[ResolvedClause]) -> list[StatementDraft]:
     return [draft for draft in drafts if draft is not None]
 
 
-def told(clause: ResolvedClause) -> list[tuple[Referent, str]]:
+def described_by(clause: ResolvedClause) -> list[tuple[Referent, str]]:
     """Return whom a clause tells of, and what; "" for no more than who it is."""
     named = [
         fact

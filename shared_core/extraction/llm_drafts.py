@@ -36,7 +36,7 @@ from shared_core.extraction.llm_schema import (
     ToldItem,
 )
 from shared_core.extraction.transcript import Transcript
-from shared_core.nlp.slots import Slot, is_kin, relation_of, slot_about, slot_of
+from shared_core.nlp.slots import Slot, edge_relation, is_kin, slot_about, slot_of
 from shared_core.nlp.text import (
     CHINESE_FUNCTION_CHARACTERS,
     HAN_CHARACTER,
@@ -71,20 +71,20 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Drafted:
+class DraftedAnswer:
     """What an answer came to. left_out: reasons, and how many elements each kept away."""
 
     extraction: Extraction
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def drafted(answer: Answer, shown: Transcript, known: str, pattern: str) -> Drafted:
+def drafts_from(answer: Answer, shown: Transcript, known: str, pattern: str) -> DraftedAnswer:
     """Return the drafts of an answer about a conversation.
 
     known: the text of turns before it, which the model was shown too. pattern: what each draft says
     it was found by.
     """
-    return _Drafting(shown, known, pattern).drafted(answer)
+    return _Drafting(shown, known, pattern).drafts_from(answer)
 
 
 class _Drafting:
@@ -99,7 +99,7 @@ class _Drafting:
         self._order = {event.event_id: number for number, event in shown.turns.items()}
         self._left_out: Counter[str] = Counter()
 
-    def drafted(self, answer: Answer) -> Drafted:
+    def drafts_from(self, answer: Answer) -> DraftedAnswer:
         emotions = self._emotions(answer.feelings)
         facts = self._facts(answer.facts, emotions)
         statements = [
@@ -126,7 +126,7 @@ class _Drafting:
             emotions=emotions,
             importance=self._importance(facts, statements),
         )
-        return Drafted(extraction=extraction, left_out=self._left_out)
+        return DraftedAnswer(extraction=extraction, left_out=self._left_out)
 
     def _facts(self, items: Iterable[FactItem], emotions: Mapping[str, Emotion]) -> list[FactDraft]:
         found: dict[tuple[str, str, str, str], FactDraft] = {}
@@ -206,16 +206,16 @@ class _Drafting:
         found: dict[tuple[str, str, str, str], TripleDraft] = {}
         for item in items:
             source = self._source(item.turn)
-            relation, functional = relation_of(item.relation)
+            relation, functional = edge_relation(item.relation)
             ends = [
                 USER if end.casefold() in USER_WORDS else end for end in (item.subject, item.object)
             ]
-            spoken = f"{item.relation} is {item.object}"
+            lang = f"{item.relation} is {item.object}"
             if source is None or not relation:
                 self._leave_out("relation without a turn of the user")
             elif not all(end == USER or self._grounded(end) for end in ends):
                 self._leave_out("relation of something nobody named")
-            elif slot_of(item.relation) is None or SECRET.search(spoken):
+            elif slot_of(item.relation) is None or SECRET.search(lang):
                 self._leave_out("relation with a secret")
             else:
                 key = (
@@ -322,7 +322,7 @@ GENERIC: Final = frozenset(
 """What nearly every text about a user says."""
 
 
-class Before:
+class EarlierTurns:
     """The turns shown before those that a model reads, and the words of each."""
 
     def __init__(self, turns: Sequence[Event]) -> None:
@@ -355,19 +355,19 @@ def with_context(drafts: Extraction, turns: Sequence[Event], before: Sequence[Ev
 
     An edge names one turn only, so all before that one are looked at, also among turns.
     """
-    known, by_id = Before(before), {turn.event_id: turn for turn in turns}
+    known, by_id = EarlierTurns(before), {turn.event_id: turn for turn in turns}
 
     def needed(text: str, event_ids: Sequence[str]) -> tuple[str, ...]:
         return known.needed(text, [by_id[one] for one in event_ids])
 
     places = {turn.event_id: place for place, turn in enumerate(turns)}
-    earlier: dict[int, Before] = {}
+    earlier: dict[int, EarlierTurns] = {}
 
     def named_before(edge: TripleDraft) -> tuple[str, ...]:
         own = [by_id[one] for one in (edge.event_id, *edge.other_event_ids)]
         place = places[edge.event_id]
         if place not in earlier:
-            earlier[place] = Before([*before, *turns[:place]])
+            earlier[place] = EarlierTurns([*before, *turns[:place]])
         return earlier[place].needed(f"{edge.subject}\n{edge.object}", own)
 
     return replace(

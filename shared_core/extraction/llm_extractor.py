@@ -21,7 +21,7 @@ from shared_core.core.domain import (
 )
 from shared_core.core.namespaces import clean_text
 from shared_core.errors import InvalidInput, ModelOutputInvalid
-from shared_core.extraction.llm_drafts import SECRET, Answer, drafted, with_context
+from shared_core.extraction.llm_drafts import SECRET, Answer, drafts_from, with_context
 from shared_core.extraction.llm_schema import (
     EXTRACTION,
     REFLECTION,
@@ -34,9 +34,9 @@ from shared_core.extraction.prompts import Prompt, load_prompt
 from shared_core.extraction.transcript import (
     Transcript,
     context_text,
-    conversations,
     escaped,
     shown_text,
+    transcripts,
 )
 from shared_core.models.call_limits import MAX_CONCURRENT_CALLS, TIMEOUT_S, ModelCalls
 from shared_core.models.json_repair import ParsedJson, Unreadable, read_items, read_object
@@ -130,7 +130,7 @@ class ModelExtractor:
 
         Behind an answer that was cut off nothing is read: those turns are in unread.
         """
-        parts = await asyncio.to_thread(conversations, events, self._max_input_tokens)
+        parts = await asyncio.to_thread(transcripts, events, self._max_input_tokens)
         found = Extraction()
         before = list(context)
         for part in parts:
@@ -151,7 +151,7 @@ class ModelExtractor:
         (answer, truncated), usage = await self.ask(
             prompt, values, schema, tuple(EXTRACTION), _answer
         )
-        result = await asyncio.to_thread(drafted, answer, part, known, prompt.version)
+        result = await asyncio.to_thread(drafts_from, answer, part, known, prompt.version)
         _log_left_out(result.left_out)
         behind = _after_last(part, answer) if truncated else []
         return replace(
@@ -168,12 +168,12 @@ class ModelExtractor:
         text = await asyncio.to_thread(context_text, events, self._max_input_tokens, least=1)
         if not text:
             return previous[:max_characters], ModelUsage()
-        spoken = "\n".join(shown_text(event) for event in events if event.role == "user")
+        lang = "\n".join(shown_text(event) for event in events if event.role == "user")
         values = {
             "previous": escaped(previous) or NONE,
             "turns": text,
             "characters": str(max_characters),
-            "language": _language_note(spoken or text),
+            "language": _language_note(lang or text),
         }
         prompt = load_prompt(SUMMARISE)
         reply, usage = await self._complete(self._request(prompt, values, SUMMARY_SCHEMA))

@@ -17,7 +17,7 @@ TRAILING: Final = " \t.,;:!。，；：！～~\"'”’」"
 
 def clause_facts(
     clause: str,
-    spoken: Language,
+    lang: Language,
     event_id: str,
     without: Collection[str] = (),
     *,
@@ -28,7 +28,7 @@ def clause_facts(
     without: ids of patterns that are switched off. relations_only: the clause is about somebody
     else than the user.
     """
-    rules = load_rules(spoken)
+    rules = load_rules(lang)
     read: set[str] = set()
     for pattern in rules.relations if relations_only else rules.patterns:
         if (
@@ -43,7 +43,7 @@ def clause_facts(
             continue
         for value in pattern.implies or values(match["value"], pattern, rules):
             read.add(pattern.slot)
-            yield drafted(value, match, pattern, spoken, event_id)
+            yield fact_from_match(value, match, pattern, lang, event_id)
 
 
 def values(raw: str, pattern: Pattern, rules: RuleSet) -> Iterator[str]:
@@ -74,11 +74,11 @@ def values(raw: str, pattern: Pattern, rules: RuleSet) -> Iterator[str]:
         yield value
 
 
-def drafted(
-    value: str, match: re.Match[str], pattern: Pattern, spoken: Language, event_id: str
+def fact_from_match(
+    value: str, match: re.Match[str], pattern: Pattern, lang: Language, event_id: str
 ) -> FactDraft:
     """Return the fact that a pattern read as value."""
-    rules = load_rules(spoken)
+    rules = load_rules(lang)
     groups = {name: found or "" for name, found in match.groupdict().items()}
     names = {
         name: rules.canonical.get(found.lower(), found.lower()) for name, found in groups.items()
@@ -94,7 +94,7 @@ def drafted(
         functional=pattern.functional,
         confidence=pattern.confidence,
         pattern=pattern.id,
-        language=spoken,
+        language=lang,
         operation=pattern.operation,
         denies=pattern.denies,
         change=pattern.change,

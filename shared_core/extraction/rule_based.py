@@ -23,8 +23,8 @@ from shared_core.extraction.rule_reader import (
 from shared_core.models.language_model import resolve_language_model
 from shared_core.nlp.affect import emotion_of, turn_importance
 from shared_core.nlp.clauses import own_sentences
-from shared_core.nlp.coreference import follow
-from shared_core.nlp.discourse import Register
+from shared_core.nlp.coreference import observe_turns
+from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.extractive_summary import NEWS, summarise
 from shared_core.nlp.relation_schema import triples_of
 from shared_core.nlp.rules import load_rules
@@ -63,21 +63,21 @@ class RuleExtractor:
 
     def read(self, events: Sequence[Event], context: Sequence[Event] = ()) -> Extraction:
         """Return what events say; the same as extract, in the caller's thread."""
-        register = Register(self._people)
-        follow(register, context)
+        discourse = DiscourseState(self._people)
+        observe_turns(discourse, context)
         facts: list[FactDraft] = []
         clauses: list[ResolvedClause] = []
         extraction = Extraction()
         emotions, importance, unread = {}, {}, []
         for event in events:
             if event.role == "agent":
-                follow(register, [event])
+                observe_turns(discourse, [event])
             if event.role != "user":
                 continue
-            reading = read_turn(event, register, self._without)
-            if found := list(slips(event.text)):
+            reading = read_turn(event, discourse, self._without)
+            if found := list(self_corrections(event.text)):
                 before = [fact for one in context for fact in extract_facts(one)]
-                reading.facts += corrected(event, found, [*before, *facts, *reading.facts])
+                reading.facts += apply_corrections(event, found, [*before, *facts, *reading.facts])
             emotion = emotion_of(event.text)
             if emotion is not None:
                 emotions[event.event_id] = emotion
@@ -167,7 +167,7 @@ def _is_change(fact: FactDraft) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slip:
+class SelfCorrection:
     """A wrong word and the right one. meant: the user says in so many words what was meant."""
 
     wrong: str
@@ -175,33 +175,35 @@ class Slip:
     meant: bool
 
 
-def slips(text: str) -> Iterator[Slip]:
+def self_corrections(text: str) -> Iterator[SelfCorrection]:
     """Yield what each sentence takes back, of a turn that is no joke."""
     found = own_sentences(text)
-    if any(guarded(sentence, load_rules(spoken), "turn") for sentence, spoken in found):
+    if any(guarded(sentence, load_rules(lang), "turn") for sentence, lang in found):
         return
-    for sentence, spoken in found:
-        match = load_rules(spoken).slip.fullmatch(sentence.strip())
+    for sentence, lang in found:
+        match = load_rules(lang).self_correction.fullmatch(sentence.strip())
         if match:
             wrong = match["wrong"] or match["wrong_first"]
             right = match["right"] or match["right_last"]
-            yield Slip(
+            yield SelfCorrection(
                 wrong=wrong.strip(TRAILING),
                 right=right.strip(TRAILING),
                 meant=match["meant"] is not None,
             )
 
 
-def corrected(event: Event, found: Iterable[Slip], told: Sequence[FactDraft]) -> list[FactDraft]:
-    """Return the facts of a turn with these slips.
+def apply_corrections(
+    event: Event, found: Iterable[SelfCorrection], told: Sequence[FactDraft]
+) -> list[FactDraft]:
+    """Return the facts of a turn with these self_corrections.
 
     told: the facts of the turns before and of this one, in order. Where a slot holds several values
     the wrong one ends, if the user says what was meant: "it's coffee, not tea" may be about a cup.
     Names of people are left alone, for facts stand under them.
     """
     facts: list[FactDraft] = []
-    for slip in found:
-        draft = next((one for one in reversed(told) if _takes_back(slip, one)), None)
+    for correction in found:
+        draft = next((one for one in reversed(told) if _takes_back(correction, one)), None)
         if draft is None:
             continue
         others = dict.fromkeys([draft.event_id, *draft.other_event_ids])
@@ -209,17 +211,17 @@ def corrected(event: Event, found: Iterable[Slip], told: Sequence[FactDraft]) ->
         anew = replace(draft, event_id=event.event_id, other_event_ids=tuple(others))
         if not draft.functional:
             facts.append(replace(anew, operation="retract"))
-        statement = draft.statement.replace(draft.value, slip.right, 1)
-        facts.append(replace(anew, value=slip.right, statement=statement))
+        statement = draft.statement.replace(draft.value, correction.right, 1)
+        facts.append(replace(anew, value=correction.right, statement=statement))
     return facts
 
 
-def _takes_back(slip: Slip, draft: FactDraft) -> bool:
+def _takes_back(correction: SelfCorrection, draft: FactDraft) -> bool:
     return (
         draft.operation == "assert"
-        and (draft.functional or (slip.meant and draft.fact_type != "rule"))
+        and (draft.functional or (correction.meant and draft.fact_type != "rule"))
         and not is_name_slot(draft.slot)
-        and normalised(draft.value) == normalised(slip.wrong)
+        and normalised(draft.value) == normalised(correction.wrong)
     )
 
 

@@ -15,17 +15,17 @@ from typing import Final
 
 from shared_core.core.domain import Event, FactDraft, MemoryId
 from shared_core.extraction.pattern_facts import clause_facts
-from shared_core.extraction.third_person import DATED, about_whom, slot_name, third_person_facts
+from shared_core.extraction.third_person import DATED, about_whom, attribute_of, third_person_facts
 from shared_core.nlp.clauses import MAX_READ_CHARACTERS, clauses, own_sentences
 from shared_core.nlp.coreference import (
     SPEAKER,
     begins_with_person,
-    expanded,
+    expand_contractions,
     resolve_persons,
     subject_of,
 )
 from shared_core.nlp.dates import begins_at
-from shared_core.nlp.discourse import Register
+from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.kinship import Referent
 from shared_core.nlp.rules import Guard, GuardScope, Pattern, RuleSet, load_rules
 from shared_core.nlp.text import Language
@@ -71,38 +71,40 @@ def extract_facts(event: Event) -> list[FactDraft]:
     Only turns with the role "user" are read, and of those the first MAX_READ_CHARACTERS,
     MAX_READ_CLAUSES, and MAX_STATING_CLAUSES of which facts come.
     """
-    return read_turn(event, Register()).facts
+    return read_turn(event, DiscourseState()).facts
 
 
-def read_turn(event: Event, register: Register, without: Collection[str] = ()) -> RuleReading:
-    """Return what the user states in this turn, and take note in register of whom it speaks of.
+def read_turn(
+    event: Event, discourse: DiscourseState, without: Collection[str] = ()
+) -> RuleReading:
+    """Return what the user states in this turn, and take note in discourse of whom it speaks of.
 
-    register: of the turns before. without: ids of patterns that are switched off.
+    discourse: of the turns before. without: ids of patterns that are switched off.
     """
     reading = RuleReading()
     if event.role != "user":
         return reading
-    register.begin_turn(event.event_id, event.occurred_at)
+    discourse.begin_turn(event.event_id, event.occurred_at)
     reading.unread = len(event.text) > MAX_READ_CHARACTERS
     drafts: dict[tuple[str, str, str, str], FactDraft] = {}
     given: defaultdict[tuple[str, str, str], deque[str]] = defaultdict(just_given)
     read_clauses = stating_clauses = 0
-    for clause, said, spoken in stated_clauses(event.text, reading, register):
+    for clause, said, lang in stated_clauses(event.text, reading, discourse):
         if not clause:
-            register.begin_sentence()
+            discourse.begin_sentence()
             continue
         read_clauses += 1
         if read_clauses > MAX_READ_CLAUSES or stating_clauses == MAX_STATING_CLAUSES:
             reading.unread = True
             break
-        read = read_clause(clause, said, spoken, event, register, without)
+        read = read_clause(clause, said, lang, event, discourse, without)
         if read is None:
             reading.unread = True
             continue
         reading.clauses.append(read)
         stating_clauses += bool(read.facts)
-        reading.unread |= not read.facts and tells(read.text, load_rules(spoken))
-        reading.unread |= names_further(clause, read.facts, load_rules(spoken))
+        reading.unread |= not read.facts and tells(read.text, load_rules(lang))
+        reading.unread |= names_further(clause, read.facts, load_rules(lang))
         for draft in read.facts:
             key = (draft.slot, draft.subject, draft.value.casefold(), draft.operation)
             values = given[draft.slot, draft.subject, draft.operation]
@@ -138,37 +140,37 @@ def just_given() -> deque[str]:
 
 
 def stated_clauses(
-    text: str, reading: RuleReading, register: Register
+    text: str, reading: RuleReading, discourse: DiscourseState
 ) -> Iterator[tuple[str, str, Language]]:
     """Yield the clauses in which the user may be stating something, as read and as said.
 
     An empty one begins each sentence.
-    reading: learns whether what was passed over may be worth a model; register: whom that names.
+    reading: learns whether what was passed over may be worth a model; discourse: whom that names.
     """
     found = own_sentences(text)
-    if any(guarded(sentence, load_rules(spoken), "turn") for sentence, spoken in found):
-        register.overhear(found)
+    if any(guarded(sentence, load_rules(lang), "turn") for sentence, lang in found):
+        discourse.observe_hearsay(found)
         return
-    for place, (sentence, spoken) in enumerate(found):
-        rules = load_rules(spoken)
+    for place, (sentence, lang) in enumerate(found):
+        rules = load_rules(lang)
         if guarded(rules.lead.sub("", sentence, count=1), rules, "rest"):
-            register.overhear(found[place:])
+            discourse.observe_hearsay(found[place:])
             return
         if guard := guarded(sentence, rules, "sentence"):
             reading.unread |= guard.tells and hints(sentence, rules)
-            register.overhear([(sentence, spoken)])
+            discourse.observe_hearsay([(sentence, lang)])
             continue
-        yield "", "", spoken
+        yield "", "", lang
         parts = list(clauses(sentence, rules))
         for number, (clause, said) in enumerate(parts):
             to_the_end = guarded(clause, rules, "rest")
             guard = to_the_end or guarded(clause, rules, "onward")
             if guard is None:
-                yield clause, said, spoken
+                yield clause, said, lang
                 continue
-            register.overhear([(passed, spoken) for passed, _ in parts[number:]])
+            discourse.observe_hearsay([(passed, lang) for passed, _ in parts[number:]])
             if to_the_end:
-                register.overhear(found[place + 1 :])
+                discourse.observe_hearsay(found[place + 1 :])
                 return
             reading.unread |= guard.tells and hints(clause, rules)
             break
@@ -188,30 +190,30 @@ def hints(clause: str, rules: RuleSet) -> bool:
 def read_clause(
     clause: str,
     said: str,
-    spoken: Language,
+    lang: Language,
     event: Event,
-    register: Register,
+    discourse: DiscourseState,
     without: Collection[str] = (),
 ) -> ResolvedClause | None:
     """Return what a clause states; None if that is still to come."""
-    clause = register.several.told(expanded(clause), spoken)
-    resolved = resolve_persons(clause, spoken, register)
-    of_other = begins_with_person(clause, spoken, register)
-    register.read(resolved.text, spoken, said=clause, meant=resolved.meant, left=resolved.left)
-    found = subject_of(resolved.text, spoken, register)
-    if found is not None and register.is_of_two(found[0]):
-        named = found[0] in resolved.meant or load_rules(spoken).kin_mention.search(clause)
+    clause = discourse.counted_kin.rewrite(expand_contractions(clause), lang)
+    resolved = resolve_persons(clause, lang, discourse)
+    of_other = begins_with_person(clause, lang, discourse)
+    discourse.observe(resolved.text, lang, said=clause, meant=resolved.meant, left=resolved.left)
+    found = subject_of(resolved.text, lang, discourse)
+    if found is not None and discourse.is_ambiguous(found[0]):
+        named = found[0] in resolved.meant or load_rules(lang).kin_mention.search(clause)
         found = found if named else None
     meant = (*resolved.meant, *([found[0]] if found else []))
-    needs, people = register.told_before(*meant), register.told_elsewhere(*meant)
+    needs, people = discourse.source_turns(*meant), discourse.source_facts(*meant)
     facts = [
-        about_whom(draft, resolved.text, spoken, register)
-        for draft in clause_facts(clause, spoken, event.event_id, without, relations_only=of_other)
+        about_whom(draft, resolved.text, lang, discourse)
+        for draft in clause_facts(clause, lang, event.event_id, without, relations_only=of_other)
     ]
     if found is not None:
-        told = third_person_facts(*found, spoken, event.event_id, without, known=facts)
+        told = third_person_facts(*found, lang, event.event_id, without, known=facts)
         facts += [replace(draft, other_event_ids=needs, people=people) for draft in told]
-    dated = [slot_name(draft.slot) in DATED for draft in facts]
+    dated = [attribute_of(draft.slot) in DATED for draft in facts]
     began, to_come = None, False
     if any(dated):
         began, to_come = begins_at(undated(said, facts), event.occurred_at)
@@ -219,7 +221,7 @@ def read_clause(
         return None
     return ResolvedClause(
         text=resolved.text,
-        language=spoken,
+        language=lang,
         event_id=event.event_id,
         about=found[0] if found else None,
         said=found[1] if found else "",

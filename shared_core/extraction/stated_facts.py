@@ -11,7 +11,7 @@ from shared_core.core.domain import USER, FactDraft
 from shared_core.errors import InvalidInput
 from shared_core.nlp.affect import fact_importance
 from shared_core.nlp.rules import load_rules
-from shared_core.nlp.slots import Slot, is_kin, near_slot, near_slot_told, slot_about, slot_of
+from shared_core.nlp.slots import Slot, is_kin, near_slot, near_slot_message, slot_about, slot_of
 from shared_core.nlp.text import HAN_CHARACTER, Language, language
 
 STATED: Final = "caller"
@@ -43,14 +43,14 @@ def stated_slot(given: str) -> Slot:
             " name of letters, e.g. 'employer' or 'shoe_size'"
         )
     if not slot.known and near_slot(slot.name):
-        raise InvalidInput(near_slot_told(given, slot.name))
+        raise InvalidInput(near_slot_message(given, slot.name))
     if slot.known:
         return slot
     return Slot(name=slot.name, fact_type="custom", functional=True, known=False)
 
 
 def stated_draft(
-    slot: Slot, value: str, subject: str, valid_from: datetime | None, spoken: Language
+    slot: Slot, value: str, subject: str, valid_from: datetime | None, lang: Language
 ) -> FactDraft:
     """Return the draft of what a caller states of the user, or of a subject."""
     about, of = subject, slot
@@ -62,19 +62,19 @@ def stated_draft(
         fact_type=of.fact_type,
         slot=of.name,
         value=value,
-        statement=sentence(slot if about == subject else of, value, about, spoken),
+        statement=sentence(slot if about == subject else of, value, about, lang),
         event_id="",
         functional=of.functional,
         confidence=1.0,
         pattern=STATED,
-        language=spoken,
+        language=lang,
         subject=about,
         valid_from=valid_from,
         importance=fact_importance(of.name),
     )
 
 
-def spoken_in(said: str, known: Sequence[str]) -> Language:
+def statement_language(said: str, known: Sequence[str]) -> Language:
     """Return the language to state a value in: its own, or for a bare name that of most known.
 
     said: the value, and the slot where it is of the caller's own. known: statements of what is
@@ -84,33 +84,33 @@ def spoken_in(said: str, known: Sequence[str]) -> Language:
     return "zh" if HAN_CHARACTER.search(said) or 2 * chinese > len(known) else "en"
 
 
-def sentence(slot: Slot, value: str, subject: str, spoken: Language) -> str:
+def sentence(slot: Slot, value: str, subject: str, lang: Language) -> str:
     """Return one sentence that says a value of a slot: "User works at Zenith."."""
     parts = slot.name.split(".")
     shape, names = slot.name, {"name": _words(slot.name)}
     if parts[0] == "favourite" and len(parts) == 2:
-        shape, names["thing"] = "favourite.{thing}", _word(parts[1], spoken)
+        shape, names["thing"] = "favourite.{thing}", _word(parts[1], lang)
     elif parts[0] == "relation" and len(parts) > 1:
         shape = ".".join(["relation.{kin}", *parts[2:]])
-        names["kin"] = names["canonical_kin"] = _word(parts[1], spoken)
-    own = load_rules(spoken).sentences.get(shape, GENERAL[spoken])
-    template = INSTEAD.get((spoken, slot.name), own) if slot.known else GENERAL[spoken]
+        names["kin"] = names["canonical_kin"] = _word(parts[1], lang)
+    own = load_rules(lang).sentences.get(shape, GENERAL[lang])
+    template = INSTEAD.get((lang, slot.name), own) if slot.known else GENERAL[lang]
     names |= {"a": "an" if value[:1].lower() in {*"aeiou"} else "a", "verb": "is"}
-    said = _aged(value, spoken) if parts[-1] == "age" else value
+    said = _aged(value, lang) if parts[-1] == "age" else value
     told = template.format_map(names | {"value": said.rstrip(".。")})
     if parts[-1] == "age" and YEARS_OLD.search(value.strip()):
         told = re.sub(r" years old\.$", ".", told)
-    return told if subject == USER else told.replace(USER_IN[spoken], subject, 1)
+    return told if subject == USER else told.replace(USER_IN[lang], subject, 1)
 
 
-def _aged(value: str, spoken: Language) -> str:
-    return f"{value}岁" if spoken == "zh" and YEARS.fullmatch(value.strip()) else value
+def _aged(value: str, lang: Language) -> str:
+    return f"{value}岁" if lang == "zh" and YEARS.fullmatch(value.strip()) else value
 
 
-def _word(name: str, spoken: Language) -> str:
+def _word(name: str, lang: Language) -> str:
     """Return the word of a language for the name of a relation, or of a thing."""
-    words = load_rules(spoken).canonical
-    if spoken == "zh":
+    words = load_rules(lang).canonical
+    if lang == "zh":
         found = [word for word, one in words.items() if one == name and HAN_CHARACTER.search(word)]
         return min(found, key=len, default=name)
     return name

@@ -13,8 +13,8 @@ from typing import Final
 from shared_core.core.domain import USER, FactDraft
 from shared_core.extraction.pattern_facts import clause_facts
 from shared_core.nlp.affect import fact_importance
-from shared_core.nlp.coreference import as_own_words, subject_of
-from shared_core.nlp.discourse import Register
+from shared_core.nlp.coreference import in_first_person, subject_of
+from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.kinship import Referent, plain_title, title_for
 from shared_core.nlp.rules import load_kinship, load_rules
 from shared_core.nlp.text import Language
@@ -30,33 +30,35 @@ THIRD_PERSON_TRUST: Final = 0.9
 """What is said of somebody else counts so much of what is said of oneself."""
 
 
-def slot_name(slot: str) -> str:
+def attribute_of(slot: str) -> str:
     """Return "age" for "relation.daughter.age", and "favourite" for "favourite.colour"."""
     parts = slot.split(".")
     return parts[-1] if parts[0] == "relation" and len(parts) > 2 else parts[0]
 
 
-def about_whom(draft: FactDraft, clause: str, spoken: Language, register: Register) -> FactDraft:
+def about_whom(
+    draft: FactDraft, clause: str, lang: Language, discourse: DiscourseState
+) -> FactDraft:
     """Return a fact about a relation with whom it is about as its subject, as far as known.
 
     The turns that told who that is are further turns it rests on.
     """
     if draft.slot.count(".") < 2 or not draft.slot.startswith("relation."):
         return draft
-    mention = load_rules(spoken).kin_mention.search(clause)
+    mention = load_rules(lang).kin_mention.search(clause)
     if mention is None:
         return draft
-    found = subject_of(clause[mention.start() :], spoken, register)
-    entity = found[0] if found else register.related(mention, spoken)
+    found = subject_of(clause[mention.start() :], lang, discourse)
+    entity = found[0] if found else discourse.kin_entity(mention, lang)
     if entity is None:
         return draft
-    told = told_by(draft, entity, spoken)
+    told = with_name(draft, entity, lang)
     return replace(
         draft,
         subject=subject_name(entity),
         statement=told,
-        other_event_ids=register.told_before(entity),
-        people=register.told_elsewhere(entity),
+        other_event_ids=discourse.source_turns(entity),
+        people=discourse.source_facts(entity),
     )
 
 
@@ -72,30 +74,30 @@ def subject_name(entity: Referent) -> str:
 def third_person_facts(
     entity: Referent,
     rest: str,
-    spoken: Language,
+    lang: Language,
     event_id: str,
     without: Collection[str],
     *,
     known: Sequence[FactDraft],
 ) -> list[FactDraft]:
     """Return what a clause says of somebody, read as if they said it of themselves."""
-    own = as_own_words(rest, spoken) if entity.relation else ""
+    own = in_first_person(rest, lang) if entity.relation else ""
     if not own:
         return []
-    told = {(slot_name(draft.slot), draft.value) for draft in known}
+    told = {(attribute_of(draft.slot), draft.value) for draft in known}
     found = []
-    by_kin = by_relation(entity, own, rest, spoken)
-    for draft in clause_facts(by_kin, spoken, event_id, without, relations_only=True):
-        if (slot_name(draft.slot), draft.value) in told:
+    by_kin = by_relation(entity, own, rest, lang)
+    for draft in clause_facts(by_kin, lang, event_id, without, relations_only=True):
+        if (attribute_of(draft.slot), draft.value) in told:
             continue
         if draft.slot.count(".") > 1:
-            statement = told_by(draft, entity, spoken)
+            statement = with_name(draft, entity, lang)
             found.append(replace(draft, subject=subject_name(entity), statement=statement))
         elif not entity.named or draft.value == entity.name:
             found.append(draft)
-    told |= {(slot_name(draft.slot), draft.value) for draft in found}
-    for draft in clause_facts(own, spoken, event_id, without):
-        name = "place" if draft.slot == "residence" else slot_name(draft.slot)
+    told |= {(attribute_of(draft.slot), draft.value) for draft in found}
+    for draft in clause_facts(own, lang, event_id, without):
+        name = "place" if draft.slot == "residence" else attribute_of(draft.slot)
         if name not in OF_PERSONS | {"favourite"} or (name, draft.value) in told:
             continue
         attribute = name if name != "favourite" else draft.slot
@@ -106,7 +108,7 @@ def third_person_facts(
                 fact_type="profile",
                 slot=slot,
                 subject=subject_name(entity),
-                statement=told_of(draft.statement, entity, spoken),
+                statement=told_of(draft.statement, entity, lang),
                 confidence=round(draft.confidence * THIRD_PERSON_TRUST, 2),
                 importance=fact_importance(slot),
             )
@@ -114,29 +116,29 @@ def third_person_facts(
     return found
 
 
-def by_relation(entity: Referent, own: str, rest: str, spoken: Language) -> str:
+def by_relation(entity: Referent, own: str, rest: str, lang: Language) -> str:
     """Return what is said of somebody as the user says it of "my daughter"."""
-    if spoken == "zh":
-        return f"我{title_for(entity, spoken)}{own[1:]}"
-    return f"my {title_for(entity, spoken)} {rest.lstrip(' ,')}"
+    if lang == "zh":
+        return f"我{title_for(entity, lang)}{own[1:]}"
+    return f"my {title_for(entity, lang)} {rest.lstrip(' ,')}"
 
 
-def told_by(draft: FactDraft, entity: Referent, spoken: Language) -> str:
+def with_name(draft: FactDraft, entity: Referent, lang: Language) -> str:
     """Return the statement of a fact about a relation, with the name if there is one."""
     if not entity.named:
         return draft.statement
-    kin = f"用户的{title_for(entity, spoken)}" if spoken == "zh" else f"User's {entity.relation}"
-    return draft.statement.replace(kin, described(entity, spoken), 1)
+    kin = f"用户的{title_for(entity, lang)}" if lang == "zh" else f"User's {entity.relation}"
+    return draft.statement.replace(kin, described(entity, lang), 1)
 
 
-def told_of(statement: str, entity: Referent, spoken: Language) -> str:
+def told_of(statement: str, entity: Referent, lang: Language) -> str:
     """Return a statement about "User" as one about somebody."""
-    return statement.replace("用户" if spoken == "zh" else "User", described(entity, spoken), 1)
+    return statement.replace("用户" if lang == "zh" else "User", described(entity, lang), 1)
 
 
-def described(entity: Referent, spoken: Language) -> str:
+def described(entity: Referent, lang: Language) -> str:
     """Return somebody as a statement names them: "User's daughter Cancan", "用户的女儿灿灿"."""
-    if spoken == "zh":
-        return f"用户的{title_for(entity, spoken)}{entity.name if entity.named else ''}"
-    told = f"{entity.relation} {entity.name}" if entity.named else title_for(entity, spoken)
+    if lang == "zh":
+        return f"用户的{title_for(entity, lang)}{entity.name if entity.named else ''}"
+    told = f"{entity.relation} {entity.name}" if entity.named else title_for(entity, lang)
     return f"User's {told}"

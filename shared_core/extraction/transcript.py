@@ -49,11 +49,11 @@ class Transcript:
     @property
     def language_note(self) -> str:
         """What the end of a prompt adds about the language, "" if the turns themselves tell."""
-        spoken = "\n".join(event.text for event in self.turns.values() if event.role == "user")
-        return ", which is Chinese (中文)" if language(spoken or self.said) == "zh" else ""
+        lang = "\n".join(event.text for event in self.turns.values() if event.role == "user")
+        return ", which is Chinese (中文)" if language(lang or self.said) == "zh" else ""
 
 
-def conversations(events: Sequence[Event], max_tokens: int) -> list[Transcript]:
+def transcripts(events: Sequence[Event], max_tokens: int) -> list[Transcript]:
     """Return turns in order, parted so that no part is above max_tokens unless one turn is."""
     parts: list[Transcript] = []
     lines: list[str] = []
@@ -106,7 +106,7 @@ def context_text(events: Sequence[Event], max_tokens: int, *, least: int = 0) ->
 
 
 def shown_whole(events: Sequence[Event], max_tokens: int) -> int:
-    """Return how many of the first turns conversations shows in one part, and context_text whole.
+    """Return how many of the first turns transcripts shows in one part, and context_text whole.
 
     What is not shown of a turn counts too, by its bytes: another reader may take all of it.
     """

@@ -25,7 +25,7 @@ from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import summary_key
 from shared_core.core.timestamps import CLOCKS_APART
 from shared_core.errors import Conflict, ModelOutputInvalid, ModelUnavailable
-from shared_core.extraction.draft_validation import Checked, checked, people_meant
+from shared_core.extraction.draft_validation import ValidatedDrafts, identifying_facts, validated
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.transcript import shown_whole
 from shared_core.knowledge.edge_planning import EdgePlan, edges_said, plan_edges
@@ -109,7 +109,7 @@ class Formed:
     """
 
     turns: Sequence[tuple[int, Event]]
-    drafts: Checked
+    drafts: ValidatedDrafts
     replay: Sequence[tuple[int, Event]]
     summary: str
     summed_anew: bool
@@ -198,7 +198,7 @@ class _Planner:
         """Return what a run writes and ends, and its rows. Writes nothing itself."""
         drafts = formed.drafts.extraction
         said_at = {event.event_id: event.occurred_at for _, event in formed.turns}
-        people = people_meant(drafts)
+        people = identifying_facts(drafts)
         slots = slots_to_read(drafts.facts)
         triples = edges_said(drafts, self.relations) if self.relations else []
         pairs = sorted({(normalised(one.subject), one.relation) for one in triples})
@@ -311,7 +311,7 @@ async def _form(extractor: Extractor, reading: ThreadWindow) -> Formed | None:
         return None
     return Formed(
         turns=turns,
-        drafts=checked(
+        drafts=validated(
             extraction,
             {event.event_id for _, event in turns},
             {event.event_id for event in reading.context},

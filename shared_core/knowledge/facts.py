@@ -11,7 +11,7 @@ from shared_core.core.timestamps import check_as_of
 from shared_core.errors import InvalidInput
 from shared_core.knowledge import corrections
 from shared_core.knowledge.stated import Stating
-from shared_core.nlp.slots import near_slot, near_slot_told, slot_name
+from shared_core.nlp.slots import near_slot, near_slot_message, slot_name
 from shared_core.ports.runs import Fact
 from shared_core.ports.storage import Clock, Storage
 
@@ -52,7 +52,7 @@ class FactVerbs:
             and near_slot(name)
             and not await self._storage.list_facts(scope, slot=name, history=True)
         ):
-            raise InvalidInput(near_slot_told(slot, name))
+            raise InvalidInput(near_slot_message(slot, name))
         return found
 
     async def state_fact(

@@ -16,7 +16,7 @@ from shared_core.core.domain import (
 )
 from shared_core.core.ids import uuid7
 from shared_core.errors import Conflict, InvalidInput
-from shared_core.extraction.draft_validation import checked_insights
+from shared_core.extraction.draft_validation import validated_insights
 from shared_core.knowledge.row_privacy import add_privacy
 from shared_core.knowledge.run_rows import RunRows
 from shared_core.models.embedding import Embedding
@@ -72,7 +72,7 @@ async def reflect(
         rows = RunRows(scope, None, MemoryId(uuid7()), clock(), reflector.name)
         inherited = []
         kept: dict[str, InsightDraft] = {}
-        for draft in checked_insights(drafts, known):
+        for draft in validated_insights(drafts, known):
             based_on = [known[MemoryId(one)] for one in dict.fromkeys(draft.memory_ids)]
             address = rows.add_reflection(draft, based_on)
             kept[address[1]] = draft

@@ -23,7 +23,12 @@ from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, scope_path
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import Conflict, InvalidInput
-from shared_core.extraction.stated_facts import STATED, spoken_in, stated_draft, stated_slot
+from shared_core.extraction.stated_facts import (
+    STATED,
+    stated_draft,
+    stated_slot,
+    statement_language,
+)
 from shared_core.knowledge.edge_planning import EdgePlan, edges_said, plan_edges
 from shared_core.knowledge.fact_planning import (
     FactPlan,
@@ -140,7 +145,7 @@ class Stating:
         said, known = f"{slot.name} {value}", []
         if not HAN_CHARACTER.search(said):
             known = [one.statement for one in await self.storage.list_facts(scope)]
-        spoken = spoken_in(said, known)
+        spoken = statement_language(said, known)
         return stated_draft(slot, value, subject, begins, spoken)
 
     async def _try(

@@ -125,7 +125,7 @@ class BundledEmbedder(ABC):
         batches = self._own_batches()
         brief = query and kind._network is not None and len(texts[0]) <= self.brief_characters
         batch = EncodeRequest(
-            texts=shortened(texts),
+            texts=model_inputs(texts),
             encode=self._queries if query else self._passages,
             most_texts=self.slice_texts,
             most_characters=SLICE_CHARACTERS,
@@ -139,7 +139,7 @@ class BundledEmbedder(ABC):
         return self._run(texts, query=False)
 
     def _run(self, texts: list[str], *, query: bool) -> Vectors:
-        return checked(self._encode(self._loaded(), texts, query), len(texts), self.model)
+        return checked_vectors(self._encode(self._loaded(), texts, query), len(texts), self.model)
 
     def _loaded(self) -> Any:
         kind = type(self)
@@ -218,7 +218,7 @@ class CallableEmbedder:
         return await self._call(self._query_function, [text])
 
     async def _call(self, function: EmbedFunction, texts: Sequence[str]) -> Vectors:
-        cut = shortened(texts)
+        cut = model_inputs(texts)
         try:
             if inspect.iscoroutinefunction(function):
                 answer = await on_own_loop(function(cut))
@@ -232,7 +232,7 @@ class CallableEmbedder:
             status = getattr(error, "status_code", None) or getattr(error, "code", None)
             kind = ModelQuotaExceeded if status == TOO_MANY_REQUESTS else ModelUnavailable
             raise kind(f"embedder {self.model!r} failed on {len(cut)} texts: {error!r}") from error
-        return checked(answer, len(cut), self.model)
+        return checked_vectors(answer, len(cut), self.model)
 
 
 class LangChainEmbedder(CallableEmbedder):
@@ -308,12 +308,12 @@ def slices(texts: Sequence[str], most: int) -> Iterator[Sequence[str]]:
     yield texts[first:]
 
 
-def shortened(texts: Sequence[str]) -> list[str]:
+def model_inputs(texts: Sequence[str]) -> list[str]:
     """Return the texts as models can take them: no NUL, no lone surrogates, not too long."""
     return [clean_text(text[:MAX_CHARACTERS]) for text in texts]
 
 
-def checked(answer: Any, count: int, model: str) -> Vectors:
+def checked_vectors(answer: Any, count: int, model: str) -> Vectors:
     """Return vectors as a finite, L2-normalised float32 array of shape (count, dimensions).
 
     A zero vector stays zero: the model says nothing about its text.
@@ -354,7 +354,7 @@ async def _awaited(answer: Awaitable[Any]) -> Any:
     return await answer
 
 
-class KnownVectors:
+class PrecomputedVectors:
     """An embedder that gives back vectors which are known, and asks another one for the rest."""
 
     def __init__(self, embedder: Embedder) -> None:

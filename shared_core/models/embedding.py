@@ -93,21 +93,21 @@ class Embedding:
             log.warning("recall goes on by words alone, the embedder failed: %s", error)
             return None, True
 
-    async def prototypes(self, spoken: Language) -> Prototypes | None:
+    async def prototypes(self, lang: Language) -> Prototypes | None:
         """Return the examples of both privacy classes, None, with a warning, if that fails.
 
         They are embedded at first need and kept: two threads that come first at once do it twice.
         """
-        if spoken not in self._prototypes:
+        if lang not in self._prototypes:
             try:
-                vectors = await self._embedder.embed_passages(examples(spoken))
-                self._prototypes[spoken] = prototypes_of(spoken, vectors)
+                vectors = await self._embedder.embed_passages(examples(lang))
+                self._prototypes[lang] = prototypes_of(lang, vectors)
             except Exception:  # a stranger's code: anything may come out, and it stops no run
                 log.warning(
                     "all that may be public counts as private: embedder %r failed on the examples",
                     self.model, exc_info=True,
                 )  # fmt: skip
-        return self._prototypes.get(spoken)
+        return self._prototypes.get(lang)
 
     async def _declare(self, vectors: Vectors) -> None:
         dimensions = int(vectors.shape[1])

@@ -81,14 +81,12 @@ def emotion_of(text: str) -> Emotion | None:
     Negated words and questions do not count: "not happy" is no sadness. Of several feelings valence
     and arousal are the mean, and the label is that of the one with most words.
     """
-    spoken = language(text)
+    lang = language(text)
     text = text[:MAX_CHARACTERS].replace("’", "'")
-    if not _any_feeling(spoken).search(text):
+    if not _any_feeling(lang).search(text):
         return None
     stated = ASKING_PART.sub(" ", text)
-    counted = [
-        (feeling, _count(feeling.words[spoken], stated, spoken)) for feeling in load_feelings()
-    ]
+    counted = [(feeling, _count(feeling.words[lang], stated, lang)) for feeling in load_feelings()]
     counted = [(feeling, count) for feeling, count in counted if count]
     if not counted:
         return None
@@ -97,12 +95,12 @@ def emotion_of(text: str) -> Emotion | None:
     return Emotion(
         valence=round(sum(feeling.valence * count for feeling, count in counted) / total, 2),
         arousal=round(sum(feeling.arousal * count for feeling, count in counted) / total, 2),
-        label=strongest.labels[spoken],
+        label=strongest.labels[lang],
     )
 
 
-def _count(words: re.Pattern[str], text: str, spoken: str) -> int:
-    negated = NEGATED_ZH if spoken == "zh" else NEGATED_EN
+def _count(words: re.Pattern[str], text: str, lang: str) -> int:
+    negated = NEGATED_ZH if lang == "zh" else NEGATED_EN
     return sum(
         not negated.search(text[max(0, match.start() - 24) : match.start()])
         for match in words.finditer(text)
@@ -123,14 +121,14 @@ OF_OTHERS: Final[Mapping[str, float]] = {
     "allergy": 8.0, "trait": 7.0, "marital_status": 7.0, "birthday": 7.0,
 }  # fmt: skip
 """What is known of the people around the user; all else of them matters as much as a taste."""
-OTHERWISE: Final = 6.0
+PERSON_FACT_IMPORTANCE: Final = 6.0
 
 
 def fact_importance(slot: str) -> float:
     """Return how much a fact of a slot matters."""
     parts = slot.split(".")
     if parts[0] == "relation" and len(parts) > 2:
-        return OF_OTHERS.get(parts[2], OTHERWISE)
+        return OF_OTHERS.get(parts[2], PERSON_FACT_IMPORTANCE)
     return float(BY_SLOT.get(parts[0], EVERYDAY))
 
 

@@ -36,10 +36,10 @@ def own_sentences(text: str, limit: int = MAX_READ_CHARACTERS) -> list[tuple[str
     Of the first limit characters, and none longer than MAX_SENTENCE_CHARACTERS.
     """
     return [
-        (AROUND_HAN.sub("", sentence) if spoken == "zh" else sentence, spoken)
+        (AROUND_HAN.sub("", sentence) if lang == "zh" else sentence, lang)
         for whole in sentences(own_words(text[:limit]))
         if len(whole) <= MAX_SENTENCE_CHARACTERS and has_words(whole)
-        for sentence, spoken in by_language(whole)
+        for sentence, lang in by_language(whole)
     ]
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from shared_core.core.domain import Event
 from shared_core.nlp.clauses import MAX_FOLLOWED_CHARACTERS, clauses, own_sentences
-from shared_core.nlp.discourse import Register
+from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.kinship import Gender, Referent
 from shared_core.nlp.rules import load_rules
 from shared_core.nlp.text import Language, language, whole
@@ -93,40 +93,38 @@ def resolve_query(text: str, context: Sequence[Event]) -> str:
     """
     if len(text) > MAX_QUERY_CHARACTERS:
         return text
-    if not refers(text):
+    if not has_pronoun(text):
         return text
-    spoken = language(text)
-    register = Register()
-    follow(register, context[-MAX_CONTEXT:])
-    register.begin_sentence()
-    resolved = (
-        text if _names_somebody(text, spoken) else resolve_persons(text, spoken, register).text
-    )
-    return resolve_things(resolved, spoken, register)
+    lang = language(text)
+    discourse = DiscourseState()
+    observe_turns(discourse, context[-MAX_CONTEXT:])
+    discourse.begin_sentence()
+    resolved = text if _names_somebody(text, lang) else resolve_persons(text, lang, discourse).text
+    return resolve_things(resolved, lang, discourse)
 
 
-def _names_somebody(text: str, spoken: Language) -> bool:
+def _names_somebody(text: str, lang: Language) -> bool:
     """Tell whether somebody stands before the first pronoun whom it may mean, or who says it.
 
     "Does Anna love her job?" asks of Anna, or of nobody that was named before; not of Mia.
     """
-    pronoun = (CHINESE_PRONOUN if spoken == "zh" else ENGLISH_PRONOUN).search(text)
+    pronoun = (CHINESE_PRONOUN if lang == "zh" else ENGLISH_PRONOUN).search(text)
     if pronoun is None:
         return False
     before = text[: pronoun.start()]
-    rules = load_rules(spoken)
+    rules = load_rules(lang)
     if any(mark in before for mark in QUOTES) or rules.kin_mention.search(before):
         return True
     if rules.stranger.search(before):
         return True
-    if spoken == "zh":
+    if lang == "zh":
         return CHINESE_TITLE.search(before) is not None
     first, *rest = re.findall(r"[^\W\d_]+(?:['’][a-z]+)?", before) or [""]
     is_name = first[:1].isupper() and re.split("['’]", first)[0].lower() not in OPENERS
     return is_name or any(one[0].isupper() and one[:2] not in ("I", "I'", "I’") for one in rest)
 
 
-def refers(text: str) -> bool:
+def has_pronoun(text: str) -> bool:
     """Tell whether a text holds a pronoun that what was said before may resolve."""
     chinese = language(text) == "zh"
     pronoun = CHINESE_PRONOUN if chinese else ENGLISH_PRONOUN
@@ -134,36 +132,36 @@ def refers(text: str) -> bool:
     return bool(pronoun.search(text) or thing.search(text))
 
 
-def follow(register: Register, events: Sequence[Event]) -> None:
+def observe_turns(discourse: DiscourseState, events: Sequence[Event]) -> None:
     """Take note of whom and what turns of a user and an agent speak of."""
     for event in events:
         if event.role not in ("user", "agent"):
             continue
-        register.begin_turn(event.event_id, event.occurred_at)
+        discourse.begin_turn(event.event_id, event.occurred_at)
         by_user = event.role == "user"
-        for sentence, spoken in own_sentences(event.text, MAX_FOLLOWED_CHARACTERS):
-            register.begin_sentence()
-            for read, _ in clauses(sentence, load_rules(spoken)):
-                clause = register.several.told(read, spoken)
-                resolved = resolve_persons(clause, spoken, register)
-                from_before = not resolved.complete and register.knows_nobody
-                register.read(
-                    resolved.text, spoken, said=clause, user=by_user, meant=resolved.meant,
+        for sentence, lang in own_sentences(event.text, MAX_FOLLOWED_CHARACTERS):
+            discourse.begin_sentence()
+            for read, _ in clauses(sentence, load_rules(lang)):
+                clause = discourse.counted_kin.rewrite(read, lang)
+                resolved = resolve_persons(clause, lang, discourse)
+                from_before = not resolved.complete and discourse.has_no_names
+                discourse.observe(
+                    resolved.text, lang, said=clause, user=by_user, meant=resolved.meant,
                     left=resolved.left,
                 )  # fmt: skip
-                if from_before and register.knows_nobody:
-                    for gender in pronoun_genders(resolved.text, spoken):
-                        register.note_unknown(gender)
+                if from_before and discourse.has_no_names:
+                    for gender in pronoun_genders(resolved.text, lang):
+                        discourse.note_unnamed(gender)
 
 
-def pronoun_genders(text: str, spoken: Language) -> set[Gender]:
+def pronoun_genders(text: str, lang: Language) -> set[Gender]:
     """Return the genders of the pronouns for people and animals in a text."""
-    if spoken == "zh":
+    if lang == "zh":
         return {CHINESE_GENDERS[match[1]] for match in CHINESE_PRONOUN.finditer(text)}
     return {ENGLISH_GENDERS[match[0].lower()] for match in ENGLISH_PRONOUN.finditer(text)}
 
 
-def resolve_persons(text: str, spoken: Language, register: Register) -> Resolution:
+def resolve_persons(text: str, lang: Language, discourse: DiscourseState) -> Resolution:
     """Return text with the pronouns for people and animals replaced by names.
 
     One stays as it is said after the only one it can mean: "My wife loves her job".
@@ -172,20 +170,20 @@ def resolve_persons(text: str, spoken: Language, register: Register) -> Resoluti
     meant: list[Referent] = []
 
     def replaced(match: re.Match[str], gender: Gender, shown: Callable[[Referent], str]) -> str:
-        before = register.spoken_of(text[: match.start()], spoken, gender)
-        others = {*register.candidates(gender)} - {one.name for one in before if one.name}
+        before = discourse.mentioned_before(text[: match.start()], lang, gender)
+        others = {*discourse.candidates(gender)} - {one.name for one in before if one.name}
         if len(before) == 1 and before[0].name and not others:
-            if is_other(match, spoken):
+            if is_object_pronoun(match, lang):
                 left.add(gender)
             return match[0]
-        entity = None if before else register.referent(gender)
+        entity = None if before else discourse.antecedent(gender)
         if entity is None:
             left.add(gender)
             return match[0]
         meant.append(entity)
         return shown(entity)
 
-    if spoken == "zh":
+    if lang == "zh":
         resolved = CHINESE_PRONOUN.sub(
             lambda match: replaced(match, CHINESE_GENDERS[match[1]], lambda one: one.name), text
         )
@@ -199,14 +197,14 @@ def resolve_persons(text: str, spoken: Language, register: Register) -> Resoluti
     return Resolution(text=resolved, left=frozenset(left), meant=tuple(meant))
 
 
-def is_other(pronoun: re.Match[str], spoken: Language) -> bool:
+def is_object_pronoun(pronoun: re.Match[str], lang: Language) -> bool:
     """Tell whether a pronoun is the object of what its clause begins with: "My wife likes her"."""
     before, after = pronoun.string[: pronoun.start()], pronoun.string[pronoun.end() :]
-    mention = load_rules(spoken).kin_mention.match(before)
+    mention = load_rules(lang).kin_mention.match(before)
     if mention is None:
         return False
     between = before[mention.end() :]
-    if spoken == "zh":
+    if lang == "zh":
         return bool(OBJECT_VERB.fullmatch(between)) and not after.startswith(("的", "自己"))
     word = pronoun[0].lower()
     is_object = word == "him" or (word == "her" and AFTER_OBJECT.match(after))
@@ -222,36 +220,38 @@ def _english(match: re.Match[str], entity: Referent) -> str:
     return name[:1].upper() + name[1:] if match[0][0].isupper() else name
 
 
-def resolve_things(text: str, spoken: Language, register: Register) -> str:
+def resolve_things(text: str, lang: Language, discourse: DiscourseState) -> str:
     """Return text with the words for a thing replaced that are the object of a verb."""
 
     def replaced(match: re.Match[str]) -> str:
-        thing = register.thing(match["verb"].lower())
+        thing = discourse.last_object(match["verb"].lower())
         if not thing:
             return match[0]
-        if spoken == "zh":
+        if lang == "zh":
             return f"{match['verb']}{match['form'] or ''}{thing}"
         thing = re.sub(r"^an? ", "the ", thing)
         return f"{match['verb']}{match['form'] or ''} {thing}"
 
-    return (CHINESE_THING if spoken == "zh" else ENGLISH_THING).sub(replaced, text)
+    return (CHINESE_THING if lang == "zh" else ENGLISH_THING).sub(replaced, text)
 
 
-def subject_of(clause: str, spoken: Language, register: Register) -> tuple[Referent, str] | None:
+def subject_of(
+    clause: str, lang: Language, discourse: DiscourseState
+) -> tuple[Referent, str] | None:
     """Return the person or animal a clause begins with, and what it says of them.
 
-    clause: with its pronouns replaced, and read by the register. None when it begins with nobody
+    clause: with its pronouns replaced, and read by the discourse. None when it begins with nobody
     who is known, or one of several.
     """
-    mention = load_rules(spoken).kin_mention.match(clause)
+    mention = load_rules(lang).kin_mention.match(clause)
     rest = clause[mention.end() :].lstrip(" ,，") if mention else clause
-    named = [one for one in register.named_in(rest) if begins_with(one.name, rest)]
+    named = [one for one in discourse.entities_in(rest) if begins_with(one.name, rest)]
     entity = max(named, key=lambda one: len(one.name), default=None)
     if entity is not None:
         rest = re.sub("^, ?", " ", rest[len(entity.name) :])
     elif mention is not None:
-        entity, rest = register.related(mention, spoken), clause[mention.end() :]
-    if entity is None or not goes_on(rest, spoken):
+        entity, rest = discourse.kin_entity(mention, lang), clause[mention.end() :]
+    if entity is None or not goes_on(rest, lang):
         return None
     return entity, rest
 
@@ -261,14 +261,14 @@ def begins_with(name: str, text: str) -> bool:
     return text.startswith(name) and re.match(whole(name), text) is not None
 
 
-def begins_with_person(clause: str, spoken: Language, register: Register) -> bool:
+def begins_with_person(clause: str, lang: Language, discourse: DiscourseState) -> bool:
     """Tell whether a clause is about somebody other than the user, known or not."""
-    mention = load_rules(spoken).kin_mention.match(clause)
+    mention = load_rules(lang).kin_mention.match(clause)
     if mention:
-        return goes_on(clause[mention.end() :], spoken)
-    if (CHINESE_PRONOUN if spoken == "zh" else ENGLISH_PRONOUN).match(clause):
+        return goes_on(clause[mention.end() :], lang)
+    if (CHINESE_PRONOUN if lang == "zh" else ENGLISH_PRONOUN).match(clause):
         return True
-    return any(begins_with(one.name, clause) for one in register.named_in(clause))
+    return any(begins_with(one.name, clause) for one in discourse.entities_in(clause))
 
 
 NUMBER: Final = (
@@ -282,7 +282,7 @@ CONTRACTED: Final = re.compile(
 )
 
 
-def expanded(clause: str) -> str:
+def expand_contractions(clause: str) -> str:
     """Return an English clause with "she is" and "she has" instead of "she's"."""
     return CONTRACTED.sub(lambda match: f"{match[1]} {'has' if match[2] else 'is'}", clause)
 
@@ -293,9 +293,9 @@ ENGLISH_OTHER_SUBJECT: Final = re.compile(
 )
 
 
-def goes_on(rest: str, spoken: Language) -> bool:
+def goes_on(rest: str, lang: Language) -> bool:
     """Tell whether what follows a name says something of it, not of what is theirs."""
-    other = CHINESE_OTHER_SUBJECT if spoken == "zh" else ENGLISH_OTHER_SUBJECT
+    other = CHINESE_OTHER_SUBJECT if lang == "zh" else ENGLISH_OTHER_SUBJECT
     return bool(rest.strip(" ,，.。")) and not other.match(rest)
 
 
@@ -309,14 +309,14 @@ IRREGULAR: Final = {"is": "am", "has": "have", "does": "do", "was": "was", "goes
 SPEAKER: Final = re.compile(r"\b(?:i|i'm|me|my|mine|we|us|our)\b|[我咱]", re.IGNORECASE)
 
 
-def as_own_words(rest: str, spoken: Language) -> str:
+def in_first_person(rest: str, lang: Language) -> str:
     """Return what is said of somebody as they would say it: "loves art" becomes "I love art".
 
     "" when it speaks of the user too.
     """
     if SPEAKER.search(rest):
         return ""
-    if spoken == "zh":
+    if lang == "zh":
         return "我" + rest.lstrip("，, ")
 
     def first_person(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Who and what a conversation has spoken of last, to tell whom a pronoun means. Pure.
+"""Who and what a conversation has lang of last, to tell whom a pronoun means. Pure.
 
 A pronoun is resolved when the last two clauses that name anybody name one who fits and no other
 who could. With two, or with somebody who has no name ("her friend"), it stays open; and so it does
@@ -19,11 +19,11 @@ from shared_core.core.domain import KnownPerson, MemoryId
 from shared_core.nlp.kinship import (
     Gender,
     Referent,
-    are_two,
+    are_distinct,
     entities_of,
     gender_of,
     is_plural,
-    links,
+    may_refer_to,
 )
 from shared_core.nlp.noun_phrases_en import english_phrases
 from shared_core.nlp.noun_phrases_zh import chinese_phrases
@@ -35,7 +35,7 @@ COUNT_REACH: Final = 6
 ONLY_A_NAME: Final = re.compile(r"(?: called| named)?(?= (?-i:[^\Wa-z\d_])[\w'-]*[.!]?\Z)")
 
 
-class Several:
+class CountedKin:
     """Of whom the speaker has several, as said last: "two sons", 两个孩子."""
 
     def __init__(self) -> None:
@@ -43,21 +43,21 @@ class Several:
         self._language: Language = "en"
         self._clauses = 0
 
-    def told(self, clause: str, spoken: Language) -> str:
+    def rewrite(self, clause: str, lang: Language) -> str:
         """Return a clause about one of them with the relation: "My older son is called Ben".
 
         大的叫乐乐 is 我大孩子叫乐乐 after 我有两个孩子. Any other clause comes back as it is.
         """
-        rules = load_rules(spoken)
+        rules = load_rules(lang)
         self._clauses += 1
         if found := rules.several.match(clause):
-            self._kin, self._language, self._clauses = found["kin"].lower(), spoken, 0
+            self._kin, self._language, self._clauses = found["kin"].lower(), lang, 0
             return clause
         one = rules.one_of.match(clause)
-        if one is None or not self._kin or self._language != spoken or self._clauses > COUNT_REACH:
+        if one is None or not self._kin or self._language != lang or self._clauses > COUNT_REACH:
             return clause
         which, rest = one["which"] or "", one["rest"]
-        if spoken == "zh":
+        if lang == "zh":
             title = rules.canonical.get(which, which) + self._kin
             return f"我{title if title in rules.kin else self._kin}{rest}"
         title = f"{rules.canonical.get(which.lower(), which.lower())} {rules.canonical[self._kin]}"
@@ -65,8 +65,8 @@ class Several:
         return f"My {title.strip()}{f' is called{rest[bare.end() :]}' if bare else rest}"
 
 
-SIGHTINGS: Final = 2
-REACH: Final = 12
+MENTION_CLAUSES: Final = 2
+MAX_DISTANCE: Final = 12
 """A pronoun means nobody who was named more clauses ago."""
 MAX_ENTITIES: Final = 64
 MAX_THINGS: Final = 4
@@ -80,7 +80,7 @@ NOBODY: Final = re.compile(
     re.IGNORECASE,
 )
 
-STRANGER: Final = Referent(name="", gender="unknown", named=False)
+UNNAMED: Final = Referent(name="", gender="unknown", named=False)
 CALLED: Final = re.compile(r" (?:is|was) (?:called )?(?=M(?:r|r?s|iss)\b)")
 TITLED: Final = re.compile(r"(?P<male>Mr)\b|(?P<female>M(?:r?s|iss))\b")
 WOMAN_OR_MAN: Final[dict[str, Gender]] = {
@@ -90,25 +90,25 @@ WOMAN_OR_MAN: Final[dict[str, Gender]] = {
 LAST_WORD: Final = re.compile(r"[A-Za-z][\w-]*\Z|[女男]\Z")
 
 
-class Register:
-    """The entities of a conversation, the last ones spoken of, and the last things.
+class DiscourseState:
+    """The entities of a conversation, the last ones lang of, and the last things.
 
     people: whom the user had named before it. What the conversation says of a name goes before.
     """
 
     def __init__(self, people: Sequence[KnownPerson] = ()) -> None:
-        self.several = Several()
+        self.counted_kin = CountedKin()
         self._people = sorted(people, key=lambda one: one.told_at)
-        self._told = 0
+        self._known_count = 0
         self._known: Mapping[str, Referent] = {}
         self._known_names: re.Pattern[str] | None = None
         self._entities: dict[str, Referent] = {}
-        self._told_in: dict[str, frozenset[str]] = {}
-        self._told_by: dict[str, frozenset[MemoryId]] = {}
+        self._source_turns: dict[str, frozenset[str]] = {}
+        self._source_facts: dict[str, frozenset[MemoryId]] = {}
         self._of_two: set[str] = set()
         self._turn = ""
         self._meant: tuple[Referent, ...] = ()
-        self._sightings: deque[tuple[int, list[Referent]]] = deque(maxlen=SIGHTINGS)
+        self._mentions: deque[tuple[int, list[Referent]]] = deque(maxlen=MENTION_CLAUSES)
         self._unknown: deque[tuple[int, Gender]] = deque(maxlen=MAX_UNKNOWN)
         self._subject_of: dict[str, int] = {}
         self._things: deque[tuple[str, str]] = deque(maxlen=MAX_THINGS)
@@ -119,19 +119,21 @@ class Register:
         """Take note that the next clauses are of this turn, said at this moment."""
         self._turn = event_id
         told = bisect_right(self._people, at, key=lambda one: one.told_at)
-        if told != self._told:
-            self._told, self._known = told, entities_of(self._people[:told])
+        if told != self._known_count:
+            self._known_count, self._known = told, entities_of(self._people[:told])
             self._known_names = re.compile("|".join(map(re.escape, self._known)) or NOTHING)
 
-    def told_before(self, *entities: Referent) -> tuple[str, ...]:
+    def source_turns(self, *entities: Referent) -> tuple[str, ...]:
         """Return the ids of the turns before this one that told who these are."""
-        told = frozenset[str]().union(*(self._told_in.get(one.name, ()) for one in entities))
+        told = frozenset[str]().union(*(self._source_turns.get(one.name, ()) for one in entities))
         return tuple(sorted(told - {self._turn}))
 
-    def told_elsewhere(self, *entities: Referent) -> tuple[MemoryId, ...]:
+    def source_facts(self, *entities: Referent) -> tuple[MemoryId, ...]:
         """Return the facts known before the conversation that told who these are."""
-        told = {one.told_by for one in entities if one.told_by is not None}
-        return tuple(sorted(told.union(*(self._told_by.get(one.name, ()) for one in entities))))
+        told = {one.source_fact for one in entities if one.source_fact is not None}
+        return tuple(
+            sorted(told.union(*(self._source_facts.get(one.name, ()) for one in entities)))
+        )
 
     def begin_sentence(self) -> None:
         """Take note that the next clause begins a sentence."""
@@ -150,12 +152,12 @@ class Register:
         ]
         return [*own, *known]
 
-    def named_in(self, clause: str) -> list[Referent]:
+    def entities_in(self, clause: str) -> list[Referent]:
         """Return those whom a clause may name."""
         names = self._known_names
         return self.entities if names and names.search(clause) else [*self._entities.values()]
 
-    def read(
+    def observe(
         self,
         clause: str,
         language: Language,
@@ -177,10 +179,10 @@ class Register:
         if user:
             introduced = self._introduced(clause, language)
             relations = {entity.relation for entity in introduced}
-            for entity in (*introduced, *self._related(clause, language, relations)):
+            for entity in (*introduced, *self._kin_mentions(clause, language, relations)):
                 seen[entity.name] = entity
-        for entity in self.named_in(clause):
-            if named_in(entity.name, clause):
+        for entity in self.entities_in(clause):
+            if is_named_in(entity.name, clause):
                 seen[entity.name] = entity
         rules = load_rules(language)
         for match in rules.someone.finditer(clause) if user else ():
@@ -191,8 +193,8 @@ class Register:
         for entity in strangers(said or clause, clause if user else "", rules):
             seen[f"? {entity.gender}"] = entity
         if seen:
-            self._sightings.append((self._clauses, list(seen.values())))
-        about = [*introduced, *self._begun_with(clause, language)]
+            self._mentions.append((self._clauses, list(seen.values())))
+        about = [*introduced, *self._subjects(clause, language)]
         self._subject_of |= dict.fromkeys((one.name for one in about), self._clauses)
         if user:
             unknown = {*left, *self._unknown_in(clause, language)}
@@ -200,102 +202,102 @@ class Register:
         for match in rules.thing.finditer(clause):
             self._note_thing(match.groupdict())
 
-    def overhear(self, passages: Sequence[tuple[str, Language]]) -> None:
+    def observe_hearsay(self, passages: Sequence[tuple[str, Language]]) -> None:
         """Take note of whom passages speak of that tell nothing: a question, a wish, hearsay."""
         for text, language in passages:
             self._clauses += 1
-            seen = {one.name: one for one in self.named_in(text) if named_in(one.name, text)}
+            seen = {one.name: one for one in self.entities_in(text) if is_named_in(one.name, text)}
             unknown = self._unknown_in(text, language)
             for mention in load_rules(language).kin_mention.finditer(text):
-                entity = self.related(mention, language)
+                entity = self.kin_entity(mention, language)
                 if entity is not None and entity.name in self._entities:
                     seen[entity.name] = entity
                 elif entity is None or not entity.named:
                     unknown.add(entity.gender if entity else "unknown")
             if seen:
-                self._sightings.append((self._clauses, list(seen.values())))
+                self._mentions.append((self._clauses, list(seen.values())))
             self._unknown.extend((self._clauses, gender) for gender in unknown)
 
-    def is_of_two(self, entity: Referent) -> bool:
+    def is_ambiguous(self, entity: Referent) -> bool:
         """Tell whether a name is that of two people: of a son and of a nephew."""
         return entity.name in self._of_two
 
-    def referent(self, gender: Gender) -> Referent | None:
+    def antecedent(self, gender: Gender) -> Referent | None:
         """Return whom a pronoun means; None for nobody, or for one of several."""
         candidates = self.candidates(gender)
-        [found] = candidates.values() if len(candidates) == 1 else [STRANGER]
+        [found] = candidates.values() if len(candidates) == 1 else [UNNAMED]
         return found if found.name else None
 
     def candidates(self, gender: Gender) -> dict[str, Referent]:
         """Return whom a pronoun may mean, by name; under "" somebody whom nobody named."""
         fitting = fitting_for(gender)
-        here = self._seen_since(self._sentence_began, fitting)
-        found = here or self._seen_since(self._clauses - REACH, fitting)
+        here = self._mentions_since(self._sentence_began, fitting)
+        found = here or self._mentions_since(self._clauses - MAX_DISTANCE, fitting)
         settled = min((self._subject_of.get(name, 0) for name in found), default=0)
         last = max((clause for clause, one in self._unknown if one in fitting), default=0)
-        if last and last >= max(settled, self._clauses - REACH):
-            found[STRANGER.name] = STRANGER
+        if last and last >= max(settled, self._clauses - MAX_DISTANCE):
+            found[UNNAMED.name] = UNNAMED
         return found
 
-    def spoken_of(self, text: str, language: Language, gender: Gender) -> list[Referent]:
-        """Return those a text speaks of whom a pronoun after it may mean; STRANGER for unknown."""
+    def mentioned_before(self, text: str, language: Language, gender: Gender) -> list[Referent]:
+        """Return those a text speaks of whom a pronoun after it may mean; UNNAMED for unknown."""
         fitting = fitting_for(gender)
-        found = {one.name: one for one in self.named_in(text) if named_in(one.name, text)}
+        found = {one.name: one for one in self.entities_in(text) if is_named_in(one.name, text)}
         for mention in load_rules(language).kin_mention.finditer(text):
-            entity = self.related(mention, language) or STRANGER
+            entity = self.kin_entity(mention, language) or UNNAMED
             found[entity.name] = entity
         unknown = self._unknown_in(text, language)
         fits = [one for one in found.values() if one.gender in fitting]
-        return [*fits, *(replace(STRANGER, gender=one) for one in unknown & fitting)]
+        return [*fits, *(replace(UNNAMED, gender=one) for one in unknown & fitting)]
 
     def _unknown_in(self, text: str, language: Language) -> set[Gender]:
-        known = [one.name for one in self.named_in(text) if named_in(one.name, text)]
+        known = [one.name for one in self.entities_in(text) if is_named_in(one.name, text)]
         return unknown_people(text, known, language)
 
-    def _begun_with(self, clause: str, language: Language) -> list[Referent]:
+    def _subjects(self, clause: str, language: Language) -> list[Referent]:
         """Return those a clause begins with: its subject, or whose that is."""
         mention = load_rules(language).kin_mention.match(clause)
-        entity = self.related(mention, language) if mention else None
-        named = [one for one in self.named_in(clause) if clause.startswith(one.name)]
+        entity = self.kin_entity(mention, language) if mention else None
+        named = [one for one in self.entities_in(clause) if clause.startswith(one.name)]
         return [*named, *([entity] if entity else [])]
 
-    def note_unknown(self, gender: Gender) -> None:
+    def note_unnamed(self, gender: Gender) -> None:
         """Take note that the last clause speaks of somebody who was named before all of them."""
-        self._sightings.append((self._clauses, [replace(STRANGER, gender=gender)]))
+        self._mentions.append((self._clauses, [replace(UNNAMED, gender=gender)]))
 
     @property
-    def knows_nobody(self) -> bool:
+    def has_no_names(self) -> bool:
         """Tell whether no clause has named anybody yet."""
-        return not any(one.name for _, seen in self._sightings for one in seen)
+        return not any(one.name for _, seen in self._mentions for one in seen)
 
-    def _seen_since(self, clause: int, genders: set[Gender]) -> dict[str, Referent]:
+    def _mentions_since(self, clause: int, genders: set[Gender]) -> dict[str, Referent]:
         found = [
             entity
-            for number, seen in self._sightings
+            for number, seen in self._mentions
             if number > clause
             for entity in seen
             if entity.gender in genders and self._is_known(entity)
         ]
-        two = len({(one.name, one.relation) for one in found if self.is_of_two(one)}) > 1
-        return {one.name: one for one in found} | ({STRANGER.name: STRANGER} if two else {})
+        two = len({(one.name, one.relation) for one in found if self.is_ambiguous(one)}) > 1
+        return {one.name: one for one in found} | ({UNNAMED.name: UNNAMED} if two else {})
 
     def _is_known(self, entity: Referent) -> bool:
         """Tell whether somebody had been named when the turn was said."""
-        return entity.told_by is None or self._known.get(entity.name) == entity
+        return entity.source_fact is None or self._known.get(entity.name) == entity
 
-    def thing(self, verb: str) -> str:
-        """Return what was last done so, else the one thing that was spoken of; "" for none."""
+    def last_object(self, verb: str) -> str:
+        """Return what was last done so, else the one thing that was lang of; "" for none."""
         for done, thing in reversed(self._things):
             if done and done == verb:
                 return thing
         things = {thing for _, thing in self._things}
         return things.pop() if len(things) == 1 else ""
 
-    def related(self, mention: re.Match[str], language: Language) -> Referent | None:
+    def kin_entity(self, mention: re.Match[str], language: Language) -> Referent | None:
         """Return whom a match of kin_mention means; None for one of several."""
         relation = load_rules(language).canonical[mention["kin"].lower()]
         title = mention["title"].lower()
-        linked = [one for one in self.entities if links(one, relation, title)]
+        linked = [one for one in self.entities if may_refer_to(one, relation, title)]
         if len({one.subject for one in linked}) > 1:
             return None
         if linked:
@@ -309,15 +311,17 @@ class Register:
         )
         return None if is_plural(mention["kin"], relation) else entity
 
-    def _related(self, clause: str, language: Language, introduced: set[str]) -> list[Referent]:
+    def _kin_mentions(
+        self, clause: str, language: Language, introduced: set[str]
+    ) -> list[Referent]:
         found: list[Referent] = []
         rules = load_rules(language)
         for mention in rules.kin_mention.finditer(clause):
             if rules.canonical[mention["kin"].lower()] in introduced:
                 continue
-            entity = self.related(mention, language)
+            entity = self.kin_entity(mention, language)
             # Of somebody named, the clause has the relation and not the name.
-            found.append(STRANGER if entity is None else self._add(entity, told=not entity.named))
+            found.append(UNNAMED if entity is None else self._add(entity, told=not entity.named))
         return found
 
     def _introduced(self, clause: str, language: Language) -> list[Referent]:
@@ -334,37 +338,39 @@ class Register:
             for name in names(match["value"], pattern, rules.separator):
                 gender = gender_of(relation)
                 entity = Referent(name=name, gender=gender, relation=relation, title=title)
-                self._forget_unnamed(entity)
+                self._replace_unnamed(entity)
                 found.append(self._add(entity, told=True))
             if found:
                 break
         return found
 
-    def _forget_unnamed(self, entity: Referent) -> None:
+    def _replace_unnamed(self, entity: Referent) -> None:
         """Let a name take the place of the same person without one."""
         for earlier in self.entities:
-            if not earlier.named and links(earlier, entity.relation, entity.title):
+            if not earlier.named and may_refer_to(earlier, entity.relation, entity.title):
                 del self._entities[earlier.name]
-                for _, seen in self._sightings:
+                for _, seen in self._mentions:
                     seen[:] = [entity if one == earlier else one for one in seen]
 
     def _add(self, entity: Referent, *, told: bool) -> Referent:
-        if entity.told_by is not None:
+        if entity.source_fact is not None:
             return entity
         known = self._entities.pop(entity.name, None)
         if known is not None and known.relation and not entity.relation:
             entity = replace(known)
-        elif known is not None and are_two(known.relation, entity.relation):
+        elif known is not None and are_distinct(known.relation, entity.relation):
             self._of_two.add(entity.name)
         self._entities[entity.name] = entity
         if told:
-            self._told_in[entity.name] = frozenset([self._turn, *self.told_before(*self._meant)])
-            self._told_by[entity.name] = frozenset(self.told_elsewhere(*self._meant))
+            self._source_turns[entity.name] = frozenset(
+                [self._turn, *self.source_turns(*self._meant)]
+            )
+            self._source_facts[entity.name] = frozenset(self.source_facts(*self._meant))
         while len(self._entities) > MAX_ENTITIES:
             oldest = next(iter(self._entities))
             del self._entities[oldest]
-            self._told_in.pop(oldest, None)
-            self._told_by.pop(oldest, None)
+            self._source_turns.pop(oldest, None)
+            self._source_facts.pop(oldest, None)
         return entity
 
     def _note_thing(self, found: dict[str, str | None]) -> None:
@@ -397,7 +403,7 @@ def strangers(said: str, clause: str, rules: RuleSet) -> Iterator[Referent]:
     }
     for stranger in rules.stranger.finditer(said):
         if stranger.end() not in ends:
-            yield replace(STRANGER, gender=stranger_gender(stranger, rules))
+            yield replace(UNNAMED, gender=stranger_gender(stranger, rules))
 
 
 def stranger_gender(stranger: re.Match[str], rules: RuleSet) -> Gender:
@@ -427,7 +433,7 @@ def names(value: str, pattern: Pattern, separator: re.Pattern[str]) -> list[str]
     return [part for part in parts if part and not (pattern.reject and pattern.reject.search(part))]
 
 
-def named_in(name: str, clause: str) -> bool:
+def is_named_in(name: str, clause: str) -> bool:
     """Tell whether a clause names somebody; Latin names as whole words."""
     return name in clause and re.search(whole(name), clause) is not None
 
@@ -448,24 +454,24 @@ GENDERED: Final[dict[Gender, re.Pattern[str]]] = {
 }
 
 
-def unknown_people(clause: str, known: Iterable[str], spoken: Language) -> set[Gender]:
+def unknown_people(clause: str, known: Iterable[str], lang: Language) -> set[Gender]:
     """Return the genders of those whom a clause speaks of and who are not known.
 
     known: the names of those who are. Relations such as "my son" are left out too.
     """
-    masked = load_rules(spoken).kin_mention.sub(KNOWN, clause)
+    masked = load_rules(lang).kin_mention.sub(KNOWN, clause)
     for name in sorted(known, key=len, reverse=True):
         masked = re.sub(whole(name), KNOWN, masked)
-    phrases = chinese_phrases(masked) if spoken == "zh" else english_phrases(masked)
-    return {gender_in(phrase, spoken) for phrase in phrases}
+    phrases = chinese_phrases(masked) if lang == "zh" else english_phrases(masked)
+    return {gender_in(phrase, lang) for phrase in phrases}
 
 
-def gender_in(phrase: str, spoken: Language) -> Gender:
+def gender_in(phrase: str, lang: Language) -> Gender:
     """Return what the words of a phrase tell: "female" for "the guy's wife" and "unknown" too."""
     found = [gender for gender, words in GENDERED.items() if words.search(phrase)]
     if len(found) == 1:
         return found[0]
-    kin = load_rules(spoken).kin
+    kin = load_rules(lang).kin
     related = {gender_of(kin[word]) for word in kin if _holds(phrase, word)} - {"unknown"}
     return related.pop() if not found and len(related) == 1 else "unknown"
 

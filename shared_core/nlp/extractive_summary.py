@@ -194,8 +194,8 @@ def unsafe(sentence: str) -> bool:
     return bool(SECRET_OR_MARK.search(sentence)) or any(
         guard.unsafe and guard.regex.search(sentence[start : start + GUARDED_CHARACTERS])
         for start in range(0, len(sentence), GUARDED_CHARACTERS)
-        for spoken in LANGUAGES
-        for guard in load_rules(spoken).guards
+        for lang in LANGUAGES
+        for guard in load_rules(lang).guards
     )
 
 

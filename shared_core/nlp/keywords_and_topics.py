@@ -1,4 +1,4 @@
-"""What a text is about, as derived when it is read: its keywords, topics, and feeling. Pure."""
+"""Keywords, topics and sentiment of a text. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_CHARACTERS: Final = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Derived:
+class TextFeatures:
     """keywords: the words said most often, at most ten. topics: by name, in English.
 
     sentiment: -1 (unpleasant) to 1 (pleasant); None where no word tells of a feeling.
@@ -29,11 +29,11 @@ class Derived:
     sentiment: float | None
 
 
-def derived(text: str) -> Derived:
+def text_features(text: str) -> TextFeatures:
     """Return what a text is about."""
     text = text[:MAX_CHARACTERS]
     emotion = emotion_of(text)
-    return Derived(
+    return TextFeatures(
         keywords=tuple(keywords(text)),
         topics=tuple(topics(text)),
         sentiment=emotion.valence if emotion else None,

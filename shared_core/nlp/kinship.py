@@ -28,7 +28,7 @@ class Referent:
 
     name: as said, "Cancan"; of one without a name "my mom" or "我妈". relation: to the user, such
     as "daughter"; "" for none known. title: the words of the relation as said, "older brother".
-    known_as: the name under which facts stand, if that is another; told_by: the fact that named
+    known_as: the name under which facts stand, if that is another; source_fact: the fact that named
     them, if that was before the conversation.
     """
 
@@ -38,7 +38,7 @@ class Referent:
     title: str = ""
     named: bool = True
     known_as: str = ""
-    told_by: MemoryId | None = None
+    source_fact: MemoryId | None = None
 
     @property
     def subject(self) -> str:
@@ -83,7 +83,7 @@ def gender_of(relation: str) -> Gender:
     return "animal" if relation in kinship.animal else "unknown"
 
 
-def links(entity: Referent, relation: str, title: str) -> bool:
+def may_refer_to(entity: Referent, relation: str, title: str) -> bool:
     """Tell whether a mention by relation may mean the entity: "my brother" an older brother."""
     if entity.relation != relation:
         return False
@@ -102,7 +102,7 @@ def is_plural(word: str, relation: str) -> bool:
     return word.lower() in ("kids", "children") or (word.endswith("s") and word[:-1] == relation)
 
 
-def are_two(relation: str, other: str) -> bool:
+def are_distinct(relation: str, other: str) -> bool:
     """Tell whether no one person is both: a son and a nephew; not a girlfriend and then a wife."""
     if relation == other or not {relation, other} <= family():
         return False
@@ -131,5 +131,5 @@ def _entity(name: str, person: KnownPerson) -> Referent:
         relation=person.relation,
         title=title_in(person.statement) or person.relation,
         known_as=person.name if name != person.name else "",
-        told_by=person.memory_id,
+        source_fact=person.memory_id,
     )

@@ -17,7 +17,7 @@ from shared_core.nlp.coreference import SPEAKER
 from shared_core.nlp.noun_phrases_zh import FOREIGN
 from shared_core.nlp.relation_phrases import (
     asked_kin,
-    asks_of_the_user,
+    asks_about_user,
     is_kin,
     is_question,
     kin_relation,
@@ -42,15 +42,15 @@ OWN_NAME: Final = re.compile(
 )
 
 
-def asks_of_the_world(question: str) -> bool:
+def asks_about_world(question: str) -> bool:
     """Tell whether a question names what it asks of, and that is nobody around the user."""
-    spoken = language(question)
+    lang = language(question)
     if SPEAKER.search(question) or YOU.search(question) or asked_kin(question):
         return False
-    rules = load_rules(spoken)
+    rules = load_rules(lang)
     asks = any(one.id.endswith(".question") and one.regex.search(question) for one in rules.guards)
-    named = NAMED[spoken].search(question) or rules.no_person.search(question)
-    return asks and bool(named or (spoken == "zh" and FOREIGN.search(question)))
+    named = NAMED[lang].search(question) or rules.no_person.search(question)
+    return asks and bool(named or (lang == "zh" and FOREIGN.search(question)))
 
 
 def shares_words(text: str, question: str) -> bool:
@@ -59,7 +59,7 @@ def shares_words(text: str, question: str) -> bool:
     return not asked.isdisjoint(search_terms(text))
 
 
-def is_name_of_the_user(text: str) -> bool:
+def states_user_name(text: str) -> bool:
     """Tell whether a text gives the user's own name."""
     return bool(OWN_NAME.match(text))
 
@@ -82,7 +82,7 @@ class AskedPeople:
     names: frozenset[str] = frozenset()
     others: frozenset[str] = frozenset()
 
-    def are_in(self, text: str, slot: str) -> bool | None:
+    def is_about(self, text: str, slot: str) -> bool | None:
         """Tell whether a memory is about them, or other kin; None if about the user or anybody."""
         relations = {*asked_kin(text), *_relation_of(slot)}
         named = any(holds_name(text, name) for name in self.names)
@@ -96,7 +96,7 @@ def asked_people(question: str, edges: Iterable[Edge]) -> AskedPeople | None:
 
     None for what is no question, asks of the user as well, or names nobody.
     """
-    if not is_question(question) or asks_of_the_user(question):
+    if not is_question(question) or asks_about_user(question):
         return None
     kin = frozenset(asked_kin(question))
     relations = _names_of_kin(edges)
@@ -116,19 +116,19 @@ def asked_people(question: str, edges: Iterable[Edge]) -> AskedPeople | None:
     )
 
 
-def is_of_the_user_alone(text: str) -> bool:
+def begins_with_user(text: str) -> bool:
     """Tell whether a memory begins with the user: "I live in York.", not "We moved"."""
     return OF_THE_USER_ALONE.match(text) is not None
 
 
-def tells_of_another(text: str, slot: str) -> bool:
+def is_about_another(text: str, slot: str) -> bool:
     """Tell whether a memory is about somebody around the user, and not about the user too."""
     if slot:
         return slot.startswith(OF_KIN)
     if THE_USER_BESIDES.search(text):
         return False
     begins_so = load_rules(language(text)).kin_mention.match(text)
-    return bool(begins_so or (asked_kin(text) and not is_of_the_user_alone(text)))
+    return bool(begins_so or (asked_kin(text) and not begins_with_user(text)))
 
 
 def holds_name(text: str, name: str) -> bool:

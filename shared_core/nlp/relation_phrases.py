@@ -58,7 +58,7 @@ def is_question(text: str) -> bool:
     return any(one.id.endswith(".question") and one.regex.search(text) for one in guards)
 
 
-def asks_of_the_user(text: str) -> bool:
+def asks_about_user(text: str) -> bool:
     """Tell whether a text is about the user, not only about somebody of theirs.
 
     "Where does my mother live?" and 我有狗吗 are not, "Does my mother like my job?" is.
@@ -93,7 +93,7 @@ def topic_of(question: str) -> str:
     return ASKING.sub(" ", rest)
 
 
-def relations_told(
+def relations_for_question(
     edges: Iterable[Edge], question: str, user_name: str, named: Sequence[str], limit: int
 ) -> list[tuple[str, str, str]]:
     """Return (source, relation, target) of the edges that a question asks for, newest first.
@@ -106,12 +106,12 @@ def relations_told(
     what it names besides the user. Of the user themselves none is told where somebody of theirs is
     asked for.
     """
-    spoken = language(question)
+    lang = language(question)
     wanted = [edge for edge in edges if edge.relation != NAME]
     wanted = [edge for edge in wanted if user_name or edge.subject != USER]
     names = {*named, *({USER} if user_name and normalised(user_name) in named else ())}
     kin = asked_kin(question)
-    if kin and USER in named and not asks_of_the_user(question):
+    if kin and USER in named and not asks_about_user(question):
         wanted = [edge for edge in wanted if edge.subject != USER or edge.relation in kin]
     asking = [edge for edge in wanted if _asks_for(edge.relation, question)]
     if asking or _asks_for_any(question):
@@ -122,32 +122,32 @@ def relations_told(
     told: dict[tuple[str, str, str], tuple[str, str, str]] = {}
     newest_first = sorted(wanted, key=lambda one: (one.valid_from, one.edge_id.int), reverse=True)
     for edge in newest_first:
-        one = _told(edge, spoken, user_name)
+        one = _told(edge, lang, user_name)
         told.setdefault((one[0], one[1], normalised(one[2])), one)
     return list(told.values())[:limit]
 
 
-def _told(edge: Edge, spoken: Language, user_name: str) -> tuple[str, str, str]:
+def _told(edge: Edge, lang: Language, user_name: str) -> tuple[str, str, str]:
     source = user_name if edge.subject == USER else edge.subject_entity
     target = user_name if edge.object == USER and user_name else edge.object_entity
     if edge.relation in LIKES:
         target = _without_lead(target)
-    return source, relation_label(edge.relation, spoken), target
+    return source, relation_label(edge.relation, lang), target
 
 
-def relation_label(relation: str, spoken: Language) -> str:
+def relation_label(relation: str, lang: Language) -> str:
     """Return how a relation reads: 喜欢 for "likes"; its own words where none are known."""
     words = _words(relation)
     own = relation.replace("_", " ")
     if words is None:
         return own
-    return (words.zh if spoken == "zh" else words.en) or own
+    return (words.zh if lang == "zh" else words.en) or own
 
 
-def past_label(relation: str, spoken: Language) -> str:
+def past_label(relation: str, lang: Language) -> str:
     """Return how a relation reads that has ended: 曾住在 for "lives_in"."""
     words = load_relation_words()["relations"].get(relation, {})
-    return str(words.get(f"was_{spoken}") or relation_label(relation, spoken))
+    return str(words.get(f"was_{lang}") or relation_label(relation, lang))
 
 
 def _asks_for(relation: str, question: str) -> bool:
@@ -202,11 +202,11 @@ def _table() -> Mapping[str, RelationWords]:
 @lru_cache
 def _kin() -> Mapping[str, RelationWords]:
     found: dict[str, dict[Language, list[str]]] = {}
-    spoken: Language
-    for spoken in ("zh", "en"):
-        for word, relation in load_rules(spoken).kin.items():
+    lang: Language
+    for lang in ("zh", "en"):
+        for word, relation in load_rules(lang).kin.items():
             name = kin_relation(relation)
-            found.setdefault(name, {"zh": [], "en": []})[spoken].append(word)
+            found.setdefault(name, {"zh": [], "en": []})[lang].append(word)
     also = load_relation_words()["also_asked"]
     return {
         name: RelationWords(
@@ -222,9 +222,9 @@ def _kin() -> Mapping[str, RelationWords]:
 def _kin_words() -> Mapping[str, frozenset[str]]:
     """Return the words of each relation of kin and pets, in lower case."""
     found: dict[str, set[str]] = {}
-    spoken: Language
-    for spoken in ("zh", "en"):
-        for word, relation in load_rules(spoken).kin.items():
+    lang: Language
+    for lang in ("zh", "en"):
+        for word, relation in load_rules(lang).kin.items():
             found.setdefault(kin_relation(relation), set()).add(word.casefold())
     for name, words in load_relation_words()["also_asked"].items():
         found.setdefault(name, set()).update(words)

@@ -12,7 +12,7 @@ from shared_core.core.domain import USER, FactDraft, TripleDraft
 from shared_core.core.namespaces import clean_text
 from shared_core.errors import InvalidInput
 from shared_core.nlp.rules import read_rule_file
-from shared_core.nlp.slots import ABOUT, Slot, slot_named, slot_of
+from shared_core.nlp.slots import ABOUT, Slot, slot_for_alias, slot_of
 
 Objects = Literal["one", "many"]
 MAX_RELATION_BYTES = 400
@@ -71,7 +71,7 @@ class Relations:
         return found
 
     def _one_name(self, name: str) -> str:
-        return name if name in self._exact else slot_relations().get(slot_named(name), name)
+        return name if name in self._exact else slot_relations().get(slot_for_alias(name), name)
 
 
 def relation_name(given: str) -> str:
@@ -113,7 +113,7 @@ def triples_of(facts: Iterable[FactDraft]) -> list[TripleDraft]:
     """Return the edges that facts state, each once; ends of facts and the unnamed give none."""
     edges: dict[tuple[str, str, str], TripleDraft] = {}
     for fact in facts:
-        relation, subject = relation_of(fact.slot), fact.subject
+        relation, subject = slot_relation(fact.slot), fact.subject
         unnamed = (about_person(fact.slot) and subject == USER) or subject.startswith(f"{USER}'s ")
         if fact.operation == "retract" or not relation or unnamed:
             continue
@@ -136,7 +136,7 @@ def slot_of_relation(relation: str) -> Slot | None:
     """Return the known slot whose facts about the user are edges of a relation; None if none is."""
     named = next((one for one, name in slot_relations().items() if name == relation), relation)
     slot = slot_of(named)
-    return slot if slot and slot.known and relation_of(slot.name) == relation else None
+    return slot if slot and slot.known and slot_relation(slot.name) == relation else None
 
 
 def about_person(slot: str) -> bool:
@@ -144,7 +144,7 @@ def about_person(slot: str) -> bool:
     return slot.startswith("relation.") and slot.count(".") > 1
 
 
-def relation_of(slot: str) -> str:
+def slot_relation(slot: str) -> str:
     """Return the edge of a slot in snake_case, "" for one that is none.
 
     Rules, e-mail addresses, traits and activities are none.
@@ -152,9 +152,9 @@ def relation_of(slot: str) -> str:
     first, _, rest = slot.partition(".")
     if first == "relation":
         kin, _, attribute = rest.partition(".")
-        return relation_of(attribute) if attribute else snake_case(kin)
+        return slot_relation(attribute) if attribute else snake_case(kin)
     if first == ABOUT:
-        return relation_of(rest.partition(".")[2])
+        return slot_relation(rest.partition(".")[2])
     if first == "favourite":
         return f"favourite_{snake_case(rest)}"
     return slot_relations().get(first, "")

@@ -113,7 +113,7 @@ def name_slots() -> list[str]:
     return sorted({f"{RELATION}.{kin}" for kin in _kinship().values()})
 
 
-def relation_of(given: str) -> tuple[str, bool]:
+def edge_relation(given: str) -> tuple[str, bool]:
     """Return the relation of an edge as snake_case, and whether it has one object at a time."""
     name = _slug(given).replace(".", "_")[:MAX_SLOT_CHARACTERS].strip("_")
     slot = _aliases().get(name, name)
@@ -135,7 +135,7 @@ def known_slot_names() -> frozenset[str]:
     return frozenset({*(name for name in _ontology() if "{" not in name), *_aliases()})
 
 
-def slot_named(name: str) -> str:
+def slot_for_alias(name: str) -> str:
     """Return the slot that a name in snake_case is another name of, else the name."""
     return _aliases().get(name, name)
 
@@ -183,8 +183,8 @@ def _slug(given: str) -> str:
 def _ontology() -> Mapping[str, tuple[FactType, bool]]:
     return {
         pattern.slot: (pattern.fact_type, pattern.functional)
-        for spoken in ("en", "zh")
-        for pattern in load_rules(spoken).patterns
+        for lang in ("en", "zh")
+        for pattern in load_rules(lang).patterns
     }
 
 
@@ -234,7 +234,7 @@ def near_slot(given: str) -> str | None:
     return min(near, key=lambda one: (_known_name(one) != one, one), default=None)
 
 
-def near_slot_told(given: str, name: str) -> str:
+def near_slot_message(given: str, name: str) -> str:
     """Return what to say of a name that near_slot() knows better."""
     near = near_slot(name) or ""
     slot = _known_name(near)

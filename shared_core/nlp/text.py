@@ -109,8 +109,8 @@ def by_language(sentence: str) -> list[tuple[str, Language]]:
         if not match[0].strip():
             continue
         before, after = sentence[start : match.start()], sentence[match.end() :]
-        spoken: Language = "zh" if HAN_CHARACTER.match(after) else "en"
-        if has_words(before) and language(before) != spoken:
+        lang: Language = "zh" if HAN_CHARACTER.match(after) else "en"
+        if has_words(before) and language(before) != lang:
             parts.append((before, language(before)))
             start = match.end()
     return [*parts, (sentence[start:], language(sentence[start:]))]

@@ -60,18 +60,18 @@ def prototype_texts() -> Mapping[Language, Mapping[Privacy, Sequence[str]]]:
     )
 
 
-def examples(spoken: Language) -> list[str]:
+def examples(lang: Language) -> list[str]:
     """Return the examples of a language, in the order in which prototypes_of() takes them."""
-    texts = prototype_texts()[spoken]
+    texts = prototype_texts()[lang]
     return [*texts["private"], *texts["public"]]
 
 
-def prototypes_of(spoken: Language, vectors: Vectors) -> Prototypes:
+def prototypes_of(lang: Language, vectors: Vectors) -> Prototypes:
     """Return the vectors of examples(), normalised, with the margin their model needs.
 
     Raises ValueError if there is not one vector for each example.
     """
-    expected, most = len(examples(spoken)), len(prototype_texts()[spoken]["private"])
+    expected, most = len(examples(lang)), len(prototype_texts()[lang]["private"])
     if len(vectors) != expected:
         raise ValueError(f"{len(vectors)} vectors for {expected} examples")
     private, public = vectors[:most], vectors[most:]

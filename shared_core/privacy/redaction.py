@@ -2,7 +2,7 @@
 
 Text is looked at before it is stored or embedded, so what is masked reaches no table, no index, no
 prompt made of memories and no log. Every kind can be left as it is, masked, or make the whole text
-be dropped. Finding is by form: what has none (a secret told in plain words) is not found.
+be dropped. Finding is by form: what has none (a secret span in plain words) is not found.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shared_core.privacy.spoken_secrets import (
     SecretSpan,
     is_key,
     is_password,
-    told_at,
+    span_at,
 )
 
 Mode = Literal["off", "mask", "drop"]
@@ -44,7 +44,7 @@ class _Kind:
     """A form of secret. Of its pattern a named group is what goes, or else the whole match.
 
     hints: no text without one of them, in small letters, holds any; looked for first, as cheap.
-    holds: whether what was found is one, by itself. told: whether it is one where it stands.
+    holds: whether what was found is one, by itself. span: whether it is one where it stands.
     """
 
     hints: tuple[str, ...]
@@ -52,7 +52,7 @@ class _Kind:
     holds: Callable[[str], bool]
     default: Mode
     strict: Mode
-    told: Callable[[SecretSpan], bool] = _anywhere
+    span: Callable[[SecretSpan], bool] = _anywhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,7 +296,7 @@ def _without(kind: _Kind, name: str, text: str) -> Iterator[str]:
         secret = plain[start:stop]
         if secret.startswith("[REDACTED") or not kind.holds(secret):
             continue
-        if not kind.told(told_at(match, plain)):
+        if not kind.span(span_at(match, plain)):
             continue
         yield text[end:start]
         yield _mark(name)

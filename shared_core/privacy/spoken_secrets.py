@@ -1,4 +1,4 @@
-"""Secrets that are told: passwords, codes and keys by what is said before and after them. Pure.
+"""Secrets that are span: passwords, codes and keys by what is said before and after them. Pure.
 
 "My PIN is 4821" tells one, "the pin is 5000 feet up" does not. A number is no code where it counts
 something, a plain word no password where a sentence about passwords goes on, and a key looks like
@@ -146,7 +146,7 @@ class SecretSpan:
     after: str
 
 
-def told_at(match: re.Match[str], text: str) -> SecretSpan:
+def span_at(match: re.Match[str], text: str) -> SecretSpan:
     """Return what a pattern matched, the whole match if it has no group that did."""
     form = match.lastgroup or ""
     start, stop = match.span(match.lastgroup or 0)
@@ -159,49 +159,49 @@ def told_at(match: re.Match[str], text: str) -> SecretSpan:
     )
 
 
-def is_password(told: SecretSpan) -> bool:
+def is_password(span: SecretSpan) -> bool:
     """Tell whether what stands behind the name of a password or a code is one."""
-    if re.fullmatch(r"\d[\d -]*", told.secret):
-        return _is_code(told)
-    if _TALK.fullmatch(told.secret):
+    if re.fullmatch(r"\d[\d -]*", span.secret):
+        return _is_code(span)
+    if _TALK.fullmatch(span.secret):
         return False
-    if told.form == "chinese":
-        return not _PART.match(told.after)
-    word = _PLAIN_WORD.fullmatch(told.secret)
-    if told.form != "secret" or not word or not _STATED.search(told.lead):
+    if span.form == "chinese":
+        return not _PART.match(span.after)
+    word = _PLAIN_WORD.fullmatch(span.secret)
+    if span.form != "secret" or not word or not _STATED.search(span.lead):
         return True
     if _TALK.fullmatch(word["word"]) or _STATE.fullmatch(word["word"]):
         return False
-    ends = word["word"] != told.secret
-    return ends or not (_new_word(told.after) or _NAMELY.match(told.after))
+    ends = word["word"] != span.secret
+    return ends or not (_new_word(span.after) or _NAMELY.match(span.after))
 
 
-def is_key(told: SecretSpan) -> bool:
+def is_key(span: SecretSpan) -> bool:
     """Tell whether what stands behind the name of a key has the look of one."""
-    secret = told.secret.rstrip(".!?")
-    prose = told.lead.lower().strip() == "bearer" and "authorization" not in told.before.lower()
+    secret = span.secret.rstrip(".!?")
+    prose = span.lead.lower().strip() == "bearer" and "authorization" not in span.before.lower()
     if prose and _NUMBERED_WORD.fullmatch(secret):
         return False
-    return not _NO_KEY.fullmatch(secret) and not _TO_SUCCESS.search(told.lead) and _keylike(secret)
+    return not _NO_KEY.fullmatch(secret) and not _TO_SUCCESS.search(span.lead) and _keylike(secret)
 
 
-def _is_code(told: SecretSpan) -> bool:
+def _is_code(span: SecretSpan) -> bool:
     """Tell whether a number behind the name of a code is one: no count, year or postal code."""
-    if _COUNTED.match(told.after) or (told.form == "code" and _is_other_pin(told)):
+    if _COUNTED.match(span.after) or (span.form == "code" and _is_other_pin(span)):
         return False
-    if _BARE.search(told.lead) and not _OWNED.search(told.before):
+    if _BARE.search(span.lead) and not _OWNED.search(span.before):
         return False
-    long = len(told.secret) > 5 and not told.secret.endswith("000")
-    return long or not _STATED.search(told.lead) or not _new_word(told.after)
+    long = len(span.secret) > 5 and not span.secret.endswith("000")
+    return long or not _STATED.search(span.lead) or not _new_word(span.after)
 
 
-def _is_other_pin(told: SecretSpan) -> bool:
+def _is_other_pin(span: SecretSpan) -> bool:
     """Tell whether a "pin" is one of metal, or a postal code of India."""
-    if re.match(r"pin[ -]?code", told.lead, re.IGNORECASE):
-        said = f"{told.before} {told.lead} {told.after}"
-        postal = re.fullmatch(r"[1-9]\d\d ?\d{3}", told.secret)
+    if re.match(r"pin[ -]?code", span.lead, re.IGNORECASE):
+        said = f"{span.before} {span.lead} {span.after}"
+        postal = re.fullmatch(r"[1-9]\d\d ?\d{3}", span.secret)
         return bool(postal) and not _SECRET_PLACE.search(said)
-    return bool(re.match("pin", told.lead, re.IGNORECASE) and _PIN_OF_METAL.search(told.before))
+    return bool(re.match("pin", span.lead, re.IGNORECASE) and _PIN_OF_METAL.search(span.before))
 
 
 def _new_word(after: str) -> bool:

@@ -15,7 +15,7 @@ from shared_core.core.domain import USER, FactType, JsonValue, ThreadId, Turn
 from shared_core.core.namespaces import clean_text
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import InvalidInput
-from shared_core.nlp.keywords_and_topics import derived
+from shared_core.nlp.keywords_and_topics import text_features
 from shared_core.nlp.text import Language, language
 
 Subject = Literal["user", "agent"]
@@ -419,7 +419,7 @@ def _replaced(statements: Sequence[Statement], history: Sequence[Statement]) -> 
 
 def _followed(events: Sequence[EventParagraph]) -> list[Relation]:
     """Return for each event the nearest earlier one that shares a topic with it."""
-    topics = [frozenset(derived(event.text).topics) for event in events]
+    topics = [frozenset(text_features(event.text).topics) for event in events]
     found = []
     for place, event in enumerate(events):
         for back in reversed(range(max(0, place - BACK), place)):

@@ -14,7 +14,7 @@ from shared_core.core.ids import uuid7
 from shared_core.extraction.llm_drafts import SECRET
 from shared_core.extraction.llm_schema import Element, Share, Text, Turns, Value, lists_schema
 from shared_core.extraction.prompts import load_prompt
-from shared_core.extraction.transcript import conversations, escaped
+from shared_core.extraction.transcript import escaped, transcripts
 from shared_core.models.json_repair import ParsedJson, Unreadable, clamped, read_items
 from shared_core.profiles.entries import Dimension, Finding
 from shared_core.profiles.theory_of_mind import QUOTED, Observed, PromptableExtractor
@@ -69,7 +69,7 @@ async def mind_by_model(
     known: the paragraph of the profile. What names no turn of the user, or holds a secret, is left
     out. Raises ModelOutputInvalid for two useless answers, ModelUnavailable if the model fails.
     """
-    parts = await asyncio.to_thread(conversations, observed.turns, model.window_tokens)
+    parts = await asyncio.to_thread(transcripts, observed.turns, model.window_tokens)
     if not parts:
         return [], ModelUsage()
     part = parts[-1]

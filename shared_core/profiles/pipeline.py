@@ -27,7 +27,7 @@ from shared_core.core.domain import (
 )
 from shared_core.core.ids import uuid7
 from shared_core.errors import ModelOutputInvalid
-from shared_core.extraction.draft_validation import checked
+from shared_core.extraction.draft_validation import validated
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.knowledge.fact_planning import FactPlan
 from shared_core.nlp.keywords_and_topics import topics
@@ -262,7 +262,7 @@ class ProfilePipeline:
         read = as_said_by(subject, spoken)
         extraction, why = await self._extracted(read)
         summary, usage, by_rules, why_not = await self._summed_up(spoken)
-        sound = checked(extraction, {event.event_id for event in read}, set(), set())
+        sound = validated(extraction, {event.event_id for event in read}, set(), set())
         return Modification(
             thread_id=conversation.conversation_id,
             subject=subject,

@@ -11,7 +11,7 @@ from uuid import UUID
 from shared_core.core.domain import AsOf, JsonValue, MemoryId, Scope, Turn
 from shared_core.core.namespaces import profile_namespace
 from shared_core.ingest.events import TEXT_FIELD
-from shared_core.nlp.affect import OTHERWISE, fact_importance
+from shared_core.nlp.affect import PERSON_FACT_IMPORTANCE, fact_importance
 from shared_core.nlp.text import search_terms
 from shared_core.ports.items import ItemAddress, MemoryRow
 from shared_core.ports.profiles import PARAGRAPH_KEY, EntryRole, NewVersion, StoredProfile
@@ -279,5 +279,7 @@ def _moment(part: Part) -> datetime:
 
 def _importance(part: Part) -> float:
     if isinstance(part, Statement):
-        return max((fact_importance(fact.slot) for fact in part.facts), default=OTHERWISE)
+        return max(
+            (fact_importance(fact.slot) for fact in part.facts), default=PERSON_FACT_IMPORTANCE
+        )
     return EVENT_IMPORTANCE

@@ -17,7 +17,7 @@ from shared_core.core.domain import Hit, Memory, MemoryKind, Scope
 from shared_core.core.namespaces import PROFILE
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import InvalidInput
-from shared_core.nlp.keywords_and_topics import Derived, derived, topic_names
+from shared_core.nlp.keywords_and_topics import TextFeatures, text_features, topic_names
 from shared_core.nlp.text import normalised, search_terms
 from shared_core.recall.mmr import marginally_relevant
 from shared_core.recall.query import RecallOptions
@@ -98,7 +98,7 @@ class Filters:
             )
         return begin, end
 
-    def admits(self, hit: Hit, about: Derived) -> bool:
+    def admits(self, hit: Hit, about: TextFeatures) -> bool:
         """Tell whether a hit has what is wanted, apart from its time."""
         if relevance_of(hit) < self.similarity_threshold:
             return False
@@ -126,7 +126,7 @@ class FoundMemory:
     memory_type: str
     score: float
     parts: Mapping[str, float]
-    about: Derived
+    about: TextFeatures
 
     @property
     def text(self) -> str:
@@ -207,7 +207,7 @@ class MemorySearcher:
         shares = _shares(weights)
         _check_share(diversity, "diversity")
         pool = _pool(limit)
-        asked = derived(query) if isinstance(query, str) else derived("")
+        asked = text_features(query) if isinstance(query, str) else text_features("")
         hits = [
             *await self._recalled(query, pool, filters or Filters()),
             *await self._of_profiles(query, filters or Filters()),
@@ -242,7 +242,7 @@ class MemorySearcher:
         )  # fmt: skip
         found = []
         for hit in await self._recalling.recall(self.scope, query, wanted, False):
-            about = derived(hit.memory.text)
+            about = text_features(hit.memory.text)
             if filters.admits(hit, about):
                 found.append(
                     FoundMemory(
@@ -259,7 +259,7 @@ def relevance_of(hit: Hit) -> float:
 
 
 def _weighed(
-    hit: FoundMemory, asked: Derived, shares: Mapping[str, float], now: datetime
+    hit: FoundMemory, asked: TextFeatures, shares: Mapping[str, float], now: datetime
 ) -> FoundMemory:
     days = max(0.0, (now - hit.memory.occurred_at).total_seconds() / 86_400)
     feels, felt = asked.sentiment, hit.about.sentiment

@@ -21,7 +21,7 @@ from shared_core.errors import (
 )
 from shared_core.ingest.imported_items import ImportedItems
 from shared_core.ingest.items import text_of
-from shared_core.models.embedders import KnownVectors
+from shared_core.models.embedders import PrecomputedVectors
 from shared_core.ports.imports import ItemSource, SourceItem
 from shared_core.ports.item_operations import WriteItem
 from shared_core.ports.items import ImportMark, Item, ItemAddress, ItemStamp
@@ -82,7 +82,7 @@ class ImportOptions:
     to_namespace: Callable[[Sequence[str]], Namespace]
     text_of_field: TextOfField
     batch: int = 500
-    known: KnownVectors | None = None
+    known: PrecomputedVectors | None = None
     embedded_only: bool = False
     reembed: bool = False
     restore: bool = False

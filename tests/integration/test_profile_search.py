@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shared_core import Event, InvalidInput, MemoryEngine, Scope, open_memory
-from shared_core.nlp.keywords_and_topics import derived, topics
+from shared_core.nlp.keywords_and_topics import text_features, topics
 from shared_core.profiles.memory import Memory
 from shared_core.profiles.search import Filters, MemorySearcher
 
@@ -180,10 +180,10 @@ def test_bad_filters_are_named(options: Any, message: str) -> None:
 def test_what_a_text_is_about() -> None:
     assert ["work", "family"] == topics("My daughter visits me at the office.")
     assert ["study", "technology"] == topics("我在大学学习编程。")
-    about = derived("I hate my job, my job makes me sad.")
+    about = text_features("I hate my job, my job makes me sad.")
     assert about.sentiment is not None and about.sentiment < 0
     assert "job" == about.keywords[0]
-    assert None is derived("The train leaves at nine.").sentiment
+    assert None is text_features("The train leaves at nine.").sentiment
 
 
 async def test_a_time_range_may_be_words(searcher: MemorySearcher) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from shared_core.context.assembler import memory_block
 from shared_core.core.domain import Event
-from shared_core.extraction.transcript import OUR_TAG, conversations, without_recalled
+from shared_core.extraction.transcript import OUR_TAG, transcripts, without_recalled
 
 hostile = st.text() | st.lists(
     st.sampled_from(
@@ -28,7 +28,7 @@ def event(number: int, text: str) -> Event:
 @given(st.lists(hostile, max_size=5))
 def test_no_text_opens_a_tag_or_passes_for_a_turn(texts: list[str]) -> None:
     events = [event(number, text) for number, text in enumerate(texts)]
-    for part in conversations(events, 100_000):
+    for part in transcripts(events, 100_000):
         assert not OUR_TAG.search(part.text)
         starts = [line for line in part.text.splitlines() if not line.startswith("    ")]
         assert len(starts) == len(part.turns)
@@ -38,7 +38,7 @@ def test_no_text_opens_a_tag_or_passes_for_a_turn(texts: list[str]) -> None:
 @given(st.lists(hostile, max_size=8), st.integers(1, 60))
 def test_every_turn_is_in_one_part_in_order(texts: list[str], max_tokens: int) -> None:
     events = [event(number, text) for number, text in enumerate(texts)]
-    parts = conversations(events, max_tokens)
+    parts = transcripts(events, max_tokens)
     shown = [one.event_id for part in parts for one in part.turns.values()]
     assert shown == [one.event_id for one in events if one.event_id in shown]
     assert all(part.tokens <= max_tokens or 1 == len(part.turns) for part in parts)

@@ -9,8 +9,13 @@ import pytest
 
 from shared_core.conversation.answers import ended_facts, past_relations, past_slots, past_text
 from shared_core.core.domain import MemoryId
-from shared_core.nlp.question_subject import asked_people, tells_of_another
-from shared_core.nlp.relation_phrases import asked_kin, asks_of_the_user, relations_told, topic_of
+from shared_core.nlp.question_subject import asked_people, is_about_another
+from shared_core.nlp.relation_phrases import (
+    asked_kin,
+    asks_about_user,
+    relations_for_question,
+    topic_of,
+)
 from shared_core.ports.graph import Edge
 from shared_core.ports.runs import Fact
 
@@ -79,7 +84,7 @@ def test_the_longest_word_for_kin_counts_and_all_words_are_known(
 def test_whose_somebody_is_does_not_make_a_question_one_about_the_user(
     question: str, of_the_user: bool
 ) -> None:
-    assert of_the_user is asks_of_the_user(question)
+    assert of_the_user is asks_about_user(question)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +110,7 @@ def test_a_memory_is_about_whom_is_asked_about_or_about_others(
 ) -> None:
     people = asked_people(question, EDGES)
     assert people is not None
-    assert theirs is people.are_in(text, slot)
+    assert theirs is people.is_about(text, slot)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +132,7 @@ def test_what_asks_of_nobody_around_the_user_alone_asks_of_no_people(text: str) 
     ],
 )  # fmt: skip
 def test_what_tells_of_another_is_told_apart(text: str, slot: str, other: bool) -> None:
-    assert other is tells_of_another(text, slot)
+    assert other is is_about_another(text, slot)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +153,7 @@ def test_relations_are_of_those_who_are_asked_about(
 ) -> None:
     of_kin = {"mother": ["grace"], "妈妈": ["grace"], "son": ["max", "ben"]}
     kin = [name for word, names in of_kin.items() if word in question for name in names]
-    assert relations == relations_told(EDGES, question, "Dan", ["user", *kin], 10)
+    assert relations == relations_for_question(EDGES, question, "Dan", ["user", *kin], 10)
 
 
 @pytest.mark.parametrize(

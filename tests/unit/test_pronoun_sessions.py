@@ -12,7 +12,7 @@ import pytest
 from shared_core.conversation.standalone_statements import session_statements
 from shared_core.core.domain import Event, FactDraft
 from shared_core.extraction.rule_reader import read_turn
-from shared_core.nlp.discourse import Register
+from shared_core.nlp.discourse import DiscourseState
 
 NOON = datetime(2026, 1, 22, 12, tzinfo=UTC)
 
@@ -52,8 +52,8 @@ def stored(session: Session) -> list[str]:
 
 
 def last_facts(session: Session) -> list[FactDraft]:
-    register = Register()
-    return [read_turn(event, register).facts for event in events(session)][-1]
+    discourse = DiscourseState()
+    return [read_turn(event, discourse).facts for event in events(session)][-1]
 
 
 def title(session: Session) -> str:

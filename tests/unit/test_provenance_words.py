@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from shared_core.core.domain import Extraction, FactDraft, InsightDraft, StatementDraft
-from shared_core.extraction.draft_validation import checked
-from shared_core.extraction.llm_drafts import Before
+from shared_core.extraction.draft_validation import validated
+from shared_core.extraction.llm_drafts import EarlierTurns
 from tests.unit.scripted_model import fact, reading, turns
 
 
@@ -44,7 +44,7 @@ def test_only_telling_words_count(text: str, needed: tuple[str, ...]) -> None:
     *before, own = turns(
         "我女儿叫灿灿，我喜欢她。", "I have had a depression.", "画画：pills at night, I take them"
     )
-    assert needed == Before(before).needed(text, [own])
+    assert needed == EarlierTurns(before).needed(text, [own])
 
 
 def test_a_draft_may_rest_on_context_and_not_on_it_alone() -> None:
@@ -55,7 +55,7 @@ def test_a_draft_may_rest_on_context_and_not_on_it_alone() -> None:
             pattern="fake", language="en",
         )  # fmt: skip
 
-    found = checked(
+    found = validated(
         Extraction(
             facts=[told("new", "before", "new", "nowhere"), told("before", "new")],
             statements=[

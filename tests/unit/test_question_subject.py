@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shared_core.nlp.question_subject import (
-    asks_of_the_world,
-    is_name_of_the_user,
+    asks_about_world,
     shares_words,
+    states_user_name,
 )
 
 
@@ -20,7 +20,7 @@ from shared_core.nlp.question_subject import (
     ],
 )  # fmt: skip
 def test_a_question_that_names_something_else_is_about_the_world(question: str) -> None:
-    assert asks_of_the_world(question)
+    assert asks_about_world(question)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_question_that_names_something_else_is_about_the_world(question: str) 
     ],
 )  # fmt: skip
 def test_one_that_may_ask_of_the_user_is_not(question: str) -> None:
-    assert not asks_of_the_world(question)
+    assert not asks_about_world(question)
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_a_memory_has_to_do_with_what_it_names(text: str, question: str, shares:
     ],
 )  # fmt: skip
 def test_the_name_of_the_user_is_told_from_that_of_others(text: str, own: bool) -> None:
-    assert own is is_name_of_the_user(text)
+    assert own is states_user_name(text)

@@ -10,7 +10,7 @@ import pytest
 
 from shared_core.core.domain import Event, FactDraft, Role
 from shared_core.extraction.rule_reader import extract_facts, read_turn
-from shared_core.nlp.discourse import Register
+from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.rules import load_rules
 
 ENGLISH = [
@@ -500,7 +500,7 @@ def test_where_one_works_is_no_home(text: str) -> None:
     ],
 )
 def test_what_was_read_in_part_wants_a_model(text: str, wants: bool) -> None:
-    assert read_turn(turn(text), Register()).unread is wants
+    assert read_turn(turn(text), DiscourseState()).unread is wants
 
 
 def test_one_marital_status_holds_at_a_time() -> None:

@@ -17,7 +17,12 @@ from shared_core.extraction import grouping
 from shared_core.extraction.rule_reader import ResolvedClause
 from shared_core.nlp.kinship import Referent
 from shared_core.nlp.question_subject import mentioned
-from shared_core.nlp.relation_phrases import asked_kin, asked_slots, relation_label, relations_told
+from shared_core.nlp.relation_phrases import (
+    asked_kin,
+    asked_slots,
+    relation_label,
+    relations_for_question,
+)
 from shared_core.ports.graph import Edge
 
 NOON = datetime(2026, 1, 22, 12, tzinfo=UTC)
@@ -261,7 +266,7 @@ def test_a_question_gets_the_relations_it_asks_for(
 ) -> None:
     kin = ["灿灿"] if asked_kin(question) else []
     named = [*mentioned(question), *kin]
-    assert relations == relations_told(EDGES, question, "小朱", named, 10)
+    assert relations == relations_for_question(EDGES, question, "小朱", named, 10)
 
 
 @pytest.mark.parametrize(
@@ -280,8 +285,10 @@ def test_a_question_asks_for_what_the_user_has_one_of(question: str, slots: set[
 
 
 def test_a_user_without_a_name_has_no_relations_told() -> None:
-    assert [] == relations_told(EDGES, "我喜欢什么？", "", mentioned("我喜欢什么？"), 10)
-    assert [("灿灿", "喜欢", "画画")] == relations_told(EDGES, "灿灿喜欢什么？", "", ["灿灿"], 10)
+    assert [] == relations_for_question(EDGES, "我喜欢什么？", "", mentioned("我喜欢什么？"), 10)
+    assert [("灿灿", "喜欢", "画画")] == relations_for_question(
+        EDGES, "灿灿喜欢什么？", "", ["灿灿"], 10
+    )
 
 
 def test_relations_are_told_in_words() -> None:
@@ -315,8 +322,8 @@ def test_what_a_clause_says_is_looked_up_not_searched(monkeypatch: pytest.Monkey
 
     def counted(clause: ResolvedClause) -> list[tuple[Referent, str]]:
         asked.append(clause)
-        return grouping.told(clause)
+        return grouping.described_by(clause)
 
-    monkeypatch.setattr("shared_core.conversation.standalone_statements.told", counted)
+    monkeypatch.setattr("shared_core.conversation.standalone_statements.described_by", counted)
     told("".join(f"Ab{n} is in Berlin. " for n in range(200)))
     assert 0 < len(asked) <= 400

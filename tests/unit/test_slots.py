@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared_core.nlp.slots import about_slot, relation_of, relation_slots, slot_about, slot_of
+from shared_core.nlp.slots import about_slot, edge_relation, relation_slots, slot_about, slot_of
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,6 @@ def test_other_slots_are_no_relations_of_a_name(slot: str) -> None:
 
 
 def test_edges_have_one_object_where_the_slot_holds_one_value() -> None:
-    assert ("works_at", True) == relation_of("WORKS AT")
-    assert ("has_skill", False) == relation_of("has skill")
-    assert ("居住地", True) == relation_of("居住地")
+    assert ("works_at", True) == edge_relation("WORKS AT")
+    assert ("has_skill", False) == edge_relation("has skill")
+    assert ("居住地", True) == edge_relation("居住地")

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from shared_core.core.domain import USER
-from shared_core.extraction.stated_facts import sentence, spoken_in, stated_draft, stated_slot
+from shared_core.extraction.stated_facts import (
+    sentence,
+    stated_draft,
+    stated_slot,
+    statement_language,
+)
 from shared_core.nlp.slots import known_slot_names, near_slot
 from shared_core.nlp.text import Language
 
@@ -59,7 +64,7 @@ def test_a_sentence_says_a_value(slot: str, value: str, spoken: Language, expect
 def test_a_bare_name_is_stated_in_the_language_of_what_is_known(
     said: str, known: list[str], expected: Language
 ) -> None:
-    assert expected == spoken_in(said, known)
+    assert expected == statement_language(said, known)
 
 
 def test_a_slot_of_the_callers_own_holds_one_value() -> None:

@@ -111,7 +111,7 @@ class RuleSet:
     further: re.Pattern[str]
     telling: re.Pattern[str]
     idle: re.Pattern[str]
-    slip: re.Pattern[str]
+    self_correction: re.Pattern[str]
     no_person: re.Pattern[str]
     surname: re.Pattern[str]
     person_noun: re.Pattern[str]
@@ -165,8 +165,8 @@ class RuleFile(TypedDict):
 EXPRESSIONS: Final = (
     "lead", "clause_break", "carrier", "carried", "cut", "aside", "filler", "list", "separator",
     "unspeakable", "speaker", "kin_mention", "stranger", "someone", "thing", "further", "telling",
-    "idle", "slip", "no_person", "surname", "person_noun", "several", "one_of", "other_subject",
-    "verb",
+    "idle", "self_correction", "no_person", "surname", "person_noun", "several", "one_of",
+    "other_subject", "verb",
 )  # fmt: skip
 PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 
