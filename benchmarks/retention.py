@@ -34,7 +34,7 @@ from benchmarks.report import describe_machine, load_average
 from benchmarks.server import Unusable, describe_server, fresh_database, vacuum
 from shared_core import MemoryEngine, RetentionPolicy, Scope, open_memory, run_sync
 from shared_core.core.domain import MemoryId
-from shared_core.ports.accesses import Accesses, NewAccesses
+from shared_core.ports.retention import Accesses, NewAccesses
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -38,7 +38,7 @@ from benchmarks.training_set import load, used
 from shared_core import Event, Hit, MemoryEngine, Scope, open_memory
 from shared_core.nlp.tokenizer import count_tokens
 from shared_core.ports.recall import Ranking
-from shared_core.recall import linear_ranking
+from shared_core.recall.ranking import use_weights
 
 BATCH = 200
 BY_SESSION = 60
@@ -226,7 +226,7 @@ def left_out(features: Path) -> Weighting:
     Raises FileNotFoundError, and ValueError for a file of other features than are in use.
     """
     weights = fold_weights(load(features))
-    return lambda number: linear_ranking.use(weights[number % FOLDS])
+    return lambda number: use_weights(weights[number % FOLDS])
 
 
 def summary(report: dict[str, Any], ranking: Ranking, embedder: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from benchmarks.conversations import files_of
 from benchmarks.tally import Tally
 from benchmarks.training_set import BY_HAND, TRAINED, TrainingQuestion, collected, load, save
 from shared_core.models.embedders import resolve_embedder
-from shared_core.recall.linear_ranking import PART_OF
+from shared_core.recall.ranking import PART_OF
 from shared_core.recall.supersession import raised
 
 SHARES = {"locomo": 2.0, "memorybank": 1.5, "madial_zh": 2.0, "memdaily": 0.5, "madial_en": 0.5}

@@ -25,8 +25,8 @@ from shared_core.ports.recall import Candidate, Corpus, RankingQuery
 from shared_core.ports.storage import Embedder
 from shared_core.recall.bm25 import matched
 from shared_core.recall.features import features, overtakings
-from shared_core.recall.linear_ranking import PART_OF
 from shared_core.recall.query import query_terms
+from shared_core.recall.ranking import PART_OF
 
 BY_HAND: Final[Mapping[str, float]] = {
     "fact": 0.0, "summary": -0.5, "ended": -4.0, "echo": -3.0,

@@ -9,9 +9,9 @@ from .core.domain import (
     NewMemory as NewMemory,
     Scope as Scope,
 )
+from .core.event_loops import run_sync as run_sync
 from .core.namespaces import memories_namespace as memories_namespace
 from .core.retention_policy import RetentionPolicy as RetentionPolicy
-from .core.sync_bridge import run_sync as run_sync
 from .coreference_resolver import CoreferenceResolver as CoreferenceResolver
 from .engine import MemoryEngine as MemoryEngine
 from .errors import (
@@ -36,9 +36,7 @@ from .memory_manager import (
 from .models.embedders import CallableEmbedder as CallableEmbedder
 from .models.language_model import FunctionModel as FunctionModel
 from .open import open_memory as open_memory
-from .ports.accesses import Accesses as Accesses
 from .ports.conversations import Session as Session, SessionStatus as SessionStatus
-from .ports.extraction_strategy import ExtractionStrategy as ExtractionStrategy
 from .ports.graph import (
     Edge as Edge,
     Entity as Entity,
@@ -46,9 +44,14 @@ from .ports.graph import (
     Path as Path,
     Subgraph as Subgraph,
 )
-from .ports.jobs import JobRecord as JobRecord, JobStatus as JobStatus, JobType as JobType
-from .ports.recall_result import RecallResult as RecallResult
-from .ports.reranker import Reranker as Reranker
+from .ports.jobs import (
+    ExtractionStrategy as ExtractionStrategy,
+    JobRecord as JobRecord,
+    JobStatus as JobStatus,
+    JobType as JobType,
+)
+from .ports.recall import RecallResult as RecallResult, Reranker as Reranker
+from .ports.retention import Accesses as Accesses
 from .ports.runs import Fact as Fact
 from .recall.time_slices import TimeBucket as TimeBucket, TimeSlice as TimeSlice
 from .retention_manager import (

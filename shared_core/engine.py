@@ -48,11 +48,9 @@ from shared_core.knowledge.stated import Stating
 from shared_core.lifecycle import Lifetime
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import DECLARED, Relations
-from shared_core.ports.accesses import Accesses
-from shared_core.ports.extraction_strategy import ExtractionStrategy
-from shared_core.ports.jobs import JobType
-from shared_core.ports.recall import Ranking, ThreeFactor
-from shared_core.ports.recall_result import RecallResult
+from shared_core.ports.jobs import ExtractionStrategy, JobType
+from shared_core.ports.recall import Ranking, RecallResult, ThreeFactor
+from shared_core.ports.retention import Accesses
 from shared_core.ports.runs import RunRecord
 from shared_core.ports.storage import Clock, Extractor, Storage, StorageReport
 from shared_core.privacy.redaction import PRESETS, PrivacyPolicy

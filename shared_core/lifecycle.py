@@ -9,8 +9,7 @@ import os
 from collections.abc import Awaitable, Callable
 from weakref import WeakSet
 
-from shared_core.core.periodic import NowAndThen
-from shared_core.core.sync_bridge import in_background, on_own_loop, run_at_exit
+from shared_core.core.event_loops import NowAndThen, in_background, on_own_loop, run_at_exit
 from shared_core.errors import MemoryCoreError, StorageUnavailable
 from shared_core.jobs.index_maintenance import Indexes
 from shared_core.jobs.queue import JobQueue

@@ -15,7 +15,7 @@ from shared_core.extraction.rule_based import resolve_extractor
 from shared_core.models.embedders import resolve_embedder
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import Objects, Relations
-from shared_core.ports.extraction_strategy import ExtractionStrategy
+from shared_core.ports.jobs import ExtractionStrategy
 from shared_core.ports.storage import Clock, Extractor
 from shared_core.privacy.redaction import PrivacyPolicy, privacy_policy
 from shared_core.settings import Settings, load_settings

@@ -14,7 +14,7 @@ from rich.text import Text
 from shared_core.cli.app import App, Embedder, Schema, Uri, User, app, console, open_memory
 from shared_core.core.domain import MemoryKind, Scope
 from shared_core.core.validation import zone_of
-from shared_core.ports.timeline import BucketUnit, SliceOrder
+from shared_core.ports.events import BucketUnit, SliceOrder
 
 
 @app.command()

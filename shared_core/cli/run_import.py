@@ -17,8 +17,8 @@ from shared_core.core.domain import Namespace
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.models.embedders import PrecomputedVectors, resolve_embedder
 from shared_core.open import open_memory
-from shared_core.ports.imports import SourceItem, SourceTally
 from shared_core.ports.storage import Embedder
+from shared_core.ports.transfer import SourceItem, SourceTally
 from shared_core.settings import load_settings
 from shared_core.storage.postgres.connection.embedded import embedded_behind
 from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from shared_core.core.shutdown_signals import told_to_end
+from shared_core.core.event_loops import told_to_end
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
 from shared_core.jobs.api_tokens import FirstToken

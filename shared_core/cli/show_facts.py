@@ -9,7 +9,7 @@ from rich.table import Table
 
 from shared_core.cli.app import word_table
 from shared_core.core.domain import JsonValue, Scope
-from shared_core.core.id_prefixes import chosen_id, short_id, whole_id
+from shared_core.core.ids import chosen_id, short_id, whole_id
 from shared_core.engine import MemoryEngine
 from shared_core.errors import NotFound
 from shared_core.ports.runs import Fact

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from shared_core.cli.app import word_table
 from shared_core.core.domain import JsonValue
-from shared_core.core.id_prefixes import short_id
+from shared_core.core.ids import short_id
 from shared_core.ports.graph import Edge
 
 

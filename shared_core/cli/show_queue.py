@@ -15,7 +15,7 @@ from rich import box
 from rich.table import Table
 
 from shared_core.core.domain import JsonValue, Scope
-from shared_core.core.id_prefixes import chosen_id
+from shared_core.core.ids import chosen_id
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
 from shared_core.ports.jobs import JobRecord, JobStats, JobStatus

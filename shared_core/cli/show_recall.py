@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from shared_core.core.domain import SCORE_PARTS, Hit
-from shared_core.ports.recall_result import RecallResult
+from shared_core.ports.recall import RecallResult
 
 TABLE_WIDTH = 120
 """Columns that a table of every part needs; a narrower terminal folds it."""

@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 
 from shared_core.core.domain import JsonValue, Scope
-from shared_core.core.id_prefixes import chosen_id, whole_id
+from shared_core.core.ids import chosen_id, whole_id
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.ports.runs import RunRecord

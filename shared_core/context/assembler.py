@@ -19,9 +19,8 @@ from shared_core.context.candidates import (
 )
 from shared_core.context.packing import DEFAULT_SHARES, counted, packed
 from shared_core.context.window import ContextItem, ContextWindow, Layout
-from shared_core.core.delimiters import Section
+from shared_core.core.delimiters import HEAD, TAIL, Section, line
 from shared_core.core.domain import Event, Hit, Memory
-from shared_core.core.memory_delimiters import HEAD, TAIL, line
 from shared_core.core.namespaces import clean_text
 from shared_core.core.validation import listed, number
 from shared_core.errors import InvalidInput

@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from shared_core.core.domain import Scope
-from shared_core.core.periodic import NowAndThen
-from shared_core.core.sync_bridge import in_background
+from shared_core.core.event_loops import NowAndThen, in_background
 from shared_core.errors import MemoryCoreError, StorageUnavailable
 from shared_core.ports.storage import Clock, Storage
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shared_core.conversation.expiry import SessionEnds
     from shared_core.conversation.service import Conversations
     from shared_core.ingest.service import Remembering
-    from shared_core.ports.extraction_strategy import ExtractionStrategy
+    from shared_core.ports.jobs import ExtractionStrategy
     from shared_core.ports.storage import Clock
 
 

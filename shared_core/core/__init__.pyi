@@ -1,3 +1,4 @@
+from .delimiters import HEAD as HEAD
 from .domain import (
     ROLES as ROLES,
     JsonValue as JsonValue,
@@ -6,9 +7,9 @@ from .domain import (
     Role as Role,
     Scope as Scope,
 )
+from .event_loops import in_background as in_background
 from .ids import id_of_words as id_of_words, uuid7 as uuid7
 from .json_text import check_json as check_json, cleaned as cleaned, to_json as to_json
-from .memory_delimiters import HEAD as HEAD
 from .namespaces import (
     MEMORIES as MEMORIES,
     check_label as check_label,
@@ -20,4 +21,3 @@ from .namespaces import (
     storable as storable,
 )
 from .retention_policy import RetentionPolicy as RetentionPolicy
-from .sync_bridge import in_background as in_background

@@ -306,7 +306,7 @@ class Extraction:
 
 
 SCORE_PARTS = ("meaning", "words", "context", "session", "speaker", "time", "form", "kind")
-"""The parts a score is the sum of; shared_core.recall.linear_ranking says what each is made of."""
+"""The parts a score is the sum of; shared_core.recall.ranking says what each is made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
-"""What is wrong with the uri of a memory, and the way out, without its password. Pure."""
+"""Checks addresses: what is wrong with the uri of a memory, and which hosts are loopback. Pure."""
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from pathlib import Path
 from typing import Final
@@ -113,3 +114,13 @@ _OF_STARS: Final = (
     "the password in the uri is stars: they stand for one that was not shown; write the password"
     " itself there (one that is stars as %2A)"
 )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host; False for a name but localhost."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from shared_core.core.delimiters import NOTICE, READING_ORDER, Tags
+from shared_core.core.delimiters import NOTICE, READING_ORDER, Tags, without_memories
 from shared_core.core.domain import Event, Role
-from shared_core.core.memory_delimiters import without_memories
 from shared_core.core.namespaces import clean_text
 from shared_core.nlp.text import language
 from shared_core.nlp.tokenizer import count_tokens

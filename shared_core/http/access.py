@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope as AsgiScope, Send
 
 from shared_core.core.domain import Scope
-from shared_core.core.loopback import is_loopback
+from shared_core.core.uri_validation import is_loopback
 from shared_core.errors import MemoryCoreError
 from shared_core.http.options import LOCAL_NAMES, ServerOptions
 from shared_core.http.problems import ProblemError, core_problem, problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shared_core.conversation.settings import DEFAULT_APP
-from shared_core.core.loopback import is_loopback
+from shared_core.core.uri_validation import is_loopback
 from shared_core.errors import InvalidInput
 
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")

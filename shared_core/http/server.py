@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from shared_core.core.shutdown_signals import told_to_end
+from shared_core.core.event_loops import told_to_end
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
 from shared_core.http.app import create_app

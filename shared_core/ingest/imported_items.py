@@ -7,14 +7,16 @@ from typing import Any, cast
 
 from shared_core.ingest import items
 from shared_core.models.embedding import Embedding
-from shared_core.ports.item_operations import ItemResult, ReadItem, WriteItem
 from shared_core.ports.items import (
     ImportMark,
     Item,
     ItemAddress,
+    ItemResult,
     ItemStamp,
     MemoryRow,
+    ReadItem,
     VectorRows,
+    WriteItem,
 )
 from shared_core.ports.storage import Clock, Storage
 

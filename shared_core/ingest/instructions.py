@@ -10,8 +10,7 @@ from shared_core.core.namespaces import check_label, instructions_namespace, sco
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.ingest.items import draft
 from shared_core.models.embedding import Embedding
-from shared_core.ports.instructions import Instruction
-from shared_core.ports.item_operations import WriteItem
+from shared_core.ports.items import Instruction, WriteItem
 from shared_core.ports.storage import Clock, Storage
 
 MAX_VERSIONS = 1_000

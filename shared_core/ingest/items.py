@@ -25,14 +25,18 @@ from shared_core.errors import (
 from shared_core.ingest.events import TEXT_FIELD
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import has_words, search_terms
-from shared_core.ports.item_operations import FindItems, ItemOp, ItemResult, ReadItem, WriteItem
 from shared_core.ports.items import (
+    FindItems,
     Item,
     ItemAddress,
+    ItemOp,
     ItemQuery,
+    ItemResult,
     MemoryRow,
     NamespaceQuery,
+    ReadItem,
     VectorRows,
+    WriteItem,
 )
 from shared_core.ports.recall import RankingQuery, SearchRequest
 from shared_core.ports.storage import Clock, Storage

@@ -16,7 +16,7 @@ from shared_core.jobs.queue import JobQueue, job_for_turns
 if TYPE_CHECKING:
     from shared_core.jobs.worker import Worker
     from shared_core.models.embedding import Embedding
-    from shared_core.ports.extraction_strategy import ExtractionStrategy
+    from shared_core.ports.jobs import ExtractionStrategy
     from shared_core.ports.storage import Clock, Storage
     from shared_core.privacy.sanitizing import Intake
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from shared_core.core.periodic import NowAndThen
+from shared_core.core.event_loops import NowAndThen
 from shared_core.errors import InvalidInput, MemoryCoreError
 from shared_core.ports.indexes import IndexStorage, TenantIndex, TenantVectors
 

@@ -25,11 +25,11 @@ from shared_core.jobs.retries import first_wait_s, reason
 from shared_core.jobs.runner import Perform
 from shared_core.jobs.watch import JobWatch, WatchedJob
 from shared_core.jobs.worker import Tally, Worker
-from shared_core.ports.extraction_strategy import ExtractionStrategy, check_delay
 from shared_core.ports.jobs import (
     OF_A_THREAD,
     OPEN_OR_FAILED,
     Capability,
+    ExtractionStrategy,
     JobFilter,
     JobPriority,
     JobRecord,
@@ -38,6 +38,7 @@ from shared_core.ports.jobs import (
     JobStorage,
     JobType,
     NewJob,
+    check_delay,
 )
 from shared_core.ports.storage import Clock
 from shared_core.privacy.sanitizing import Intake

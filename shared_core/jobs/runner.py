@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from shared_core.core.domain import JsonValue
-from shared_core.core.sync_bridge import exiting
+from shared_core.core.event_loops import exiting
 from shared_core.errors import ModelQuotaExceeded, StorageUnavailable
 from shared_core.jobs.retries import (
     CALLBACK_POISON,

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from shared_core.core.domain import Scope, ThreadId
-from shared_core.core.sync_bridge import on_own_loop, start_on_own_loop
+from shared_core.core.event_loops import on_own_loop, start_on_own_loop
 from shared_core.errors import StorageUnavailable
 from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, wait_s
 from shared_core.ports.jobs import JobRecord, JobStatus, JobStorage, JobType

@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 from uuid import UUID, uuid4
 
 from shared_core.core.domain import Scope, ThreadId
-from shared_core.core.sync_bridge import exiting, on_own_loop, start_on_own_loop
+from shared_core.core.event_loops import exiting, on_own_loop, start_on_own_loop
 from shared_core.errors import StorageUnavailable
 from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, wait_s
 from shared_core.jobs.runner import JobRunner, Outcome, Perform

@@ -31,8 +31,7 @@ from shared_core.extraction.transcript import shown_whole
 from shared_core.knowledge.edge_planning import EdgePlan, edges_said, plan_edges
 from shared_core.knowledge.fact_planning import FactPlan, plan_facts, slots_to_read
 from shared_core.knowledge.reviving import faded_stated_again, plan_revival
-from shared_core.knowledge.row_privacy import add_privacy
-from shared_core.knowledge.run_rows import RunRows
+from shared_core.knowledge.run_rows import RunRows, add_privacy
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import Relations
 from shared_core.nlp.slots import name_slots

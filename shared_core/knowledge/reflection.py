@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 from shared_core.core.domain import (
     NO_USAGE,
     InsightCategory,
     InsightDraft,
+    Memory,
     MemoryId,
     ModelUsage,
     Scope,
@@ -17,12 +19,40 @@ from shared_core.core.domain import (
 from shared_core.core.ids import uuid7
 from shared_core.errors import Conflict, InvalidInput
 from shared_core.extraction.draft_validation import validated_insights
-from shared_core.knowledge.row_privacy import add_privacy
-from shared_core.knowledge.run_rows import RunRows
+from shared_core.extraction.rule_reader import RULES_VERSION
+from shared_core.knowledge.run_rows import RunRows, add_privacy
 from shared_core.models.embedding import Embedding
+from shared_core.nlp.text import language
 from shared_core.ports.jobs import JobType
 from shared_core.ports.runs import RunPlan
 from shared_core.ports.storage import Clock, Reflector, Storage
+
+MIN_SAID: Final = 3
+"""So many turns must state a thing before it is a pattern."""
+
+WORDING: Final = {"en": "Again and again: {}", "zh": "反复提到：{}"}
+
+
+class RuleReflector:
+    """Finds facts that several turns state. No more can be said honestly without a model."""
+
+    name = RULES_VERSION
+
+    async def reflect(
+        self, memories: Sequence[Memory]
+    ) -> tuple[Sequence[InsightDraft], ModelUsage]:
+        patterns = [
+            InsightDraft(
+                text=WORDING[language(memory.text)].format(memory.text),
+                category="pattern",
+                importance=max(memory.importance, 6.0),
+                memory_ids=(memory.memory_id,),
+            )
+            for memory in memories
+            if memory.kind == "semantic" and len(memory.source_event_ids) >= MIN_SAID
+        ]
+        return patterns, NO_USAGE
+
 
 MAX_TRIES = 3
 MAX_MEMORIES = 500

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from shared_core.core.domain import (
@@ -30,11 +31,16 @@ from shared_core.core.timestamps import CLOCKS_APART
 from shared_core.ingest.events import TEXT_FIELD, memory_value
 from shared_core.knowledge.edge_planning import EdgePlan
 from shared_core.knowledge.fact_planning import FactPlan
+from shared_core.models.embedding import Embedding
 from shared_core.nlp.similarity import same_statement, words_key
-from shared_core.nlp.text import search_terms
+from shared_core.nlp.text import language, search_terms
 from shared_core.ports.items import ItemAddress, MemoryRow, VectorRows
 from shared_core.ports.runs import Annotation, LikeText, PlannedFact, Source
-from shared_core.privacy.classifier import private_by_slot
+from shared_core.privacy.classifier import class_by_example, private_by_slot, private_by_words
+
+if TYPE_CHECKING:
+    from shared_core.ports.storage import Vectors
+
 
 PRIVACY_FIELD = "privacy"
 """Where the metadata of a derived memory say whether it is private or public."""
@@ -360,3 +366,25 @@ def _extra(emotion: Emotion | None, privacy: Privacy | None) -> dict[str, JsonVa
     if privacy:
         extra[PRIVACY_FIELD] = privacy
     return extra
+
+
+async def add_privacy(embedding: Embedding, rows: RunRows, vectors: VectorRows | None) -> None:
+    """Decide the class of each row that is not known to be private; unclear ones are private.
+
+    vectors: of the rows, as they will be stored. The examples they are compared with are embedded
+    at first need; hold no connection.
+    """
+    undecided = rows.undecided()
+    classes: dict[ItemAddress, Privacy] = dict.fromkeys(undecided, "private")
+    known: dict[ItemAddress, Vectors] = (
+        dict(zip(vectors.addresses, vectors.vectors, strict=True)) if vectors else {}
+    )
+    unclear = {
+        address: language(text)
+        for address, text in undecided.items()
+        if address in known and not private_by_words(text)
+    }
+    prototypes = {spoken: await embedding.prototypes(spoken) for spoken in set(unclear.values())}
+    for address, spoken in unclear.items():
+        classes[address] = class_by_example(known[address], prototypes[spoken])
+    rows.classify(classes)

@@ -13,8 +13,7 @@ from shared_core.errors import InvalidInput
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.ingest.items import page_bounds
 from shared_core.knowledge.consolidation import RunReport, consolidate
-from shared_core.knowledge.reflection import ReflectionReport, reflect
-from shared_core.knowledge.rule_reflection import RuleReflector
+from shared_core.knowledge.reflection import ReflectionReport, RuleReflector, reflect
 from shared_core.models.embedding import Embedding
 from shared_core.ports.jobs import OF_A_THREAD, JobType, ReflectionDue
 from shared_core.ports.storage import Extractor, Reflector

@@ -13,8 +13,8 @@ from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
 
 from shared_core import __version__
-from shared_core.core.loopback import is_loopback
-from shared_core.core.shutdown_signals import told_to_end
+from shared_core.core.event_loops import told_to_end
+from shared_core.core.uri_validation import is_loopback
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
 from shared_core.mcp.arguments import ToolServer, strict_tool

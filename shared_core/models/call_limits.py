@@ -7,7 +7,7 @@ import os
 from contextlib import AbstractAsyncContextManager
 
 from shared_core.core.domain import ModelUsage
-from shared_core.core.sync_bridge import on_own_loop
+from shared_core.core.event_loops import on_own_loop
 from shared_core.errors import InvalidInput, MemoryCoreError, ModelUnavailable
 from shared_core.models.failures import model_failure
 from shared_core.models.language_model import LanguageModel, ModelReply, ModelRequest

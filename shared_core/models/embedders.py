@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from uuid import uuid4
 
+from shared_core.core.event_loops import on_own_loop
 from shared_core.core.namespaces import clean_text
-from shared_core.core.sync_bridge import on_own_loop
 from shared_core.errors import (
     InvalidInput,
     MemoryCoreError,

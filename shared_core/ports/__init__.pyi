@@ -1,18 +1,22 @@
-from .extraction_strategy import (
-    ExtractionStrategy as ExtractionStrategy,
-    check_delay as check_delay,
-)
-from .instructions import Instruction as Instruction
-from .item_operations import (
+from .items import (
     FindItems as FindItems,
+    Instruction as Instruction,
+    Item as Item,
     ItemOp as ItemOp,
     ItemResult as ItemResult,
+    NamespaceQuery as NamespaceQuery,
     ReadItem as ReadItem,
     Search as Search,
     WriteItem as WriteItem,
 )
-from .items import Item as Item, NamespaceQuery as NamespaceQuery
-from .jobs import Job as Job, JobRecord as JobRecord, JobStatus as JobStatus, JobType as JobType
-from .reranker import Reranker as Reranker
+from .jobs import (
+    ExtractionStrategy as ExtractionStrategy,
+    Job as Job,
+    JobRecord as JobRecord,
+    JobStatus as JobStatus,
+    JobType as JobType,
+    check_delay as check_delay,
+)
+from .recall import Reranker as Reranker
 from .session_logs import Seen as Seen, SessionRecord as SessionRecord, StateChange as StateChange
 from .storage import Embedder as Embedder, Extractor as Extractor, Storage as Storage

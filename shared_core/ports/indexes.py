@@ -1,14 +1,21 @@
-"""What the core asks of a storage for the approximate indexes of large tenants."""
+"""Vectors in a storage: approximate indexes of large tenants, and re-embedding."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 from uuid import UUID
 
-from shared_core.core.domain import Namespace
+from shared_core.core.domain import JsonValue, Namespace
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Matrix: TypeAlias = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,4 +87,46 @@ class IndexStorage(Protocol):
 
     def index_builder(self) -> AbstractAsyncContextManager[IndexBuilder | None]:
         """Return the one builder there is at a time; None while another process has it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedField:
+    """A field of a memory with a vector of another model. updated_at: of the memory, as read."""
+
+    tenant: str
+    memory_id: UUID
+    field: str
+    text: str
+    value: Mapping[str, JsonValue]
+    updated_at: datetime
+
+
+class ReembedStorage(Protocol):
+    """Two models side by side; reads go to the active one."""
+
+    async def begin_model(self, model: str, dimensions: int) -> None:
+        """Note a model that is to become the active one. Raises EmbeddingMismatch if it is known
+        with other dimensions."""
+        ...
+
+    async def embedded_otherwise(
+        self, model: str, after: tuple[str, UUID] | None, limit: int
+    ) -> Sequence[EmbeddedField]:
+        """Return fields without a vector of a model, of memories after one, in a fixed order."""
+        ...
+
+    async def add_reembedded(
+        self, model: str, fields: Sequence[EmbeddedField], vectors: Matrix
+    ) -> int:
+        """Add vectors, (fields, dimensions), of memories that are as they were read; return how
+        many."""
+        ...
+
+    async def activate_model(self, model: str, dimensions: int) -> None:
+        """Let reads and writes go to a model from now on."""
+        ...
+
+    async def drop_old_vectors(self, model: str, limit: int) -> int:
+        """Delete some vectors of others than a model, where it has one; return how many."""
         ...

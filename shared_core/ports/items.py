@@ -1,11 +1,11 @@
-"""What the core asks of a storage for key-value items; ports.Storage joins it."""
+"""Key-value items, batch operations on them, and versioned instructions."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from uuid import UUID
 
 from shared_core.core.domain import JsonValue, MemoryId, MemoryKind, Namespace, Scope, ThreadId
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Vectors: TypeAlias = NDArray[np.float32]
+
 
 ItemAddress: TypeAlias = tuple[Namespace, str]
 
@@ -188,3 +189,87 @@ class ItemStorage(Protocol):
     ) -> Sequence[ItemAddress]: ...
 
     async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None: ...
+
+
+Search: TypeAlias = Literal["vector", "hybrid", "text"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadItem:
+    """Read one item. refresh: give it its full time to live again, if it has one."""
+
+    address: ItemAddress
+    refresh: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindItems:
+    """Find items below a namespace: best first for a query, newest first without one.
+
+    search: by meaning ("vector"), by words ("text"), or by both ("hybrid", as recall does).
+    """
+
+    prefix: Namespace
+    query: str | None = None
+    filter: Mapping[str, JsonValue] = field(default_factory=dict)
+    limit: int = 10
+    offset: int = 0
+    refresh: bool = True
+    search: Search = "vector"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteItem:
+    """Write one item, or delete it when value is None.
+
+    texts: field name to the text that is embedded and whose words are searched; None takes what the
+    value says in words, an empty mapping keeps the item out of every search with a query. words:
+    what is searched by words where that is not the texts. ttl_s: seconds to live, from when it is
+    written.
+    """
+
+    address: ItemAddress
+    value: Mapping[str, JsonValue] | None
+    texts: Mapping[str, str] | None = None
+    words: str | None = None
+    ttl_s: float | None = None
+
+
+ItemOp: TypeAlias = ReadItem | FindItems | NamespaceQuery | WriteItem
+ItemResult: TypeAlias = "Item | Sequence[Item] | Sequence[Namespace] | None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """One version of an instruction. created_at: of its first version; written_at: of this one."""
+
+    scope: Scope
+    key: str
+    version: int
+    value: Mapping[str, JsonValue]
+    written_at: datetime
+    created_at: datetime
+
+
+class InstructionStorage(Protocol):
+    """Instructions with all their versions. Every method is one transaction and one round trip."""
+
+    async def instruction_versions(
+        self, scope: Scope, key: str, limit: int
+    ) -> Sequence[Instruction]:
+        """Return versions, the newest first."""
+        ...
+
+    async def newest_instructions(
+        self, scope: Scope, limit: int, offset: int
+    ) -> Sequence[Instruction]:
+        """Return the newest version of every instruction, the last that changed first."""
+        ...
+
+    async def drop_instruction(self, scope: Scope, key: str) -> int:
+        """Delete an instruction, its item included; return how many versions went."""
+        ...
+
+    async def put_instruction(self, row: MemoryRow, vectors: VectorRows | None) -> Instruction:
+        """Write one instruction as put_memories() does, and return its newest version."""
+        ...

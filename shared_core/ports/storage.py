@@ -15,24 +15,20 @@ from shared_core.core.domain import (
     Memory,
     ModelUsage,
 )
-from shared_core.ports.accesses import AccessStorage
 from shared_core.ports.api_tokens import TokenStorage
 from shared_core.ports.conversations import ConversationStorage
 from shared_core.ports.erasures import ErasureStorage
-from shared_core.ports.events import EventStorage
+from shared_core.ports.events import EventStorage, SliceStorage
 from shared_core.ports.facts import FactStorage
 from shared_core.ports.graph import GraphStorage
-from shared_core.ports.indexes import IndexStorage
-from shared_core.ports.instructions import InstructionStorage
-from shared_core.ports.items import ItemStorage
+from shared_core.ports.indexes import IndexStorage, ReembedStorage
+from shared_core.ports.items import InstructionStorage, ItemStorage
 from shared_core.ports.jobs import JobStorage
 from shared_core.ports.profiles import ProfileStorage
 from shared_core.ports.recall import RecallStorage
-from shared_core.ports.reembedding import ReembedStorage
-from shared_core.ports.retention import RetentionStorage
+from shared_core.ports.retention import AccessStorage, RetentionStorage
 from shared_core.ports.runs import RunStorage
 from shared_core.ports.session_logs import SessionStorage
-from shared_core.ports.timeline import SliceStorage
 from shared_core.ports.transfer import TransferStorage
 
 if TYPE_CHECKING:

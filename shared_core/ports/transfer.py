@@ -1,10 +1,11 @@
-"""What an export and its import ask of a storage; ports.Storage joins it."""
+"""Export, import, and the import of items from other stores."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from shared_core.core.domain import JsonValue
@@ -139,4 +140,42 @@ class TransferStorage(Protocol):
 
     async def add_made_vectors(self, whose: ExportScope, vectors: VectorRows) -> None:
         """Add vectors to memories that are here."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceItem:
+    """An item as LangGraph's PostgresStore keeps it.
+
+    prefix: its labels, joined by dots. value_json: the text of its value, not parsed yet.
+    vectors: by field; None where only the field was asked for.
+    """
+
+    prefix: str
+    key: str
+    value_json: str
+    created_at: datetime
+    updated_at: datetime
+    expires_at: datetime | None
+    ttl_minutes: int | None
+    vectors: Mapping[str, Sequence[float] | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTally:
+    """How many items a source holds, expired ones included, and how many of them have vectors."""
+
+    items: int
+    expired: int
+    embedded: int
+    dimensions: int | None
+
+
+class ItemSource(Protocol):
+    """A store that is only read."""
+
+    async def tally(self) -> SourceTally: ...
+
+    def pages(self, limit: int, *, vectors: bool) -> AsyncIterator[Sequence[SourceItem]]:
+        """Yield all items in a stable order, at most limit at a time."""
         ...

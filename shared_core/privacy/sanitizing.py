@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from shared_core.core.delimiters import without_memories
 from shared_core.core.digest_cache import DigestCache
 from shared_core.core.domain import Event, JsonValue, NewMemory
-from shared_core.core.memory_delimiters import without_memories
 from shared_core.core.namespaces import clean_text
 from shared_core.errors import InvalidInput
 from shared_core.privacy.redaction import PrivacyPolicy

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from uuid import UUID
 
 from shared_core.core.domain import MemoryId, Scope
-from shared_core.core.sync_bridge import on_own_loop, start_on_own_loop
+from shared_core.core.event_loops import on_own_loop, start_on_own_loop
 from shared_core.errors import MemoryCoreError, StorageReadOnly
-from shared_core.ports.accesses import Accesses, AccessStorage, NewAccesses
+from shared_core.ports.retention import Accesses, AccessStorage, NewAccesses
 from shared_core.ports.storage import Clock
 
 log = logging.getLogger("hippocampus")

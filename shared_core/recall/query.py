@@ -17,9 +17,15 @@ from shared_core.models.embedding import Embedding
 from shared_core.nlp.question_subject import best_edges, mentioned
 from shared_core.nlp.text import has_words, search_terms
 from shared_core.ports.events import MemoryQuery
-from shared_core.ports.recall import Ranking, RankingQuery, Recalled, SearchRequest, ThreeFactor
-from shared_core.ports.recall_result import RecallResult
-from shared_core.ports.reranker import Reranker
+from shared_core.ports.recall import (
+    Ranking,
+    RankingQuery,
+    Recalled,
+    RecallResult,
+    Reranker,
+    SearchRequest,
+    ThreeFactor,
+)
 from shared_core.ports.storage import Storage
 from shared_core.recall.mmr import diversified
 from shared_core.recall.reranking import reranked

@@ -1,12 +1,18 @@
-"""Turns candidates into ranked hits. Pure."""
+"""Turns candidates into ranked hits: learned weights, matched query words, fusion. Pure."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from importlib.resources import files
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -14,15 +20,143 @@ import numpy as np
 
 from shared_core.core.decay import AROUSAL_SLOWDOWN, SECONDS_A_DAY
 from shared_core.core.domain import Hit, Memory
+from shared_core.nlp.text import TERM, search_terms
 from shared_core.ports.recall import Candidate, Corpus, Ranking, RankingQuery, Recalled, ThreeFactor
 from shared_core.recall.bm25 import Matches, matched
-from shared_core.recall.features import features, overtakings
-from shared_core.recall.linear_ranking import linear_parts
-from shared_core.recall.query_words import query_words, words_held
+from shared_core.recall.features import BY_VOICES, features, overtakings
 from shared_core.recall.supersession import raised
 
 if TYPE_CHECKING:
     from shared_core.ports.recall import Numbers
+
+
+_PARTS: Final = {
+    "similarity": "meaning",
+    "z_similarity": "meaning",
+    "similar_and_worded": "meaning",
+    "z_bm25": "words",
+    "coverage": "words",
+    "z_bm25_with_previous": "context",
+    "z_bm25_with_next": "context",
+    "z_bm25_around": "context",
+    "z_similarity_previous": "context",
+    "z_similarity_next": "context",
+    "z_similarity_two_before": "context",
+    "z_similarity_two_after": "context",
+    "coverage_with_previous": "context",
+    "coverage_around": "context",
+    "coverage_wide": "context",
+    "z_session": "session",
+    "z_session_similarity": "session",
+    "z_session_words": "session",
+    "opens_session": "session",
+    "named_speaker": "speaker",
+    "other_speaker": "speaker",
+    "agent": "speaker",
+    "agent_asks": "form",
+    "log_length": "form",
+    "is_question": "form",
+    "echo": "form",
+    "time_fit": "time",
+    "when_told": "time",
+    "recency": "time",
+    "ended": "time",
+    "fact": "kind",
+    "summary": "kind",
+}
+PART_OF: Final[Mapping[str, str]] = _PARTS | {
+    f"{voices}_{name}": _PARTS[name] for voices, names in BY_VOICES.items() for name in names
+}
+"""What is weighed, and the part of the score it counts in."""
+
+
+def linear_parts(known: Mapping[str, Numbers]) -> dict[str, Numbers]:
+    """Return the parts of the scores of K candidates, (K,) each."""
+    parts: dict[str, Numbers] = {}
+    for name, weight in weights().items():
+        part = PART_OF[name]
+        parts[part] = parts.get(part, np.zeros(1)) + weight * known[name]
+    return parts
+
+
+_in_use: ContextVar[Mapping[str, float] | None] = ContextVar("weights", default=None)
+
+
+@contextmanager
+def use_weights(others: Mapping[str, float]) -> Iterator[None]:
+    """Rank with other weights than those shipped, in this context and the tasks it starts.
+
+    For measuring weights that have not seen what is measured. Raises ValueError for a weight of
+    what is no feature.
+    """
+    token = _in_use.set(_checked(others, "the weights given"))
+    try:
+        yield
+    finally:
+        _in_use.reset(token)
+
+
+def weights() -> Mapping[str, float]:
+    """Return the weight of each feature: those of use_weights(), else the shipped ones."""
+    return _in_use.get() or _shipped()
+
+
+@cache
+def _shipped() -> Mapping[str, float]:
+    text = (files("shared_core.recall") / "weights" / "linear.v1.json").read_text(encoding="utf-8")
+    return _checked(json.loads(text)["weights"], "linear.v1.json")
+
+
+def _checked(read: Mapping[str, float], name: str) -> Mapping[str, float]:
+    if unknown := read.keys() - PART_OF.keys():
+        raise ValueError(f"{name}: a weight of what is no feature: {sorted(unknown)}")
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWord:
+    """A word as it was asked, and the terms that stand for it; or a run without spaces."""
+
+    word: str
+    terms: tuple[str, ...]
+    is_run: bool
+
+
+def query_words(query: str, terms: Collection[str]) -> list[QueryWord]:
+    """Return the words of a query that are among the terms searched for, each once, in order."""
+    wanted = frozenset(terms)
+    found: dict[str, QueryWord] = {}
+    for run, word, _ in TERM.findall(unicodedata.normalize("NFKC", query)):
+        one = QueryWord(run or word, tuple(search_terms(run or word)), bool(run))
+        if not wanted.isdisjoint(one.terms):
+            found.setdefault(one.word.casefold(), one)
+    return list(found.values())
+
+
+def words_held(words: Sequence[QueryWord], held: Collection[str]) -> tuple[str, ...]:
+    """Return the words of which a text holds the terms, and the parts it holds of runs."""
+    shown: list[str] = []
+    for one in words:
+        if one.is_run:
+            shown += parts_held(one.word, held)
+        elif all(term in held for term in one.terms):
+            shown.append(one.word)
+    return tuple(dict.fromkeys(shown))
+
+
+def parts_held(run: str, held: Collection[str]) -> list[str]:
+    """Return the longest parts of a run of which every two neighbours are held, or one alone."""
+    parts: list[str] = []
+    start = at = 0
+    while at < len(run):
+        start = at
+        while run[at : at + 2] in held and at + 1 < len(run):
+            at += 1
+        if at > start or run[start] in held:
+            parts.append(run[start : at + 1])
+        at += 1
+    return parts
+
 
 WORDS: Final = re.compile(r"\w+")
 LEAST_CHARACTERS: Final = 200
@@ -34,7 +168,7 @@ def rank(
 ) -> list[Hit]:
     """Return the best candidates, best first, with the parts of their scores.
 
-    by: "linear", the learned weights (recall.linear_ranking), and as part of "time" what a
+    by: "linear", the learned weights, and as part of "time" what a
     turn gains that overtakes another (recall.supersession); "fusion", a sum of standardised
     scores with weights set by hand; "rrf", reciprocal rank fusion; "vector" or "bm25", one channel
     alone; "three_factor", relevance x recency x importance (Park et al., 2023),

@@ -17,9 +17,9 @@ from importlib import import_module
 from typing import Any, TypeAlias, cast
 
 from shared_core.core.domain import Hit
-from shared_core.core.sync_bridge import on_own_loop
+from shared_core.core.event_loops import on_own_loop
 from shared_core.errors import InvalidInput, ModelOutputInvalid, ModelUnavailable
-from shared_core.ports.reranker import Reranker
+from shared_core.ports.recall import Reranker
 
 log = logging.getLogger("hippocampus")
 

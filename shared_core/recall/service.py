@@ -11,14 +11,14 @@ from shared_core.core.domain import AsOf, Hit, Memory, MemoryId, MemoryKind, Sco
 from shared_core.core.namespaces import scope_path
 from shared_core.core.validation import memory_ids_of
 from shared_core.nlp.text import has_words
-from shared_core.ports.recall_result import RecallResult
+from shared_core.ports.recall import RecallResult
 from shared_core.recall import query as recalls
 from shared_core.recall.query import RecallOptions
 from shared_core.recall.reranking import resolve_reranker
 
 if TYPE_CHECKING:
     from shared_core.models.embedding import Embedding
-    from shared_core.ports.accesses import Accesses
+    from shared_core.ports.retention import Accesses
     from shared_core.ports.storage import Storage, Vectors
     from shared_core.recall.access_log import AccessLog
 

@@ -14,7 +14,7 @@ from shared_core.errors import InvalidInput
 from shared_core.nlp import calendar
 from shared_core.nlp.dates import TimeRange, resolve
 from shared_core.nlp.past_dates import is_weekday, looked_back
-from shared_core.ports.timeline import BucketUnit
+from shared_core.ports.events import BucketUnit
 
 MAX_BUCKETS: Final = 10_000
 EXAMPLES: Final = (

@@ -12,8 +12,8 @@ from shared_core.core.timestamps import check_moment
 from shared_core.core.validation import zone_of
 from shared_core.errors import InvalidInput
 from shared_core.nlp.calendar import instant
+from shared_core.ports.events import BucketUnit, SliceOrder, SliceQuery
 from shared_core.ports.storage import Clock, Storage
-from shared_core.ports.timeline import BucketUnit, SliceOrder, SliceQuery
 from shared_core.recall import query as recalls
 from shared_core.recall.query import MAX_LIMIT, RecallOptions
 from shared_core.recall.service import Recalling

@@ -13,8 +13,7 @@ from shared_core.core.validation import listed, memory_ids_of, names_of, number,
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.knowledge.reviving import revive
 from shared_core.models.embedding import Embedding
-from shared_core.ports.accesses import Accesses, NewAccesses
-from shared_core.ports.retention import Kept
+from shared_core.ports.retention import Accesses, Kept, NewAccesses
 from shared_core.retention import cleanup as cleanups
 from shared_core.retention.cleanup import CleanupReport, Progress, RetentionReport
 from shared_core.retention.erasure import ErasureVerbs

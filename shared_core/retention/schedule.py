@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from uuid import uuid4
 
-from shared_core.core.periodic import NowAndThen
+from shared_core.core.event_loops import NowAndThen
 from shared_core.errors import MemoryCoreError
 from shared_core.ports.retention import FATES, TaskRun
 from shared_core.ports.storage import Clock, Storage

@@ -22,9 +22,8 @@ from shared_core.errors import (
 from shared_core.ingest.imported_items import ImportedItems
 from shared_core.ingest.items import text_of
 from shared_core.models.embedders import PrecomputedVectors
-from shared_core.ports.imports import ItemSource, SourceItem
-from shared_core.ports.item_operations import WriteItem
-from shared_core.ports.items import ImportMark, Item, ItemAddress, ItemStamp
+from shared_core.ports.items import ImportMark, Item, ItemAddress, ItemStamp, WriteItem
+from shared_core.ports.transfer import ItemSource, SourceItem
 
 MODEL_FAILURES = 3
 """So many items in a row that cannot be embedded mean that the embedder is down."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from shared_core.core.domain import JsonValue
 from shared_core.ingest.events import TEXT_FIELD
 from shared_core.nlp.text import has_words
-from shared_core.ports.reembedding import EmbeddedField
+from shared_core.ports.indexes import EmbeddedField
 
 if TYPE_CHECKING:
     from uuid import UUID

@@ -26,8 +26,7 @@ from langgraph_store import (
 )
 from langgraph_store.conformance.samples import INDEX, MODES, Face
 from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
-from shared_core.ports.item_operations import WriteItem
-from shared_core.ports.items import ItemStamp
+from shared_core.ports.items import ItemStamp, WriteItem
 from shared_core.storage.postgres.connection.sql_files import migrations
 
 ANN = Scope("app", "ann")

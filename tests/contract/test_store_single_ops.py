@@ -12,7 +12,7 @@ import pytest
 from langgraph_store import PgHippocampusStore
 from langgraph_store.single_ops import MAX_BATCH
 from shared_core import InvalidInput, ModelUnavailable, StorageUnavailable, open_memory
-from shared_core.ports.item_operations import ItemOp, ItemResult
+from shared_core.ports.items import ItemOp, ItemResult
 
 pytestmark = pytest.mark.both_engines
 

@@ -19,7 +19,7 @@ from adk_memory import OpenMemoryService
 from shared_core import InvalidInput, MemoryEngine, NewMemory, Scope, open_memory, run_sync
 from shared_core.core.domain import MemoryId
 from shared_core.errors import StorageUnavailable
-from shared_core.ports.accesses import Accesses, NewAccesses
+from shared_core.ports.retention import Accesses, NewAccesses
 from shared_core.recall import access_log as logs
 from shared_core.recall.access_log import AccessLog
 from shared_core.storage.postgres.connection.pipeline import Connection, Statement

@@ -17,8 +17,7 @@ from langgraph_store import (
 )
 from shared_core import InvalidInput, MemoryEngine, NotFound, Scope
 from shared_core.core.namespaces import instructions_scope
-from shared_core.ports.item_operations import ReadItem
-from shared_core.ports.items import Item
+from shared_core.ports.items import Item, ReadItem
 
 pytestmark = pytest.mark.both_engines
 

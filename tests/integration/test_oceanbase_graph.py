@@ -13,9 +13,8 @@ from both_engines import NOW, Both, World
 from shared_core import Scope
 from shared_core.core.domain import AsOf, ThreadId
 from shared_core.core.namespaces import scope_path
-from shared_core.ports.events import MemoryQuery
+from shared_core.ports.events import MemoryQuery, SliceQuery
 from shared_core.ports.graph import Alias
-from shared_core.ports.timeline import SliceQuery
 
 SCOPE = Scope("app", "ann 安")
 TENANT = scope_path(SCOPE)

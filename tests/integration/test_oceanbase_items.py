@@ -18,7 +18,6 @@ from shared_core.core.domain import MemoryId, Namespace, ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import instructions_namespace, memories_namespace, scope_path
 from shared_core.jobs.index_maintenance import Indexes
-from shared_core.ports.accesses import Accesses, NewAccesses
 from shared_core.ports.items import (
     Item,
     ItemQuery,
@@ -27,6 +26,7 @@ from shared_core.ports.items import (
     NamespaceQuery,
     VectorRows,
 )
+from shared_core.ports.retention import Accesses, NewAccesses
 from shared_core.storage.oceanbase.vectors import LargeTenants
 
 ANN = Scope("app", "ann")

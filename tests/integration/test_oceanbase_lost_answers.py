@@ -18,11 +18,11 @@ from seekdb_databases import SeekdbDatabases
 from shared_core import Event, Scope, StorageUnavailable
 from shared_core.core.domain import MemoryId, ThreadId
 from shared_core.core.namespaces import memories_namespace
-from shared_core.ports.accesses import Accesses, NewAccesses
 from shared_core.ports.api_tokens import ApiToken
 from shared_core.ports.conversations import SessionRules
 from shared_core.ports.items import MemoryRow
 from shared_core.ports.jobs import JobType, NewJob
+from shared_core.ports.retention import Accesses, NewAccesses
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connection import database as database_module
 from shared_core.storage.oceanbase.connection.attempts import Mark, Marks, is_there

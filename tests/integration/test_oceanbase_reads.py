@@ -14,7 +14,7 @@ from seekdb_databases import SeekdbDatabases
 from shared_core import AsOf, Conflict, Event, MemoryEngine, Scope, open_memory
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import memories_namespace
-from shared_core.ports.timeline import SliceQuery
+from shared_core.ports.events import SliceQuery
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
 
 ANN = Scope("app", "ann")

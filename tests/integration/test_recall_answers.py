@@ -19,8 +19,7 @@ from shared_core import (
     Scope,
     open_memory,
 )
-from shared_core.ports.recall import ThreeFactor
-from shared_core.ports.recall_result import RecallResult
+from shared_core.ports.recall import RecallResult, ThreeFactor
 from shared_core.recall.ranking import relevance
 
 pytestmark = pytest.mark.both_engines

@@ -24,7 +24,7 @@ from shared_core import (
 )
 from shared_core.cli.main import app
 from shared_core.context.assembler import ContextAssembler
-from shared_core.ports.accesses import Accesses, NewAccesses
+from shared_core.ports.retention import Accesses, NewAccesses
 
 ANN = Scope("app", "ann")
 NOW = datetime.now(UTC)

@@ -12,8 +12,7 @@ from shared_core import Event, InvalidInput, MemoryEngine, NewMemory, Scope, ope
 from shared_core.core.decay import forget_at, initial_strength
 from shared_core.core.domain import MemoryId
 from shared_core.core.retention_policy import POLICIES, Traits, default_rules
-from shared_core.ports.accesses import Accesses, NewAccesses
-from shared_core.ports.retention import Kept
+from shared_core.ports.retention import Accesses, Kept, NewAccesses
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)

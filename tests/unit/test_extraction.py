@@ -13,7 +13,7 @@ from shared_core.errors import InvalidInput
 from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.extraction.rule_reader import MAX_READ_CLAUSES, MAX_STATING_CLAUSES, RULES_VERSION
 from shared_core.knowledge.fact_planning import plan_facts
-from shared_core.knowledge.rule_reflection import RuleReflector
+from shared_core.knowledge.reflection import RuleReflector
 from shared_core.nlp.affect import emotion_of
 
 MAY = datetime(2026, 5, 13, 15, 0, tzinfo=UTC)

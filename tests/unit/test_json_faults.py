@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from shared_core import InvalidInput
-from shared_core.core.json_paths import fault_path
-from shared_core.core.json_text import to_json
+from shared_core.core.json_text import fault_path, to_json
 
 CYCLE: list[Any] = [1]
 CYCLE.append({"again": CYCLE})

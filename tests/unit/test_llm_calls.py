@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared_core.core.domain import ModelUsage
-from shared_core.core.sync_bridge import run_sync
+from shared_core.core.event_loops import run_sync
 from shared_core.errors import (
     InvalidInput,
     ModelOutputInvalid,

@@ -14,8 +14,8 @@ from shared_core.core.domain import MemoryId, MemoryKind, Role
 from shared_core.nlp.text import search_terms
 from shared_core.ports.recall import Candidate, Corpus
 from shared_core.recall.bm25 import matched
-from shared_core.recall.linear_ranking import use, weights
 from shared_core.recall.query import query_terms
+from shared_core.recall.ranking import use_weights, weights
 from shared_core.recall.supersession import asks_how_it_was, overtaken, raised, tells_change
 
 FILLER = ("The weather is fine in Leeds.", "今天天气很好。", "We watched a film together.")
@@ -231,11 +231,11 @@ def test_each_stands_just_above_what_it_overtakes(
 
 def test_other_weights_are_in_use_until_the_end_of_their_context() -> None:
     shipped = weights()
-    with use({"similarity": 2.0}):
+    with use_weights({"similarity": 2.0}):
         assert {"similarity": 2.0} == weights()
     assert shipped == weights()
 
 
 def test_a_weight_of_what_is_no_feature_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="no feature.*charm"), use({"charm": 1.0}):
+    with pytest.raises(ValueError, match="no feature.*charm"), use_weights({"charm": 1.0}):
         raise AssertionError

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared_core.core.delimiters import READING_ORDER, Tags
-from shared_core.core.memory_delimiters import line
+from shared_core.core.delimiters import READING_ORDER, Tags, line
 
 TAGS = Tags(READING_ORDER)
 

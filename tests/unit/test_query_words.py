@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from shared_core.nlp.text import search_terms
 from shared_core.recall.query import query_terms
-from shared_core.recall.query_words import query_words, words_held
+from shared_core.recall.ranking import query_words, words_held
 
 
 def shown(query: str, text: str) -> tuple[str, ...]:

@@ -15,8 +15,7 @@ from shared_core.core.domain import SCORE_PARTS, Hit, JsonValue, Memory, MemoryI
 from shared_core.errors import InvalidInput
 from shared_core.nlp.text import is_question
 from shared_core.ports.recall import Candidate, Corpus, Ranking, RankingQuery, Recalled, ThreeFactor
-from shared_core.recall.linear_ranking import PART_OF, weights
-from shared_core.recall.ranking import nearest, rank, relevance
+from shared_core.recall.ranking import PART_OF, nearest, rank, relevance, weights
 
 NOW = datetime(2026, 3, 31, tzinfo=UTC)
 EVERY_RANKING = get_args(Ranking)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from shared_core.core.sync_bridge import LoopThread
+from shared_core.core.event_loops import LoopThread
 
 
 async def answer() -> int:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from shared_core.recall.time_fit import named_times, time_fit
+from shared_core.recall.features import named_times, time_fit
 
 EAST = timezone(timedelta(hours=8))
 

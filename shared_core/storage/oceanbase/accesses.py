@@ -12,7 +12,7 @@ from pymysql.constants import ER
 from shared_core.core.domain import MemoryId, Scope
 from shared_core.core.namespaces import scope_path
 from shared_core.errors import StorageReadOnly, StorageUnavailable
-from shared_core.ports.accesses import Accesses, NewAccesses
+from shared_core.ports.retention import Accesses, NewAccesses
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Transaction, pages
 from shared_core.storage.oceanbase.retention_timing import retime

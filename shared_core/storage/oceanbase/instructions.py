@@ -12,8 +12,7 @@ from shared_core.core.namespaces import (
     scope_path,
     storable,
 )
-from shared_core.ports.instructions import Instruction
-from shared_core.ports.items import MemoryRow, VectorRows
+from shared_core.ports.items import Instruction, MemoryRow, VectorRows
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.item_writes import (

@@ -9,7 +9,7 @@ from typing import Final
 
 from shared_core.core.domain import AsOf, Memory, Scope, ThreadId
 from shared_core.core.namespaces import memories_namespace, rest_of, scope_path
-from shared_core.ports.timeline import SliceOrder, SliceQuery
+from shared_core.ports.events import SliceOrder, SliceQuery
 from shared_core.storage._rows import as_known
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction

@@ -25,14 +25,13 @@ from shared_core.errors import (
     InvalidInput,
     StorageUnavailable,
 )
-from shared_core.ports.indexes import IndexBuilder, TenantIndex, TenantVectors
-from shared_core.ports.reembedding import EmbeddedField
+from shared_core.ports.indexes import EmbeddedField, IndexBuilder, TenantIndex, TenantVectors
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.errors import code_of
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
 
 if TYPE_CHECKING:
-    from shared_core.ports.reembedding import Matrix
+    from shared_core.ports.indexes import Matrix
 
 MOST_DIMENSIONS = 4096
 """Of a vector with an index."""

@@ -9,7 +9,7 @@ import psycopg
 from shared_core.core.domain import MemoryId, Scope
 from shared_core.core.namespaces import common_prefix, scope_path, tenant_of
 from shared_core.errors import StorageReadOnly
-from shared_core.ports.accesses import Accesses, NewAccesses
+from shared_core.ports.retention import Accesses, NewAccesses
 from shared_core.storage._rows import utc
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.pipeline import Statement

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from shared_core.core.domain import Scope
 from shared_core.core.namespaces import instructions_namespace, instructions_scope, scope_path
-from shared_core.ports.instructions import Instruction
-from shared_core.ports.items import MemoryRow, VectorRows
+from shared_core.ports.items import Instruction, MemoryRow, VectorRows
 from shared_core.storage._rows import utc
 from shared_core.storage.postgres.connection.pipeline import Rows, Statement
 from shared_core.storage.postgres.connection.sql_files import statement

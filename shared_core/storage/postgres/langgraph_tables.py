@@ -13,7 +13,7 @@ import psycopg
 from psycopg import AsyncConnection, IsolationLevel
 
 from shared_core.errors import InvalidInput, NotFound, StorageUnavailable
-from shared_core.ports.imports import SourceItem, SourceTally
+from shared_core.ports.transfer import SourceItem, SourceTally
 from shared_core.settings import redacted
 from shared_core.storage.postgres.connection.sql_files import statement
 

@@ -11,14 +11,14 @@ from pgvector import HalfVector
 
 from shared_core.core.namespaces import ROOT
 from shared_core.errors import EmbeddingMismatch
-from shared_core.ports.reembedding import EmbeddedField
+from shared_core.ports.indexes import EmbeddedField
 from shared_core.ports.storage import Clock
 from shared_core.storage._rows import utc
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.sql_files import statement
 
 if TYPE_CHECKING:
-    from shared_core.ports.reembedding import Matrix
+    from shared_core.ports.indexes import Matrix
 
 _FIRST = ("", UUID(int=0))
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from shared_core.core.domain import AsOf, Memory, Scope, ThreadId
 from shared_core.core.namespaces import memories_namespace, path_end, rest_of, scope_path
+from shared_core.ports.events import SliceOrder, SliceQuery
 from shared_core.ports.storage import Clock
-from shared_core.ports.timeline import SliceOrder, SliceQuery
 from shared_core.storage._rows import as_known, memory_from_row, moments, utc
 from shared_core.storage.postgres.connection.database import PostgresDatabase
 from shared_core.storage.postgres.connection.sql_files import statement

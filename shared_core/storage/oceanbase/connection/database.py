@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 import pymysql
 
-from shared_core.core.sync_bridge import exiting
+from shared_core.core.event_loops import exiting
 from shared_core.errors import InvalidInput, NotFound, StorageUnavailable
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connection.attempts import Attempts, Mark, Marks, is_there

@@ -13,7 +13,7 @@ from pgvector.psycopg.halfvec import register_halfvec_info
 from psycopg.adapt import AdaptersMap
 from psycopg.types import TypeInfo
 
-from shared_core.core.sync_bridge import exiting
+from shared_core.core.event_loops import exiting
 from shared_core.errors import (
     Conflict,
     EmbeddingMismatch,

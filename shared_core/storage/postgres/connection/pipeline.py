@@ -24,7 +24,7 @@ from psycopg.pq import ConnStatus, ExecStatus, Format
 from psycopg.pq.abc import PGresult
 from psycopg.waiting import Wait
 
-from shared_core.core.sync_bridge import on_callers_own_loop
+from shared_core.core.event_loops import on_callers_own_loop
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Statement: TypeAlias = tuple[bytes, Mapping[str, Any]]

@@ -1,4 +1,4 @@
-"""The one bridge from sync code to the async core: an event loop in a thread of its own."""
+"""Runs coroutines from sync code, in the background and periodically, and ends them on signals."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import asyncio
 import concurrent.futures.thread
 import logging
 import os
+import signal
+import sys
 import threading
+import time
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -175,3 +179,92 @@ def _own_runner() -> _Runner:
     if runner is None or runner.pid != os.getpid():
         runner = _own.runner = _Runner()
     return runner
+
+
+class NowAndThen:
+    """Looks after something now and then, on the bridge's own loop, one look at a time.
+
+    Whoever inherits from it says what a look is, and how long to wait for the first and the next.
+    """
+
+    _in_background: bool
+    """False: others look; nudge() does nothing."""
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._look_at = 0.0
+        self._task: asyncio.Task[object] | None = None
+
+    async def _look(self) -> None:
+        raise NotImplementedError
+
+    def _waits_s(self) -> tuple[float, float]:
+        """Return the seconds from the first nudge() to the first look, and from look to look."""
+        raise NotImplementedError
+
+    async def keep(self, stop: asyncio.Event, *, every_s: float | None = None) -> None:
+        """Look now and then, until stop is set."""
+        while not stop.is_set():
+            await self._look()
+            try:
+                async with asyncio.timeout(self._waits_s()[1] if every_s is None else every_s):
+                    await stop.wait()
+            except TimeoutError:
+                pass
+
+    def nudge(self) -> None:
+        """Look in the background, when it is time. Returns at once."""
+        if not self._in_background:
+            return
+        now = time.monotonic()
+        first_s, every_s = self._waits_s()
+        if self._pid != os.getpid():  # a forked child has no task
+            self._pid, self._task, self._look_at = os.getpid(), None, now + first_s
+        if now >= self._look_at:
+            self._look_at = now + every_s
+            start_on_own_loop(self._start)
+
+    async def stop(self) -> None:
+        """End a look that goes on; what it left half-way, another look takes up."""
+        await on_own_loop(self._stop())
+
+    def _start(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._look())
+
+    async def _stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None and self._pid == os.getpid():
+            task.cancel()
+            await asyncio.wait([task])
+
+
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+_told: list[Callable[[int], None]] = []
+"""Who is told, the innermost last. Signals reach one loop alone, that of the main thread."""
+
+
+@contextmanager
+def told_to_end(end: Callable[[int], None]) -> Iterator[None]:
+    """Call end with the number of each signal that asks this process to end, instead of dying.
+
+    Inside of another one it is told alone, until it is left. It needs the running event loop of the
+    main thread; on Windows signals stay as they are.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    _told.append(end)
+    for number in END_SIGNALS:
+        loop.add_signal_handler(number, end, number)
+    try:
+        yield
+    finally:
+        _told.remove(end)
+        for number in END_SIGNALS:
+            if _told:
+                loop.add_signal_handler(number, _told[-1], number)
+            else:
+                loop.remove_signal_handler(number)
