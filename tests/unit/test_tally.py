@@ -11,7 +11,7 @@ from benchmarks.conversations import Question
 from benchmarks.retrieval import summary
 from benchmarks.tally import Tally
 from benchmarks.train_ranking import FOLDS, fold_weights, left_out
-from benchmarks.training_set import TRAINED, Asked, load, save
+from benchmarks.training_set import TRAINED, TrainingQuestion, load, save
 
 
 def question(**given: frozenset[str]) -> Question:
@@ -54,12 +54,12 @@ def test_newer_above_older_is_told_apart_by_whether_it_can_be_known() -> None:
     assert 0.3333 == figures["newer_above_older_rest"]
 
 
-def asked(conversation: int, *, misleads: bool = False) -> Asked:
+def asked(conversation: int, *, misleads: bool = False) -> TrainingQuestion:
     """A question about three turns; the feature "coverage" tells which answers, or misleads."""
     rows = np.zeros((3, len(TRAINED)), dtype=np.float32)
     rows[:, TRAINED.index("coverage")] = [0, 0, 1]
     answers = np.array([misleads, misleads, not misleads])
-    return Asked(
+    return TrainingQuestion(
         set_name="made_up",
         conversation=conversation,
         category="any",
