@@ -1,4 +1,4 @@
-"""Turns become drafts of facts, statements and insights, by rules or by a language model."""
+"""Turn conversation turns into drafts of facts, statements and insights, by rules or a model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What several turns tell of somebody, as one statement that stands alone. Pure.
+"""Combine what several turns say about somebody into one self-contained statement. Pure.
 
-"我女儿叫灿灿", "她今年5岁" and "她喜欢画画" become "灿灿是我的女儿，今年5岁，喜欢画画". A pronoun
-that nothing resolves keeps its clause out.
+"我女儿叫灿灿", "她今年5岁" and "她喜欢画画" become "灿灿是我的女儿，今年5岁，喜欢画画". A clause
+with an unresolved pronoun is left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from shared_core.nlp.text import Language
 PERSON_IMPORTANCE: Final = 8.0
 KNOWLEDGE_IMPORTANCE: Final = 3.0
 MAX_PARTS: Final = 12
-"""So much is told of somebody in one statement."""
+"""Maximum number of predicates in one statement."""
 
 DEICTIC: Final = re.compile(
     r"\b(?:i|me|my|mine|we|us|our|you|your|he|she|it|him|her|his|hers|its|they|them|their|this|that"
@@ -58,9 +58,10 @@ class _EntityGroup:
 
 
 def statements_of(read: Iterable[ResolvedClause]) -> list[StatementDraft]:
-    """Return one statement for each person or animal clauses speak of, and general knowledge.
+    """Return one statement for each person or animal, and one for each clause of general knowledge.
 
-    Those of people are private, general knowledge is public. Nobody is told of who was only named.
+    Statements about people are private, general knowledge is public. A person who was only named
+    gets none.
     """
     groups: dict[tuple[str, Language], _EntityGroup | StatementDraft] = {}
     latest: dict[str, str] = {}
@@ -90,7 +91,7 @@ def statements_of(read: Iterable[ResolvedClause]) -> list[StatementDraft]:
 
 
 def described_by(clause: ResolvedClause) -> list[tuple[Referent, str]]:
-    """Return whom a clause tells of, and what; "" for no more than who it is."""
+    """Return whom a clause describes and the predicate, "" if it only says who they are."""
     named = [
         fact
         for fact in clause.facts
@@ -113,7 +114,7 @@ def described_by(clause: ResolvedClause) -> list[tuple[Referent, str]]:
 
 
 def only_names(clause: ResolvedClause) -> bool:
-    """Tell whether a clause says no more of somebody than their name."""
+    """Tell whether a clause says no more about somebody than their name."""
     rest = clause.said.strip(" ,，.。!！")
     if clause.about and rest in (f"is {clause.about.name}", f"是{clause.about.name}"):
         return True
@@ -123,22 +124,22 @@ def only_names(clause: ResolvedClause) -> bool:
 
 
 def predicate(clause: ResolvedClause) -> str:
-    """Return what a clause says of its subject, without a full stop."""
+    """Return the predicate of a clause, without final punctuation."""
     return clause.said.strip(" ,，.。!！~～")
 
 
 def tells_more(clause: ResolvedClause) -> bool:
-    """Tell whether a pattern read more of a clause than a name."""
+    """Tell whether a pattern read more than a name in a clause."""
     return any(fact.slot.count(".") > 1 for fact in clause.facts)
 
 
 def is_plain(part: str, language: Language) -> bool:
-    """Tell whether what is said of somebody needs no context and no pattern to be kept."""
+    """Tell whether a predicate can be kept without context and without a pattern."""
     return bool(PLAIN[language].match(part)) and not DEICTIC.search(part)
 
 
 def stated(group: _EntityGroup) -> StatementDraft | None:
-    """Return the statement of a group; None if it says no more than a name known already."""
+    """Return the statement of a group, or None if it only repeats a known name."""
     entity, parts = group.entity, list(group.parts)
     if entity.named and entity.title:
         title = title_for(entity, group.language)
@@ -155,7 +156,7 @@ def stated(group: _EntityGroup) -> StatementDraft | None:
 
 
 def joined(name: str, parts: Sequence[str], language: Language) -> str:
-    """Return a subject and what is said of it as one sentence."""
+    """Return a subject and its predicates as one sentence."""
     if language == "zh":
         return name + "，".join(parts)
     told = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
@@ -163,7 +164,7 @@ def joined(name: str, parts: Sequence[str], language: Language) -> str:
 
 
 def is_knowledge(clause: ResolvedClause) -> bool:
-    """Tell whether a clause says something of the world that needs no context."""
+    """Tell whether a clause states general knowledge that needs no context."""
     text = clause.text.strip(" .。!！")
     return bool(KNOWLEDGE[clause.language].match(text)) and not DEICTIC.search(text)
 

@@ -1,11 +1,11 @@
-"""What a language model answered becomes drafts, or is left out. Pure.
+"""Turn a language model's answer into drafts, dropping what it may not say. Pure.
 
-A model is not trusted with who a memory is about, what it came from, or what it may end:
-- only numbers of turns that it was shown count, and what rests on no turn of the user is left out;
-- a value must share a word with what was said, and a subject must have been named;
-- only slots that the rules know hold one value at a time, and only those can be retracted;
-- a retraction names what ends. Without a value it ends one slot of one value, one for a turn;
-- secrets are left out.
+A model is not trusted with the owner, the sources or the ends of memories:
+- A draft needs the number of a shown user turn.
+- A value must share a word with the turns, and a subject must be named in them.
+- Only slots of the ontology hold one value at a time, and only those can be retracted.
+- A retraction without a value is allowed once per turn, for a slot with one value.
+- Secrets are dropped.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ SECRET: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The elements of an answer that have the right shape."""
+class ModelAnswer:
+    """The well-formed elements of an answer."""
 
     facts: Sequence[FactItem] = ()
     statements: Sequence[StatementItem] = ()
@@ -72,17 +72,17 @@ class Answer:
 
 @dataclass(slots=True)
 class DraftedAnswer:
-    """What an answer came to. left_out: reasons, and how many elements each kept away."""
+    """The drafts of an answer. left_out: number of dropped elements by reason."""
 
     extraction: Extraction
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def drafts_from(answer: Answer, shown: Transcript, known: str, pattern: str) -> DraftedAnswer:
+def drafts_from(answer: ModelAnswer, shown: Transcript, known: str, pattern: str) -> DraftedAnswer:
     """Return the drafts of an answer about a conversation.
 
-    known: the text of turns before it, which the model was shown too. pattern: what each draft says
-    it was found by.
+    known: text of the earlier turns, which the model was shown too. pattern: name of the drafts'
+    origin.
     """
     return _Drafting(shown, known, pattern).drafts_from(answer)
 
@@ -99,7 +99,7 @@ class _Drafting:
         self._order = {event.event_id: number for number, event in shown.turns.items()}
         self._left_out: Counter[str] = Counter()
 
-    def drafts_from(self, answer: Answer) -> DraftedAnswer:
+    def drafts_from(self, answer: ModelAnswer) -> DraftedAnswer:
         emotions = self._emotions(answer.feelings)
         facts = self._facts(answer.facts, emotions)
         statements = [
@@ -189,7 +189,7 @@ class _Drafting:
         )
 
     def _may_say(self, item: FactItem, slot: Slot) -> bool:
-        """Tell whether the value is one that was said, and the change one a model may make."""
+        """Tell whether the value appears in the turns, and a model may make the change."""
         if item.value and not self._grounded(item.value):
             self._leave_out("fact with a value nobody said")
             return False
@@ -236,7 +236,8 @@ class _Drafting:
         return sorted(found.values(), key=lambda draft: self._order[draft.event_id])
 
     def _founded(self, kind: str, items: Iterable[Item]) -> list[tuple[Item, tuple[str, ...]]]:
-        """Return the elements that rest on a turn of the user, each text once, with their turns."""
+        """Return the elements with a user turn as source, each text once, with the ids of its
+        turns."""
         found: dict[str, tuple[Item, tuple[str, ...]]] = {}
         for item in items:
             source = self._source([*item.turns])
@@ -264,7 +265,7 @@ class _Drafting:
         return found
 
     def _source(self, numbers: Iterable[int]) -> tuple[Event, tuple[str, ...]] | None:
-        """Return the last turn of the user among those named, and the others; None without one."""
+        """Return the last user turn among these numbers and the ids of the others, or None."""
         named = [self._turns[number] for number in sorted(set(numbers)) if number in self._turns]
         primary = next((event for event in reversed(named) if event.role == "user"), None)
         if primary is None:
@@ -292,7 +293,7 @@ class _Drafting:
 
 
 def date_of(since: str, said_at: datetime) -> datetime | None:
-    """Return the beginning of a date such as 2026-10 in the time zone of the turn, or None."""
+    """Return the start of a date such as 2026-10 in the turn's time zone, or None."""
     match = DATE.fullmatch(since.strip())
     if match is None or int(match[1]) < OLDEST_YEAR:
         return None
@@ -308,9 +309,9 @@ def date_of(since: str, said_at: datetime) -> datetime | None:
 
 
 MAX_BEFORE: Final = 200
-"""So many turns before are looked at."""
+"""Maximum number of earlier turns that are searched for sources."""
 LEAST_CHARACTERS: Final = 3
-"""Shorter Latin words tell too little."""
+"""Shortest Latin word that counts as informative."""
 GENERIC: Final = frozenset(
     search_terms(
         "user person people someone name call like love enjoy want know think feel say tell talk go"
@@ -319,17 +320,17 @@ GENERIC: Final = frozenset(
         " 用户 喜欢 觉得 知道 今天 现在 时候 一个 没有 可以 需要 什么 经常 正在 表示"
     )
 )
-"""What nearly every text about a user says."""
+"""Terms that occur in nearly every text about a user."""
 
 
 class EarlierTurns:
-    """The turns shown before those that a model reads, and the words of each."""
+    """The turns shown before those a model reads, with their informative words."""
 
     def __init__(self, turns: Sequence[Event]) -> None:
         self._words = {turn.event_id: telling_words(turn.text) for turn in turns[-MAX_BEFORE:]}
 
     def needed(self, text: str, own: Sequence[Event]) -> tuple[str, ...]:
-        """Return the ids of the turns before that hold a telling word of text no own turn has."""
+        """Return the ids of earlier turns with an informative word that no turn of `own` has."""
         foreign = telling_words(text).difference(*(search_terms(turn.text) for turn in own))
         named = {turn.event_id for turn in own}
         return tuple(
@@ -340,7 +341,7 @@ class EarlierTurns:
 
 
 def telling_words(text: str) -> frozenset[str]:
-    """Return the words of a text that tell what it is about; of Chinese, pairs of characters."""
+    """Return the informative words of a text; for Chinese, pairs of characters."""
     return frozenset(term for term in search_terms(text) if _tells(term)) - GENERIC
 
 
@@ -351,9 +352,9 @@ def _tells(term: str) -> bool:
 
 
 def with_context(drafts: Extraction, turns: Sequence[Event], before: Sequence[Event]) -> Extraction:
-    """Return drafts from turns that also name those of the turns before which they draw on.
+    """Return the drafts with the earlier turns they draw on added as sources.
 
-    An edge names one turn only, so all before that one are looked at, also among turns.
+    An edge names one turn only, so the turns before it in the same window are searched too.
     """
     known, by_id = EarlierTurns(before), {turn.event_id: turn for turn in turns}
 

@@ -1,4 +1,4 @@
-"""Reads turns, sums up and reflects with a language model, and checks what it answers."""
+"""Extract, summarise and reflect with a language model, and check its answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shared_core.core.domain import (
 )
 from shared_core.core.namespaces import clean_text
 from shared_core.errors import InvalidInput, ModelOutputInvalid
-from shared_core.extraction.llm_drafts import SECRET, Answer, drafts_from, with_context
+from shared_core.extraction.llm_drafts import SECRET, ModelAnswer, drafts_from, with_context
 from shared_core.extraction.llm_schema import (
     EXTRACTION,
     REFLECTION,
@@ -54,15 +54,15 @@ SUMMARISE: Final = "summarise.v1"
 REFLECT: Final = "reflect.v1"
 
 MAX_INPUT_TOKENS: Final = 16_000
-"""Turns of one call; what is more takes another call."""
+"""Maximum tokens of turns in one call; longer input takes several calls."""
 KNOWN_TOKENS: Final = 1_500
-"""Turns before, to understand the others."""
+"""Maximum tokens of earlier turns shown as context."""
 MAX_OUTPUT_TOKENS: Final = 8_192
 MAX_ELEMENTS: Final = 100
-"""So many elements of one list are read."""
+"""Maximum number of elements read from each list of an answer."""
 MAX_QUOTED_CHARACTERS: Final = 500
 LEAST_EVIDENCE: Final = 2
-"""A reflection rests on so many memories."""
+"""Minimum number of memories behind a reflection."""
 NONE: Final = "(none)"
 FENCE: Final = re.compile(r"\A\s*```\w*\s*\n?|\n?```\s*\Z")
 SUMMARY_BEGUN: Final = re.compile(r"[\"']summary[\"']\s*:\s*[\"']")
@@ -78,13 +78,21 @@ Parsed = TypeVar("Parsed")
 class ModelExtractor:
     """An Extractor and Reflector on a language model.
 
-    One call reads the turns of a session, one more if they are above max_input_tokens, and one
-    sums it up; an answer of no use is asked for once more, with what was wrong. fallback: what
-    reads the turns when the model has failed for good; this class itself never turns to it.
-    max_concurrent_model_calls, timeout_s (seconds a call): see ModelCalls. max_output_tokens: of
-    one answer, where the host leaves it to the request. Raises ModelUnavailable when the model
-    fails, ModelQuotaExceeded when it takes no more for now, ModelOutputInvalid for two useless
-    answers.
+    A session takes one call per max_input_tokens, plus one for its summary. An unusable answer is
+    requested once more, with the reason.
+
+    Args:
+        model: The language model.
+        fallback: The extractor for when the model has failed for good; never called here.
+        max_concurrent_model_calls: See ModelCalls.
+        timeout_s: Seconds allowed for one call; see ModelCalls.
+        max_input_tokens: Maximum tokens of turns in one call.
+        max_output_tokens: Maximum tokens of one answer, if the host leaves that to the request.
+
+    Raises:
+        ModelUnavailable: The model fails.
+        ModelQuotaExceeded: The model accepts no more calls for now.
+        ModelOutputInvalid: Two answers in a row are unusable.
     """
 
     def __init__(
@@ -112,23 +120,24 @@ class ModelExtractor:
 
     @property
     def name(self) -> str:
-        """Names the version of this code, of the prompt, and the model."""
+        """The version of this code and its prompt, and the model's name."""
         return f"{MODEL_VERSION}/{EXTRACT}/{self._calls.name}"
 
     @property
     def window_tokens(self) -> int:
-        """What one call reads: a longer thread is read window by window."""
+        """Maximum tokens of one call; a longer thread is read window by window."""
         return self._max_input_tokens
 
     @property
     def reread_turns(self) -> int:
-        """None: a summary builds on the one before."""
+        """0: a summary builds on the previous one."""
         return 0
 
     async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
-        """Return what the user says in events; needs_model: turns it could not read to the end.
+        """Return the drafts of what the user says in events.
 
-        Behind an answer that was cut off nothing is read: those turns are in unread.
+        After a truncated answer, the turns that follow stay unread: their ids are in `unread`.
+        needs_model: ids of turns that were not read to the end.
         """
         parts = await asyncio.to_thread(transcripts, events, self._max_input_tokens)
         found = Extraction()
@@ -164,7 +173,7 @@ class ModelExtractor:
     async def summarise(
         self, events: Sequence[Event], previous: str, max_characters: int
     ) -> tuple[str, ModelUsage]:
-        """Return what a thread is about, previous carried on; of many events the last ones."""
+        """Return a summary that continues the previous one and covers the last events."""
         text = await asyncio.to_thread(context_text, events, self._max_input_tokens, least=1)
         if not text:
             return previous[:max_characters], ModelUsage()
@@ -186,7 +195,7 @@ class ModelExtractor:
         return summary, usage
 
     async def reflect(self, memories: Sequence[Memory]) -> tuple[list[InsightDraft], ModelUsage]:
-        """Return what memories of one user let one conclude, each with at least two of them.
+        """Return insights from memories of one user, each with at least two as evidence.
 
         Of many memories the newest are read.
         """
@@ -213,7 +222,7 @@ class ModelExtractor:
         )
 
     async def _complete(self, request: ModelRequest) -> tuple[ModelReply, ModelUsage]:
-        """Ask once. Raises ModelOutputInvalid for a refusal and for an empty answer."""
+        """Call the model once. Raises ModelOutputInvalid for a refusal or an empty answer."""
         reply, usage = await self._calls.complete(request)
         self.usage += usage
         if reply.finish == "refused":
@@ -231,7 +240,7 @@ class ModelExtractor:
         keys: Sequence[str],
         parse: Callable[[ParsedJson], Parsed],
     ) -> tuple[Parsed, ModelUsage]:
-        """Return what parse makes of the answer; one that it cannot use is asked for again once."""
+        """Return the parsed answer. An unusable answer is requested once more."""
         request = self._request(prompt, values, schema)
         reply, usage = await self._complete(request)
         try:
@@ -263,15 +272,15 @@ def _parsed(
     return parse(ParsedJson(value=reading.value, truncated=cut))
 
 
-def _answer(reading: ParsedJson) -> tuple[Answer, bool]:
-    """Return the elements of an extraction. Unreadable if there are some and none fits."""
+def _answer(reading: ParsedJson) -> tuple[ModelAnswer, bool]:
+    """Return the elements of an extraction. Raises Unreadable if it has only invalid ones."""
     lists: dict[str, list[Element]] = {}
     wrong: list[str] = []
     for name, model in EXTRACTION.items():
         lists[name], refused = read_items(reading.value.get(name), model, MAX_ELEMENTS)
         wrong += [f"{name} {one}" for one in refused]
     _check(lists, wrong, reading)
-    return Answer(**lists), reading.truncated  # type: ignore[arg-type] # EXTRACTION says which
+    return ModelAnswer(**lists), reading.truncated  # type: ignore[arg-type] # EXTRACTION says which
 
 
 def _reflections(reading: ParsedJson) -> list[ReflectionItem]:
@@ -300,8 +309,8 @@ def _complaint(reply: ModelReply, error: Unreadable) -> str:
     )
 
 
-def _after_last(part: Transcript, answer: Answer) -> list[str]:
-    """Return the turns of the user after the last one that a cut-off answer came to."""
+def _after_last(part: Transcript, answer: ModelAnswer) -> list[str]:
+    """Return the ids of the user turns after the last one a truncated answer reached."""
     told = [number for fact in answer.facts for number in fact.turns]
     told += [number for statement in answer.statements for number in statement.turns]
     last = max((number for number in told if number in part.turns), default=0)
@@ -341,7 +350,7 @@ def _summary_of(model: str, reply: ModelReply) -> str:
 
 
 def _whole_sentences(text: str) -> str:
-    """Return the sentences of a summary before the place where its JSON was cut off."""
+    """Return the complete sentences of a summary whose JSON was truncated."""
     begun = SUMMARY_BEGUN.search(text)
     said = sentences(text[begun.end() :].replace('\\"', '"').replace("\\n", "\n")) if begun else []
     whole = said if said and ENDED.search(said[-1]) else said[:-1]
@@ -349,7 +358,7 @@ def _whole_sentences(text: str) -> str:
 
 
 def _fitting(text: str, max_characters: int) -> str:
-    """Return whole sentences that fit, none with a secret, or the beginning of the first."""
+    """Return the whole sentences that fit, without secrets, else the start of the first."""
     kept = ""
     told = [sentence for sentence in sentences(text) if not SECRET.search(sentence)]
     for sentence in told:
@@ -365,7 +374,7 @@ def _language_note(text: str) -> str:
 
 
 def _numbered(memories: Sequence[Memory], max_tokens: int) -> dict[int, tuple[str, MemoryId]]:
-    """Return the newest memories that fit, oldest first, each as a line under its number."""
+    """Return the newest memories that fit, oldest first, as numbered lines."""
     chosen: list[tuple[str, MemoryId]] = []
     for memory in sorted(memories, key=lambda one: one.occurred_at, reverse=True):
         text = f"{memory.occurred_at.date().isoformat()}, {memory.kind}: {escaped(memory.text)}"

@@ -1,7 +1,7 @@
-"""The shapes a language model answers in, and their JSON Schemas. Pure.
+"""The shapes of a language model's answers, and their JSON Schemas. Pure.
 
-What a model writes beside them is ignored. Numbers are brought into range, numbers of turns read
-from whatever they are written as; only what cannot be repaired is refused, one element at a time.
+Extra keys are ignored, numbers are clamped, and turn numbers are read in any spelling. Only an
+element that cannot be repaired is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONFIDENCE: Final = 0.7
 OWNERS: Final = frozenset(
     ("user_id", "userid", "owner", "owner_id", "app", "app_name", "scope", "namespace", "tenant")
 )
-"""What a model may not say: whose a memory is comes from the thread, never from an answer."""
+"""Keys a model may not use: the owner of a memory comes from its thread, never from an answer."""
 SCHEMA_WORDS: Final = ("type", "properties", "required", "items", "enum", "description")
 
 
@@ -92,14 +92,14 @@ Category = Annotated[InsightCategory, _one_of(("insight", "pattern", "summary"),
 
 
 class Element(BaseModel):
-    """One element of a list that a model answers with."""
+    """One element of a list in a model's answer."""
 
     model_config = ConfigDict(extra="ignore", str_strip_whitespace=True)
 
     @model_validator(mode="before")
     @classmethod
     def names_no_owner(cls, given: Any) -> Any:
-        """Refuse an element that says whose it is."""
+        """Refuse an element that names an owner."""
         if isinstance(given, Mapping):
             named = OWNERS.intersection(str(key).lower() for key in given)
             if named:
@@ -108,7 +108,7 @@ class Element(BaseModel):
 
 
 class FactItem(Element):
-    """A fact; see the prompt "extract" for what each field means."""
+    """A fact; the prompt "extract" explains each field."""
 
     turns: Turns
     subject: Value = "user"
@@ -125,7 +125,7 @@ class FactItem(Element):
 
 
 class ToldItem(Element):
-    """A text that rests on turns."""
+    """A text derived from turns."""
 
     turns: Turns
     text: Text
@@ -133,13 +133,13 @@ class ToldItem(Element):
 
 
 class StatementItem(ToldItem):
-    """A text that several turns tell together."""
+    """A statement that several turns support together."""
 
     privacy: Kept = "private"
 
 
 class InsightItem(ToldItem):
-    """What turns let one conclude."""
+    """A conclusion from turns."""
 
     category: Category = "insight"
 
@@ -155,7 +155,7 @@ class RelationItem(Element):
 
 
 class FeelingItem(Element):
-    """What a turn expresses."""
+    """The emotion of a turn."""
 
     turn: Turn
     valence: Annotated[float, _range(-1.0, 1.0, 0.0)]
@@ -164,7 +164,7 @@ class FeelingItem(Element):
 
 
 class ReflectionItem(Element):
-    """What memories let one conclude."""
+    """A conclusion from memories."""
 
     memories: Turns
     category: Category = "insight"
@@ -189,9 +189,9 @@ SUMMARY_SCHEMA: Final[Mapping[str, JsonValue]] = {
 
 
 def lists_schema(title: str, lists: Mapping[str, type[Element]]) -> Mapping[str, JsonValue]:
-    """Return the JSON Schema of an object that holds these lists, and nothing else.
+    """Return the JSON Schema of an object with exactly these lists.
 
-    It says types, names and choices only: limits break some providers and bind few of the others.
+    It has types, names and choices only: limits break some providers and few others enforce them.
     """
     return {
         "title": title,

@@ -1,4 +1,4 @@
-"""The facts that the patterns of the rule files read in one clause. Pure."""
+"""Read the facts in one clause with the patterns of the rule files. Pure."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ def clause_facts(
     *,
     relations_only: bool = False,
 ) -> Iterator[FactDraft]:
-    """Yield the facts of one clause; the first pattern that reads a slot speaks for it.
+    """Yield the facts of a clause; the first matching pattern of a slot wins.
 
-    without: ids of patterns that are switched off. relations_only: the clause is about somebody
-    else than the user.
+    without: ids of disabled patterns. relations_only: the clause is not about the user.
     """
     rules = load_rules(lang)
     read: set[str] = set()
@@ -47,7 +46,7 @@ def clause_facts(
 
 
 def values(raw: str, pattern: Pattern, rules: RuleSet) -> Iterator[str]:
-    """Yield the values a pattern found, tidied; none that the pattern rejects."""
+    """Yield the tidied values of a match, except those the pattern rejects."""
     if not raw:
         yield raw  # a retraction that names no value
         return
@@ -77,7 +76,7 @@ def values(raw: str, pattern: Pattern, rules: RuleSet) -> Iterator[str]:
 def fact_from_match(
     value: str, match: re.Match[str], pattern: Pattern, lang: Language, event_id: str
 ) -> FactDraft:
-    """Return the fact that a pattern read as value."""
+    """Return the fact for one value of a pattern match."""
     rules = load_rules(lang)
     groups = {name: found or "" for name, found in match.groupdict().items()}
     names = {
@@ -103,7 +102,7 @@ def fact_from_match(
 
 
 def voiced(value: str, rules: RuleSet) -> str:
-    """Return the value as a statement about the user says it: "my job" becomes "their job"."""
+    """Return a value as a statement about the user says it: "my job" becomes "their job"."""
     if rules.unspeakable.search(value):
         return f'"{value}"'
     return rules.speaker.sub(lambda match: rules.speakers[match[0].lower()], value)

@@ -1,4 +1,4 @@
-"""Extractors behind the port; the rule-based one, which needs no model."""
+"""The rule-based extractor, which needs no model, and the choice of an extractor."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from shared_core.ports.storage import Extractor
 
 
 class RuleExtractor:
-    """Reads plain statements of English and Chinese users; misses all else, and says where.
+    """Reads plain statements of English and Chinese users, and reports the turns it could not read.
 
-    without: ids of patterns that are switched off. Raises InvalidInput for an unknown one.
+    without: ids of disabled patterns. Raises InvalidInput for an unknown one.
     """
 
     name = RULES_VERSION
@@ -53,7 +53,7 @@ class RuleExtractor:
         self._people: Sequence[KnownPerson] = ()
 
     def knowing(self, people: Sequence[KnownPerson]) -> Self:
-        """Return a copy that knows whom the user named before the turns it is given."""
+        """Return a copy that knows the people the user named before the given turns."""
         knowing = copy(self)
         knowing._people = people
         return knowing
@@ -62,7 +62,7 @@ class RuleExtractor:
         return await asyncio.to_thread(self.read, events, context)
 
     def read(self, events: Sequence[Event], context: Sequence[Event] = ()) -> Extraction:
-        """Return what events say; the same as extract, in the caller's thread."""
+        """Return the drafts of events; same as extract, in the caller's thread."""
         discourse = DiscourseState(self._people)
         observe_turns(discourse, context)
         facts: list[FactDraft] = []
@@ -105,7 +105,7 @@ class RuleExtractor:
 
 
 def _said_before(previous: str, events: Sequence[Event]) -> list[Event]:
-    """Return the sentences of a summary as turns of the user, to be weighed with the others."""
+    """Return the sentences of a summary as user turns, to be ranked with the others."""
     return [
         Event(
             event_id=f"summary/{place}",
@@ -125,14 +125,14 @@ def _summary(events: Sequence[Event], max_characters: int) -> str:
 
 MOST_IMPORTANT: Final = 10.0
 LIFE: Final = 8.0
-"""A change of what matters as much is news: a job, a home, a marriage; one of taste is none."""
+"""Minimum importance of a change that is news: a job, a home, a marriage, but no taste."""
 
 
 def key_sentences(events: Sequence[Event]) -> Mapping[str, float]:
-    """Return the sentences of users that carried facts, each with what it weighs, above 0 to NEWS.
+    """Return the user sentences that carried facts, with weights above 0 up to NEWS.
 
-    NEWS weighs what tells of a change of life: an end, a move, another value than before. All else
-    weighs by the importance of its facts. What a later value replaced is no key sentence.
+    A sentence about a change of life weighs NEWS: an end, a move, a new value. Any other weighs by
+    the importance of its facts. A sentence whose value was replaced later is left out.
     """
     held: dict[tuple[str, str], tuple[FactDraft, tuple[int, str]]] = {}
     weights: dict[tuple[int, str], float] = {}
@@ -168,7 +168,7 @@ def _is_change(fact: FactDraft) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfCorrection:
-    """A wrong word and the right one. meant: the user says in so many words what was meant."""
+    """A wrong word and the right one. meant: the user says outright what they meant."""
 
     wrong: str
     right: str
@@ -176,7 +176,7 @@ class SelfCorrection:
 
 
 def self_corrections(text: str) -> Iterator[SelfCorrection]:
-    """Yield what each sentence takes back, of a turn that is no joke."""
+    """Yield the self-corrections in a turn that is no joke: "I meant Apex, not Acme"."""
     found = own_sentences(text)
     if any(guarded(sentence, load_rules(lang), "turn") for sentence, lang in found):
         return
@@ -195,11 +195,11 @@ def self_corrections(text: str) -> Iterator[SelfCorrection]:
 def apply_corrections(
     event: Event, found: Iterable[SelfCorrection], told: Sequence[FactDraft]
 ) -> list[FactDraft]:
-    """Return the facts of a turn with these self_corrections.
+    """Return the facts of a turn with these self-corrections, given all facts so far in order.
 
-    told: the facts of the turns before and of this one, in order. Where a slot holds several values
-    the wrong one ends, if the user says what was meant: "it's coffee, not tea" may be about a cup.
-    Names of people are left alone, for facts stand under them.
+    The corrected fact takes the right word. In a slot with several values the wrong one ends, but
+    only if the user says what they meant: "it's coffee, not tea" may be about a cup. Names of
+    people stay, because facts are stored under them. A correction that matches no fact is ignored.
     """
     facts: list[FactDraft] = []
     for correction in found:
@@ -226,9 +226,9 @@ def _takes_back(correction: SelfCorrection, draft: FactDraft) -> bool:
 
 
 def resolve_extractor(llm: object = None, extractor: Extractor | None = None) -> Extractor:
-    """Return what the arguments llm and extractor of open_memory() name; calls no model yet.
+    """Return the extractor for the arguments llm and extractor of open_memory(); calls no model.
 
-    Raises InvalidInput for both at once, and for an llm of no known form.
+    Raises InvalidInput for both at once, and for an unsupported llm.
     """
     if llm is None:
         return extractor or RuleExtractor()

@@ -1,8 +1,8 @@
-"""Durable facts about the user and the people they name, read out of turns by rules.
+"""Read durable facts about the user and people they name out of turns, by rules.
 
-No model, no network. The rules are data in `shared_core/rules`. They take explicit statements only
-and prefer silence to a guess: questions, conditions, wishes, hearsay, jokes, tasks, quoted text and
-orders to the memory itself yield nothing. Every fact names the rule that found it.
+No model, no network; the rules are data in `shared_core/nlp/rules`. They accept explicit statements
+only. Questions, conditions, wishes, hearsay, jokes, tasks, quotations and orders to the memory
+yield nothing. Every fact names its pattern.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ MAX_STATING_CLAUSES: Final = 3_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedClause:
-    """A clause that states something. text: without lead-in, pronouns replaced.
+    """A clause that states something. text: without lead-in, with pronouns replaced.
 
-    about: the person or animal it is about, None for the user or nobody. complete: no pronoun for a
-    person is left. said: what it says of them. needs: the turns before that told who they are;
-    people: the facts known before all turns that did.
+    about: the person or animal it is about, None for the user or nobody. said: its predicate.
+    complete: every personal pronoun has an antecedent. needs: ids of the earlier turns that
+    introduced these people; people: ids of the facts that did.
     """
 
     text: str
@@ -58,7 +58,7 @@ class ResolvedClause:
 
 @dataclass(slots=True)
 class RuleReading:
-    """What was read out of one turn. unread: it says more than the rules could read."""
+    """The clauses and facts of one turn. unread: it says more than the rules could read."""
 
     clauses: list[ResolvedClause] = field(default_factory=list)
     facts: list[FactDraft] = field(default_factory=list)
@@ -66,10 +66,10 @@ class RuleReading:
 
 
 def extract_facts(event: Event) -> list[FactDraft]:
-    """Return what the user states in this turn alone, in order, each fact once.
+    """Return the facts a user turn states on its own, in order, each once.
 
-    Only turns with the role "user" are read, and of those the first MAX_READ_CHARACTERS,
-    MAX_READ_CLAUSES, and MAX_STATING_CLAUSES of which facts come.
+    Turns of other roles have none. Reads at most MAX_READ_CHARACTERS, MAX_READ_CLAUSES, and
+    MAX_STATING_CLAUSES with facts.
     """
     return read_turn(event, DiscourseState()).facts
 
@@ -77,9 +77,9 @@ def extract_facts(event: Event) -> list[FactDraft]:
 def read_turn(
     event: Event, discourse: DiscourseState, without: Collection[str] = ()
 ) -> RuleReading:
-    """Return what the user states in this turn, and take note in discourse of whom it speaks of.
+    """Return what the user states in a turn, and update the discourse state.
 
-    discourse: of the turns before. without: ids of patterns that are switched off.
+    discourse: the state after the earlier turns. without: ids of disabled patterns.
     """
     reading = RuleReading()
     if event.role != "user":
@@ -116,13 +116,13 @@ def read_turn(
 
 
 def pattern_of(draft: FactDraft) -> Pattern | None:
-    """Return the pattern that found a draft, None if it was none of the rules'."""
+    """Return the pattern that found a draft, or None if no rule did."""
     found = (one for one in load_rules(draft.language).patterns if one.id == draft.pattern)
     return next(found, None)
 
 
 def names_further(clause: str, found: Collection[FactDraft], rules: RuleSet) -> bool:
-    """Tell whether a clause read for the name of a relation names somebody besides."""
+    """Tell whether a clause with a relative's name names somebody else besides."""
     ends = [
         clause.rfind(draft.value) + len(draft.value)
         for draft in found
@@ -132,9 +132,9 @@ def names_further(clause: str, found: Collection[FactDraft], rules: RuleSet) -> 
 
 
 def just_given() -> deque[str]:
-    """Return room for the values a slot was given last, of which the next may be a shorter form.
+    """Return a store for the last values of a slot, to skip a shorter form of one.
 
-    "My name is Ann Lee, call me Ann": the second says nothing new.
+    "My name is Ann Lee, call me Ann": the second adds nothing.
     """
     return deque(maxlen=MAX_JUST_GIVEN)
 
@@ -142,10 +142,10 @@ def just_given() -> deque[str]:
 def stated_clauses(
     text: str, reading: RuleReading, discourse: DiscourseState
 ) -> Iterator[tuple[str, str, Language]]:
-    """Yield the clauses in which the user may be stating something, as read and as said.
+    """Yield the clauses in which the user may state something, as (resolved, original, language).
 
-    An empty one begins each sentence.
-    reading: learns whether what was passed over may be worth a model; discourse: whom that names.
+    An empty clause starts each sentence. Skipped clauses set reading.unread if a model may find
+    more, and the discourse state observes the people they mention.
     """
     found = own_sentences(text)
     if any(guarded(sentence, load_rules(lang), "turn") for sentence, lang in found):
@@ -177,12 +177,12 @@ def stated_clauses(
 
 
 def tells(clause: str, rules: RuleSet) -> bool:
-    """Tell whether a clause says something of the user or of a person."""
+    """Tell whether a clause says something about the user or a person."""
     return bool(rules.telling.search(clause)) and not rules.idle.search(clause)
 
 
 def hints(clause: str, rules: RuleSet) -> bool:
-    """Tell whether a clause that no rule takes at its word speaks of the user or of a person."""
+    """Tell whether a guarded clause mentions the user or a person."""
     told = SPEAKER.search(clause) or rules.telling.search(clause)
     return bool(told) and not rules.idle.search(clause)
 
@@ -195,17 +195,23 @@ def read_clause(
     discourse: DiscourseState,
     without: Collection[str] = (),
 ) -> ResolvedClause | None:
-    """Return what a clause states; None if that is still to come."""
+    """Return what a clause states, or None if it lies in the future."""
     clause = discourse.counted_kin.rewrite(expand_contractions(clause), lang)
     resolved = resolve_persons(clause, lang, discourse)
     of_other = begins_with_person(clause, lang, discourse)
-    discourse.observe(resolved.text, lang, said=clause, meant=resolved.meant, left=resolved.left)
+    discourse.observe(
+        resolved.text,
+        lang,
+        original=clause,
+        antecedents=resolved.antecedents,
+        unresolved=resolved.unresolved,
+    )
     found = subject_of(resolved.text, lang, discourse)
     if found is not None and discourse.is_ambiguous(found[0]):
-        named = found[0] in resolved.meant or load_rules(lang).kin_mention.search(clause)
+        named = found[0] in resolved.antecedents or load_rules(lang).kin_mention.search(clause)
         found = found if named else None
-    meant = (*resolved.meant, *([found[0]] if found else []))
-    needs, people = discourse.source_turns(*meant), discourse.source_facts(*meant)
+    people_named = (*resolved.antecedents, *([found[0]] if found else []))
+    needs, people = discourse.source_turns(*people_named), discourse.source_facts(*people_named)
     facts = [
         about_whom(draft, resolved.text, lang, discourse)
         for draft in clause_facts(clause, lang, event.event_id, without, relations_only=of_other)
@@ -236,7 +242,7 @@ def read_clause(
 
 
 def undated(said: str, facts: list[FactDraft]) -> str:
-    """Return a clause up to the first comma after the values of its facts, without the values."""
+    """Return a clause up to the first comma after its values, with the values masked."""
     end = max(said.find(draft.value) + len(draft.value) for draft in facts)
     stop = re.search("[,，(（]", said[end:])
     said = said[: end + stop.start()] if stop else said
@@ -247,7 +253,7 @@ def undated(said: str, facts: list[FactDraft]) -> str:
 
 
 def guarded(text: str, rules: RuleSet, scope: GuardScope) -> Guard | None:
-    """Return the guard of this scope that forbids to take the text at its word, if one does."""
+    """Return the first guard of this scope that matches the text, or None."""
     for guard in rules.guards:
         if guard.scope == scope and guard.regex.search(text):
             return guard

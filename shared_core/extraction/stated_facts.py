@@ -1,4 +1,4 @@
-"""What a caller states outright, as a draft: its slot, its sentence, its subject. Pure."""
+"""Turn a fact that a caller states into a draft: slot, sentence and subject. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shared_core.nlp.slots import Slot, is_kin, near_slot, near_slot_message, sl
 from shared_core.nlp.text import HAN_CHARACTER, Language, language
 
 STATED: Final = "caller"
-"""What is noted as the pattern, and the extractor, of a fact that a caller stated."""
+"""Pattern and extractor name of a fact stated by a caller."""
 USER_IN: Final = {"en": "User", "zh": "用户"}
 GENERAL: Final = {"en": "User's {name} is {value}.", "zh": "用户的{name}是{value}。"}
 INSTEAD: Final = {
@@ -23,16 +23,15 @@ INSTEAD: Final = {
     ("zh", "activity"): "用户的活动是{value}。",
     ("zh", "trait"): "用户是{value}。",
 }
-"""Sentences of the rules that say too little without the words a pattern found."""
+"""Sentences for slots whose rule sentence needs the words a pattern found."""
 YEARS: Final = re.compile(r"[\d〇零一二两三四五六七八九十百]+")
 YEARS_OLD: Final = re.compile(r"(?:years? old|岁)$", re.IGNORECASE)
 
 
 def stated_slot(given: str) -> Slot:
-    """Return the slot a caller means. One of the caller's own holds one value at a time.
+    """Return the slot a caller names. A custom slot holds one value at a time.
 
-    Raises InvalidInput for what is no name, stands for a secret, or is a known slot but for a
-    letter; that one it names.
+    Raises InvalidInput for no name, a secret, or a typo of a known slot, which it suggests.
     """
     if not isinstance(given, str):
         raise InvalidInput(f"slot must be a text, e.g. 'employer', not {given!r}")
@@ -52,7 +51,7 @@ def stated_slot(given: str) -> Slot:
 def stated_draft(
     slot: Slot, value: str, subject: str, valid_from: datetime | None, lang: Language
 ) -> FactDraft:
-    """Return the draft of what a caller states of the user, or of a subject."""
+    """Return the draft of what a caller states about the user or another subject."""
     about, of = subject, slot
     if subject != USER:
         of = slot_about(subject, slot)
@@ -75,10 +74,9 @@ def stated_draft(
 
 
 def statement_language(said: str, known: Sequence[str]) -> Language:
-    """Return the language to state a value in: its own, or for a bare name that of most known.
+    """Return the language for a stated value: its own, or that of most known statements.
 
-    said: the value, and the slot where it is of the caller's own. known: statements of what is
-    known of the user.
+    said: the value, plus the slot if it is a custom one. known: statements about the user.
     """
     chinese = sum(language(one) == "zh" for one in known)
     return "zh" if HAN_CHARACTER.search(said) or 2 * chinese > len(known) else "en"
@@ -108,7 +106,7 @@ def _aged(value: str, lang: Language) -> str:
 
 
 def _word(name: str, lang: Language) -> str:
-    """Return the word of a language for the name of a relation, or of a thing."""
+    """Return the word of a language for a relation or a thing."""
     words = load_rules(lang).canonical
     if lang == "zh":
         found = [word for word, one in words.items() if one == name and HAN_CHARACTER.search(word)]

@@ -1,6 +1,6 @@
-"""Facts about the people and animals around the user, and whom each is about. Pure.
+"""Read facts about the people and animals around the user, and find their subject. Pure.
 
-What is said of somebody is read as if they said it of themselves: "She loves art" as "I love art".
+A predicate is read in the first person: "She loves art" as "I love art".
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ DATED: Final = frozenset(
 )  # fmt: skip
 """Slots whose facts begin when the clause says something happened."""
 OF_PERSONS: Final = DATED | {"birthday", "like", "dislike"}
-"""Slots that may be read of somebody else than the user, and favourites."""
+"""Slots, besides favourites, that may be read about somebody other than the user."""
 THIRD_PERSON_TRUST: Final = 0.9
-"""What is said of somebody else counts so much of what is said of oneself."""
+"""Factor on the confidence of a fact about somebody else."""
 
 
 def attribute_of(slot: str) -> str:
@@ -39,9 +39,9 @@ def attribute_of(slot: str) -> str:
 def about_whom(
     draft: FactDraft, clause: str, lang: Language, discourse: DiscourseState
 ) -> FactDraft:
-    """Return a fact about a relation with whom it is about as its subject, as far as known.
+    """Return a fact about a relative with that person as its subject, if known.
 
-    The turns that told who that is are further turns it rests on.
+    The turns that introduced the person become further sources.
     """
     if draft.slot.count(".") < 2 or not draft.slot.startswith("relation."):
         return draft
@@ -52,23 +52,24 @@ def about_whom(
     entity = found[0] if found else discourse.kin_entity(mention, lang)
     if entity is None:
         return draft
-    told = with_name(draft, entity, lang)
+    statement = with_name(draft, entity, lang)
     return replace(
         draft,
         subject=subject_name(entity),
-        statement=told,
+        statement=statement,
         other_event_ids=discourse.source_turns(entity),
         people=discourse.source_facts(entity),
     )
 
 
 def subject_name(entity: Referent) -> str:
-    """Return the name of somebody; of one without, "user" or what tells them from others."""
+    """Return the subject of facts about somebody; of an unnamed one "user" or a distinguishing
+    title."""
     if entity.named:
         return entity.subject
     words = set(re.split(r"[- ]", plain_title(entity.title)))
-    told_apart = words & load_kinship().titles
-    return f"{USER}'s {entity.title}" if told_apart else USER
+    distinguishing = words & load_kinship().titles
+    return f"{USER}'s {entity.title}" if distinguishing else USER
 
 
 def third_person_facts(
@@ -80,25 +81,25 @@ def third_person_facts(
     *,
     known: Sequence[FactDraft],
 ) -> list[FactDraft]:
-    """Return what a clause says of somebody, read as if they said it of themselves."""
+    """Return the facts in a predicate about somebody, read in the first person."""
     own = in_first_person(rest, lang) if entity.relation else ""
     if not own:
         return []
-    told = {(attribute_of(draft.slot), draft.value) for draft in known}
+    known_values = {(attribute_of(draft.slot), draft.value) for draft in known}
     found = []
     by_kin = by_relation(entity, own, rest, lang)
     for draft in clause_facts(by_kin, lang, event_id, without, relations_only=True):
-        if (attribute_of(draft.slot), draft.value) in told:
+        if (attribute_of(draft.slot), draft.value) in known_values:
             continue
         if draft.slot.count(".") > 1:
             statement = with_name(draft, entity, lang)
             found.append(replace(draft, subject=subject_name(entity), statement=statement))
         elif not entity.named or draft.value == entity.name:
             found.append(draft)
-    told |= {(attribute_of(draft.slot), draft.value) for draft in found}
+    known_values |= {(attribute_of(draft.slot), draft.value) for draft in found}
     for draft in clause_facts(own, lang, event_id, without):
         name = "place" if draft.slot == "residence" else attribute_of(draft.slot)
-        if name not in OF_PERSONS | {"favourite"} or (name, draft.value) in told:
+        if name not in OF_PERSONS | {"favourite"} or (name, draft.value) in known_values:
             continue
         attribute = name if name != "favourite" else draft.slot
         slot = f"relation.{entity.relation}.{attribute}"
@@ -108,7 +109,7 @@ def third_person_facts(
                 fact_type="profile",
                 slot=slot,
                 subject=subject_name(entity),
-                statement=told_of(draft.statement, entity, lang),
+                statement=about_entity(draft.statement, entity, lang),
                 confidence=round(draft.confidence * THIRD_PERSON_TRUST, 2),
                 importance=fact_importance(slot),
             )
@@ -117,28 +118,28 @@ def third_person_facts(
 
 
 def by_relation(entity: Referent, own: str, rest: str, lang: Language) -> str:
-    """Return what is said of somebody as the user says it of "my daughter"."""
+    """Return a predicate about somebody with "my daughter" as its subject."""
     if lang == "zh":
         return f"我{title_for(entity, lang)}{own[1:]}"
     return f"my {title_for(entity, lang)} {rest.lstrip(' ,')}"
 
 
 def with_name(draft: FactDraft, entity: Referent, lang: Language) -> str:
-    """Return the statement of a fact about a relation, with the name if there is one."""
+    """Return the statement of a fact about a relative, with the name if known."""
     if not entity.named:
         return draft.statement
     kin = f"用户的{title_for(entity, lang)}" if lang == "zh" else f"User's {entity.relation}"
     return draft.statement.replace(kin, described(entity, lang), 1)
 
 
-def told_of(statement: str, entity: Referent, lang: Language) -> str:
-    """Return a statement about "User" as one about somebody."""
+def about_entity(statement: str, entity: Referent, lang: Language) -> str:
+    """Return a statement about "User" as one about somebody else."""
     return statement.replace("用户" if lang == "zh" else "User", described(entity, lang), 1)
 
 
 def described(entity: Referent, lang: Language) -> str:
-    """Return somebody as a statement names them: "User's daughter Cancan", "用户的女儿灿灿"."""
+    """Return how a statement names somebody: "User's daughter Cancan", "用户的女儿灿灿"."""
     if lang == "zh":
         return f"用户的{title_for(entity, lang)}{entity.name if entity.named else ''}"
-    told = f"{entity.relation} {entity.name}" if entity.named else title_for(entity, lang)
-    return f"User's {told}"
+    title = f"{entity.relation} {entity.name}" if entity.named else title_for(entity, lang)
+    return f"User's {title}"

@@ -1,7 +1,7 @@
-"""Turns as a model gets to read them: numbered, between delimiters they cannot close. Pure.
+"""Turns as a model reads them: numbered, between delimiters they cannot close. Pure.
 
-What a turn says is data. No text of one can end the block, or pass for another turn: every further
-line of it is indented, and our tags in it are escaped. No id, name or address of a user is shown.
+The text of a turn is data. It cannot close the block or pass for another turn: further lines are
+indented and our tags are escaped. No id, name or address of a user is shown.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from shared_core.nlp.text import language
 from shared_core.nlp.tokenizer import count_tokens
 
 LABELS: Final[Mapping[Role, str]] = {"user": "user", "agent": "assistant", "tool": "tool"}
-"""Who is shown, and as what; system turns are not conversation."""
+"""Shown roles and their labels; system turns are no conversation."""
 
 MAX_TURN_CHARACTERS: Final = 8_000
 MAX_TOOL_CHARACTERS: Final = 500
 CUT: Final = " […]"
 BYTES_PER_TOKEN: Final = 4
-"""A rough measure of what is not shown."""
+"""Rough size of a token, for text that is not shown."""
 OUR_TAG: Final = Tags(("known", "turns", "previous", "memories", "answer"))
 OUR_NOTICE: Final = NOTICE.strip()
 OUR_SECTIONS: Final = "|".join(name for name in READING_ORDER if name != "query")
@@ -35,8 +35,8 @@ OUR_SECTION: Final = re.compile(rf"<({OUR_SECTIONS})>\n.*?(?:</\1>|\Z)|</?query>
 class Transcript:
     """Turns as text.
 
-    turns: those that are numbered, by their number in the text, from 1. shortened: ids of those
-    that were too long to be shown whole. said: all that is shown, to look words up in.
+    turns: the numbered turns by number, from 1. shortened: ids of turns too long to show whole.
+    said: all shown text, to look up words in.
     """
 
     text: str
@@ -47,13 +47,13 @@ class Transcript:
 
     @property
     def language_note(self) -> str:
-        """What the end of a prompt adds about the language, "" if the turns themselves tell."""
+        """The prompt's remark on the language, "" for English."""
         lang = "\n".join(event.text for event in self.turns.values() if event.role == "user")
         return ", which is Chinese (中文)" if language(lang or self.said) == "zh" else ""
 
 
 def transcripts(events: Sequence[Event], max_tokens: int) -> list[Transcript]:
-    """Return turns in order, parted so that no part is above max_tokens unless one turn is."""
+    """Return the turns in order, split into parts of at most max_tokens or a single turn."""
     parts: list[Transcript] = []
     lines: list[str] = []
     turns: dict[int, Event] = {}
@@ -89,9 +89,9 @@ def transcripts(events: Sequence[Event], max_tokens: int) -> list[Transcript]:
 
 
 def context_text(events: Sequence[Event], max_tokens: int, *, least: int = 0) -> str:
-    """Return the last turns that fit into max_tokens, without numbers: nobody can refer to them.
+    """Return the last turns that fit into max_tokens, unnumbered so that no answer refers to them.
 
-    least: so many are shown, whether they fit or not.
+    least: minimum number of turns shown, even beyond max_tokens.
     """
     lines: list[str] = []
     for event in reversed(events):
@@ -105,9 +105,9 @@ def context_text(events: Sequence[Event], max_tokens: int, *, least: int = 0) ->
 
 
 def shown_whole(events: Sequence[Event], max_tokens: int) -> int:
-    """Return how many of the first turns transcripts shows in one part, and context_text whole.
+    """Return how many of the first turns fit into one part and are shown whole.
 
-    What is not shown of a turn counts too, by its bytes: another reader may take all of it.
+    Text that is not shown counts too, by its bytes: another extractor may read all of it.
     """
     texts = [shown_text(event) for event in events]
     lines = [
@@ -125,7 +125,7 @@ def shown_whole(events: Sequence[Event], max_tokens: int) -> int:
 
 
 def shown_text(event: Event) -> str:
-    """Return what is shown of a turn: nothing that recall had put into it, and not too much."""
+    """Return the shown text of a turn, without recalled memories and cut to its maximum length."""
     if event.role not in LABELS:
         return ""
     text = without_recalled(clean_text(event.text)).strip()
@@ -134,7 +134,7 @@ def shown_text(event: Event) -> str:
 
 
 def without_recalled(text: str) -> str:
-    """Return a text without what recall put into it: blocks of memories, and context windows."""
+    """Return a text without recalled memory blocks and context windows."""
     text = without_memories(text)
     if OUR_NOTICE not in text:
         return text
@@ -142,7 +142,7 @@ def without_recalled(text: str) -> str:
 
 
 def line_of(number: int | None, event: Event, text: str) -> str:
-    """Return a turn with its label; further lines of it are indented."""
+    """Return a turn as a labelled line; its further lines are indented."""
     label = "-" if number is None else f"[{number}]"
     day = event.occurred_at.date().isoformat()
     return f"{label} {LABELS[event.role]}, {day}: {escaped(text)}"

@@ -1,4 +1,4 @@
-"""Language as such, English and Chinese: sentences, dates, pronouns, kinship, slots. Pure."""
+"""Language processing for English and Chinese: sentences, dates, pronouns, kinship, slots. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What words tell of feelings and of weight, as data: rules/signals.toml. Pure."""
+"""Emotion and importance of a text, from the word lists of rules/signals.toml. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shared_core.nlp.rules import read_rule_file
 from shared_core.nlp.text import language
 
 MAX_CHARACTERS: Final = 4_000
-"""So much of a text is read for what it expresses."""
+"""Maximum number of characters read of a text."""
 ASKING_PART: Final = re.compile(r"[^.!?。！？\n]*[?？]")
 NEGATED_EN: Final = re.compile(
     r"\b(?:not|no|never|hardly|isn't|wasn't|aren't|am not|don't|didn't|doesn't|can't|without|nor"
@@ -28,7 +28,7 @@ NEGATED_ZH: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feeling:
-    """A feeling, with its words in each language as one expression."""
+    """A feeling and the pattern of its words in each language."""
 
     valence: float
     arousal: float
@@ -38,7 +38,7 @@ class Feeling:
 
 @lru_cache
 def load_feelings() -> tuple[Feeling, ...]:
-    """Return the feelings of the data file, in its order."""
+    """Return the feelings of signals.toml, in file order."""
     return tuple(
         Feeling(
             valence=float(table["valence"]),
@@ -61,7 +61,7 @@ def _any_feeling(language: str) -> re.Pattern[str]:
 
 @lru_cache
 def load_weights() -> tuple[tuple[float, re.Pattern[str]], ...]:
-    """Return importance and expression of what makes a turn matter, the heaviest first."""
+    """Return (importance, pattern) pairs for topics that matter, most important first."""
     found = [
         (float(table["importance"]), re.compile(table[name], re.IGNORECASE))
         for table in _source()["weights"]
@@ -76,10 +76,10 @@ def _source() -> dict[str, list[dict[str, str]]]:
 
 
 def emotion_of(text: str) -> Emotion | None:
-    """Return what a text says it feels in so many words; None for no such word.
+    """Return the emotion a text states outright, or None.
 
-    Negated words and questions do not count: "not happy" is no sadness. Of several feelings valence
-    and arousal are the mean, and the label is that of the one with most words.
+    Negated words and questions do not count: "not happy" is no sadness. Valence and arousal are the
+    mean over all feelings found. The label is the feeling with the most words.
     """
     lang = language(text)
     text = text[:MAX_CHARACTERS].replace("’", "'")
@@ -120,12 +120,13 @@ BY_SLOT: Final[Mapping[str, float]] = {
 OF_OTHERS: Final[Mapping[str, float]] = {
     "allergy": 8.0, "trait": 7.0, "marital_status": 7.0, "birthday": 7.0,
 }  # fmt: skip
-"""What is known of the people around the user; all else of them matters as much as a taste."""
+"""Importance of facts about the people around the user, by attribute."""
 PERSON_FACT_IMPORTANCE: Final = 6.0
+"""Importance of every other fact about those people."""
 
 
 def fact_importance(slot: str) -> float:
-    """Return how much a fact of a slot matters."""
+    """Return the importance of a fact by its slot, from 1 (trivial) to 10 (who the user is)."""
     parts = slot.split(".")
     if parts[0] == "relation" and len(parts) > 2:
         return OF_OTHERS.get(parts[2], PERSON_FACT_IMPORTANCE)
@@ -133,7 +134,7 @@ def fact_importance(slot: str) -> float:
 
 
 def turn_importance(text: str, facts: Sequence[FactDraft]) -> float:
-    """Return how much a turn matters, by the facts in it and by the words for what weighs."""
+    """Return the importance of a turn, by its facts or else by its words."""
     if facts:
         return max(fact.importance for fact in facts)
     text = text[:MAX_CHARACTERS].strip()

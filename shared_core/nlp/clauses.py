@@ -1,4 +1,4 @@
-"""Sentences and clauses of a turn, without what its author did not say in their own words. Pure."""
+"""Split a turn into sentences and clauses, without code and quotations. Pure."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ QUOTATION: Final = re.compile(
 AROUND_HAN: Final = re.compile(
     r"(?<=[\u4e00-\u9fff]) +(?=[A-Za-z0-9])|(?<=[A-Za-z0-9]) +(?=[\u4e00-\u9fff])"
 )
-"""Spaces that many writers set between Chinese and Latin, and that say nothing."""
+"""Spaces between Chinese and Latin characters, which carry no meaning."""
 SPEAKER_OR_STOP: Final = re.compile(r"\b(?:i|my|me|we)\b|[我咱]|[.!?。！？]", re.IGNORECASE)
 
 
 def own_sentences(text: str, limit: int = MAX_READ_CHARACTERS) -> list[tuple[str, Language]]:
-    """Return the sentences the author may have meant, each with its language.
+    """Return the author's own sentences with their languages.
 
-    One that goes on in another language is two.
-    Of the first limit characters, and none longer than MAX_SENTENCE_CHARACTERS.
+    A sentence that switches language counts as two. Reads the first `limit` characters and skips
+    sentences longer than MAX_SENTENCE_CHARACTERS.
     """
     return [
         (AROUND_HAN.sub("", sentence) if lang == "zh" else sentence, lang)
@@ -44,22 +44,22 @@ def own_sentences(text: str, limit: int = MAX_READ_CHARACTERS) -> list[tuple[str
 
 
 def own_words(text: str) -> str:
-    """Return the text without code, quoted lines and quotations; a quoted word or title stays."""
+    """Return the text without code, quoted lines and quotations. Quoted words and titles stay."""
     text = CODE_BLOCK.sub(" … ", text).replace("’", "'")
     return QUOTATION.sub(unquoted, text)
 
 
 def unquoted(quotation: re.Match[str]) -> str:
-    """Return the inside of a quotation that names something, and "…" for one that speaks."""
+    """Return the inside of a quotation that names something, or "…" for quoted speech."""
     inside = quotation[quotation.lastindex or 0]
     speaks = SPEAKER_OR_STOP.search(inside) or len(inside.split()) > MAX_QUOTED_WORDS
     return " … " if speaks else inside
 
 
 def clauses(sentence: str, rules: RuleSet) -> Iterator[tuple[str, str]]:
-    """Yield the clauses of a sentence, each as it is read and as it was said.
+    """Yield the clauses of a sentence as (resolved, original) pairs.
 
-    Read, a clause has no lead-in, and the subject of the clause before it if it shares that.
+    The resolved clause has no lead-in, and repeats the subject it shares with the clause before.
     """
     subject = ""
     broken = rules.clause_break.split(" ".join(sentence.split()))
@@ -75,7 +75,7 @@ def clauses(sentence: str, rules: RuleSet) -> Iterator[tuple[str, str]]:
 
 
 def by_subject(part: str, rules: RuleSet) -> Iterator[str]:
-    """Yield the clauses that tell of one each: "Ben is 9 and Max is 6" is two."""
+    """Yield one clause for each subject: "Ben is 9 and Max is 6" is two."""
     start = 0
     for match in rules.other_subject.finditer(part):
         if rules.verb.search(part[start : match.start()]):

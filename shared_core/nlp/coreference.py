@@ -1,6 +1,6 @@
-"""Pronouns and what they stand for: "How old is she?" after "My daughter is called Mia". Pure.
+"""Replace pronouns by their antecedents: "How old is she?" after "My daughter is called Mia". Pure.
 
-Rules only, and no guess: a pronoun that could mean two stays as it is. See nlp.discourse.
+Rules only. A pronoun with two possible antecedents stays as it is. See nlp.discourse.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shared_core.nlp.rules import load_rules
 from shared_core.nlp.text import Language, language, whole
 
 MAX_CONTEXT: Final = 20
-"""So many turns before a query are read."""
+"""Maximum number of turns read before a query."""
 MAX_QUERY_CHARACTERS: Final = 2_000
 QUOTES: Final = '"“”「『《'
 
@@ -44,7 +44,7 @@ _OPENERS: Final = """
     these they this those to today tomorrow tonight until was we well were what whats when where
     which while who whom whose why will with would write yes yesterday you your"""
 OPENERS: Final = frozenset(_OPENERS.split())
-"""What a question may begin with that is no name."""
+"""Words that may begin a question and are no names."""
 # "her" before one of these is no possessive.
 AFTER_OBJECT: Final = re.compile(
     r"\s*(?:$|[^\w\s]|(?:for|to|with|and|or|but|in|on|at|a|an|the|about|yesterday|today|tonight"
@@ -69,27 +69,27 @@ CHINESE_THING: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """A text with its pronouns replaced, but for those of somebody it names before them.
+    """A text with its pronouns replaced, except those whose antecedent the text itself names.
 
-    left: the genders of those that nothing resolves. meant: whom the others stand for.
+    unresolved: genders of pronouns without an antecedent. antecedents: the people inserted.
     """
 
     text: str
-    left: frozenset[Gender]
-    meant: tuple[Referent, ...] = ()
+    unresolved: frozenset[Gender]
+    antecedents: tuple[Referent, ...] = ()
 
     @property
     def complete(self) -> bool:
-        """Whether it is clear whom each pronoun means."""
-        return not self.left
+        """Whether every pronoun has an antecedent."""
+        return not self.unresolved
 
 
 def resolve_query(text: str, context: Sequence[Event]) -> str:
-    """Return a query with those pronouns replaced that the turns before it leave no doubt of.
+    """Return a query with each pronoun replaced whose antecedent is certain.
 
-    context: the turns before, oldest first; the last MAX_CONTEXT are read. "她今年几岁了？" becomes
-    "灿灿今年几岁了？", and "Do you like them?" becomes "Do you like mangoes?". Any other text
-    comes back as it is.
+    "她今年几岁了？" becomes "灿灿今年几岁了？", "Do you like them?" becomes "Do you like mangoes?".
+    Any other text is returned unchanged. context: earlier turns, oldest first; the last MAX_CONTEXT
+    are read.
     """
     if len(text) > MAX_QUERY_CHARACTERS:
         return text
@@ -104,9 +104,9 @@ def resolve_query(text: str, context: Sequence[Event]) -> str:
 
 
 def _names_somebody(text: str, lang: Language) -> bool:
-    """Tell whether somebody stands before the first pronoun whom it may mean, or who says it.
+    """Tell whether an antecedent may stand before the first pronoun, or a speaker who says it.
 
-    "Does Anna love her job?" asks of Anna, or of nobody that was named before; not of Mia.
+    "Does Anna love her job?" asks about Anna, not about Mia from an earlier turn.
     """
     pronoun = (CHINESE_PRONOUN if lang == "zh" else ENGLISH_PRONOUN).search(text)
     if pronoun is None:
@@ -125,7 +125,7 @@ def _names_somebody(text: str, lang: Language) -> bool:
 
 
 def has_pronoun(text: str) -> bool:
-    """Tell whether a text holds a pronoun that what was said before may resolve."""
+    """Tell whether a text holds a pronoun that earlier turns may resolve."""
     chinese = language(text) == "zh"
     pronoun = CHINESE_PRONOUN if chinese else ENGLISH_PRONOUN
     thing = CHINESE_THING if chinese else ENGLISH_THING
@@ -133,7 +133,7 @@ def has_pronoun(text: str) -> bool:
 
 
 def observe_turns(discourse: DiscourseState, events: Sequence[Event]) -> None:
-    """Take note of whom and what turns of a user and an agent speak of."""
+    """Record the people and things that turns of the user and the agent mention."""
     for event in events:
         if event.role not in ("user", "agent"):
             continue
@@ -146,8 +146,8 @@ def observe_turns(discourse: DiscourseState, events: Sequence[Event]) -> None:
                 resolved = resolve_persons(clause, lang, discourse)
                 from_before = not resolved.complete and discourse.has_no_names
                 discourse.observe(
-                    resolved.text, lang, said=clause, user=by_user, meant=resolved.meant,
-                    left=resolved.left,
+                    resolved.text, lang, original=clause, user=by_user,
+                    antecedents=resolved.antecedents, unresolved=resolved.unresolved,
                 )  # fmt: skip
                 if from_before and discourse.has_no_names:
                     for gender in pronoun_genders(resolved.text, lang):
@@ -162,25 +162,26 @@ def pronoun_genders(text: str, lang: Language) -> set[Gender]:
 
 
 def resolve_persons(text: str, lang: Language, discourse: DiscourseState) -> Resolution:
-    """Return text with the pronouns for people and animals replaced by names.
+    """Return the text with pronouns for people and animals replaced by names.
 
-    One stays as it is said after the only one it can mean: "My wife loves her job".
+    A pronoun stays if its only possible antecedent precedes it in the text: "My wife loves her
+    job".
     """
-    left: set[Gender] = set()
-    meant: list[Referent] = []
+    unresolved: set[Gender] = set()
+    antecedents: list[Referent] = []
 
     def replaced(match: re.Match[str], gender: Gender, shown: Callable[[Referent], str]) -> str:
         before = discourse.mentioned_before(text[: match.start()], lang, gender)
         others = {*discourse.candidates(gender)} - {one.name for one in before if one.name}
         if len(before) == 1 and before[0].name and not others:
             if is_object_pronoun(match, lang):
-                left.add(gender)
+                unresolved.add(gender)
             return match[0]
         entity = None if before else discourse.antecedent(gender)
         if entity is None:
-            left.add(gender)
+            unresolved.add(gender)
             return match[0]
-        meant.append(entity)
+        antecedents.append(entity)
         return shown(entity)
 
     if lang == "zh":
@@ -194,11 +195,13 @@ def resolve_persons(text: str, lang: Language, discourse: DiscourseState) -> Res
             ),
             text,
         )
-    return Resolution(text=resolved, left=frozenset(left), meant=tuple(meant))
+    return Resolution(
+        text=resolved, unresolved=frozenset(unresolved), antecedents=tuple(antecedents)
+    )
 
 
 def is_object_pronoun(pronoun: re.Match[str], lang: Language) -> bool:
-    """Tell whether a pronoun is the object of what its clause begins with: "My wife likes her"."""
+    """Tell whether a pronoun is the object of a clause about a relative: "My wife likes her"."""
     before, after = pronoun.string[: pronoun.start()], pronoun.string[pronoun.end() :]
     mention = load_rules(lang).kin_mention.match(before)
     if mention is None:
@@ -221,7 +224,7 @@ def _english(match: re.Match[str], entity: Referent) -> str:
 
 
 def resolve_things(text: str, lang: Language, discourse: DiscourseState) -> str:
-    """Return text with the words for a thing replaced that are the object of a verb."""
+    """Return the text with pronouns for things replaced where they are the object of a verb."""
 
     def replaced(match: re.Match[str]) -> str:
         thing = discourse.last_object(match["verb"].lower())
@@ -238,10 +241,10 @@ def resolve_things(text: str, lang: Language, discourse: DiscourseState) -> str:
 def subject_of(
     clause: str, lang: Language, discourse: DiscourseState
 ) -> tuple[Referent, str] | None:
-    """Return the person or animal a clause begins with, and what it says of them.
+    """Return the person or animal a clause begins with, and the rest of the clause.
 
-    clause: with its pronouns replaced, and read by the discourse. None when it begins with nobody
-    who is known, or one of several.
+    clause: with its pronouns replaced, after the discourse state has observed it. None for an
+    unknown subject, or one of several.
     """
     mention = load_rules(lang).kin_mention.match(clause)
     rest = clause[mention.end() :].lstrip(" ,，") if mention else clause
@@ -257,7 +260,7 @@ def subject_of(
 
 
 def begins_with(name: str, text: str) -> bool:
-    """Tell whether a text begins with a name, a Latin one as whole words."""
+    """Tell whether a text begins with a name; Latin names must match whole words."""
     return text.startswith(name) and re.match(whole(name), text) is not None
 
 
@@ -283,7 +286,7 @@ CONTRACTED: Final = re.compile(
 
 
 def expand_contractions(clause: str) -> str:
-    """Return an English clause with "she is" and "she has" instead of "she's"."""
+    """Return an English clause with "she's" spelled out as "she is" or "she has"."""
     return CONTRACTED.sub(lambda match: f"{match[1]} {'has' if match[2] else 'is'}", clause)
 
 
@@ -294,7 +297,7 @@ ENGLISH_OTHER_SUBJECT: Final = re.compile(
 
 
 def goes_on(rest: str, lang: Language) -> bool:
-    """Tell whether what follows a name says something of it, not of what is theirs."""
+    """Tell whether the text after a name is about that person, not about something of theirs."""
     other = CHINESE_OTHER_SUBJECT if lang == "zh" else ENGLISH_OTHER_SUBJECT
     return bool(rest.strip(" ,，.。")) and not other.match(rest)
 
@@ -310,9 +313,9 @@ SPEAKER: Final = re.compile(r"\b(?:i|i'm|me|my|mine|we|us|our)\b|[我咱]", re.I
 
 
 def in_first_person(rest: str, lang: Language) -> str:
-    """Return what is said of somebody as they would say it: "loves art" becomes "I love art".
+    """Return a predicate in the first person: "loves art" becomes "I love art".
 
-    "" when it speaks of the user too.
+    Returns "" if it speaks of the user too.
     """
     if SPEAKER.search(rest):
         return ""

@@ -1,10 +1,9 @@
-"""Expressions of time as ranges: "last Friday", "two weeks ago", "上个月", "下周三下午三点". Pure.
+"""Resolve time expressions to ranges: "last Friday", "two weeks ago", "上个月", "下周三下午三点".
+Pure.
 
-An expression is resolved against the moment it was said, in its time zone. Weeks begin on Monday.
-What has two readings is left out: "on Friday", "a few days ago", 几天前, and "next Friday" before
-Friday.
-A month or day without a year is the last one before the moment, or the next one where the text
-speaks of the future.
+Expressions are relative to the moment of the turn, in its time zone. Weeks begin on Monday.
+Ambiguous ones are skipped: "on Friday", "a few days ago", 几天前, and "next Friday" before Friday.
+A month or day without a year is the last one, or the next one if the text speaks of the future.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from shared_core.nlp.text import Language, language
 TimeKind = Literal["at", "since", "every"]
 
 MAX_CHARACTERS: Final = 2_000
-"""So much of a text is read."""
+"""Maximum number of characters read of a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRange:
-    """When something was, is or will be: from begin, to end exclusively, both aware.
+    """A time range from begin to end (exclusive), both aware.
 
-    kind "at" names the range; "since" lasts from begin to the moment it was said, which is end;
-    "every" repeats, and the range is the next time. text: the expression as said, which starts at
-    the character start.
+    kind: "at" is the range itself; "since" lasts from begin until the text was said, its end;
+    "every" repeats, and the range is the next occurrence. text: the expression; start: its first
+    character.
     """
 
     begin: datetime
@@ -42,9 +41,9 @@ class TimeRange:
 
 
 def resolve(text: str, now: datetime) -> list[TimeRange]:
-    """Return the times that text names, in its order; none that could mean two.
+    """Return the unambiguous time ranges in a text, in text order.
 
-    now: aware, when it was said. Raises ValueError for a naive one.
+    now: the aware moment when it was said. Raises ValueError for a naive one.
     """
     if now.tzinfo is None:
         raise ValueError("now must be an aware datetime")
@@ -103,9 +102,9 @@ def _named(span: Span, match: re.Match[str], now: datetime, *, since: bool) -> T
 
 
 def begins_at(text: str, said_at: datetime) -> tuple[datetime | None, bool]:
-    """Return when what text states began, if it says so, and whether it is still to come.
+    """Return when the stated fact began, or None, and whether it is still in the future.
 
-    (None, False) where it names no time, several, one that is not over, or a repeated one.
+    (None, False) if the text has no time range, several, an unfinished one or a repeated one.
     """
     ranges = [one for one in resolve(text, said_at) if one.kind != "every"]
     if any(one.begin > said_at for one in ranges):

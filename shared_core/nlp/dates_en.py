@@ -1,4 +1,4 @@
-"""What the English expressions of time mean; see shared_core.nlp.dates."""
+"""Patterns and meanings of English time expressions; see shared_core.nlp.dates."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ LASTING: Final = re.compile(r"\b(?:been|have|had|'ve)\b", re.IGNORECASE)
 
 
 def span(match: re.Match[str], now: datetime, future: bool) -> Span | None:
-    """Return the range of a match of EXPRESSION, None where it could mean two."""
+    """Return the range of an EXPRESSION match, or None if it is ambiguous."""
     found = _period(match, now, future)
     if found is None or not match["hour"]:
         return found

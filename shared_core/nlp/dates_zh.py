@@ -1,4 +1,4 @@
-"""What the Chinese expressions of time mean; see shared_core.nlp.dates."""
+"""Patterns and meanings of Chinese time expressions; see shared_core.nlp.dates."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ FUTURE: Final = re.compile(r"[要会将](?!议)|打算|计划|准备|即将|明�
 
 
 def span(match: re.Match[str], now: datetime, future: bool) -> Span | None:
-    """Return the range of a match of EXPRESSION, None where it could mean two."""
+    """Return the range of an EXPRESSION match, or None if it is ambiguous."""
     found = _period(match, now, future)
     one_day = found is not None and found.end - found.begin == timedelta(days=1)
     if found is None or not (match["part"] or match["hour"]):
@@ -149,12 +149,12 @@ def _repeated(match: re.Match[str], now: datetime) -> Span:
 
 
 def weekday_number(character: str) -> int:
-    """Return the number of a weekday, Monday 0, from its last character."""
+    """Return the number of a weekday (Monday is 0) from its last character."""
     return 6 if character in "日天" else DIGITS[character] - 1
 
 
 def number(text: str) -> int:
-    """Return a number up to 99 in digits or in Chinese. Raises ValueError for anything else."""
+    """Return a number up to 99 from digits or Chinese. Raises ValueError for anything else."""
     if text.isdecimal():
         return int(text)
     tens, ten, ones = text.partition("十")

@@ -1,8 +1,8 @@
-"""Who and what a conversation has lang of last, to tell whom a pronoun means. Pure.
+"""Discourse state: the people and things a conversation mentioned last. Pure.
 
-A pronoun is resolved when the last two clauses that name anybody name one who fits and no other
-who could. With two, or with somebody who has no name ("her friend"), it stays open; and so it does
-after somebody whom nobody named ("my barber"), until the one who fits is the subject again.
+A pronoun resolves to the only fitting person in the last two clauses that name anybody. It stays
+open with two candidates or an unnamed one ("her friend"). After an unnamed person ("my barber") it
+stays open until the fitting person is a subject again.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from shared_core.nlp.rules import Pattern, RuleSet, load_rules
 from shared_core.nlp.text import Language, whole
 
 COUNT_REACH: Final = 6
-"""So many clauses after the number of them was told, one of them may be told of."""
+"""Number of clauses for which "I have two sons" gives "the older one" its meaning."""
 ONLY_A_NAME: Final = re.compile(r"(?: called| named)?(?= (?-i:[^\Wa-z\d_])[\w'-]*[.!]?\Z)")
 
 
 class CountedKin:
-    """Of whom the speaker has several, as said last: "two sons", 两个孩子."""
+    """The relation the speaker last said they have several of: "two sons", 两个孩子."""
 
     def __init__(self) -> None:
         self._kin = ""
@@ -44,9 +44,10 @@ class CountedKin:
         self._clauses = 0
 
     def rewrite(self, clause: str, lang: Language) -> str:
-        """Return a clause about one of them with the relation: "My older son is called Ben".
+        """Return a clause about one of several with its relation: "My older son is called Ben".
 
-        大的叫乐乐 is 我大孩子叫乐乐 after 我有两个孩子. Any other clause comes back as it is.
+        After 我有两个孩子, 大的叫乐乐 becomes 我大孩子叫乐乐. Any other clause is returned
+        unchanged.
         """
         rules = load_rules(lang)
         self._clauses += 1
@@ -67,10 +68,10 @@ class CountedKin:
 
 MENTION_CLAUSES: Final = 2
 MAX_DISTANCE: Final = 12
-"""A pronoun means nobody who was named more clauses ago."""
+"""Number of clauses after which a mention is no antecedent any more."""
 MAX_ENTITIES: Final = 64
-MAX_THINGS: Final = 4
-MAX_UNKNOWN: Final = 32
+MAX_OBJECTS: Final = 4
+MAX_UNNAMED: Final = 32
 NOTHING: Final = r"(?!)"
 RELATION_SLOT: Final = "relation.{kin}"
 NOBODY: Final = re.compile(
@@ -91,9 +92,9 @@ LAST_WORD: Final = re.compile(r"[A-Za-z][\w-]*\Z|[女男]\Z")
 
 
 class DiscourseState:
-    """The entities of a conversation, the last ones lang of, and the last things.
+    """The entities of a conversation, its last mentions and its last objects.
 
-    people: whom the user had named before it. What the conversation says of a name goes before.
+    people: those the user named in earlier conversations. This conversation takes precedence.
     """
 
     def __init__(self, people: Sequence[KnownPerson] = ()) -> None:
@@ -105,43 +106,43 @@ class DiscourseState:
         self._entities: dict[str, Referent] = {}
         self._source_turns: dict[str, frozenset[str]] = {}
         self._source_facts: dict[str, frozenset[MemoryId]] = {}
-        self._of_two: set[str] = set()
+        self._ambiguous_names: set[str] = set()
         self._turn = ""
-        self._meant: tuple[Referent, ...] = ()
+        self._antecedents: tuple[Referent, ...] = ()
         self._mentions: deque[tuple[int, list[Referent]]] = deque(maxlen=MENTION_CLAUSES)
-        self._unknown: deque[tuple[int, Gender]] = deque(maxlen=MAX_UNKNOWN)
-        self._subject_of: dict[str, int] = {}
-        self._things: deque[tuple[str, str]] = deque(maxlen=MAX_THINGS)
+        self._unnamed: deque[tuple[int, Gender]] = deque(maxlen=MAX_UNNAMED)
+        self._last_subject: dict[str, int] = {}
+        self._objects: deque[tuple[str, str]] = deque(maxlen=MAX_OBJECTS)
         self._clauses = 0
         self._sentence_began = 0
 
     def begin_turn(self, event_id: str, at: datetime) -> None:
-        """Take note that the next clauses are of this turn, said at this moment."""
+        """Start a turn: the next clauses belong to it."""
         self._turn = event_id
-        told = bisect_right(self._people, at, key=lambda one: one.told_at)
-        if told != self._known_count:
-            self._known_count, self._known = told, entities_of(self._people[:told])
+        known_count = bisect_right(self._people, at, key=lambda one: one.told_at)
+        if known_count != self._known_count:
+            self._known_count = known_count
+            self._known = entities_of(self._people[:known_count])
             self._known_names = re.compile("|".join(map(re.escape, self._known)) or NOTHING)
 
     def source_turns(self, *entities: Referent) -> tuple[str, ...]:
-        """Return the ids of the turns before this one that told who these are."""
-        told = frozenset[str]().union(*(self._source_turns.get(one.name, ()) for one in entities))
-        return tuple(sorted(told - {self._turn}))
+        """Return the ids of the earlier turns that introduced these entities."""
+        ids = frozenset[str]().union(*(self._source_turns.get(one.name, ()) for one in entities))
+        return tuple(sorted(ids - {self._turn}))
 
     def source_facts(self, *entities: Referent) -> tuple[MemoryId, ...]:
-        """Return the facts known before the conversation that told who these are."""
-        told = {one.source_fact for one in entities if one.source_fact is not None}
-        return tuple(
-            sorted(told.union(*(self._source_facts.get(one.name, ()) for one in entities)))
-        )
+        """Return the ids of the facts from earlier conversations that introduced these entities."""
+        ids = {one.source_fact for one in entities if one.source_fact is not None}
+        return tuple(sorted(ids.union(*(self._source_facts.get(one.name, ()) for one in entities))))
 
     def begin_sentence(self) -> None:
-        """Take note that the next clause begins a sentence."""
+        """Start a sentence with the next clause."""
         self._sentence_began = self._clauses
 
     @property
     def entities(self) -> list[Referent]:
-        """Everybody known so far; strangers give way to those the user has named elsewhere."""
+        """All known entities. A person the user named elsewhere replaces one without a relation
+        here."""
         known = [
             one
             for name, one in self._known.items()
@@ -153,7 +154,7 @@ class DiscourseState:
         return [*own, *known]
 
     def entities_in(self, clause: str) -> list[Referent]:
-        """Return those whom a clause may name."""
+        """Return the entities that a clause may name."""
         names = self._known_names
         return self.entities if names and names.search(clause) else [*self._entities.values()]
 
@@ -162,18 +163,18 @@ class DiscourseState:
         clause: str,
         language: Language,
         *,
-        said: str = "",
+        original: str = "",
         user: bool = True,
-        meant: Collection[Referent] = (),
-        left: Collection[Gender] = (),
+        antecedents: Collection[Referent] = (),
+        unresolved: Collection[Gender] = (),
     ) -> None:
-        """Take note of whom and what a clause speaks of.
+        """Record the people and things a clause mentions.
 
-        clause: with its pronouns replaced; said: with them; meant: whom they stand for; left: the
-        genders of those that stand for somebody unknown. user: it is the user who speaks.
+        clause: with its pronouns replaced by antecedents; original: with its pronouns. unresolved:
+        genders of the pronouns without an antecedent. user: whether the user speaks.
         """
         self._clauses += 1
-        self._meant = tuple(meant)
+        self._antecedents = tuple(antecedents)
         seen: dict[str, Referent] = {}
         introduced: list[Referent] = []
         if user:
@@ -189,21 +190,21 @@ class DiscourseState:
             name = next(filter(None, match.groups()), "")
             if name and not NOBODY.match(name) and name not in seen:
                 stranger = Referent(name=name, gender=titled(name))
-                seen[name] = self._add(stranger, told=name not in self._entities)
-        for entity in strangers(said or clause, clause if user else "", rules):
+                seen[name] = self._add(stranger, introduced=name not in self._entities)
+        for entity in strangers(original or clause, clause if user else "", rules):
             seen[f"? {entity.gender}"] = entity
         if seen:
             self._mentions.append((self._clauses, list(seen.values())))
         about = [*introduced, *self._subjects(clause, language)]
-        self._subject_of |= dict.fromkeys((one.name for one in about), self._clauses)
+        self._last_subject |= dict.fromkeys((one.name for one in about), self._clauses)
         if user:
-            unknown = {*left, *self._unknown_in(clause, language)}
-            self._unknown.extend((self._clauses, gender) for gender in unknown)
+            unknown = {*unresolved, *self._unknown_in(clause, language)}
+            self._unnamed.extend((self._clauses, gender) for gender in unknown)
         for match in rules.thing.finditer(clause):
-            self._note_thing(match.groupdict())
+            self._note_object(match.groupdict())
 
     def observe_hearsay(self, passages: Sequence[tuple[str, Language]]) -> None:
-        """Take note of whom passages speak of that tell nothing: a question, a wish, hearsay."""
+        """Record the people mentioned in passages that state nothing: questions, wishes, rumour."""
         for text, language in passages:
             self._clauses += 1
             seen = {one.name: one for one in self.entities_in(text) if is_named_in(one.name, text)}
@@ -216,31 +217,32 @@ class DiscourseState:
                     unknown.add(entity.gender if entity else "unknown")
             if seen:
                 self._mentions.append((self._clauses, list(seen.values())))
-            self._unknown.extend((self._clauses, gender) for gender in unknown)
+            self._unnamed.extend((self._clauses, gender) for gender in unknown)
 
     def is_ambiguous(self, entity: Referent) -> bool:
-        """Tell whether a name is that of two people: of a son and of a nephew."""
-        return entity.name in self._of_two
+        """Tell whether two people have this name: a son and a nephew."""
+        return entity.name in self._ambiguous_names
 
     def antecedent(self, gender: Gender) -> Referent | None:
-        """Return whom a pronoun means; None for nobody, or for one of several."""
+        """Return the only person a pronoun of this gender may refer to, or None."""
         candidates = self.candidates(gender)
         [found] = candidates.values() if len(candidates) == 1 else [UNNAMED]
         return found if found.name else None
 
     def candidates(self, gender: Gender) -> dict[str, Referent]:
-        """Return whom a pronoun may mean, by name; under "" somebody whom nobody named."""
+        """Return the possible antecedents of a pronoun by name; "" stands for an unnamed person."""
         fitting = fitting_for(gender)
         here = self._mentions_since(self._sentence_began, fitting)
         found = here or self._mentions_since(self._clauses - MAX_DISTANCE, fitting)
-        settled = min((self._subject_of.get(name, 0) for name in found), default=0)
-        last = max((clause for clause, one in self._unknown if one in fitting), default=0)
+        settled = min((self._last_subject.get(name, 0) for name in found), default=0)
+        last = max((clause for clause, one in self._unnamed if one in fitting), default=0)
         if last and last >= max(settled, self._clauses - MAX_DISTANCE):
             found[UNNAMED.name] = UNNAMED
         return found
 
     def mentioned_before(self, text: str, language: Language, gender: Gender) -> list[Referent]:
-        """Return those a text speaks of whom a pronoun after it may mean; UNNAMED for unknown."""
+        """Return the people in a text that a later pronoun may refer to; UNNAMED stands for unnamed
+        ones."""
         fitting = fitting_for(gender)
         found = {one.name: one for one in self.entities_in(text) if is_named_in(one.name, text)}
         for mention in load_rules(language).kin_mention.finditer(text):
@@ -255,19 +257,19 @@ class DiscourseState:
         return unknown_people(text, known, language)
 
     def _subjects(self, clause: str, language: Language) -> list[Referent]:
-        """Return those a clause begins with: its subject, or whose that is."""
+        """Return the people a clause begins with, as its subject or as the owner of its subject."""
         mention = load_rules(language).kin_mention.match(clause)
         entity = self.kin_entity(mention, language) if mention else None
         named = [one for one in self.entities_in(clause) if clause.startswith(one.name)]
         return [*named, *([entity] if entity else [])]
 
     def note_unnamed(self, gender: Gender) -> None:
-        """Take note that the last clause speaks of somebody who was named before all of them."""
+        """Record that the last clause mentions somebody named before the turns that were read."""
         self._mentions.append((self._clauses, [replace(UNNAMED, gender=gender)]))
 
     @property
     def has_no_names(self) -> bool:
-        """Tell whether no clause has named anybody yet."""
+        """Whether no recent clause named anybody."""
         return not any(one.name for _, seen in self._mentions for one in seen)
 
     def _mentions_since(self, clause: int, genders: set[Gender]) -> dict[str, Referent]:
@@ -282,19 +284,19 @@ class DiscourseState:
         return {one.name: one for one in found} | ({UNNAMED.name: UNNAMED} if two else {})
 
     def _is_known(self, entity: Referent) -> bool:
-        """Tell whether somebody had been named when the turn was said."""
+        """Tell whether somebody had been named by the time of this turn."""
         return entity.source_fact is None or self._known.get(entity.name) == entity
 
     def last_object(self, verb: str) -> str:
-        """Return what was last done so, else the one thing that was lang of; "" for none."""
-        for done, thing in reversed(self._things):
+        """Return the last object of this verb, else the only recent object, else ""."""
+        for done, thing in reversed(self._objects):
             if done and done == verb:
                 return thing
-        things = {thing for _, thing in self._things}
+        things = {thing for _, thing in self._objects}
         return things.pop() if len(things) == 1 else ""
 
     def kin_entity(self, mention: re.Match[str], language: Language) -> Referent | None:
-        """Return whom a match of kin_mention means; None for one of several."""
+        """Return the person a kin_mention match refers to; None for one of several."""
         relation = load_rules(language).canonical[mention["kin"].lower()]
         title = mention["title"].lower()
         linked = [one for one in self.entities if may_refer_to(one, relation, title)]
@@ -321,7 +323,9 @@ class DiscourseState:
                 continue
             entity = self.kin_entity(mention, language)
             # Of somebody named, the clause has the relation and not the name.
-            found.append(UNNAMED if entity is None else self._add(entity, told=not entity.named))
+            found.append(
+                UNNAMED if entity is None else self._add(entity, introduced=not entity.named)
+            )
         return found
 
     def _introduced(self, clause: str, language: Language) -> list[Referent]:
@@ -339,33 +343,33 @@ class DiscourseState:
                 gender = gender_of(relation)
                 entity = Referent(name=name, gender=gender, relation=relation, title=title)
                 self._replace_unnamed(entity)
-                found.append(self._add(entity, told=True))
+                found.append(self._add(entity, introduced=True))
             if found:
                 break
         return found
 
     def _replace_unnamed(self, entity: Referent) -> None:
-        """Let a name take the place of the same person without one."""
+        """Replace an unnamed relative by the same relative with a name."""
         for earlier in self.entities:
             if not earlier.named and may_refer_to(earlier, entity.relation, entity.title):
                 del self._entities[earlier.name]
                 for _, seen in self._mentions:
                     seen[:] = [entity if one == earlier else one for one in seen]
 
-    def _add(self, entity: Referent, *, told: bool) -> Referent:
+    def _add(self, entity: Referent, *, introduced: bool) -> Referent:
         if entity.source_fact is not None:
             return entity
         known = self._entities.pop(entity.name, None)
         if known is not None and known.relation and not entity.relation:
             entity = replace(known)
         elif known is not None and are_distinct(known.relation, entity.relation):
-            self._of_two.add(entity.name)
+            self._ambiguous_names.add(entity.name)
         self._entities[entity.name] = entity
-        if told:
+        if introduced:
             self._source_turns[entity.name] = frozenset(
-                [self._turn, *self.source_turns(*self._meant)]
+                [self._turn, *self.source_turns(*self._antecedents)]
             )
-            self._source_facts[entity.name] = frozenset(self.source_facts(*self._meant))
+            self._source_facts[entity.name] = frozenset(self.source_facts(*self._antecedents))
         while len(self._entities) > MAX_ENTITIES:
             oldest = next(iter(self._entities))
             del self._entities[oldest]
@@ -373,14 +377,14 @@ class DiscourseState:
             self._source_facts.pop(oldest, None)
         return entity
 
-    def _note_thing(self, found: dict[str, str | None]) -> None:
+    def _note_object(self, found: dict[str, str | None]) -> None:
         thing = found.get("thing") or found.get("topic") or ""
         if thing and not DEICTIC.match(thing):
-            self._things.append(((found.get("verb") or "").lower(), thing))
+            self._objects.append(((found.get("verb") or "").lower(), thing))
 
 
 def fitting_for(gender: Gender) -> set[Gender]:
-    """Return the genders of those whom a pronoun of a gender may mean."""
+    """Return the genders an antecedent may have for a pronoun of this gender."""
     return {gender} if gender == "animal" else {gender, "animal", "unknown"}
 
 
@@ -390,24 +394,24 @@ DEICTIC: Final = re.compile(
 )
 
 
-def strangers(said: str, clause: str, rules: RuleSet) -> Iterator[Referent]:
-    """Yield those whom a clause as said speaks of and nobody knows, each with their gender.
+def strangers(original: str, clause: str, rules: RuleSet) -> Iterator[Referent]:
+    """Yield an unnamed entity for each unknown person in the original clause.
 
-    clause: with its pronouns replaced, of the user; whom it introduces by name is no stranger.
+    clause: the user's clause with its pronouns replaced. People it introduces by name are skipped.
     """
     ends = {
         match.end("kin")
         for pattern in rules.relations
         if pattern.slot == RELATION_SLOT and (match := pattern.regex.match(clause))
-        if said[: match.end("kin")] == clause[: match.end("kin")]
+        if original[: match.end("kin")] == clause[: match.end("kin")]
     }
-    for stranger in rules.stranger.finditer(said):
+    for stranger in rules.stranger.finditer(original):
         if stranger.end() not in ends:
             yield replace(UNNAMED, gender=stranger_gender(stranger, rules))
 
 
 def stranger_gender(stranger: re.Match[str], rules: RuleSet) -> Gender:
-    """Return what a match of stranger tells, by its last word or "is Mr" after it."""
+    """Return the gender in a stranger match, by its last word or by "is Mr" after it."""
     after = stranger.string[stranger.end() :]
     if called := CALLED.match(after):
         return titled(after[called.end() :])
@@ -419,7 +423,7 @@ def stranger_gender(stranger: re.Match[str], rules: RuleSet) -> Gender:
 
 
 def titled(name: str) -> Gender:
-    """Return what "Mr" or "Mrs" before a name tells."""
+    """Return the gender that "Mr" or "Mrs" before a name implies."""
     title = TITLED.match(name)
     if title is None:
         return "unknown"
@@ -427,19 +431,19 @@ def titled(name: str) -> Gender:
 
 
 def names(value: str, pattern: Pattern, separator: re.Pattern[str]) -> list[str]:
-    """Return the names that a relation pattern found in value."""
+    """Return the names in the value of a relation pattern."""
     parts = separator.split(value) if pattern.split == "any" else [value]
     parts = [part.strip(" .,，。") for part in parts]
     return [part for part in parts if part and not (pattern.reject and pattern.reject.search(part))]
 
 
 def is_named_in(name: str, clause: str) -> bool:
-    """Tell whether a clause names somebody; Latin names as whole words."""
+    """Tell whether a clause contains a name; Latin names must match whole words."""
     return name in clause and re.search(whole(name), clause) is not None
 
 
 KNOWN: Final = "§"
-"""Stands for those who are known, in a clause that is searched for others."""
+"""Placeholder for known people in a clause that is searched for others."""
 GENDERED: Final[dict[Gender, re.Pattern[str]]] = {
     "female": re.compile(
         r"\b(?:wo(?:man|men)|girls?|lad(?:y|ies)|actress|waitress|queen|princess|goddess|mum|mom|nun"
@@ -455,9 +459,11 @@ GENDERED: Final[dict[Gender, re.Pattern[str]]] = {
 
 
 def unknown_people(clause: str, known: Iterable[str], lang: Language) -> set[Gender]:
-    """Return the genders of those whom a clause speaks of and who are not known.
+    """Return the genders of the unknown people in a clause: "my barber", "Einstein", 房东.
 
-    known: the names of those who are. Relations such as "my son" are left out too.
+    A rule of form without a list of people: a noun phrase counts as a person unless it is known as
+    a thing (rules/things.toml), a place or a plural. known: names to skip; relations are skipped
+    too.
     """
     masked = load_rules(lang).kin_mention.sub(KNOWN, clause)
     for name in sorted(known, key=len, reverse=True):
@@ -467,7 +473,7 @@ def unknown_people(clause: str, known: Iterable[str], lang: Language) -> set[Gen
 
 
 def gender_in(phrase: str, lang: Language) -> Gender:
-    """Return what the words of a phrase tell: "female" for "the guy's wife" and "unknown" too."""
+    """Return the gender in a phrase; "unknown" for contradictory words such as "the guy's wife"."""
     found = [gender for gender, words in GENDERED.items() if words.search(phrase)]
     if len(found) == 1:
         return found[0]

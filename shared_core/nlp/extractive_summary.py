@@ -1,4 +1,4 @@
-"""A short summary of a thread, made of its own sentences; no model."""
+"""Summarise a thread with its own sentences, without a model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shared_core.nlp.text import HAN, KANA, Language, language, search_terms, se
 ELLIPSIS: Final = "…"
 LANGUAGES: Final[tuple[Language, ...]] = ("en", "zh")
 NEWS: Final = 2.0
-"""A key sentence of this weight tells of a change, and is chosen before all others."""
+"""Weight of a key sentence that reports a change; it is chosen before all others."""
 TURN_AROUND_BONUS: Final = 1.0
 # The last third of what was said chooses first, from so much of the room: a summary rolls on.
 NEWEST: Final = 1 / 3
@@ -77,7 +77,7 @@ WORD_BOUNDARY: Final = re.compile(rf"\s|(?<=\W)(?=\w)|(?<=[{HAN}{KANA}])(?=\w)|(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummarySentence:
-    """A sentence of the thread; position counts all candidates in the order they were said."""
+    """A sentence of the thread with its score; position is its place in the order of speech."""
 
     position: int
     text: str
@@ -92,15 +92,15 @@ def summarise(
     max_characters: int = 200,
     key_sentences: Mapping[str, float] | Collection[str] = (),
 ) -> str:
-    """Return the sentences that say most about a thread, in their order, or "" for nothing to say.
+    """Return the most important sentences of a thread in their order, or "".
 
-    Never longer than max_characters. Whole sentences only; when not even one fits, the best is cut
-    at a clause or between words and ends in "…". key_sentences: sentences that carried facts, parts
-    of them, or whole turns, each with its weight, or all with weight 1; those of NEWS have the
-    first choice. User turns weigh more than agent turns, other roles are left out. The newest third
-    has a share of the room to itself, and what turns plans around weighs more. Where a user only
-    asks, no question is in it. A secret, a redaction mark, or an order to the memory is never in
-    it.
+    The summary never exceeds max_characters and consists of whole sentences. If none fits, the best
+    one is cut at a clause or between words and ends in "…". User turns weigh more than agent turns;
+    other roles are skipped. The newest third has room reserved, and a change of plans weighs more.
+    Questions are left out unless the thread holds nothing else. Secrets, redaction marks and orders
+    to the memory are never included.
+
+    key_sentences: sentences that carried facts, with their weights, or a collection with weight 1.
     """
     if not isinstance(key_sentences, Mapping):
         key_sentences = dict.fromkeys(key_sentences, 1.0)
@@ -121,14 +121,14 @@ def summarise(
 
 
 def best_first(found: Sequence[SummarySentence]) -> list[SummarySentence]:
-    """Return the candidates by score, as many as can be weighed against each other."""
+    """Return the sentences by score, at most MAX_CANDIDATES."""
     return sorted(found, key=lambda one: (-one.score, one.position))[:MAX_CANDIDATES]
 
 
 def chosen_from(
     found: Sequence[SummarySentence], before: Sequence[SummarySentence], max_characters: int
 ) -> list[SummarySentence]:
-    """Return before and what adds most to it, while all of it fits into max_characters."""
+    """Return `before` plus the sentences that add most to it and fit into max_characters."""
     chosen = [*before]
     ranked = best_first(found)
     remaining = [*ranked]
@@ -150,7 +150,7 @@ def chosen_from(
 
 
 def only_asked(turns: Sequence[Event]) -> bool:
-    """Tell whether all that users said are questions and small talk."""
+    """Tell whether users said nothing but questions and small talk."""
     said = [one for turn in turns if turn.role == "user" for one in sentences(turn.text)]
     return all(QUESTION.search(one) or SMALL_TALK.match(one) for one in said)
 
@@ -158,7 +158,7 @@ def only_asked(turns: Sequence[Event]) -> bool:
 def candidates(
     turns: Sequence[Event], key_sentences: Mapping[str, float]
 ) -> Iterator[SummarySentence]:
-    """Yield every distinct sentence but small talk, scored against the thread as a whole."""
+    """Yield every distinct sentence except small talk, scored against the whole thread."""
     said: dict[str, str] = {}
     for turn in turns:
         if turn.role in ("user", "agent"):
@@ -190,7 +190,7 @@ def candidates(
 
 
 def unsafe(sentence: str) -> bool:
-    """Tell whether a sentence must not be shown to a model: a secret, or an order to the memory."""
+    """Tell whether a sentence holds a secret or an order to the memory."""
     return bool(SECRET_OR_MARK.search(sentence)) or any(
         guard.unsafe and guard.regex.search(sentence[start : start + GUARDED_CHARACTERS])
         for start in range(0, len(sentence), GUARDED_CHARACTERS)
@@ -200,13 +200,13 @@ def unsafe(sentence: str) -> bool:
 
 
 def manner(sentence: str, distinct_terms: int) -> float:
-    """Return how much a sentence can carry by its form, from 0 to 1."""
+    """Return the weight of a sentence's form, 0 to 1."""
     weight = QUESTION_WEIGHT if QUESTION.search(sentence) else 1.0
     return weight * (SHORT_WEIGHT if distinct_terms < MIN_TERMS else 1.0)
 
 
 def marginal(candidate: SummarySentence, overlaps: Mapping[int, float]) -> float:
-    """Return the score less what the chosen sentences already say; overlaps by position."""
+    """Return the score minus what the chosen sentences already say; overlaps by position."""
     return candidate.score * (1.0 - REPETITION_PENALTY * overlaps[candidate.position])
 
 
@@ -216,7 +216,7 @@ def cosine(left: frozenset[str], right: frozenset[str]) -> float:
 
 
 def joined(chosen: Sequence[SummarySentence]) -> str:
-    """Return the sentences as one text in the order they were said, each with an ending."""
+    """Return the sentences as one text in the order of speech, each with final punctuation."""
     text = ""
     for candidate in sorted(chosen, key=lambda one: one.position):
         chinese = language(candidate.text) == "zh"
@@ -227,9 +227,9 @@ def joined(chosen: Sequence[SummarySentence]) -> str:
 
 
 def shortened(text: str, max_characters: int) -> str:
-    """Return the beginning of the text with "…", cut after a clause or else between two words.
+    """Return the beginning of a text with "…", cut after a clause or between two words.
 
-    "" when not even the first word fits.
+    Returns "" if not even the first word fits.
     """
     room = max_characters - len(ELLIPSIS)
     if room <= 0:

@@ -14,14 +14,15 @@ from shared_core.nlp.text import Language, search_terms
 
 MOST_KEYWORDS: Final = 10
 MAX_CHARACTERS: Final = 4_000
-"""So much of a text is read."""
+"""Maximum number of characters read of a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextFeatures:
-    """keywords: the words said most often, at most ten. topics: by name, in English.
+    """Keywords, topics and sentiment of a text.
 
-    sentiment: -1 (unpleasant) to 1 (pleasant); None where no word tells of a feeling.
+    keywords: the ten most frequent words at most. topics: English names. sentiment: -1 (unpleasant)
+    to 1 (pleasant), None without an emotional word.
     """
 
     keywords: tuple[str, ...]
@@ -30,7 +31,7 @@ class TextFeatures:
 
 
 def text_features(text: str) -> TextFeatures:
-    """Return what a text is about."""
+    """Return the keywords, topics and sentiment of a text."""
     text = text[:MAX_CHARACTERS]
     emotion = emotion_of(text)
     return TextFeatures(
@@ -41,18 +42,18 @@ def text_features(text: str) -> TextFeatures:
 
 
 def keywords(text: str) -> list[str]:
-    """Return the terms of a text that are said most often; of Chinese, pairs of characters."""
+    """Return the most frequent terms of a text; for Chinese, pairs of characters."""
     counted = Counter(term for term in search_terms(text) if len(term) > 1)
     return [term for term, _ in counted.most_common(MOST_KEYWORDS)]
 
 
 def topics(text: str) -> list[str]:
-    """Return the names of the topics of a text, in the order of the data file."""
+    """Return the names of a text's topics, in file order."""
     return [name for name, words in _topics().items() if words.search(text)]
 
 
 def topic_names() -> dict[str, str]:
-    """Return every name of a topic, English or Chinese, and its English one."""
+    """Return the English name for each English or Chinese topic name."""
     tables = mind_rules()["topics"]
     return {table[field]: table["name"] for table in tables for field in ("name", "name_zh")}
 
@@ -77,7 +78,7 @@ Rule: TypeAlias = "tuple[dict[Language, str], float, dict[Language, re.Pattern[s
 
 
 def patterns(dimension: str) -> list[Rule]:
-    """Return labels, confidence and expressions of what rules find of a dimension."""
+    """Return (labels, confidence, patterns) of the rules for a dimension."""
     return [rule for kind, rule in _findings() if kind == dimension]
 
 

@@ -1,4 +1,4 @@
-"""Whom a name means that was told in another thread, or long ago: nobody if it may be two. Pure."""
+"""People by name and by kinship, without a guess between two people. Pure."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ SAME: Final = (
     frozenset({"wife", "girlfriend", "fiancee"}),
     frozenset({"husband", "boyfriend", "fiance"}),
 )
-"""Relations that one person has after the other; "pet" is any animal."""
+"""Relations that the same person may have one after the other. "pet" fits any animal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Referent:
-    """A person or animal of a conversation.
+    """A person or animal that a conversation mentions.
 
-    name: as said, "Cancan"; of one without a name "my mom" or "我妈". relation: to the user, such
-    as "daughter"; "" for none known. title: the words of the relation as said, "older brother".
-    known_as: the name under which facts stand, if that is another; source_fact: the fact that named
-    them, if that was before the conversation.
+    name: as said; for an unnamed one "my mom" or "我妈". relation: to the user, such as "daughter",
+    or "". title: the words of the relation, "older brother". known_as: the name its facts use, if
+    different. source_fact: the earlier fact that introduced the name.
     """
 
     name: str
@@ -42,15 +41,12 @@ class Referent:
 
     @property
     def subject(self) -> str:
-        """The name under which facts stand."""
+        """The name under which its facts are stored."""
         return self.known_as or self.name
 
 
 def entities_of(people: Sequence[KnownPerson]) -> Mapping[str, Referent]:
-    """Return whom each name means.
-
-    A name of two is left out. An alias gives way to the one who is called so.
-    """
+    """Return the person for each unambiguous name. A name outranks the same word as an alias."""
     found = _unambiguous([(one.name, one) for one in people])
     names = {one.name.casefold() for one in people}
     aliases = [
@@ -60,13 +56,13 @@ def entities_of(people: Sequence[KnownPerson]) -> Mapping[str, Referent]:
 
 
 def title_in(statement: str) -> str:
-    """Return the words of the relation in a statement such as "User's sister is called Runa."."""
+    """Return the relation's words in a statement such as "User's sister is called Runa."."""
     match = TITLE.search(statement)
     return (match[1] or match[2]) if match else ""
 
 
 def title_for(entity: Referent, language: Language) -> str:
-    """Return the words of somebody's relation in a language: 女儿 for one named as "daughter"."""
+    """Return the words for a relation in a language: 女儿 for a "daughter"."""
     in_han = HAN_CHARACTER.search(entity.title) is not None
     if not entity.title or in_han is (language == "zh"):
         return entity.title
@@ -74,7 +70,7 @@ def title_for(entity: Referent, language: Language) -> str:
 
 
 def gender_of(relation: str) -> Gender:
-    """Return what a relation tells of a person."""
+    """Return the gender that a relation implies."""
     kinship = load_kinship()
     if relation in kinship.female:
         return "female"
@@ -93,17 +89,18 @@ def may_refer_to(entity: Referent, relation: str, title: str) -> bool:
 
 
 def plain_title(words: str) -> str:
-    """Return the words of a relation in small letters, and 姐 for 姐姐."""
+    """Return a relation's words in lower case, with 姐 for 姐姐."""
     return re.sub(r"([\u4e00-\u9fff])\1", r"\1", words.lower())
 
 
 def is_plural(word: str, relation: str) -> bool:
-    """Tell whether a word for a relation names several people."""
+    """Tell whether a kinship word names several people."""
     return word.lower() in ("kids", "children") or (word.endswith("s") and word[:-1] == relation)
 
 
 def are_distinct(relation: str, other: str) -> bool:
-    """Tell whether no one person is both: a son and a nephew; not a girlfriend and then a wife."""
+    """Tell whether no one person has both relations: a son and a nephew, but not girlfriend and
+    wife."""
     if relation == other or not {relation, other} <= family():
         return False
     if "pet" in (relation, other) and gender_of(relation) == gender_of(other):
@@ -112,7 +109,7 @@ def are_distinct(relation: str, other: str) -> bool:
 
 
 def family() -> frozenset[str]:
-    """Return the relations of which somebody has one to the user."""
+    """Return all relations to relatives and pets."""
     kinship = load_kinship()
     return kinship.female | kinship.male | kinship.animal | {"cousin"}
 

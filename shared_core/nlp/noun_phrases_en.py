@@ -1,4 +1,4 @@
-"""Noun phrases of an English clause that may mean one person whom nobody has named. Pure."""
+"""Find English noun phrases that may denote one unnamed person. Pure."""
 
 from __future__ import annotations
 
@@ -116,9 +116,9 @@ OPENER: Final = re.compile(
 
 
 def english_phrases(clause: str) -> Iterator[str]:
-    """Yield the phrases of an English clause that may mean one unknown person.
+    """Yield the phrases of an English clause that may denote one unknown person.
 
-    clause: with § in place of those who are known.
+    clause: with § in place of known people.
     """
     for match in DETERMINER.finditer(clause):
         head = noun_phrase(match["phrase"])
@@ -140,7 +140,7 @@ def english_phrases(clause: str) -> Iterator[str]:
 
 
 def noun_phrase(words: str) -> str:
-    """Return the words after a determiner up to the head noun; "" for no noun."""
+    """Return the words after a determiner up to the head noun, or ""."""
     taken: list[str] = []
     for word in words.split():
         plain = re.sub(r"\W+\Z", "", word)
@@ -154,13 +154,13 @@ def noun_phrase(words: str) -> str:
 
 
 def called(rest: str) -> str:
-    """Return the title that what follows a noun phrase gives: " Mr" of "is Mr Brown"."""
+    """Return the title after a noun phrase: " Mr" for "is Mr Brown"."""
     found = TITLE.match(rest)
     return f" {found['title']}" if found else ""
 
 
 def is_thing(phrase: str) -> bool:
-    """Tell whether a noun phrase names a thing, or several."""
+    """Tell whether a noun phrase denotes a thing or several people."""
     things = load_things()
     *before, head = phrase.split()
     if head == "king" or is_of_somebody(phrase):
@@ -172,7 +172,7 @@ def is_thing(phrase: str) -> bool:
 
 
 def is_of_somebody(phrase: str) -> bool:
-    """Tell whether a phrase names a film, a book or a show by somebody: "new batman movie"."""
+    """Tell whether a phrase is a film, book or show named after somebody: "new batman movie"."""
     work = WORK.fullmatch(phrase)
     return (
         work is not None and not PLAIN_WORK.fullmatch(work["name"]) and not is_thing(work["name"])
@@ -188,7 +188,8 @@ def is_bare_name(word: str) -> bool:
 
 
 def _bare_subjects(clause: str) -> Iterator[str]:
-    """Yield a subject of several words without an article, and namesakes of those who are known."""
+    """Yield subjects of several words without an article, and people who share a known person's
+    name."""
     for pattern in (BARE_PERSON, BARE_PHRASE):
         found = pattern.match(clause)
         if found is None:

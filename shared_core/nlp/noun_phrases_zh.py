@@ -1,7 +1,7 @@
-"""Noun phrases of a Chinese clause that may mean one person whom nobody has named. Pure.
+"""Find Chinese noun phrases that may denote one unnamed person. Pure.
 
-Chinese has no spaces: a clause falls into what is before its first predicate, its subject, and what
-follows a verb or a classifier that takes a person.
+Chinese has no spaces. A clause is split into its subject, which ends at the first predicate, and
+what follows a verb or classifier for people.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ FOREIGN: Final = re.compile(
 
 
 def chinese_phrases(clause: str) -> Iterator[str]:
-    """Yield the phrases of a Chinese clause that may mean one unknown person.
+    """Yield the phrases of a Chinese clause that may denote one unknown person.
 
-    clause: with § in place of those who are known.
+    clause: with § in place of known people.
     """
     said = LEAD.sub("", clause, count=1)
     yield from (match[0] for match in SOMEBODY.finditer(said))
@@ -142,7 +142,7 @@ def _owned(said: str) -> Iterator[str]:
 
 
 def _begins_with_thing(phrase: str, said: str) -> bool:
-    """Tell whether a phrase is a thing and what is said of it, with no word between: 桔子熟了."""
+    """Tell whether a phrase is a thing with its predicate attached: 桔子熟了."""
     thing = next((one for one in _things() if said.startswith(one)), "")
     if not thing:
         return False
@@ -152,12 +152,12 @@ def _begins_with_thing(phrase: str, said: str) -> bool:
 
 @lru_cache
 def _things() -> tuple[str, ...]:
-    """Return the nouns of things of two characters and more, the longest first."""
+    """Return the inanimate nouns of two or more characters, longest first."""
     return tuple(sorted((one for one in load_things().zh if len(one) > 1), key=len, reverse=True))
 
 
 @lru_cache
 def _surnamed() -> re.Pattern[str]:
-    """Return a full name of two or three characters that ends where a name may."""
+    """Return the pattern of a full name of two or three characters, up to where a name may end."""
     surname = load_rules("zh").surname.pattern
     return re.compile(rf"(?:{surname}|鲁)[\u4e00-\u9fff]{{1,2}}(?=的|了|\Z|[，,。！!])")

@@ -1,9 +1,8 @@
-"""Times that words name where somebody looks back: "Tuesday", "the weekend", 年初. Pure.
+"""Resolve time expressions of a question about the past: "Tuesday", "the weekend", 年初. Pure.
 
-A statement leaves them open ("on Friday" may be still to come), and nlp.dates leaves them
-out; who looks back means what has begun. A weekday is the last one before today, the weekend the
-last one that began. What is early in a month is its first ten days, in a year its first two months;
-what is late the rest of a month from the 21st, the last two months of a year.
+nlp.dates skips them because a statement may mean the future ("on Friday"). In a look back they mean
+the latest one that began. A weekday is the last one before today. "Early" is the first ten days of
+a month, or the first two months of a year; "late" begins on the 21st, or in November.
 """
 
 from __future__ import annotations
@@ -59,9 +58,9 @@ _EDGE_ZH: Final = re.compile(
 
 
 def looked_back(text: str, now: datetime) -> Span | None:
-    """Return the time that all of a text names for who looks back from now; None for none.
+    """Return the span that the whole text names, seen from an aware now, or None.
 
-    now: aware. A span that lasts until now ends then.
+    A span that is still open ends now.
     """
     words = " ".join(text.lower().split())
     for read in (_lately, _weekday, _weekend, _edge):
@@ -75,7 +74,7 @@ def looked_back(text: str, now: datetime) -> Span | None:
 
 
 def is_weekday(text: str) -> bool:
-    """Return whether a text is a weekday alone, which may be that of an earlier week."""
+    """Tell whether a text is only a weekday, which may belong to an earlier week."""
     words = " ".join(text.lower().split())
     return bool(_WEEKDAY_EN.fullmatch(words) or _WEEKDAY_ZH.fullmatch(words))
 
@@ -104,7 +103,7 @@ def _number(word: str) -> int:
 
 
 def _back(number: int, unit: str, now: datetime) -> Span | None:
-    """Return so many minutes to years until now; None for none."""
+    """Return the span of that many minutes to years before now, or None for zero."""
     if number == 0:
         return None
     if unit in ("month", "year"):

@@ -1,8 +1,7 @@
-"""Of whom or what a question asks: the user, somebody around them, or the world. Pure.
+"""What a question asks about: the user, somebody around them, the world, and which entities. Pure.
 
-"What is my daughter's name?" asks of the daughter, and is not answered by the user's own;
-"What is the capital of France?" and 中国的首都是哪里 ask of neither, and only what names what they
-name has to do with them.
+"Where does my mother live?" is not answered by the user's own home, nor by the brother's. "What is
+the capital of France?" and 中国的首都是哪里 ask about neither.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ OWN_NAME: Final = re.compile(
 
 
 def asks_about_world(question: str) -> bool:
-    """Tell whether a question names what it asks of, and that is nobody around the user."""
+    """Tell whether a question names its subject, and that is nobody around the user."""
     lang = language(question)
     if SPEAKER.search(question) or YOU.search(question) or asked_kin(question):
         return False
@@ -54,28 +53,28 @@ def asks_about_world(question: str) -> bool:
 
 
 def shares_words(text: str, question: str) -> bool:
-    """Tell whether a text names anything that a question does, but for words of one character."""
+    """Tell whether a text and a question share a term of at least two characters."""
     asked = {term for term in search_terms(question) if len(term) > 1}
     return not asked.isdisjoint(search_terms(text))
 
 
 def states_user_name(text: str) -> bool:
-    """Tell whether a text gives the user's own name."""
+    """Tell whether a text states the user's own name."""
     return bool(OWN_NAME.match(text))
 
 
 OF_KIN: Final = "relation."
-"""How the slots of those around the user begin: "relation.daughter.age"."""
+"""Prefix of the slots of people around the user: "relation.daughter.age"."""
 OF_THE_USER_ALONE: Final = re.compile(r"(?:I\b|My\b|User\b|我(?!们)|本人|用户)", re.IGNORECASE)
 THE_USER_BESIDES: Final = re.compile(r"\b(?:I|we)\b|我们|咱|[和跟与]我")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedPeople:
-    """Somebody around the user of whom a question asks, and not of the user.
+    """The people around the user that a question asks about, instead of the user.
 
-    relations: of kin, as the graph calls them. names: of those; others: of all other kin that is
-    known; both in lower case.
+    relations: kinship relations as in the graph. names: those people in lower case; others: all
+    other known relatives.
     """
 
     relations: frozenset[str]
@@ -83,7 +82,8 @@ class AskedPeople:
     others: frozenset[str] = frozenset()
 
     def is_about(self, text: str, slot: str) -> bool | None:
-        """Tell whether a memory is about them, or other kin; None if about the user or anybody."""
+        """Tell whether a memory is about them (True), about other relatives (False), or neither
+        (None)."""
         relations = {*asked_kin(text), *_relation_of(slot)}
         named = any(holds_name(text, name) for name in self.names)
         if named or any(_is_one(one, asked) for one in relations for asked in self.relations):
@@ -92,9 +92,9 @@ class AskedPeople:
 
 
 def asked_people(question: str, edges: Iterable[Edge]) -> AskedPeople | None:
-    """Return the kin of whom a question asks, by their relation or a name that an edge knows.
+    """Return the relatives a question asks about, by relation or by a name known from an edge.
 
-    None for what is no question, asks of the user as well, or names nobody.
+    None for no question, a question about the user as well, or one that names nobody.
     """
     if not is_question(question) or asks_about_user(question):
         return None
@@ -132,7 +132,7 @@ def is_about_another(text: str, slot: str) -> bool:
 
 
 def holds_name(text: str, name: str) -> bool:
-    """Tell whether a text holds a name, given in lower case; a Latin one as whole words."""
+    """Tell whether a text contains a lower-case name; Latin names must match whole words."""
     if name.isascii():
         word = rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])"
         return re.search(word, text, re.IGNORECASE) is not None
@@ -140,7 +140,7 @@ def holds_name(text: str, name: str) -> bool:
 
 
 def _names_of_kin(edges: Iterable[Edge]) -> Mapping[str, set[str]]:
-    """Return the names of those around the user, in lower case, with their relations."""
+    """Return the lower-case names of people around the user, each with their relations."""
     found: dict[str, set[str]] = {}
     for edge in edges:
         if edge.subject == USER and is_kin(edge.relation):
@@ -154,7 +154,7 @@ def _relation_of(slot: str) -> Collection[str]:
 
 
 def _is_one(relation: str, asked: str) -> bool:
-    """Tell whether who stands in one relation may stand in the other: a son is a child."""
+    """Tell whether one relation may include the other: a son is a child."""
     general = load_kinship().general
     return (
         relation == asked
@@ -164,18 +164,18 @@ def _is_one(relation: str, asked: str) -> bool:
 
 
 MOST_NAMES = 200
-"""So many possible names of a question are looked up."""
+"""Maximum number of possible names of a question that are looked up."""
 LONGEST_NAME = 4
-"""In words; in characters for a script without spaces, half as much again."""
+"""Maximum words in a name; scripts without spaces take half as many characters more."""
 WORD: Final = re.compile(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['’.-][^\W{UNSPACED}]+)*")
 POSSESSIVE: Final = re.compile(r"['’]s$", re.IGNORECASE)
 FIRST_PERSON: Final = re.compile(r"\b(?:i|me|my|mine|myself)\b|[我咱俺]", re.IGNORECASE)
 
 
 def mentioned(query: str) -> list[str]:
-    """Return keys of entities that a query may name: "user" for "I", then runs of words.
+    """Return keys of entities a query may name: "user" for "I", then runs of words.
 
-    Runs that are longer than most names are left out first, then what was said first.
+    Beyond MOST_NAMES, unusually long runs are dropped first, then the earliest ones.
     """
     words = WORD.findall(query)[-MOST_NAMES:]
     runs = [*_of_words(words), *_of_characters(words)]
@@ -190,7 +190,7 @@ def mentioned(query: str) -> list[str]:
 
 
 def _of_words(words: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield runs of words, longest first, each with how rarely a name is as long: least is best."""
+    """Yield runs of words, longest first, each with its length as a measure of oddity."""
     for length in range(LONGEST_NAME, 0, -1):
         for start in range(len(words) - length + 1):
             run = " ".join(words[start : start + length])
@@ -200,7 +200,7 @@ def _of_words(words: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _of_characters(words: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield runs of characters likewise; most names have two or three, few have one."""
+    """Yield runs of characters with their oddity; most names have two or three, few have one."""
     for run in (word[-MOST_NAMES:] for word in words):
         if re.match(f"[{UNSPACED}]", run):
             for length in range(LONGEST_NAME * 3 // 2, 0, -1):
@@ -209,7 +209,7 @@ def _of_characters(words: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def best_edges(edges: Sequence[Edge], terms: Sequence[str], limit: int) -> list[Edge]:
-    """Return the edges that share most words with a query, the newest of those that share alike."""
+    """Return the edges that share the most words with a query; on a tie the newest first."""
     asked = set(terms)
 
     def shared(edge: Edge) -> int:

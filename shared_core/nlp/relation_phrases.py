@@ -1,4 +1,4 @@
-"""Edges of the knowledge graph in words: which of them a question asks for, and how they read."""
+"""Phrases for edges of the knowledge graph: which ones a question asks for, and how they read."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from shared_core.nlp.text import Language, language, normalised
 from shared_core.ports.graph import Edge
 
 NAME: Final = "is_called"
-"""The relation of a user and their name: every relation of the user is told under it."""
+"""The relation between a user and their name, under which the user's other relations are shown."""
 LIKES: Final = ("likes", "dislikes")
 OF_ONESELF: Final = frozenset(["works_at", "works_as", "works_in_city", "lives_in"])
-"""What a user asks of themselves in other words than it was told."""
+"""Relations of the user that a question may ask for in different words."""
 
 ASKING: Final = re.compile(
     r"\b(?:my|our|your|do|does|did|is|are|was|have|has|name|called|know|tell|me|i)\b"
     r"|什么|哪里?|怎么|多少|名字|[我你您他她们在的了吗呢是有叫谁几个今]",
     re.IGNORECASE,
 )
-"""What a question holds besides what it asks about."""
+"""Words of a question besides its topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelationWords:
-    """How a relation reads in each language, and what asks for it."""
+    """The label of a relation in each language, and the pattern of a question that asks for it."""
 
     zh: str
     en: str
@@ -39,16 +39,16 @@ class RelationWords:
 
 
 def asked_kin(question: str) -> list[str]:
-    """Return the relations of kin and pets that a question names: "daughter" for 女儿.
+    """Return the kinship and pet relations a question names: "daughter" for 女儿.
 
-    The longest word counts: 表妹 is a cousin and no sister, 岳母 no mother.
+    The longest word wins: 表妹 is a cousin, not a sister; 岳母 is no mother.
     """
     named = {match.group().casefold() for match in _any_kin().finditer(question)}
     return [name for name, words in _kin_words().items() if not named.isdisjoint(words)]
 
 
 def is_kin(relation: str) -> bool:
-    """Tell whether a relation is one of kin or pets."""
+    """Tell whether a relation is one to a relative or a pet."""
     return relation in _kin()
 
 
@@ -59,7 +59,7 @@ def is_question(text: str) -> bool:
 
 
 def asks_about_user(text: str) -> bool:
-    """Tell whether a text is about the user, not only about somebody of theirs.
+    """Tell whether a text is about the user, not only about a relative of theirs.
 
     "Where does my mother live?" and 我有狗吗 are not, "Does my mother like my job?" is.
     """
@@ -67,9 +67,10 @@ def asks_about_user(text: str) -> bool:
 
 
 def asked_slots(question: str) -> frozenset[str]:
-    """Return the slots of a user's work and home that they ask for: "employer" for "my job?".
+    """Return the slots of the user's work and home that a question asks for: "employer" for "my
+    job?".
 
-    None where the words state something, or speak of somebody around the user.
+    Empty for a statement, or a question about somebody around the user.
     """
     if not is_question(question) or not SPEAKER.search(question) or asked_kin(question):
         return frozenset()
@@ -81,12 +82,12 @@ def asked_slots(question: str) -> frozenset[str]:
 
 
 def names_slots(text: str, slots: Iterable[str]) -> bool:
-    """Tell whether a text holds a word that asks for one of some slots: "job" for employer."""
+    """Tell whether a text names one of these slots: "job" for employer."""
     return any(_asks_for(slot_relations()[slot], text) for slot in slots)
 
 
 def topic_of(question: str) -> str:
-    """Return a question without the words for kin, for relations and for asking."""
+    """Return a question without its kinship, relation and question words."""
     rest = _any_kin().sub(" ", question)
     for words in _table().values():
         rest = words.asked.sub(" ", rest)
@@ -96,15 +97,14 @@ def topic_of(question: str) -> str:
 def relations_for_question(
     edges: Iterable[Edge], question: str, user_name: str, named: Sequence[str], limit: int
 ) -> list[tuple[str, str, str]]:
-    """Return (source, relation, target) of the edges that a question asks for, newest first.
+    """Return the edges a question asks for as (source, relation, target), newest first.
 
-    In the question's language.
+    Labels are in the question's language. A question that names relations gets only those; any
+    other gets the edges of the entities it names besides the user. If it asks about a relative, the
+    user's own edges are left out.
 
-    user_name: as the user is called; "" if that is not known: then there is no name to tell a
-    relation of theirs under, and none is told. named: keys of the entities that the question
-    names. A question that names relations asks for these only, another one for those of whom or
-    what it names besides the user. Of the user themselves none is told where somebody of theirs is
-    asked for.
+    user_name: what the user is called; without it the user's edges are left out. named: keys of the
+    entities the question names.
     """
     lang = language(question)
     wanted = [edge for edge in edges if edge.relation != NAME]
@@ -136,7 +136,7 @@ def _told(edge: Edge, lang: Language, user_name: str) -> tuple[str, str, str]:
 
 
 def relation_label(relation: str, lang: Language) -> str:
-    """Return how a relation reads: 喜欢 for "likes"; its own words where none are known."""
+    """Return the label of a relation: 喜欢 for "likes". Unknown relations keep their own words."""
     words = _words(relation)
     own = relation.replace("_", " ")
     if words is None:
@@ -145,7 +145,7 @@ def relation_label(relation: str, lang: Language) -> str:
 
 
 def past_label(relation: str, lang: Language) -> str:
-    """Return how a relation reads that has ended: 曾住在 for "lives_in"."""
+    """Return the label of an ended relation: 曾住在 for "lives_in"."""
     words = load_relation_words()["relations"].get(relation, {})
     return str(words.get(f"was_{lang}") or relation_label(relation, lang))
 
@@ -191,7 +191,7 @@ def _words(relation: str) -> RelationWords | None:
 
 @lru_cache
 def _table() -> Mapping[str, RelationWords]:
-    """Return the relations that the file gives words to ask for."""
+    """Return the relations with question words in relation_words.toml."""
     return {
         name: RelationWords(str(words["zh"]), str(words["en"]), _any_of(words["asked"]))
         for name, words in load_relation_words()["relations"].items()
@@ -220,7 +220,7 @@ def _kin() -> Mapping[str, RelationWords]:
 
 @lru_cache
 def _kin_words() -> Mapping[str, frozenset[str]]:
-    """Return the words of each relation of kin and pets, in lower case."""
+    """Return the lower-case words of each kinship and pet relation."""
     found: dict[str, set[str]] = {}
     lang: Language
     for lang in ("zh", "en"):
@@ -239,7 +239,7 @@ def _any_kin() -> re.Pattern[str]:
 
 @lru_cache
 def _of_theirs() -> re.Pattern[str]:
-    """Match what speaks of the user only to say whose somebody is, or who shall be told."""
+    """Return the pattern of phrases with the user only as a relative's owner or a listener."""
     kin = f"(?:{_any_kin().pattern})"
     return re.compile(
         r"\b(?:my|our|(?:do|did) (?:i|we) (?:still |even )?(?:have|own|keep)) "
@@ -253,7 +253,7 @@ def _of_theirs() -> re.Pattern[str]:
 
 
 def kin_relation(name: str) -> str:
-    """Return how the graph calls a relation of kin: "mother_in_law" for "mother-in-law"."""
+    """Return the graph's name of a kinship relation: "mother_in_law" for "mother-in-law"."""
     return re.sub(r"\W+", "_", name)
 
 

@@ -1,4 +1,4 @@
-"""Relations of the knowledge graph, as declared: one object at a time, or many. Pure."""
+"""Relations of the knowledge graph: their declared cardinality, and edges from facts. Pure."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class RelationTable(TypedDict):
 
 
 class Relations:
-    """Which relations are functional: those of relations.toml, and a caller's, which win.
+    """Which relations are functional, by relations.toml and a caller's declarations, which win.
 
-    declared: name to "one" or "many". Raises InvalidInput for any other word.
+    declared: relation name to "one" or "many". Raises InvalidInput for any other value.
     """
 
     def __init__(self, declared: Mapping[str, Objects] | None = None) -> None:
@@ -46,21 +46,21 @@ class Relations:
         )
 
     def name(self, given: str) -> str:
-        """Return the one name of a relation: snake_case, "lives_in" for "resides in".
+        """Return the canonical snake_case name of a relation: "lives_in" for "resides in".
 
-        Raises InvalidInput for what holds no letter.
+        Raises InvalidInput for a name without letters.
         """
         return self._one_name(relation_name(given))
 
     def functional(self, name: str) -> bool | None:
-        """Tell whether a subject has one object at a time; None if that is not declared."""
+        """Tell whether a subject has one object at a time; None if undeclared."""
         if name in self._exact:
             return self._exact[name]
         begun = next((start for start in self._begun if name.startswith(start)), None)
         return None if begun is None else self._exact[f"{begun}*"]
 
     def declared(self, triples: Iterable[TripleDraft]) -> list[TripleDraft]:
-        """Return triples under the names of their relations, functional as declared."""
+        """Return triples with canonical relation names and their declared cardinality."""
         found = []
         for triple in triples:
             name = self._one_name(_snake_case(triple.relation) or triple.relation)
@@ -75,7 +75,7 @@ class Relations:
 
 
 def relation_name(given: str) -> str:
-    """Return a relation in snake_case; InvalidInput for one without a letter, or too long."""
+    """Return a relation in snake_case. Raises InvalidInput if it has no letter or is too long."""
     name = _snake_case(given)
     if not name or len(name.encode()) > MAX_RELATION_BYTES:
         raise InvalidInput(
@@ -87,7 +87,7 @@ def relation_name(given: str) -> str:
 
 @lru_cache
 def slot_relations() -> Mapping[str, str]:
-    """Return what the slots of facts are called as relations: {"employer": "works_at", ...}."""
+    """Return the relation name for each fact slot: {"employer": "works_at", ...}."""
     return {slot: name for name, table in _table().items() for slot in table.get("slots", ())}
 
 
@@ -110,7 +110,7 @@ DECLARED = Relations()
 
 
 def triples_of(facts: Iterable[FactDraft]) -> list[TripleDraft]:
-    """Return the edges that facts state, each once; ends of facts and the unnamed give none."""
+    """Return the distinct edges that facts state. Retractions and unnamed people give none."""
     edges: dict[tuple[str, str, str], TripleDraft] = {}
     for fact in facts:
         relation, subject = slot_relation(fact.slot), fact.subject
@@ -133,21 +133,21 @@ def triples_of(facts: Iterable[FactDraft]) -> list[TripleDraft]:
 
 
 def slot_of_relation(relation: str) -> Slot | None:
-    """Return the known slot whose facts about the user are edges of a relation; None if none is."""
+    """Return the known slot whose facts about the user are edges of this relation, or None."""
     named = next((one for one, name in slot_relations().items() if name == relation), relation)
     slot = slot_of(named)
     return slot if slot and slot.known and slot_relation(slot.name) == relation else None
 
 
 def about_person(slot: str) -> bool:
-    """Tell whether a slot says something of a relation of the user, not who it is."""
+    """Tell whether a slot describes a relative of the user, beyond who it is."""
     return slot.startswith("relation.") and slot.count(".") > 1
 
 
 def slot_relation(slot: str) -> str:
-    """Return the edge of a slot in snake_case, "" for one that is none.
+    """Return the snake_case relation of a slot, or "" if the slot is no edge.
 
-    Rules, e-mail addresses, traits and activities are none.
+    Rules, e-mail addresses, traits and activities are no edges.
     """
     first, _, rest = slot.partition(".")
     if first == "relation":
@@ -161,5 +161,5 @@ def slot_relation(slot: str) -> str:
 
 
 def snake_case(words: str) -> str:
-    """Return words in small letters with underscores between."""
+    """Return words in lower case, joined by underscores."""
     return re.sub(r"\W+", "_", words.lower()).strip("_")

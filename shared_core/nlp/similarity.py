@@ -1,4 +1,4 @@
-"""Whether two statements say the same, and the key of those that do. Pure."""
+"""Compare statements and places by their words. Pure."""
 
 from __future__ import annotations
 
@@ -16,27 +16,25 @@ ARTICLES: Final = frozenset({"a", "an", "the"})
 WORD: Final = re.compile(
     r"(?:(?:(?<!\w)|(?<=[぀-ヿ㐀-鿿]))[-+](?=\d))?\w+(?:(?<=\d)\.(?=\d)\w+)*[+#%°]*|[<=>$€£¥]"
 )
-"""A word with what changes its meaning: C++ and C#, -5 and 5, 1.5 and 15, $5 and €5, 5% and 5."""
+"""A word with the signs that change its meaning: C++ and C#, -5 and 5, 1.5 and 15, $5 and €5."""
 KEY_VERSION: Final = "2"
-"""Grows with whatever changes words_of(): no key of other words may be taken for one of these."""
+"""Increment it with every change of words_of(), so that old and new keys never match."""
 
 
 def same_statement(text: str, near: Sequence[LikeText]) -> LikeText | None:
-    """Return the first of near that says what text says, or None.
+    """Return the first of near with the same words in the same order, or None.
 
-    They must be the same words in the same order, signs such as those of C++ and -5 included; case,
-    width, punctuation and articles do not count. A text without a word says what no other says. Any
-    looser measure takes "Tom owes Bob" for "Bob owes Tom", or Monday for Thursday: their vectors
-    are as near as those of true repetitions, in Chinese as in English.
+    Case, width, punctuation and articles are ignored; signs such as those of C++ and -5 count. A
+    looser measure, such as vectors, would confuse "Tom owes Bob" with "Bob owes Tom".
     """
     words = words_of(text)
     return next((other for other in near if words and words_of(other.text) == words), None)
 
 
 def words_key(text: str) -> UUID | None:
-    """Return one key for all texts that say the same, None for one without a word.
+    """Return a UUID of the normalised words, or None for a text without words.
 
-    It is of the SHA-256 of KEY_VERSION and their words, 128 bits.
+    It holds 128 bits of the SHA-256 of KEY_VERSION and the words.
     """
     words = words_of(text)
     if not words:
@@ -45,7 +43,7 @@ def words_key(text: str) -> UUID | None:
 
 
 def words_of(text: str) -> list[str]:
-    """Return what is compared of a statement."""
+    """Return the normalised words that are compared."""
     folded = unicodedata.normalize("NFKC", text).casefold().replace("\N{MINUS SIGN}", "-")
     return [word for word in WORD.findall(folded) if word not in ARTICLES]
 
@@ -54,7 +52,7 @@ _PART: Final = re.compile(r"^(?:(?:the|central|downtown|greater|inner) )+| city$
 
 
 def same_place(one: str, other: str) -> bool:
-    """Tell whether two normalised values name one city.
+    """Tell whether two normalised values name the same city.
 
     北京 and 北京市, "london" and "camden, london", but not "york" and "new york".
     """

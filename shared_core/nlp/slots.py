@@ -1,7 +1,7 @@
-"""Slots as the rules know them, whatever a language model calls them. Pure.
+"""Slots of facts, known by any of their names. Pure.
 
-Only the rules' own ontology says which slot holds one value at a time, so a model can end no fact
-by giving one of its own names to something else.
+Only the rules' ontology declares which slots are functional. A model that invents a slot name
+therefore cannot end a fact.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RELATION: Final = "relation"
 ABOUT: Final = "about"
 FAVOURITES: Final = ("favourite", "favorite", "fav", "最喜欢的", "最爱的")
 INNER: Final = {"name": "", "age": ".age", "residence": ".place"}
-"""What a slot of somebody adds to "relation.daughter"; others add their name."""
+"""Suffix of a relative's slot in "relation.daughter"; other slots add their own name."""
 RELATIONS: Final = ("relation", "relations", "relationship", "family", "pet", "家人")
 SECRET: Final = re.compile(
     r"(?:^|[._])(?:password|passcode|passphrase|pin|secret|token|credentials?|api_?key|private_?key"
@@ -32,9 +32,9 @@ SECRET: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
-    """A slot of the ontology, or one of a model's own: then custom, and never functional.
+    """A slot of the ontology, or a custom one, which is never functional.
 
-    known: whether the rules know it.
+    known: whether the ontology has it.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Slot:
 
 
 def slot_of(given: str) -> Slot | None:
-    """Return the slot that a name stands for; None if it stands for a secret, or for nothing."""
+    """Return the slot a name stands for, or None for a secret or an empty name."""
     name = _slug(given)
     if not name or SECRET.search(name):
         return None
@@ -58,9 +58,9 @@ def slot_of(given: str) -> Slot | None:
 
 
 def slot_about(subject: str, slot: Slot) -> Slot:
-    """Return the slot of somebody the user speaks of; a relative by kinship shares the rules'.
+    """Return the slot of somebody the user speaks about. Relatives by kinship use the rules' slots.
 
-    What a slot tells of a relation anyway ("relation.daughter.age" of "Mia") stays as it is.
+    A slot that already belongs to a relative stays: "relation.daughter.age" of "Mia".
     """
     if slot.known and slot.name.startswith(f"{RELATION}.") and slot.name.count(".") > 1:
         return slot
@@ -74,14 +74,14 @@ def slot_about(subject: str, slot: Slot) -> Slot:
 
 
 def is_kin(subject: str) -> bool:
-    """Tell whether a subject is a word for a relative or an animal, not a name."""
+    """Tell whether a subject is a word for a relative or pet, not a name."""
     return _slug(subject).replace("_", " ") in _kinship()
 
 
 def about_slot(subject: str, relation_slot: str) -> str:
-    """Return the slot that a relative's has for one who is known by name only, or "".
+    """Return the slot by name that matches a relative's slot, or "".
 
-    subject: the name. "about.mia.age" for Mia and "relation.daughter.age".
+    "about.mia.age" for subject Mia and "relation.daughter.age".
     """
     parts = relation_slot.split(".", 2)
     if parts[0] != RELATION or len(parts) < 3 or not _slug(subject):
@@ -91,7 +91,7 @@ def about_slot(subject: str, relation_slot: str) -> str:
 
 
 def relation_slots(subject: str, slot: str) -> dict[str, str]:
-    """Return the relative's slot by relation for a slot told of a name; {} for any other slot.
+    """Return the relative's slot for each relation, given a slot by name; {} for any other slot.
 
     {"relation.daughter": "relation.daughter.age", ...} for Mia and "about.mia.age".
     """
@@ -104,17 +104,17 @@ def relation_slots(subject: str, slot: str) -> dict[str, str]:
 
 
 def is_name_slot(slot: str) -> bool:
-    """Tell whether a slot tells who is who."""
+    """Tell whether a slot says who a relative is."""
     return slot.startswith(f"{RELATION}.") and slot.count(".") == 1
 
 
 def name_slots() -> list[str]:
-    """Return the slots that tell who is who: "relation.daughter", ..."""
+    """Return the slots that say who a relative is: "relation.daughter", ..."""
     return sorted({f"{RELATION}.{kin}" for kin in _kinship().values()})
 
 
 def edge_relation(given: str) -> tuple[str, bool]:
-    """Return the relation of an edge as snake_case, and whether it has one object at a time."""
+    """Return a relation in snake_case, and whether it has one object at a time."""
     name = _slug(given).replace(".", "_")[:MAX_SLOT_CHARACTERS].strip("_")
     slot = _aliases().get(name, name)
     found = _ontology().get(slot)
@@ -122,7 +122,7 @@ def edge_relation(given: str) -> tuple[str, bool]:
 
 
 def slot_name(given: str) -> str | None:
-    """Return the slot to look up by a name: as slot_of() knows it; None for "", which is all."""
+    """Return the slot name to look up; None for "", which means all slots."""
     if not given:
         return None
     found = slot_of(given)
@@ -131,12 +131,12 @@ def slot_name(given: str) -> str | None:
 
 @lru_cache
 def known_slot_names() -> frozenset[str]:
-    """Return the names of the ontology that are looked up whole, and their other names."""
+    """Return all names and aliases in the ontology that need no part filled in."""
     return frozenset({*(name for name in _ontology() if "{" not in name), *_aliases()})
 
 
 def slot_for_alias(name: str) -> str:
-    """Return the slot that a name in snake_case is another name of, else the name."""
+    """Return the slot that a snake_case name is an alias of, else the name."""
     return _aliases().get(name, name)
 
 
@@ -164,7 +164,7 @@ def _relation(name: str) -> str | None:
 
 
 def _shape(name: str) -> str:
-    """Return the entry of the ontology that a full slot is one of."""
+    """Return the ontology entry that a full slot name is an instance of."""
     parts = name.split(".")
     if parts[0] == FAVOURITE and len(parts) == 2:
         return "favourite.{thing}"
@@ -195,7 +195,7 @@ def _canonical() -> Mapping[str, str]:
 
 @lru_cache
 def _kinship() -> Mapping[str, str]:
-    """Return words for relatives and animals; what is a favourite thing as well is none."""
+    """Return the words for relatives and pets, without those that are favourite things as well."""
     things = {"colour", "film", "song", "city", "food", "fruit", "sport", "season", "animal"}
     things |= {"book", "band", "author", "dish", "singer"}
     words = {word: name for word, name in _canonical().items() if name not in things}
@@ -218,14 +218,14 @@ def _suffixes() -> Mapping[str, str]:
 
 
 LEAST_CHARACTERS: Final = 6
-"""Shorter names are often one letter apart and mean something else: "game" is no "name"."""
+"""Shortest name checked for typos: "game" is one letter from "name" and means something else."""
 
 
 @lru_cache(maxsize=1024)
 def near_slot(given: str) -> str | None:
-    """Return the name of a known slot that is one edit away from an unknown name, or None.
+    """Return the known slot name one edit away from an unknown name, or None.
 
-    An edit is a letter more, less, another one, or two that have changed places.
+    An edit inserts, deletes or replaces a letter, or swaps two neighbours.
     """
     known = known_slot_names()
     if len(given) < LEAST_CHARACTERS or "." in given or given in known:
@@ -235,7 +235,7 @@ def near_slot(given: str) -> str | None:
 
 
 def near_slot_message(given: str, name: str) -> str:
-    """Return what to say of a name that near_slot() knows better."""
+    """Return the error text for a name that near_slot() corrects."""
     near = near_slot(name) or ""
     slot = _known_name(near)
     meant = repr(near) if slot == near else f"{near!r} ({slot})"

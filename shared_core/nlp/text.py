@@ -1,7 +1,7 @@
-"""Plain text helpers shared by search, extraction and summaries: language, sentences, terms.
+"""Text functions for search, extraction and summaries: language, sentences, terms.
 
-Everything here is pure, deterministic and linear in the length of the text, and never raises for
-any str, lone surrogates and NUL included.
+Pure, deterministic and linear in the length of the text. They accept every str, including lone
+surrogates and NUL.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Language = Literal["en", "zh"]
 
 MAX_TERM_CHARACTERS: Final = 64
 MAX_NAME_BYTES: Final = 400
-"""Maximum length of the name of an entity, in any spelling."""
+"""Maximum length of an entity's name, in any spelling."""
 # Longer Latin strings are identifiers, hashes or noise: English suffixes mean nothing there.
 MAX_STEMMED_CHARACTERS: Final = 24
 
@@ -63,11 +63,10 @@ CHINESE_FRAME: Final = re.compile(
 
 
 def language(text: str) -> Language:
-    """Return the language that the words between names and values are of.
+    """Return the language of a sentence, judged by its pronouns, verbs and particles.
 
-    "I live in 上海" is English and "我在 Google 上班" Chinese: what counts is pronouns, verbs and
-    particles; as many of both, and the first does. A text without any is Chinese when there is at
-    least one Han character for every two Latin words.
+    "I live in 上海" is English, "我在 Google 上班" Chinese. On a tie the first such word decides.
+    Without any, a text is Chinese if it has at least one Han character for every two Latin words.
     """
     han = len(HAN_CHARACTER.findall(text))
     latin = LATIN_WORD.findall(text) if han else []
@@ -83,7 +82,7 @@ def language(text: str) -> Language:
 
 
 def is_frame(word: re.Match[str]) -> bool:
-    """Tell whether a word says that its sentence is English: "The" of a title does not."""
+    """Tell whether a word marks its sentence as English; "The" of a title does not."""
     found = word[0]
     begins = not word.string[: word.start()].strip()
     return found.lower() in ENGLISH_FRAME_WORDS and (found.islower() or found == "I" or begins)
@@ -93,13 +92,13 @@ OTHER_LANGUAGE: Final = re.compile(
     r"(?:\s*[,，;；]\s*|\s+)(?:(?:and|but|so|because|while|though)\s+|(?:而且|但是?|不过|所以|因为|可是?)(?=[我她他]))?"
     r"(?=(?:I|[Mm]y|[Ww]e|[Oo]ur|[Ss]?he|[Hh]e|[Hh]is|[Hh]er)(?:'\w+)? [a-z]|[我她他])"
 )
-"""Where a clause may begin that is of another language than the one before."""
+"""Where a clause in the other language may begin."""
 
 
 def by_language(sentence: str) -> list[tuple[str, Language]]:
-    """Return the parts of a sentence that are said in one language each, with it.
+    """Split a sentence at a language switch: "My name is Ana, 我女儿叫小美" gives two parts.
 
-    "My name is Ana, 我女儿叫小美" is two; a comma, or a conjunction, and a subject part them.
+    The switch needs a comma or a conjunction, and a new subject.
     """
     if not (HAN_CHARACTER.search(sentence) and LATIN_WORD.search(sentence)):
         return [(sentence, language(sentence))]
@@ -126,9 +125,9 @@ LIST_NUMBER: Final = re.compile(r"\s{0,4}\(?\d{1,3}\Z")
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences in order, stripped, none empty; no other character is lost.
+    """Return the non-empty sentences of a text in order, stripped.
 
-    A line break ends a sentence. Closing quotes and brackets stay with what they close.
+    A line break ends a sentence. Closing quotes and brackets stay with their sentence.
     """
     found: list[str] = []
     start = 0
@@ -141,7 +140,7 @@ def sentences(text: str) -> list[str]:
 
 
 def ends_sentence(text: str, start: int, match: re.Match[str]) -> bool:
-    """Tell whether the punctuation found by BREAK closes the sentence that began at start."""
+    """Tell whether a BREAK match closes the sentence that begins at start."""
     mark = match["mark"]
     if mark is None:
         return True
@@ -161,7 +160,7 @@ def ends_sentence(text: str, start: int, match: re.Match[str]) -> bool:
 def protected_stop(before: str, goes_on: bool) -> bool:
     """Tell whether a full stop belongs to a title, an initial or a list number.
 
-    before: at most the 16 characters of the sentence so far; goes_on: a small letter or digit
+    before: the last 16 characters of the sentence at most. goes_on: a lower-case letter or digit
     follows.
     """
     if LIST_NUMBER.match(before):
@@ -177,7 +176,7 @@ def protected_stop(before: str, goes_on: bool) -> bool:
 
 
 def folding() -> dict[int, str | None]:
-    """Return the table for str.translate that follows NFD: accents go, digits become 0-9."""
+    """Return the translation table applied after NFD: no accents, digits as 0-9."""
     table: dict[int, str | None] = dict.fromkeys(
         chain(
             (0x00AD, 0x0640, 0x0670),
@@ -195,7 +194,7 @@ def folding() -> dict[int, str | None]:
 
 
 def combining_marks() -> str:
-    """Return every mark that is part of a word in its script, such as Devanagari vowel signs."""
+    """Return all marks that are part of a word in their script, such as Devanagari vowel signs."""
     return "".join(
         chr(code)
         for code in range(0x0370, 0xFE00)
@@ -209,12 +208,12 @@ TERM: Final = re.compile(rf"([{UNSPACED}]+)|({WORD})('(?:s|t|re|ve|ll|d|m)\b)?")
 
 
 def search_terms(text: str) -> list[str]:
-    """Return the terms for full-text search, in order of occurrence, with repeats.
+    """Return the full-text search terms of a text, in order, with repeats.
 
-    Words are case- and accent-folded; English stop words go and Latin words are stemmed. Han
-    characters give single characters (function characters apart) and pairs; kana, Hangul, Thai,
-    Lao, Burmese and Khmer give pairs; every other script gives words. Emoji and punctuation give
-    nothing. Documents and queries must both go through this function to meet.
+    Words are folded in case and accents; English stop words are dropped and Latin words stemmed.
+    Han gives single characters (except function characters) and pairs. Kana, Hangul, Thai, Lao,
+    Burmese and Khmer give pairs; other scripts give words. Documents and queries must both use this
+    function.
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
     folded = unicodedata.normalize("NFD", folded).translate(FOLDING)
@@ -230,7 +229,7 @@ def search_terms(text: str) -> list[str]:
 
 
 def unspaced_terms(run: str) -> list[str]:
-    """Return single Han characters and all pairs of a run without spaces, by position."""
+    """Return the Han characters and all character pairs of a run without spaces, by position."""
     if len(run) == 1:
         return [] if run in CHINESE_FUNCTION_CHARACTERS else [run]
     terms: list[str] = []
@@ -245,11 +244,11 @@ def unspaced_terms(run: str) -> list[str]:
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """Return the English stem of a folded word; anything but plain letters comes back as it is.
+    """Return the English stem of a folded word of plain letters; any other word is returned
+    unchanged.
 
-    Not `snowballstemmer.stemmer()`: it prefers PyStemmer when that is installed, and two versions
-    of the algorithm would disagree about stored terms. A stemmer holds state, so each call has its
-    own.
+    Not `snowballstemmer.stemmer()`: it prefers PyStemmer where installed, and two versions would
+    disagree about stored terms. A stemmer holds state, so each call creates its own.
     """
     if not (word.isascii() and word.isalpha()) or not 2 < len(word) <= MAX_STEMMED_CHARACTERS:
         return word
@@ -258,41 +257,41 @@ def stem(word: str) -> str:
 
 QUESTION_MARK: Final = re.compile(r"[?？][\"'”’」』）)\]\s]*\Z")
 CLOSING_CHARACTERS: Final = 8
-"""A question mark is looked for before at most so many quotes, brackets and spaces."""
+"""Maximum number of characters searched for a question mark from the end."""
 
 
 def is_question(text: str) -> bool:
-    """Tell whether text ends with a question."""
+    """Tell whether a text ends with a question."""
     return QUESTION_MARK.search(text[-CLOSING_CHARACTERS:]) is not None
 
 
 def without_accents(text: str) -> str:
-    """Return text without the marks that Latin letters bear, decomposed (NFKD)."""
+    """Return the text, NFKD-decomposed, without diacritics on Latin letters."""
     return re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFKD", text))
 
 
 def has_words(text: str) -> bool:
-    """Return whether a search could find anything in text: a letter or a digit of any script."""
+    """Tell whether a text has a letter or digit of any script, so that search can find it."""
     return any(character.isalnum() for character in text)
 
 
 def whole(name: str) -> str:
-    """Return an expression for a name as a whole word, beside Han characters too.
+    """Return a regular expression for a name as a whole word.
 
-    One that is not of ASCII letters is found anywhere: nothing parts Chinese words.
+    Non-ASCII names match anywhere, because Chinese has no word boundaries.
     """
     found = re.escape(name)
     return f"(?<![^\\W{UNSPACED}]){found}(?![^\\W\\d{UNSPACED}])" if name.isascii() else found
 
 
 def normalised(value: str) -> str:
-    """Return value without differences of case, width, spacing and closing punctuation."""
+    """Return a value without differences of case, width, spacing and closing punctuation."""
     folded = unicodedata.normalize("NFKC", value).casefold()
     return re.sub(r"\s+", " ", folded).strip(" .,!?;:。，！？；：")
 
 
 def short_name(name: str) -> str:
-    """Return what an index holds of a name: so many bytes at most, however it is compared."""
+    """Return a name cut so that its plain and normalised forms fit into MAX_NAME_BYTES."""
     while max(len(name.encode()), len(normalised(name).encode())) > MAX_NAME_BYTES:
         name = name[: len(name) * 9 // 10].rstrip()
     return name

@@ -1,8 +1,7 @@
-"""The prompts: one Markdown file each, its version in the name, read once.
+"""Prompts: one Markdown file each, with its version in the name.
 
-A file has a header with what it is for, the system text, and after a line "--- user ---" the
-prompt with {{places}} to fill. A prompt that is in use is never edited: a better one is a new file,
-so that what is stored names the words that found it.
+A file has a header with its purpose, the system text, and after a line "--- user ---" the prompt
+with {{placeholders}}. Never edit a prompt in use, add a new version: stored memories name it.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ PLACE: Final = re.compile(r"\{\{(\w+)\}\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """A prompt; version is the name of its file, e.g. "extract.v1"."""
+    """A prompt; version is its file name, e.g. "extract.v1"."""
 
     version: str
     system: str
     user: str
 
     def filled(self, values: Mapping[str, str]) -> str:
-        """Return the prompt with its places filled. KeyError for a place without a value.
+        """Return the prompt with its placeholders filled. Raises KeyError for a missing value.
 
-        What is filled in is never searched for places: users may write "{{facts}}".
+        Values are not searched for placeholders: users may write "{{facts}}".
         """
         return PLACE.sub(lambda match: values[match[1]], self.user)
 
 
 @lru_cache
 def load_prompt(version: str) -> Prompt:
-    """Return the prompt of a file of this folder."""
+    """Return the prompt in a file of this folder."""
     text = (files(__package__) / f"{version}.md").read_text(encoding="utf-8")
     system, _, user = HEADER.sub("", text, count=1).partition(USER)
     return Prompt(version=version, system=system.strip(), user=user.strip())

@@ -1,4 +1,4 @@
-"""The extraction rules as data: one TOML file a language, read and compiled on first use."""
+"""Extraction rules as data: one TOML file per language, compiled on first use."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ Split = Literal["any", "list", "never"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """What keeps a statement from being taken at its word; see the rule files for the scopes.
+    """A pattern that keeps a statement from being taken literally; the rule files define the
+    scopes.
 
-    tells: what it stops says something all the same, which a model could read.
-    unsafe: what it stops is a secret or an order that no model must be shown as a memory.
+    tells: the guarded text may hold facts for a model. unsafe: it is a secret or an order that no
+    model may see as a memory.
     """
 
     id: str
@@ -35,14 +36,13 @@ class Guard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """One way to say one thing. It is matched at the start of a clause.
+    """A way to state a fact, matched at the start of a clause.
 
-    regex has a group `value`; slot and statement may name its other groups.
-    reject is searched in the value, needs and unless in the clause.
-    split: "any" parts the value at every separator, "list" only in an enumeration.
-    free: the value is free text, of which asides and fillers are cut off.
-    change: it says that something is not as it was before. denies: that it never was.
-    implies: values it tells of in place of what the group found: "I eat meat again" of "vegan".
+    regex: has a group `value`; slot and statement may refer to its other groups. reject: searched
+    in the value; needs and unless: searched in the clause. split: "any" splits the value at every
+    separator, "list" only in an enumeration. free: the value is free text, so asides and fillers
+    are cut off. change: the clause reports a change. denies: it denies that the fact ever held.
+    implies: values used instead of the group: "I eat meat again" is about "vegan".
     """
 
     id: str
@@ -68,25 +68,21 @@ class Pattern:
 class RuleSet:
     """All rules of one language.
 
-    lead: what may precede a statement. clause_break: what parts two clauses. A clause that
-    matches carried takes the subject of the one before when that matches carrier: what its group
-    `subject` found, else the speaker, `subject`.
-    speakers: how the words for the speaker read in a statement about "User".
-    canonical: words that name a slot, such as "mom" for relation.mother; kin: those of relations.
-    kin_mention: a relation of the speaker, with its word in the group `kin`. stranger: a person
-    who is known by another only, such as "her friend". someone: a person by name, in the group
-    `name`. thing: what something is done to, in the groups `verb` and `thing`, or `topic`.
-    relations: those of the patterns that tell of a relation of the user.
-    further: after the values of a clause about relations, a person or animal it names besides.
-    sentences: what states a value of each slot, with {value} and other names to fill.
-    telling: a clause that says something of the speaker or of a person. idle: one that says
-    nothing to keep. slip: a sentence that takes back a word, in the groups `right` and `wrong`, or
-    `wrong_first` and `right_last`.
-    no_person: names of places, days, languages and such. surname: how a full name may begin.
-    person_noun: a word for somebody.
-    several: a clause that tells of how many of a relation, `kin`, there are. one_of: one of them,
-    told apart by `which`, and what is said of it, `rest`.
-    other_subject: where a clause about somebody else may begin, if a verb is before it.
+    lead: what may precede a statement. clause_break: separates clauses. carried: a clause that
+    takes the subject of a clause matching carrier: its group `subject`, else `subject`, the
+    speaker. speakers: how words for the speaker read in a statement about "User". canonical: words
+    that name a slot, such as "mom" for relation.mother; kin: those of relations. kin_mention: a
+    relation of the speaker, with its word in the group `kin`. stranger: a person known only through
+    another, such as "her friend". someone: a named person, in the group `name`. thing: an object,
+    in the groups `verb` and `thing`, or `topic`. relations: the patterns about a relation of the
+    user. further: another person or animal named after the values of a relation clause. sentences:
+    the statement of each slot, with placeholders. telling: a clause about the speaker or a person.
+    idle: a clause with nothing to keep. self_correction: a sentence that corrects a word, in the
+    groups `right` and `wrong`, or `wrong_first` and `right_last`. no_person: names of places, days,
+    languages and the like. surname: how a full name may begin. person_noun: a noun for a person.
+    several: a clause that counts relatives, `kin`. one_of: a clause about one of them, told apart
+    by `which`, with its predicate in `rest`. other_subject: where a clause about somebody else may
+    begin after a verb.
     """
 
     lead: re.Pattern[str]
@@ -127,10 +123,10 @@ class RuleSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kinship:
-    """What relations tell of a person; each set holds canonical names such as "daughter".
+    """What relations imply about a person; each set holds canonical names such as "daughter".
 
-    single: one has one of them. titles: words that tell two of the same relation apart. general:
-    the relations that a wider one such as "child" stands for.
+    single: a person has only one. titles: words that tell two with the same relation apart.
+    general: the relations that a wider one such as "child" covers.
     """
 
     female: frozenset[str]
@@ -142,7 +138,7 @@ class Kinship:
 
 
 class SlotTable(TypedDict):
-    """A [slots.*] table: what the patterns of a slot have in common."""
+    """A [slots.*] table: what the patterns of a slot share."""
 
     fact_type: FactType
     functional: bool
@@ -150,7 +146,7 @@ class SlotTable(TypedDict):
 
 
 class RuleFile(TypedDict):
-    """A rule file as parsed; the other keys are the expressions of the rule set."""
+    """A parsed rule file; its other keys are the patterns of the rule set."""
 
     subject: str
     speakers: dict[str, str]
@@ -178,13 +174,13 @@ def read_rule_file(name: str) -> dict[str, Any]:
 
 @lru_cache
 def load_rules(language: Language) -> RuleSet:
-    """Return the compiled rules of a language; the first call reads and compiles them."""
+    """Return the compiled rules of a language, read and compiled on the first call."""
     return build_rules(cast("RuleFile", read_rule_file(f"{language}.toml")))
 
 
 @lru_cache
 def load_kinship() -> Kinship:
-    """Return what the relations of both languages tell of a person."""
+    """Return what the relations of both languages imply about a person."""
     table = read_rule_file("kinship.toml")
     general = {name: frozenset(words) for name, words in table.pop("general").items()}
     return Kinship(**{name: frozenset(words) for name, words in table.items()}, general=general)
@@ -198,9 +194,9 @@ def load_relation_words() -> Mapping[str, Mapping[str, dict[str, list[str]]]]:
 
 @lru_cache
 def kin_word(relation: str, language: Language) -> str:
-    """Return the plainest word of a language for a relation: 女儿 for "daughter"; "" for none.
+    """Return the plainest word for a relation in a language: 女儿 for "daughter"; "" if unknown.
 
-    relation: its canonical name, in words or in snake_case.
+    relation: its canonical name, in words or snake_case.
     """
     name = re.sub(r"\W+", "_", relation)
     if language == "en":
@@ -213,7 +209,7 @@ def kin_word(relation: str, language: Language) -> str:
 
 
 def build_rules(source: RuleFile) -> RuleSet:
-    """Return the rule set of a parsed rule file. Raises KeyError for an unknown placeholder."""
+    """Return the rule set of a parsed file. Raises KeyError for an unknown placeholder."""
     parts = source["fragments"] | {
         name: f"(?:{'|'.join(longest_first(words))})" for name, words in source["words"].items()
     }
@@ -257,7 +253,7 @@ def build_rules(source: RuleFile) -> RuleSet:
 
 
 def longest_first(words: list[str] | dict[str, str]) -> list[str]:
-    """Return words with "mother-in-law" before "mother"; expressions as they stand."""
+    """Return words longest first ("mother-in-law" before "mother"); lists keep their order."""
     return words if isinstance(words, list) else sorted(words, key=len, reverse=True)
 
 
@@ -293,7 +289,7 @@ def build_pattern(
 
 @dataclass(frozen=True, slots=True)
 class Things:
-    """Nouns of things: English words, how such words end, what ends a phrase; Chinese words."""
+    """Inanimate nouns: English words, their endings, words that end a phrase; Chinese words."""
 
     en: frozenset[str]
     en_endings: tuple[str, ...]
@@ -303,7 +299,7 @@ class Things:
 
 @lru_cache
 def load_things() -> Things:
-    """Return the nouns that no pronoun of a person stands for."""
+    """Return the nouns that no personal pronoun refers to."""
     found = read_rule_file("things.toml")
     return Things(
         en=frozenset(found["en"].split()),
