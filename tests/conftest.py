@@ -16,6 +16,7 @@ from both_engines import Both
 from hypothesis import settings
 from memory_disk import temporary_files_in_memory
 from psycopg.conninfo import make_conninfo
+from run_order import is_quick, needs_database, place
 from seekdb_databases import SeekdbDatabases
 
 from shared_core import MemoryEngine, Scope, open_memory, run_sync
@@ -49,7 +50,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("on_engine", ["postgres", "seekdb"], indirect=True)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if config.option.markexpr == "quick" and not is_quick(collection_path) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_quick(item.path) and not needs_database(item):
+            item.add_marker("quick")
+    items.sort(key=lambda item: place(item.path))
     if has_network():
         return
     skipped = pytest.mark.skip(reason="SeekDB crashes where no network but the loopback is up")

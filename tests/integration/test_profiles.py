@@ -599,7 +599,7 @@ async def test_bad_ids_and_limits_are_named(repository: MemoryRepository) -> Non
     for call, message in (
         (repository.load_memory("nonsense"), "memory_id must be a UUID"),
         (repository.versions(Memory("a").memory_id, 0), "limit must be from 1"),
-        (repository.save_memory("x"), "a memory is a shared_core.profiles.memory.Memory"),  # type: ignore[arg-type]
+        (repository.save_memory("x"), "a memory is a shared_core.profiles.Memory"),  # type: ignore[arg-type]
         (repository.update_with_pipeline({}, ENGLISH), "not dict"),  # type: ignore[arg-type]
         (repository.load_memory_by_agent("a", subject="x"), "'user' or 'agent'"),  # type: ignore[arg-type]
         (repository.save_memory_content(Memory("a").memory_id, "mood", {}), "'profile' or 'event'"),
