@@ -159,8 +159,8 @@ def joined(name: str, parts: Sequence[str], language: Language) -> str:
     """Return a subject and its predicates as one sentence."""
     if language == "zh":
         return name + "，".join(parts)
-    told = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-    return f"{name[:1].upper()}{name[1:]} {told}."
+    predicate_list = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"{name[:1].upper()}{name[1:]} {predicate_list}."
 
 
 def is_knowledge(clause: ResolvedClause) -> bool:

@@ -163,8 +163,8 @@ class _Drafting:
             if normalised(subject) not in self._said:
                 self._leave_out("fact about somebody nobody named")
                 return None
-            told, slot = slot, slot_about(subject, slot)
-            if slot.name.startswith("relation.") and (slot != told or is_kin(subject)):
+            own_slot, slot = slot, slot_about(subject, slot)
+            if slot.name.startswith("relation.") and (slot != own_slot or is_kin(subject)):
                 subject = USER
         if not self._may_say(item, slot):
             return None
@@ -281,10 +281,10 @@ class _Drafting:
     def _importance(
         self, facts: Iterable[FactDraft], statements: Iterable[StatementDraft]
     ) -> dict[str, float]:
-        told = [(fact.event_id, fact.importance) for fact in facts]
-        told += [(one, item.importance) for item in statements for one in item.event_ids]
+        weighted = [(fact.event_id, fact.importance) for fact in facts]
+        weighted += [(one, item.importance) for item in statements for one in item.event_ids]
         most: dict[str, float] = {}
-        for event_id, importance in told:
+        for event_id, importance in weighted:
             most[event_id] = max(importance, most.get(event_id, 0.0))
         return most
 

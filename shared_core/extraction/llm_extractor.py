@@ -108,10 +108,10 @@ class ModelExtractor:
         limits = {"max_input_tokens": max_input_tokens, "max_output_tokens": max_output_tokens}
         for name, count in limits.items():
             if count < 1:
-                raise InvalidInput(f"{name} must be at least 1, not {count}")
+                raise InvalidInput(f"{name} must be at least 1, got {count}")
         self.fallback = fallback
         self.usage = ModelUsage()
-        """What this object has asked for, failed calls that were answered included."""
+        """Usage of this object so far, including unusable answers."""
         self._calls = ModelCalls(
             model, max_concurrent_model_calls=max_concurrent_model_calls, timeout_s=timeout_s
         )
@@ -189,7 +189,7 @@ class ModelExtractor:
         summary = _fitting(_summary_of(self._calls.name, reply), max_characters)
         if not summary:
             raise ModelOutputInvalid(
-                f"language model {self._calls.name!r} answered no summary that fits"
+                f"language model {self._calls.name!r} returned no summary within"
                 f" {max_characters} characters"
             )
         return summary, usage
@@ -228,8 +228,10 @@ class ModelExtractor:
         if reply.finish == "refused":
             raise ModelOutputInvalid(f"language model {self._calls.name!r} refused to answer")
         if not reply.text.strip():
-            why = "; its tokens were used up before" if reply.finish == "length" else ""
-            raise ModelOutputInvalid(f"language model {self._calls.name!r} answered nothing{why}")
+            why = " (it used up its output tokens)" if reply.finish == "length" else ""
+            raise ModelOutputInvalid(
+                f"language model {self._calls.name!r} returned an empty answer{why}"
+            )
         return reply, usage
 
     async def ask(
@@ -246,14 +248,14 @@ class ModelExtractor:
         try:
             return _parsed(reply, keys, parse), usage
         except Unreadable as error:
-            log.warning("language model %s is asked again: %s", self._calls.name, error)
+            log.warning("retrying language model %s: %s", self._calls.name, error)
             again = replace(request, prompt=request.prompt + _complaint(reply, error))
         reply, more = await self._complete(again)
         try:
             return _parsed(reply, keys, parse), usage + more
         except Unreadable as error:
             raise ModelOutputInvalid(
-                f"language model {self._calls.name!r} answered twice with nothing of use: {error}"
+                f"language model {self._calls.name!r} gave an unusable answer twice: {error}"
             ) from error
 
 
@@ -294,7 +296,7 @@ def _check(
 ) -> None:
     found = any(lists.values())
     if wrong:
-        log.debug("elements of an answer left out: %s", "; ".join(wrong[:5]))
+        log.debug("dropped elements of an answer: %s", "; ".join(wrong[:5]))
     if wrong and not found:
         raise Unreadable(f"no element can be used: {'; '.join(wrong[:3])}")
     if reading.truncated and not found:
@@ -311,9 +313,9 @@ def _complaint(reply: ModelReply, error: Unreadable) -> str:
 
 def _after_last(part: Transcript, answer: ModelAnswer) -> list[str]:
     """Return the ids of the user turns after the last one a truncated answer reached."""
-    told = [number for fact in answer.facts for number in fact.turns]
-    told += [number for statement in answer.statements for number in statement.turns]
-    last = max((number for number in told if number in part.turns), default=0)
+    numbers = [number for fact in answer.facts for number in fact.turns]
+    numbers += [number for statement in answer.statements for number in statement.turns]
+    last = max((number for number in numbers if number in part.turns), default=0)
     return [
         event.event_id
         for number, event in part.turns.items()
@@ -342,10 +344,10 @@ def _summary_of(model: str, reply: ModelReply) -> str:
     except Unreadable as error:
         said = _whole_sentences(reply.text) if "{" in reply.text else FENCE.sub("", reply.text)
         if not said:
-            raise ModelOutputInvalid(f"language model {model!r} answered {error}") from error
+            raise ModelOutputInvalid(f"language model {model!r} returned {error}") from error
     if not isinstance(said, str) or REFUSAL.match(said):
-        what = "with a refusal" if isinstance(said, str) else "no text as the summary"
-        raise ModelOutputInvalid(f"language model {model!r} answered {what}")
+        what = "a refusal" if isinstance(said, str) else "a summary that is not text"
+        raise ModelOutputInvalid(f"language model {model!r} returned {what}")
     return " ".join(clean_text(said).split())
 
 
@@ -360,13 +362,13 @@ def _whole_sentences(text: str) -> str:
 def _fitting(text: str, max_characters: int) -> str:
     """Return the whole sentences that fit, without secrets, else the start of the first."""
     kept = ""
-    told = [sentence for sentence in sentences(text) if not SECRET.search(sentence)]
-    for sentence in told:
+    usable = [sentence for sentence in sentences(text) if not SECRET.search(sentence)]
+    for sentence in usable:
         space = "" if not kept or language(kept) == "zh" else " "
         if len(kept) + len(space) + len(sentence) > max_characters:
             break
         kept += space + sentence
-    return kept or (shortened(told[0], max_characters) if told else "")
+    return kept or (shortened(usable[0], max_characters) if usable else "")
 
 
 def _language_note(text: str) -> str:
@@ -414,4 +416,4 @@ def _insights(items: Sequence[ReflectionItem], ids: Mapping[int, MemoryId]) -> l
 def _log_left_out(reasons: Counter[str]) -> None:
     said = ", ".join(f"{reason} ({count})" for reason, count in sorted(reasons.items()))
     if said:
-        log.info("left out of a model's answer: %s", said)
+        log.info("dropped from a model's answer: %s", said)

@@ -71,7 +71,7 @@ def _one_of(words: Sequence[str], default: str) -> BeforeValidator:
 
 Turns = Annotated[list[int], BeforeValidator(_numbers), Field(min_length=1)]
 Turn = Annotated[int, BeforeValidator(_first_number)]
-# Asked for one; a model that names more says of whom it speaks.
+# The schema asks for one turn; extra turns a model names are further sources.
 TurnOrTurns = Annotated[
     list[int],
     BeforeValidator(_numbers),

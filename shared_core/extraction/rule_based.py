@@ -47,7 +47,7 @@ class RuleExtractor:
         known = {pattern.id for name in ("en", "zh") for pattern in load_rules(name).patterns}
         if unknown := sorted(set(without) - known):
             raise InvalidInput(
-                f"no such pattern: {', '.join(unknown)}; the ids are in shared_core/rules/*.toml"
+                f"no such pattern: {', '.join(unknown)}; see shared_core/nlp/rules/*.toml"
             )
         self._without = frozenset(without)
         self._people: Sequence[KnownPerson] = ()
@@ -99,7 +99,7 @@ class RuleExtractor:
     async def summarise(
         self, events: Sequence[Event], previous: str, max_characters: int
     ) -> tuple[str, ModelUsage]:
-        # A long thread takes a moment, and others wait for this loop.
+        # In a thread: summarising a long thread would block the event loop.
         said = [*_said_before(previous, events), *events]
         return await asyncio.to_thread(_summary, said, max_characters), NO_USAGE
 
@@ -193,7 +193,7 @@ def self_corrections(text: str) -> Iterator[SelfCorrection]:
 
 
 def apply_corrections(
-    event: Event, found: Iterable[SelfCorrection], told: Sequence[FactDraft]
+    event: Event, found: Iterable[SelfCorrection], known: Sequence[FactDraft]
 ) -> list[FactDraft]:
     """Return the facts of a turn with these self-corrections, given all facts so far in order.
 
@@ -203,7 +203,7 @@ def apply_corrections(
     """
     facts: list[FactDraft] = []
     for correction in found:
-        draft = next((one for one in reversed(told) if _takes_back(correction, one)), None)
+        draft = next((one for one in reversed(known) if _takes_back(correction, one)), None)
         if draft is None:
             continue
         others = dict.fromkeys([draft.event_id, *draft.other_event_ids])

@@ -183,8 +183,8 @@ def tells(clause: str, rules: RuleSet) -> bool:
 
 def hints(clause: str, rules: RuleSet) -> bool:
     """Tell whether a guarded clause mentions the user or a person."""
-    told = SPEAKER.search(clause) or rules.telling.search(clause)
-    return bool(told) and not rules.idle.search(clause)
+    mentions_person = SPEAKER.search(clause) or rules.telling.search(clause)
+    return bool(mentions_person) and not rules.idle.search(clause)
 
 
 def read_clause(
@@ -217,8 +217,8 @@ def read_clause(
         for draft in clause_facts(clause, lang, event.event_id, without, relations_only=of_other)
     ]
     if found is not None:
-        told = third_person_facts(*found, lang, event.event_id, without, known=facts)
-        facts += [replace(draft, other_event_ids=needs, people=people) for draft in told]
+        others = third_person_facts(*found, lang, event.event_id, without, known=facts)
+        facts += [replace(draft, other_event_ids=needs, people=people) for draft in others]
     dated = [attribute_of(draft.slot) in DATED for draft in facts]
     began, to_come = None, False
     if any(dated):

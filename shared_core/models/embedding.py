@@ -1,4 +1,4 @@
-"""Embeds what is to be stored or asked, and declares the model to the storage at first use."""
+"""Embed stored texts and queries, and declare the model to the storage at first use."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ class Embedding:
         texts: Sequence[tuple[ItemAddress, str, str]],
         embedded: dict[str, Vectors] | None = None,
     ) -> VectorRows | None:
-        """Return the vectors of (address, field, text) triples, None for none, in one batch.
+        """Return the vectors of (address, field, text) triples in one batch, or None if there are
+        none.
 
-        A zero vector has no direction: it is near to nothing, and left out. embedded: vectors by
-        text, of former calls; new ones are added.
+        Zero vectors are left out: they are near to nothing. embedded: vectors of earlier calls by
+        text; new ones are added.
         """
         if not texts:
             return None
@@ -75,36 +76,37 @@ class Embedding:
         return np.stack([embedded[text] for text in texts])
 
     async def query(self, text: str) -> Vectors | None:
-        """Return the vector of a query, shape (1, dimensions); None for one without direction."""
+        """Return the vector of a query, shape (1, dimensions), or None for a zero vector."""
         vector = await self._embedder.embed_query(text)
         await self._declare(vector)
         return vector if vector.any() else None
 
     async def query_or_none(self, text: str) -> Vectors | None:
-        """Return the vector of a query, or None, with a warning, while the embedder is down."""
+        """Return the vector of a query, or None with a warning if the embedder is down."""
         vector, _ = await self.query_or_words(text)
         return vector
 
     async def query_or_words(self, text: str) -> tuple[Vectors | None, bool]:
-        """Return the vector of a query, and whether words alone must do: the embedder is down."""
+        """Return the vector of a query, and whether the embedder is down, so that only words can
+        match."""
         try:
             return await self.query(text), False
         except ModelUnavailable as error:
-            log.warning("recall goes on by words alone, the embedder failed: %s", error)
+            log.warning("recall uses words only, because the embedder failed: %s", error)
             return None, True
 
     async def prototypes(self, lang: Language) -> Prototypes | None:
-        """Return the examples of both privacy classes, None, with a warning, if that fails.
+        """Return the embedded examples of both privacy classes, or None with a warning on failure.
 
-        They are embedded at first need and kept: two threads that come first at once do it twice.
+        They are embedded on first use and kept; two concurrent first calls embed them twice.
         """
         if lang not in self._prototypes:
             try:
                 vectors = await self._embedder.embed_passages(examples(lang))
                 self._prototypes[lang] = prototypes_of(lang, vectors)
-            except Exception:  # a stranger's code: anything may come out, and it stops no run
+            except Exception:  # foreign code may raise anything; it must not stop a run
                 log.warning(
-                    "all that may be public counts as private: embedder %r failed on the examples",
+                    "every text counts as private: embedder %r failed on the examples",
                     self.model, exc_info=True,
                 )  # fmt: skip
         return self._prototypes.get(lang)

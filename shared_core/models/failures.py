@@ -1,6 +1,6 @@
-"""What the failure of a model means: to wait for a quota, or that it is away. Pure.
+"""Classify the failures of models: an exceeded quota, or an unavailable model. Pure.
 
-Providers are told apart by what their errors say of themselves, so that none has to be imported.
+Providers are recognised by the contents of their errors, so none has to be imported.
 """
 
 from __future__ import annotations
@@ -31,50 +31,50 @@ DELAY: Final = re.compile(
 
 
 def model_failure(model: str, error: BaseException) -> ModelUnavailable:
-    """Return the error that a call of the core raises when a model raised this one."""
+    """Return the core's error for an exception that a model raised."""
     shown = shortened_message(f"{type(error).__name__}: {error}")
     causes = _causes(error)
     for cause in causes:
         if _is_quota(cause):
             return ModelQuotaExceeded(
-                f"language model {model!r} takes no more for now: {shown}",
+                f"language model {model!r} exceeded its quota: {shown}",
                 retry_after_s=retry_after_s(cause),
             )
     status = next((code for cause in causes for code in _codes(cause) if code.isdecimal()), "")
-    told = f"status {status}, " if status else ""
+    status_text = f"status {status}, " if status else ""
     if any(_refuses_key(cause) for cause in causes):
         return ModelUnavailable(
-            f"language model {model!r} failed: {told}no valid key, set the one its client looks"
-            f" for, {KEY_VARIABLES}: {shown}"
+            f"language model {model!r} failed: {status_text}no valid key, set the variable"
+            f" its client reads, {KEY_VARIABLES}: {shown}"
         )
-    return ModelUnavailable(f"language model {model!r} failed: {told}{shown}")
+    return ModelUnavailable(f"language model {model!r} failed: {status_text}{shown}")
 
 
 def coded_failure(model: str, code: str, message: str) -> ModelUnavailable:
-    """Return the error for a model that answered with an error code instead of raising."""
+    """Return the core's error for a model that answered with an error code."""
     shown = shortened_message(f"{code}: {message}")
     if code == str(TOO_MANY_REQUESTS) or QUOTA_NAMES.search(code):
         return ModelQuotaExceeded(
-            f"language model {model!r} takes no more for now: {shown}",
+            f"language model {model!r} exceeded its quota: {shown}",
             retry_after_s=_said_delay(message),
         )
     return ModelUnavailable(f"language model {model!r} failed: {shown}")
 
 
 def retry_after_s(error: BaseException) -> float | None:
-    """Return how many seconds to wait, if the error or its response says so."""
+    """Return the seconds to wait before a retry, if the error or its response says so."""
     headers = getattr(getattr(error, "response", None), "headers", None)
     if isinstance(headers, Mapping) or hasattr(headers, "get"):
         given: Any = headers.get("retry-after")  # type: ignore[union-attr]
         try:
             return max(0.0, float(given))
         except (TypeError, ValueError):
-            pass  # none, or a date: then what the message says
+            pass  # absent or a date: use the message
     return _said_delay(str(error))
 
 
 def shortened_message(text: str) -> str:
-    """Return one line of at most MAX_SHOWN_CHARACTERS: errors quote prompts, and prompts users."""
+    """Return one line of at most MAX_SHOWN_CHARACTERS: errors quote prompts, which quote users."""
     line = " ".join(text.split())
     return line if len(line) <= MAX_SHOWN_CHARACTERS else f"{line[:MAX_SHOWN_CHARACTERS]}…"
 
@@ -87,7 +87,7 @@ def _said_delay(text: str) -> float | None:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """Return the error and what it was raised from, outermost first."""
+    """Return the error and its causes, outermost first."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and len(causes) < MAX_CAUSES:
@@ -97,7 +97,7 @@ def _causes(error: BaseException) -> list[BaseException]:
 
 
 def _codes(error: BaseException) -> list[str]:
-    """Return what an error says of its status, numbers and words."""
+    """Return the status codes in an error, numbers and words."""
     said = [getattr(error, name, None) for name in STATUS_ATTRIBUTES]
     said.append(getattr(getattr(error, "response", None), "status_code", None))
     codes = [getattr(code, "value", code) for code in said]

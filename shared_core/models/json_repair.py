@@ -1,8 +1,9 @@
-"""Reads the JSON that a language model wrote, whatever stands around it or is missing. Pure.
+"""Read the JSON in a language model's answer, even with prose around it or truncated. Pure.
 
-Models put fences and prose around JSON, leave a comma too many, write NaN, stop in the middle when
-their tokens are used up, or answer twice. What can be read for sure is read; of a text cut off in
-the middle that is every element that is complete.
+Models add fences and prose, extra commas and NaN, answer twice, or stop when their tokens are used
+up. Only certain content is read: of a truncated answer every complete element. The library
+json-repair is no replacement: it completes truncated values, hides the truncation, and takes
+quadratic time on hostile answers.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from shared_core.core.domain import JsonValue
 Item = TypeVar("Item", bound=BaseModel)
 
 MAX_CHARACTERS: Final = 400_000
-"""Longer answers are read so far and count as cut off."""
+"""Longer answers are cut here and count as truncated."""
 MAX_DEPTH: Final = 40
 MAX_OBJECTS: Final = 50
-"""So many objects of one answer are looked at, to find the one that was asked for."""
+"""Maximum number of objects searched for the requested one."""
 MAX_REREAD_CHARACTERS: Final = 2_000
-"""What begins as an object and breaks off is looked into once more if it is not longer."""
+"""Maximum length of a broken-off object that is searched for inner objects."""
 
 THINKING: Final = re.compile(r"\s*<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.I)
 BLANK: Final = re.compile(r"[\s\ufeff]*")
@@ -51,21 +52,20 @@ PERCENT: Final = re.compile(r"\s*([-+]?\d+(?:[.,]\d+)?)\s*(%)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedJson:
-    """A JSON object that was read; truncated: it was cut off, or something in it was."""
+    """A JSON object. truncated: it, or something in it, was cut off."""
 
     value: Mapping[str, JsonValue]
     truncated: bool = False
 
 
 class Unreadable(ValueError):
-    """There is no object of the kind that was asked for; the message says what is there."""
+    """The answer has no object of the requested kind; the message says what it has."""
 
 
 def read_object(text: str, keys: Collection[str]) -> ParsedJson:
-    """Return the object with most of the keys, the first of equals.
+    """Return the object with most of the keys; on a tie the first.
 
-    A list of objects without one around it counts as what the first key holds.
-    Raises Unreadable.
+    A bare list of objects counts as the value of the first key. Raises Unreadable.
     """
     best: ParsedJson | None = None
     most = 0
@@ -88,7 +88,7 @@ def read_object(text: str, keys: Collection[str]) -> ParsedJson:
 
 
 def read_items(value: object, model: type[Item], limit: int) -> tuple[list[Item], list[str]]:
-    """Return those elements of a list that fit the model, and of the others what is wrong."""
+    """Return the elements of a list that fit the model, and the errors of the others."""
     given = value if isinstance(value, list) else [value] if isinstance(value, dict) else []
     items: list[Item] = []
     wrong: list[str] = []
@@ -103,7 +103,7 @@ def read_items(value: object, model: type[Item], limit: int) -> tuple[list[Item]
 
 
 def clamped(value: object, low: float, high: float, default: float) -> float:
-    """Return a number between low and high, whatever a model wrote: 0.9, "0.9", "90%", NaN."""
+    """Return a number between low and high from any spelling: 0.9, "0.9", "90%", NaN."""
     if isinstance(value, str) and (found := PERCENT.match(value)):
         value = float(found[1].replace(",", ".")) / (100 if found[2] else 1)
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -116,7 +116,7 @@ def clamped(value: object, low: float, high: float, default: float) -> float:
 
 
 def _values(text: str) -> Iterator[ParsedJson]:
-    """Yield the objects of a text that stand in no other, as far as they can be read."""
+    """Yield the top-level objects of a text, and the objects directly inside them."""
     place = seen = 0
     while seen < MAX_OBJECTS and (start := text.find("{", place)) >= 0:
         seen += 1
@@ -153,11 +153,11 @@ def _kind(text: str, keys: Collection[str]) -> str:
 
 
 class _Cut(Exception):
-    """The text ends, or makes no sense, inside the value being read."""
+    """The text ends, or is malformed, inside the current value."""
 
 
 class _Parser:
-    """A recursive-descent parser of one value that keeps what is complete when it must stop."""
+    """A recursive-descent parser that keeps the complete elements of a truncated value."""
 
     def __init__(self, text: str, place: int) -> None:
         self.text = text
@@ -165,7 +165,7 @@ class _Parser:
         self.cut = False
 
     def read(self) -> JsonValue:
-        """Return the value that begins at place, as far as it goes."""
+        """Return the value at `place`, as far as it is complete."""
         try:
             return self._value(0)
         except _Cut:
@@ -253,7 +253,7 @@ class _Parser:
             return word
 
     def _next(self) -> str:
-        """Skip blanks and return the character that follows; it stays unread."""
+        """Skip blanks and return the next character without consuming it."""
         self.place = BLANK.match(self.text, self.place).end()  # type: ignore[union-attr] # matches ""
         if self.place >= len(self.text):
             raise _Cut

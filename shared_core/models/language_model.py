@@ -1,13 +1,13 @@
-"""Language models: what the core asks of one, and how one is made of what a host application has.
+"""The language model port, and how a host application's model becomes one.
 
 a model of Google ADK       BaseLlm: Gemini, LiteLlm, Claude, your own
 a model of LangChain        BaseChatModel: ChatOpenAI, ChatGoogleGenerativeAI, ChatOllama, ...
 "adk:MODEL"                 by name, through ADK's LLMRegistry, e.g. "adk:gemini-3.5-flash"
 "langchain:PROVIDER:MODEL"  by name, through LangChain's init_chat_model
 a function                  prompt -> answer, sync or async
-a LanguageModel             as below
+a LanguageModel             see below
 
-The project has no client of its own: keys, addresses, retries and proxies are the host's.
+The project has no model client of its own: keys, addresses, retries and proxies belong to the host.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ ADAPTERS: Mapping[str, str] = {
     "google.adk.models.base_llm.BaseLlm": "adk_memory.llm",
     "langchain_core.language_models.chat_models.BaseChatModel": "langgraph_store.llm",
 }
-"""Base classes of hosts by name, and the module whose language_model() wraps one."""
+"""Base class of a host's models, and the module whose language_model() wraps one."""
 
 NAMED: Mapping[str, str] = {"adk": "adk_memory.llm", "langchain": "langgraph_store.llm"}
-"""What may stand before the name of a model, and the module whose named_model() makes it."""
+"""Prefix of a model name, and the module whose named_model() creates the model."""
 
 EXTRAS: Mapping[str, str] = {"adk_memory.llm": "adk", "langgraph_store.llm": "langchain"}
-"""What to install for a module above."""
+"""The extra to install for each of these modules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """One question to a language model.
+    """One request to a language model.
 
-    schema: the JSON Schema of the answer: type, properties, required, items, enum and description
-    only, no references, with a title; None for plain text. A model that cannot be held to a schema
-    gets the prompt alone, which describes the same. max_output_tokens, temperature: what adapters
-    pass on where the host's object leaves it to the request.
+    system: Instructions. prompt: The request itself. schema: JSON Schema of the answer, or None for
+    plain text. It has a title, no references, and only type, properties, required, items, enum and
+    description. The prompt describes the same, for models without structured output.
+    max_output_tokens, temperature: Passed on by adapters if the host's object leaves them open.
     """
 
     system: str
@@ -60,8 +60,8 @@ class ModelRequest:
 class ModelReply:
     """The answer of a language model.
 
-    finish: "length" if it was cut off at the limit of tokens, "refused" if the model or a filter
-    would not answer. Tokens are 0 where the host does not tell.
+    finish: "length" if the token limit truncated it, "refused" if the model or a filter declined.
+    Tokens are 0 if the host does not report them.
     """
 
     text: str
@@ -74,8 +74,8 @@ class ModelReply:
 class LanguageModel(Protocol):
     """Answers a prompt with text.
 
-    name says which model, and is stored with what it found. Raise ModelQuotaExceeded when it takes
-    no more for now, and ModelUnavailable when it fails otherwise.
+    name identifies the model and is stored with its results. Raise ModelQuotaExceeded for an
+    exceeded quota and ModelUnavailable for any other failure.
     """
 
     @property
@@ -85,9 +85,9 @@ class LanguageModel(Protocol):
 
 
 def resolve_language_model(llm: object) -> LanguageModel:
-    """Return the language model that the argument `llm` names; asks it nothing yet.
+    """Return the language model for the argument `llm`, without calling it.
 
-    Raises InvalidInput for something that is none of the forms above.
+    Raises InvalidInput for an unsupported value.
     """
     if isinstance(llm, str):
         before, _, name = llm.partition(":")
@@ -101,7 +101,7 @@ def resolve_language_model(llm: object) -> LanguageModel:
     if callable(llm) and not isinstance(llm, type):
         return FunctionModel(cast(PromptFunction, llm))
     raise InvalidInput(
-        f"llm {_shown(llm)} is of no known form: give a model of Google ADK (BaseLlm) or LangChain"
+        f"llm {_shown(llm)} is not supported: give a model of Google ADK (BaseLlm) or LangChain"
         " (BaseChatModel), 'adk:MODEL', 'langchain:PROVIDER:MODEL', or a sync or async function"
         " from a prompt to an answer"
     )
@@ -109,18 +109,18 @@ def resolve_language_model(llm: object) -> LanguageModel:
 
 @runtime_checkable
 class CheckedModel(Protocol):
-    """A language model that knows before it is asked whether something is missing."""
+    """A language model that can tell before a call whether something is missing."""
 
     def check(self) -> None:
-        """Raise ModelUnavailable if it cannot be asked, for want of a key for example."""
+        """Raise ModelUnavailable if it cannot be called, for example without a key."""
         ...
 
 
 def ready_language_model(llm: object) -> LanguageModel:
-    """Return the language model that the argument `llm` names, if it can be asked; asks nothing.
+    """Return the language model for the argument `llm` if it is ready, without calling it.
 
-    Raises InvalidInput as resolve_language_model does, and ModelUnavailable where it is known that
-    the model would fail: without a key. Not on an event loop.
+    Raises InvalidInput like resolve_language_model, and ModelUnavailable if a call would fail, for
+    example without a key. Do not call it on an event loop.
     """
     model = resolve_language_model(llm)
     if isinstance(model, CheckedModel):
@@ -131,7 +131,7 @@ def ready_language_model(llm: object) -> LanguageModel:
 class FunctionModel:
     """Any function from a prompt to an answer, sync or async; a sync one runs in a thread.
 
-    name is stored with what it found; left out, it is the name of the function.
+    name is stored with its results; the default is the function's name.
     """
 
     def __init__(self, function: PromptFunction, *, name: str | None = None) -> None:
@@ -140,7 +140,7 @@ class FunctionModel:
         self._function = function
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Ask the function; it gets the system text and the prompt as one."""
+        """Call the function with the system text and the prompt as one text."""
         prompt = f"{request.system}\n\n{request.prompt}"
         try:
             if inspect.iscoroutinefunction(self._function):
@@ -151,17 +151,17 @@ class FunctionModel:
                     answer = await answer
         except MemoryCoreError:
             raise
-        except Exception as error:  # a stranger's code: anything may come out
+        except Exception as error:  # foreign code may raise anything
             raise model_failure(self.name, error) from error
         if not isinstance(answer, str):
             raise ModelOutputInvalid(
-                f"{self.name} returned {type(answer).__name__}: it must return its answer as text"
+                f"{self.name} must return its answer as a string, got {type(answer).__name__}"
             )
         return ModelReply(text=answer)
 
 
 class _Adapter(Protocol):
-    """A module of a face that makes language models of its framework's."""
+    """A module that wraps the language models of a framework."""
 
     def language_model(self, llm: Any) -> LanguageModel: ...
     def named_model(self, name: str) -> LanguageModel: ...
@@ -178,9 +178,9 @@ def _adapter(module: str) -> _Adapter:
 
 
 def hosted(llm: object, host: str) -> object:
-    """Return a name with a host before it, where it has none; anything else as it is.
+    """Return a bare model name with the host as prefix; anything else unchanged.
 
-    For the faces: a bare name is one of their own framework's.
+    For the faces: a bare name belongs to their own framework.
     """
     if isinstance(llm, str) and llm and llm.partition(":")[0] not in NAMED:
         return f"{host}:{llm}"
@@ -188,5 +188,5 @@ def hosted(llm: object, host: str) -> object:
 
 
 def _shown(llm: object) -> str:
-    """Return a name of what was given, and no attribute of it: there may be a key in one."""
+    """Return a description without attributes, because one may hold a key."""
     return repr(llm) if isinstance(llm, str) else f"of type {type(llm).__qualname__}"

@@ -1,4 +1,4 @@
-"""Texts of many callers for one model, embedded together while they wait for it."""
+"""Run a model on one thread and embed the texts of many callers together."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ T = TypeVar("T")
 _Work: TypeAlias = tuple["Future[Any]", Callable[[], Any]]
 
 MAX_URGENT_IN_A_ROW = 32
-"""Then one piece of the rest is done, so that it is never put off for ever."""
+"""Urgent items in a row before one other item runs, so that none starves."""
 
 
 class ModelThread:
-    """Runs pieces of work one after another, from any thread and any event loop.
+    """Runs work items one after another, from any thread and any event loop.
 
-    One piece at a time: numpy's thread limit is the whole process's, and two models at once would
-    undo each other's.
+    Only one runs at a time: numpy's thread limit is process-wide, and two models at once would
+    reset each other's.
     """
 
     def __init__(self, name: str) -> None:
@@ -38,11 +38,10 @@ class ModelThread:
         self._working = threading.Lock()
 
     async def run(self, work: Callable[[], T], *, urgent: bool, brief: bool = False) -> T:
-        """Return what work returns; urgent: before everything that is not. Cancelled, it is not
-        begun any more.
+        """Return the result of work. A cancelled item does not start.
 
-        brief: of a few milliseconds; where nothing else waits or is worked on, it is done here and
-        now, because waking another thread takes time as well: 1.4 ms beside 2.5 of work.
+        urgent: run before all items that are not. brief: it takes a few milliseconds and runs here
+        at once if the thread is idle, since waking a thread costs 1.4 ms beside 2.5 ms of work.
         """
         if brief:
             with self.here() as is_here:
@@ -52,12 +51,12 @@ class ModelThread:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits or is worked on."""
+        """Whether nothing waits or runs."""
         return not (self._urgent or self._rest or self._working.locked())
 
     @contextmanager
     def here(self) -> Iterator[bool]:
-        """Take the turn of the thread, if it is idle, for work that is done in the block."""
+        """Reserve the idle thread's turn for work in the block; yields whether that succeeded."""
         is_here = self.idle and self._working.acquire(blocking=False)
         try:
             yield is_here
@@ -66,16 +65,16 @@ class ModelThread:
                 self._working.release()
 
     def submit(self, work: Callable[[], T], *, urgent: bool) -> Future[T]:
-        """Have work done on the thread; return the future of what it returns."""
+        """Run work on the thread and return its future."""
         future: Future[T] = Future()
         (self._urgent if urgent else self._rest).append((future, work))
         self._executor.submit(self._next)
         return future
 
     def _next(self) -> None:
-        # Called once for each piece, and nobody else takes any: there is always one.
-        tired = self._urgent_in_a_row >= MAX_URGENT_IN_A_ROW
-        if self._urgent and not (tired and self._rest):
+        # Called once for each item, and nothing else takes items: there is always one.
+        must_yield = self._urgent_in_a_row >= MAX_URGENT_IN_A_ROW
+        if self._urgent and not (must_yield and self._rest):
             self._urgent_in_a_row += 1
             future, work = self._urgent.popleft()
         else:
@@ -86,16 +85,16 @@ class ModelThread:
                 with self._working:
                     result = work()
                 future.set_result(result)
-            except BaseException as error:  # noqa: BLE001 # it is raised where it is awaited
+            except BaseException as error:  # noqa: BLE001 # re-raised where it is awaited
                 future.set_exception(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodeRequest:
-    """What one caller wants: vectors of texts, in order.
+    """Texts of one caller and the future of their vectors, in order.
 
-    encode: makes them; what has the same one may be embedded together, up to so many texts and
-    characters.
+    encode: computes them. Requests with the same encode are joined up to most_texts and
+    most_characters.
     """
 
     texts: Sequence[str]
@@ -106,14 +105,14 @@ class EncodeRequest:
 
     @property
     def characters(self) -> int:
-        """How long it is."""
+        """Total length of the texts."""
         return sum(map(len, self.texts))
 
 
 class ModelBatches:
-    """Runs a model on a thread of its own: for one caller here and now, for many together.
+    """Runs a model on its own thread: at once for one caller, joined for many.
 
-    One text takes a model three times as long as one of many.
+    A single text takes three times as long as one of many.
     """
 
     def __init__(self, name: str) -> None:
@@ -125,15 +124,15 @@ class ModelBatches:
         return await self._thread.run(work, urgent=True)
 
     async def embed(self, batch: EncodeRequest, *, urgent: bool, brief: bool) -> Vectors:
-        """Return the vectors of a batch; urgent, brief: as of ModelThread.run.
+        """Return the vectors of a request; urgent and brief as in ModelThread.run.
 
-        Cancelled, it is not begun any more.
+        A cancelled request does not start.
         """
         waiting = self._waiting[urgent]
         waiting.append(batch)
         try:
             if brief and self._thread.idle:
-                await asyncio.sleep(0)  # who asks in the same moment is answered together with it
+                await asyncio.sleep(0)  # requests of the same moment join this one
             self._begin(batch, urgent, alone=brief and len(waiting) == 1)
             return await asyncio.wrap_future(batch.vectors)
         except asyncio.CancelledError:
@@ -151,7 +150,7 @@ class ModelBatches:
         self._thread.submit(lambda: self._run(urgent), urgent=urgent)
 
     def _run(self, urgent: bool) -> None:
-        """Embed what waits longest, with what fits to it; what is left is begun later."""
+        """Embed the oldest request with those that fit to it, and schedule the rest."""
         waiting = self._waiting[urgent]
         batches = _joined(waiting)
         if waiting:
@@ -160,7 +159,7 @@ class ModelBatches:
             return
         try:
             vectors = batches[0].encode([text for one in batches for text in one.texts])
-        except BaseException as error:  # noqa: BLE001 # it is raised where it is awaited
+        except BaseException as error:  # noqa: BLE001 # re-raised where it is awaited
             for one in batches:
                 one.vectors.set_exception(error)
             return
@@ -171,11 +170,11 @@ class ModelBatches:
 
 
 def _joined(waiting: deque[EncodeRequest]) -> list[EncodeRequest]:
-    """Take the first batch that somebody still waits for, and those after it that fit to it."""
+    """Take the oldest request that is still awaited, and the next ones that fit to it."""
     taken: list[EncodeRequest] = []
     texts = characters = 0
     while waiting:
-        # Two threads may take at once, so what was looked at is put back, never looked up again.
+        # Two threads may take at once: put a looked-at request back, never look it up again.
         try:
             one = waiting.popleft()
         except IndexError:

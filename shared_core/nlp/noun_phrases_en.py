@@ -124,8 +124,8 @@ def english_phrases(clause: str) -> Iterator[str]:
         head = noun_phrase(match["phrase"])
         joined = APPOSED if " " not in head else NAMED  # "my barber knows Tom" names nobody
         named = joined.match(clause, match.end() + len(head))
-        told = named or COPULA.search(clause[: match.start()])
-        if head and not told and not is_thing(head):
+        is_known = named or COPULA.search(clause[: match.start()])
+        if head and not is_known and not is_thing(head):
             yield head + called(clause[match.end() + len(head) :])
     yield from (match[0] for match in INDEFINITE.finditer(clause))
     yield from (match[0] for match in ROMANCE.finditer(clause))

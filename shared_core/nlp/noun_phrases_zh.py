@@ -102,8 +102,8 @@ def chinese_phrases(clause: str) -> Iterator[str]:
         if not PREDICATIVE.search(said[: match.start()]) and not NAMED.match(said, match.end()):
             yield match[0]
     for match in CLASSIFIED.finditer(said):
-        told = PREDICATIVE.search(said[: match.start()]) or NAMED.match(said, match.end())
-        if not told and (match["kind"] != "个" or not is_thing(match["phrase"])):
+        is_predicate = PREDICATIVE.search(said[: match.start()]) or NAMED.match(said, match.end())
+        if not is_predicate and (match["kind"] != "个" or not is_thing(match["phrase"])):
             yield match["phrase"]
     for match in WITH_PERSON.finditer(said):
         phrase = match["phrase"]

@@ -119,15 +119,15 @@ def relations_for_question(
     else:
         names -= {USER, normalised(user_name)}
     wanted = [edge for edge in wanted if names & {*_keys(edge.subject), *_keys(edge.object)}]
-    told: dict[tuple[str, str, str], tuple[str, str, str]] = {}
+    phrased: dict[tuple[str, str, str], tuple[str, str, str]] = {}
     newest_first = sorted(wanted, key=lambda one: (one.valid_from, one.edge_id.int), reverse=True)
     for edge in newest_first:
-        one = _told(edge, lang, user_name)
-        told.setdefault((one[0], one[1], normalised(one[2])), one)
-    return list(told.values())[:limit]
+        one = _phrased(edge, lang, user_name)
+        phrased.setdefault((one[0], one[1], normalised(one[2])), one)
+    return list(phrased.values())[:limit]
 
 
-def _told(edge: Edge, lang: Language, user_name: str) -> tuple[str, str, str]:
+def _phrased(edge: Edge, lang: Language, user_name: str) -> tuple[str, str, str]:
     source = user_name if edge.subject == USER else edge.subject_entity
     target = user_name if edge.object == USER and user_name else edge.object_entity
     if edge.relation in LIKES:

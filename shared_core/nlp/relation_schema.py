@@ -36,7 +36,7 @@ class Relations:
         for given, objects in (declared or {}).items():
             if objects not in ("one", "many"):
                 raise InvalidInput(
-                    f"relation {given!r} must be declared 'one' (object at a time) or 'many', not"
+                    f"relation {given!r} must be declared 'one' (object at a time) or 'many', got"
                     f" {objects!r}"
                 )
             known[_pattern(given)] = objects
@@ -79,8 +79,8 @@ def relation_name(given: str) -> str:
     name = _snake_case(given)
     if not name or len(name.encode()) > MAX_RELATION_BYTES:
         raise InvalidInput(
-            f"a relation needs a name of letters and at most {MAX_RELATION_BYTES} bytes, e.g."
-            f" 'works_at', not {given!r}"
+            f"relation must have a letter and at most {MAX_RELATION_BYTES} bytes, e.g. 'works_at',"
+            f" got {given!r}"
         )
     return name
 

@@ -95,10 +95,10 @@ def relation_slots(subject: str, slot: str) -> dict[str, str]:
 
     {"relation.daughter": "relation.daughter.age", ...} for Mia and "about.mia.age".
     """
-    told = slot.removeprefix(f"{ABOUT}.{_slug(subject)[:MAX_SLOT_CHARACTERS]}.")
-    if told == slot or told == "name" or told.startswith(f"{RELATION}."):
+    attribute = slot.removeprefix(f"{ABOUT}.{_slug(subject)[:MAX_SLOT_CHARACTERS]}.")
+    if attribute == slot or attribute == "name" or attribute.startswith(f"{RELATION}."):
         return {}
-    inner = INNER.get(told, f".{told}")
+    inner = INNER.get(attribute, f".{attribute}")
     kins = sorted(set(_kinship().values()))
     return {f"{RELATION}.{kin}": f"{RELATION}.{kin}{inner}" for kin in kins}
 
@@ -240,7 +240,7 @@ def near_slot_message(given: str, name: str) -> str:
     slot = _known_name(near)
     meant = repr(near) if slot == near else f"{near!r} ({slot})"
     return (
-        f"slot {given!r} is not known: did you mean {meant}? A slot of your own so near to it"
+        f"slot {given!r} is unknown: did you mean {meant}? A custom slot so similar to it"
         f" needs a name with a dot, e.g. {'my.' + name!r}"
     )
 

@@ -1,4 +1,4 @@
-"""What happens to text before it is stored: secrets masked, private told from public."""
+"""What happens to text before it is stored: secrets and personal data are masked or refused."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether a text is about the user's life ("private") or about the world ("public"). Pure.
+"""Classify a text as private (the user's life) or public (the world). Pure.
 
-What is not clear is private: a slot of a person, a word for the user or a secret settles it, and
-else the nearest examples do, of which the public ones must be nearer by a margin.
+Unclear texts are private. A slot of a person, a word for the user or a secret decides. Otherwise
+the nearest examples do, and the public ones must be nearer by a margin.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from shared_core.ports.storage import Vectors
 
 NEIGHBOURS: Final = 8
-"""So many examples of each class, the nearest, stand for it."""
+"""Number of nearest examples of each class that are compared."""
 MARGIN: Final = 0.8
-"""By so much the public examples must be nearer, in standard deviations of the examples' own
-scores: models differ in how far apart they put texts. Chosen with `python -m benchmarks.privacy`
-on the parts "tuning" and "seen"; see docs/benchmarks.md."""
+"""Required lead of the public examples, in standard deviations of the examples' own scores.
+
+Relative, because models spread texts differently. Chosen with `python -m benchmarks.privacy` on the
+parts "tuning" and "seen"; see docs/benchmarks.md.
+"""
 MOST_STRAY: Final = 0.1
-"""A model that takes more than this share of the private examples for public tells nothing."""
+"""Maximum share of private examples that a usable model takes for public."""
 
 OF_THE_USER: Final[Mapping[Language, re.Pattern[str]]] = {
     "en": re.compile(
@@ -42,9 +44,9 @@ REDACTED: Final = "[REDACTED"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prototypes:
-    """The examples of one language as vectors, a row each.
+    """The examples of one language as vectors, one per row.
 
-    margin: by how much the public ones must be nearer; infinite for a model that cannot tell.
+    margin: required lead of the public ones; infinite for a model that cannot tell them apart.
     """
 
     private: Vectors
@@ -61,15 +63,15 @@ def prototype_texts() -> Mapping[Language, Mapping[Privacy, Sequence[str]]]:
 
 
 def examples(lang: Language) -> list[str]:
-    """Return the examples of a language, in the order in which prototypes_of() takes them."""
+    """Return the examples of a language, in the order that prototypes_of() expects."""
     texts = prototype_texts()[lang]
     return [*texts["private"], *texts["public"]]
 
 
 def prototypes_of(lang: Language, vectors: Vectors) -> Prototypes:
-    """Return the vectors of examples(), normalised, with the margin their model needs.
+    """Return the prototypes for the normalised vectors of examples().
 
-    Raises ValueError if there is not one vector for each example.
+    Raises ValueError unless there is one vector for each example.
     """
     expected, most = len(examples(lang)), len(prototype_texts()[lang]["private"])
     if len(vectors) != expected:
@@ -79,7 +81,7 @@ def prototypes_of(lang: Language, vectors: Vectors) -> Prototypes:
 
 
 def margin_between(private: Vectors, public: Vectors) -> float:
-    """Return the margin at which a model tells examples apart, each judged by all the others."""
+    """Return the margin at which a model separates the examples, each scored against all others."""
     import numpy as np
 
     strays = _nearness(private, public) - _nearness(private, private, itself=True)
@@ -90,7 +92,7 @@ def margin_between(private: Vectors, public: Vectors) -> float:
 
 
 def private_by_words(text: str) -> bool:
-    """Tell whether a text speaks of the user, or holds a secret or a personal number."""
+    """Tell whether a text mentions the user, or holds a secret or a personal number."""
     return (
         bool(OF_THE_USER[language(text)].search(text))
         or REDACTED in text
@@ -99,7 +101,7 @@ def private_by_words(text: str) -> bool:
 
 
 def private_by_slot(fact: FactDraft) -> bool:
-    """Tell whether what a fact says is said of persons only, as far as the rules know its slot."""
+    """Tell whether a fact's slot is one of persons, as far as the rules know it."""
     if fact.fact_type in ("preference", "rule"):
         return True
     parts = fact.slot.split(".")
@@ -111,7 +113,7 @@ def private_by_slot(fact: FactDraft) -> bool:
 def class_by_example(vector: Vectors, near: Prototypes | None) -> Privacy:
     """Return "public" only if a text is clearly nearer to the public examples of its language.
 
-    vector: of the text, shape (dimensions,), normalised. near: None if there are none.
+    vector: the normalised embedding, shape (dimensions,). near: None without examples.
     """
     import numpy as np
 
@@ -123,7 +125,7 @@ def class_by_example(vector: Vectors, near: Prototypes | None) -> Privacy:
 
 
 def _nearness(vectors: Vectors, examples: Vectors, *, itself: bool = False) -> Vectors:
-    """Return for each row the mean cosine of its nearest examples; itself: leave out the same."""
+    """Return each row's mean cosine with its nearest examples; itself: skip the row itself."""
     import numpy as np
 
     cosines = vectors @ examples.T

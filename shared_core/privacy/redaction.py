@@ -1,8 +1,8 @@
-"""What must not be stored: secrets and personal numbers, found by their form and their checksums.
+"""Find secrets and personal numbers by form and checksum, and mask them or drop the text. Pure.
 
-Text is looked at before it is stored or embedded, so what is masked reaches no table, no index, no
-prompt made of memories and no log. Every kind can be left as it is, masked, or make the whole text
-be dropped. Finding is by form: what has none (a secret span in plain words) is not found.
+Text is redacted before it is stored or embedded, so no table, index, prompt or log holds a masked
+secret. Each kind can be kept, masked, or make the whole text be dropped. A secret without a form
+(in plain words) is not found.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ def _anywhere(_: SecretSpan) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A form of secret. Of its pattern a named group is what goes, or else the whole match.
+    """A form of secret. Its pattern's named group is masked, or else the whole match.
 
-    hints: no text without one of them, in small letters, holds any; looked for first, as cheap.
-    holds: whether what was found is one, by itself. span: whether it is one where it stands.
+    hints: lower-case strings of which every text with this kind has one; a cheap filter. holds:
+    whether the matched text is one. is_secret: whether it is one in its context.
     """
 
     hints: tuple[str, ...]
     pattern: re.Pattern[str]
-    holds: Callable[[str], bool]
+    is_valid: Callable[[str], bool]
     default: Mode
     strict: Mode
-    span: Callable[[SecretSpan], bool] = _anywhere
+    is_secret: Callable[[SecretSpan], bool] = _anywhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redaction:
-    """A text after redaction. found: the kinds that were in it. dropped: it must not be stored."""
+    """A redacted text. found: the kinds in it. dropped: the text must not be stored."""
 
     text: str
     found: tuple[str, ...] = ()
@@ -69,21 +69,21 @@ def _digits(text: str) -> str:
 
 
 def luhn(text: str) -> bool:
-    """Tell whether digits have the check digit of ISO/IEC 7812-1; payment cards have."""
+    """Tell whether digits have a valid check digit of ISO/IEC 7812-1, as payment cards do."""
     digits = [int(digit) for digit in _digits(text)]
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
     return len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
 def iban(text: str) -> bool:
-    """Tell whether an IBAN has the check digits of ISO 13616: 97 leaves 1."""
+    """Tell whether an IBAN has valid check digits of ISO 13616 (97 leaves 1)."""
     plain = re.sub(r"\s", "", text).upper()
     number = "".join(str(int(sign, 36)) for sign in plain[4:] + plain[:4])
     return int(number) % 97 == 1
 
 
 def chinese_id(text: str) -> bool:
-    """Tell whether a resident's number has a date of birth and the check sign of GB 11643."""
+    """Tell whether a resident number has a birth date and a valid check sign of GB 11643."""
     weights = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
     try:
         date(int(text[6:10]), int(text[10:12]), int(text[12:14]))
@@ -94,7 +94,7 @@ def chinese_id(text: str) -> bool:
 
 
 def _token(text: str) -> bool:
-    """Tell whether the head of a JSON Web Token (RFC 7519) is one."""
+    """Tell whether the header of a JSON Web Token (RFC 7519) is valid."""
     head = text.split(".")[0]
     try:
         named = json.loads(base64.urlsafe_b64decode(head + "=" * (-len(head) % 4)))
@@ -109,16 +109,16 @@ _WIDE: Final = {
     for code in (0x3000, *range(0xFF0D, 0xFF5B), *range(0x1D7CE, 0x1D800))
     if re.fullmatch(r"[\w -]", plain := unicodedata.normalize("NFKC", chr(code)), re.ASCII)
 }
-"""Digits, letters and what parts them in other widths and styles, sign for sign (NFKC)."""
+"""Digits, letters and separators of other widths and styles, each with its plain form (NFKC)."""
 
 
 def _narrow(text: str) -> str:
-    """Return a text of the same length in which digits and Latin letters are plain ones."""
+    """Return a text of the same length with plain digits and Latin letters."""
     return text if text.isascii() else text.translate(_WIDE)
 
 
 def _form(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern for which a letter is a Latin one: "密钥sk-..." begins at "sk-"."""
+    """Compile a pattern with ASCII word characters: in "密钥sk-..." a word starts at "sk-"."""
     return re.compile(pattern, re.ASCII)
 
 
@@ -197,19 +197,19 @@ _KINDS: Final[Mapping[str, _Kind]] = {
 _HINTED: Final = {
     name: re.compile("|".join(map(re.escape, kind.hints))) for name, kind in _KINDS.items()
 }
-"""Whether a text in small letters holds a hint at a kind."""
+"""Pattern of the hints of each kind, for a lower-case text."""
 KINDS: Final = tuple(_KINDS)
-"""What can be found, in the order it is looked for."""
+"""All kinds, in the order they are searched."""
 UNMISTAKABLE: Final = frozenset({"private_key", "api_key", "jwt", "url_password"})
-"""What nothing else looks like; a long number may be the id of something."""
+"""Kinds that nothing else looks like. A long number, in contrast, may be some id."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrivacyPolicy:
-    """What to do with each kind: leave it ("off"), mask it, or drop the text that holds it.
+    """What to do with each kind of secret: "off" keeps it, "mask" masks it, "drop" drops the text.
 
-    session_logs: whether in session logs too, which a framework reads back to go on. A log is the
-    conversation itself: the agent may need the number it was given, so they stay as they are.
+    session_logs: apply the policy to session logs too. By default they stay as they are: a
+    framework reads them back, and the agent may need the number it was given.
     """
 
     modes: Mapping[str, Mode] = field(
@@ -218,9 +218,9 @@ class PrivacyPolicy:
     session_logs: bool = False
 
     def redact(self, text: str, kinds: Collection[str] = KINDS) -> Redaction:
-        """Return the text with "[REDACTED: kind]" in place of what is masked, of these kinds.
+        """Return the text with "[REDACTED: kind]" for each masked secret of these kinds.
 
-        Redacting what was redacted changes nothing.
+        Redacting twice changes nothing more.
         """
         found: list[str] = []
         low = _narrow(text).lower()
@@ -235,7 +235,7 @@ class PrivacyPolicy:
         return Redaction(text="" if dropped else text, found=tuple(found), dropped=dropped)
 
     def redact_value(self, value: JsonValue) -> JsonValue:
-        """Return an application's JSON value without what is UNMISTAKABLE; ids stay as they are."""
+        """Return an application's JSON value without UNMISTAKABLE secrets; ids stay as they are."""
         if isinstance(value, str):
             return self.marked(value, UNMISTAKABLE)
         if isinstance(value, Mapping):
@@ -245,7 +245,7 @@ class PrivacyPolicy:
         return value
 
     def marked(self, text: str, kinds: Collection[str] = KINDS) -> str:
-        """Return the text redacted, of a dropped one only the mark."""
+        """Return the redacted text, or only the mark for a dropped one."""
         done = self.redact(text, kinds)
         return _mark(done.found[0]) if done.dropped else done.text
 
@@ -255,13 +255,15 @@ PRESETS: Final[Mapping[str, PrivacyPolicy]] = {
     "off": PrivacyPolicy(dict.fromkeys(KINDS, "off")),
     "strict": PrivacyPolicy({name: kind.strict for name, kind in _KINDS.items()}, True),
 }
-"""default: secrets and personal numbers are masked, e-mail addresses and telephone numbers stay.
-strict: a text with a secret is dropped, addresses and telephone numbers are masked; in session logs
-too."""
+"""Policies by name.
+
+default: masks secrets and personal numbers, keeps e-mail addresses and phone numbers. strict: drops
+a text with a secret, masks addresses and phone numbers, also in session logs.
+"""
 
 
 def privacy_policy(given: str | Mapping[str, str] | PrivacyPolicy | None) -> PrivacyPolicy:
-    """Return a policy by the name of a preset, or the default with other modes for some kinds.
+    """Return the preset of this name, or the default policy with other modes for some kinds.
 
     Raises InvalidInput for an unknown preset, kind or mode.
     """
@@ -271,32 +273,32 @@ def privacy_policy(given: str | Mapping[str, str] | PrivacyPolicy | None) -> Pri
         preset = PRESETS.get(given or "default")
         if preset is None:
             raise InvalidInput(
-                f"privacy {given!r} is not known: take one of {', '.join(PRESETS)}, or a mapping"
+                f"privacy {given!r} is unknown: give one of {', '.join(PRESETS)}, or a mapping"
                 f" of kinds to modes"
             )
         return preset
     modes: dict[str, Mode] = dict(PRESETS["default"].modes)
     for name, mode in given.items():
         if name not in _KINDS:
-            raise InvalidInput(f"privacy knows no kind {name!r}: take one of {', '.join(KINDS)}")
+            raise InvalidInput(f"privacy kind {name!r} is unknown: give one of {', '.join(KINDS)}")
         if mode not in get_args(Mode):
             raise InvalidInput(
-                f"privacy of {name!r} must be one of {', '.join(get_args(Mode))}, not {mode!r}"
+                f"privacy of {name!r} must be one of {', '.join(get_args(Mode))}, got {mode!r}"
             )
         modes[name] = mode  # type: ignore[assignment] # one of them
     return PrivacyPolicy(modes)
 
 
 def _without(kind: _Kind, name: str, text: str) -> Iterator[str]:
-    """Yield the pieces of a text around what is of a kind, and the mark in its place."""
+    """Yield the text around the secrets of a kind, with marks in their place."""
     end = 0
     plain = _narrow(text)
     for match in kind.pattern.finditer(plain):
         start, stop = match.span(match.lastgroup or 0)
         secret = plain[start:stop]
-        if secret.startswith("[REDACTED") or not kind.holds(secret):
+        if secret.startswith("[REDACTED") or not kind.is_valid(secret):
             continue
-        if not kind.span(span_at(match, plain)):
+        if not kind.is_secret(span_at(match, plain)):
             continue
         yield text[end:start]
         yield _mark(name)

@@ -1,4 +1,4 @@
-"""What happens to text before anything is stored: recalled memories and secrets go out of it."""
+"""Sanitize text before it is stored: remove recalled memories and secrets."""
 
 from __future__ import annotations
 
@@ -28,19 +28,20 @@ _CHINESE_NODS: Final = (
     "|好的?呀?|好吧|行吧?|可以|没问题|当然|嗯|哦|噢|啊|对的?|是的?|没事|明白了?|知道了|收到|了解"
     "|再见|拜拜|哈|呵呵|不错|太好了|辛苦了?|在吗|吃了吗"
 )
-# Atomic groups, and a break after each English nod: nothing is tried twice, whatever the text.
+# Atomic groups and a break after each English nod keep the match linear for any text.
 SMALL_TALK: Final = re.compile(
     rf"[\W_]*+(?>(?>(?:{_NODS})(?![^\W_])|{_CHINESE_NODS})[\W_]*+)++", re.IGNORECASE
 )
-"""Greetings, thanks and nods: all of a text must be made of them."""
+"""A text made only of greetings, thanks and nods."""
 MOST_SMALL_TALK: Final = 80
+"""Maximum characters of small talk."""
 TURNS: Final = 16_384
-"""Of so many it is remembered whether they hold what must not be shown."""
+"""Number of turns for which the cache knows whether they show a secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What is let in, under one policy of privacy."""
+    """Sanitizes everything that enters the memory, under one privacy policy."""
 
     privacy: PrivacyPolicy
     _shows_whole: DigestCache[bool] = field(init=False, repr=False, compare=False)
@@ -51,7 +52,7 @@ class Intake:
         object.__setattr__(self, "_shows_whole", whole)
 
     def text(self, text: str) -> str:
-        """Return a turn's text as it may be stored, "" if nothing of it may."""
+        """Return a turn's text as it may be stored, or ""."""
         return self.privacy.redact(without_memories(clean_text(text)).strip()).text.strip()
 
     def event(self, event: Event) -> Event:
@@ -62,7 +63,7 @@ class Intake:
         return replace(event, text=self.text(event.text), author=author, metadata=metadata)
 
     def shown(self, event: Event) -> Event:
-        """Return a turn as a prompt may show it: a session log may hold it as it was said."""
+        """Return a turn as a prompt may show it; a session log may hold the original."""
         if self._shows_whole(event.text):
             return event
         return replace(event, text=self.privacy.marked(event.text))
@@ -75,12 +76,12 @@ class Intake:
         return self.event(event), self.payload(payload)
 
     def memory(self, memory: NewMemory) -> NewMemory:
-        """Return a memory as it may be stored. Raises InvalidInput if none of it may."""
+        """Return a memory as it may be stored. Raises InvalidInput if the policy drops it."""
         done = self.privacy.redact(memory.text)
         if done.dropped:
             raise InvalidInput(
-                f"the memory holds what must not be stored ({', '.join(done.found)}), and the"
-                " privacy setting drops it: leave it out, or set its mode to 'mask' or 'off'"
+                f"the memory contains {', '.join(done.found)}, which the privacy setting refuses:"
+                " remove it, or set the kind's mode to 'mask' or 'off'"
             )
         metadata = self.privacy.redact_value(memory.metadata)
         assert isinstance(metadata, Mapping)
@@ -88,16 +89,15 @@ class Intake:
         return replace(memory, text=done.text, author=author, metadata=metadata)
 
     def request(self, payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return what a callback is given, as it may be stored: texts redacted, ids as they are."""
+        """Return the payload of a callback as it may be stored: texts redacted, ids unchanged."""
         said = self._spoken(payload, ("text", "content"))
         assert isinstance(said, Mapping)
         return {key: self.privacy.redact_value(part) for key, part in said.items()}
 
     def payload(self, payload: str) -> str:
-        """Return an event of a session log, given as JSON, with every "text" in it redacted.
+        """Return the JSON of a session log event with every "text" in it redacted.
 
-        What is no text of the conversation, e.g. calls of functions and state, is the application's
-        own and stays.
+        Function calls and state belong to the application and stay.
         """
         if not self.privacy.redact(payload).found and "\\u" not in payload:
             return payload
@@ -119,5 +119,5 @@ class Intake:
 
 
 def is_small_talk(text: str) -> bool:
-    """Tell whether a text is nothing but greetings, thanks or nods: worth no memory."""
+    """Tell whether a text is only greetings, thanks or nods: worth no memory."""
     return len(text) <= MOST_SMALL_TALK and SMALL_TALK.fullmatch(text) is not None

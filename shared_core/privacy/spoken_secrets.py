@@ -1,8 +1,8 @@
-"""Secrets that are span: passwords, codes and keys by what is said before and after them. Pure.
+"""Find passwords, codes and keys by the words around them. Pure.
 
-"My PIN is 4821" tells one, "the pin is 5000 feet up" does not. A number is no code where it counts
-something, a plain word no password where a sentence about passwords goes on, and a key looks like
-one. Texts come with plain digits and letters in place of those of other widths.
+"My PIN is 4821" holds one, "the pin is 5000 feet up" does not. A number that counts something is no
+code, a plain word in a sentence about passwords is no password, and a key must look like one. Texts
+must be in plain-width digits and letters.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 AROUND: Final = 60
-"""So many characters on both sides of what was matched are looked at."""
+"""Number of characters looked at on each side of a match."""
 
 CODE: Final = (
     r"(?i:(?:(?<![a-z0-9])pin(?:[ -]?(?:code|number))?"
@@ -24,7 +24,7 @@ CODE: Final = (
     r"|(?<![a-z0-9])pin\s?(?:就?是|为|改成了?|换成了?)\s?[:：=]?\s?)"
     r"(?P<code>\d(?:[ -]?\d){2,11})(?![\w%°]|[.,]\d|-[A-Za-z])"
 )
-"""A number behind the name of a PIN or a code."""
+"""A number after the name of a PIN or a code."""
 PASSWORD: Final = (
     r"(?i:(?:pass(?:word|code|phrase|wd)|(?<![a-z0-9])pwd(?!\s?[=:]\s?[~/]))(?![a-z0-9_])"
     r"(?:\s+(?:for|to|of|on)(?:\s+[\w.@-]{1,40}){1,4}?|\\?[\"'”’])?"
@@ -37,7 +37,7 @@ PASSWORD: Final = (
     r"(?:\s*(?:就?是|为|改成了?|换成了?)\s*[:：=]?|\s*[:：=])\s*(?:\\?[\"'“‘「])?"
     r"(?P<chinese>[!#-&(-\[\]-~]{3,100})"
 )
-"""A password or a code, and what names it."""
+"""A password or a code after its name."""
 KEY: Final = (
     r"(?i:(?:api|secret|access|auth|private|client|refresh|bearer|encryption|signing|session|bot)"
     r"[ _-]?(?:key|secret|token)(?![a-z0-9_])"
@@ -46,7 +46,7 @@ KEY: Final = (
     r"|\bbearer\s+|\bauthorization(?:\\?[\"'])?\s*[:=]\s*(?:\\?[\"'])?(?:basic|token)\s+)"
     r"\\?[\"'“‘`]?(?P<secret>[^\s\"'“”‘’`,;&，。；…<>()\[\]{}\\\u3400-\u9fff]{6,4000})"
 )
-"""A name of keys, or the head of an HTTP request, and what stands behind it."""
+"""A text after the name of a key, or after the start of an HTTP authorization header."""
 
 _TALK: Final = re.compile(
     r"(?:a|about|all|already|also|always|an|and|are|as|at|been|being|blank|bool(?:ean)?|but|by"
@@ -60,7 +60,7 @@ _TALK: Final = re.compile(
     r"|where|which|why|with|working|written|wrong|your)[.,!?)\]}]*",
     re.IGNORECASE,
 )
-"""What follows "the password is" and "password:" in talk about passwords."""
+"""Words that follow "the password is" and "password:" in talk about passwords."""
 _STATE: Final = re.compile(
     r"(?:another|anything|bad|broken|case-?sensitive|cheesy|clever|common|complex|crap"
     r"|default|down|easy|eight|enough|five|four|great|guessable|hers|his|horrible"
@@ -71,7 +71,7 @@ _STATE: Final = re.compile(
     r"|two|unsafe|up|useless|weaker|weird|whatever|whichever|whoever|worthless|yours)"
     r"|[a-z-]{3,}(?:able|ed|ful|ible|ing|less|(?<!f)ly|ous|proof|sensitive|ive)"
 )
-"""What else follows "the password is" in such talk: how it is, or whose."""
+"""More words that follow "the password is" in such talk: its quality or its owner."""
 _PLAIN_WORD: Final = re.compile(r"(?P<word>[a-z]+(?:-[a-z]+)*)[.!?)\]}]*")
 _GOES_ON: Final = re.compile(
     r"(?:again|also|and|as|at|because|btw|but|by|can|could|do|don['’]?t|everywhere|expires?|expired"
@@ -81,7 +81,7 @@ _GOES_ON: Final = re.compile(
     r"|then|there|this|thx|till?|to|today|tonight|too|unless|until|use|was|we|when|where|which"
     r"|while|who|will|with|works?|worked|would|you|your)(?![\w'’-])"
 )
-"""A word with which a sentence goes on after a secret."""
+"""A word that continues the sentence after a secret."""
 _NEXT_WORD: Final = re.compile(r"[ \t]+(?P<word>[a-z][\w'’-]*)")
 _NAMELY: Final = re.compile(r"['’](?:s|re|ll|d)\b")
 _COUNTED: Final = re.compile(
@@ -93,7 +93,7 @@ _COUNTED: Final = re.compile(
     r"|问世|改版|施行|诞生|成立)",
     re.IGNORECASE,
 )
-"""What a number counts, or a year."""
+"""The unit a number counts, or the sign of a year."""
 _PIN_OF_METAL: Final = re.compile(
     r"\b(?:lapel|safety|bowling|hair|rolling|cotter|clevis|firing|drawing|push|tie|hat|enamel|gpio"
     r"|locator|map|dowel|ball|tent|hinge|grenade|cloth(?:es)?|collar|badge)[ -]$",
@@ -104,14 +104,14 @@ _SECRET_PLACE: Final = re.compile(
     r"|login|secret|wallet|app|tablet|ipad|laptop|safe|vault|upi|voicemail|tell|share)\b",
     re.IGNORECASE,
 )
-"""What a PIN code unlocks: without any of it six digits are a postal code, as India calls one."""
+"""What a PIN code unlocks. Without one of these, six digits are an Indian postal code."""
 _BARE: Final = re.compile(r"(?:密码|口令)\s?[「“]?$")
 _OWNED: Final = re.compile(
     r"(?:取款|支付|付款|登[录陆]|解锁|开机|开门|门锁|门禁|大门|锁屏|屏幕|卡|手机|电脑|平板|无线|网络|路由器|热点|保险[箱柜]"
     r"|行李箱|账[号户]|邮箱|微信|支付宝|交易|查询|提现|初始|默认|临时|新|旧|原|管理员|后台|服务器|数据库|会议|房间|车库|小区"
     r"|快递柜|取件|入户|用户|系统|公司|办公室|前台|酒店|民宿|我|你|您|家里?|的|是|说|用|和|及|[^\u4e00-\u9fff])$|^$"
 )
-"""What stands before 密码 where it is somebody's password, and not the title of a book."""
+"""Words before 密码 that make it a password rather than part of a book title."""
 _PART: Final = re.compile(r"\s?(?:开头|结尾|打头|格式|前缀|后缀|的(?:缩写|首字母|形式|组合))")
 _STATED: Final = re.compile(r"(?:\b(?:is|was)(?:\s+now)?|['’]s)\s*$", re.IGNORECASE)
 _TO_SUCCESS: Final = re.compile(
@@ -127,16 +127,16 @@ _NO_KEY: Final = re.compile(
     r"(?:[-_/](?i:\d{1,4}|[a-z]{2,6}))*|secp\d{3}[kr]1"
     r"|\d+-?(?:days?|bits?|hours?|minutes?|seconds?|characters?|chars?)(?:-\w+)?"
 )
-"""Names, dates, paths, strokes on a keyboard, formats and measures."""
+"""Names, dates, paths, keyboard shortcuts, formats and measures."""
 _NUMBERED_WORD: Final = re.compile(r"[A-Za-z][a-z]{5,}\d{1,4}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretSpan:
-    """What may be a secret, where it stands.
+    """A possible secret and its context.
 
-    form: the named group of the pattern that found it. lead: what the pattern matched before it.
-    before, after: up to AROUND characters of the text before the lead and after the secret.
+    form: the named group that matched. lead: the matched text before it. before, after: up to
+    AROUND characters around.
     """
 
     secret: str
@@ -147,7 +147,7 @@ class SecretSpan:
 
 
 def span_at(match: re.Match[str], text: str) -> SecretSpan:
-    """Return what a pattern matched, the whole match if it has no group that did."""
+    """Return the span of a match: its named group, or else all of it."""
     form = match.lastgroup or ""
     start, stop = match.span(match.lastgroup or 0)
     return SecretSpan(
@@ -160,7 +160,7 @@ def span_at(match: re.Match[str], text: str) -> SecretSpan:
 
 
 def is_password(span: SecretSpan) -> bool:
-    """Tell whether what stands behind the name of a password or a code is one."""
+    """Tell whether the text after the name of a password or a code is one."""
     if re.fullmatch(r"\d[\d -]*", span.secret):
         return _is_code(span)
     if _TALK.fullmatch(span.secret):
@@ -177,7 +177,7 @@ def is_password(span: SecretSpan) -> bool:
 
 
 def is_key(span: SecretSpan) -> bool:
-    """Tell whether what stands behind the name of a key has the look of one."""
+    """Tell whether the text after the name of a key looks like a key."""
     secret = span.secret.rstrip(".!?")
     prose = span.lead.lower().strip() == "bearer" and "authorization" not in span.before.lower()
     if prose and _NUMBERED_WORD.fullmatch(secret):
@@ -186,7 +186,7 @@ def is_key(span: SecretSpan) -> bool:
 
 
 def _is_code(span: SecretSpan) -> bool:
-    """Tell whether a number behind the name of a code is one: no count, year or postal code."""
+    """Tell whether a number after the name of a code is one, and no count, year or postal code."""
     if _COUNTED.match(span.after) or (span.form == "code" and _is_other_pin(span)):
         return False
     if _BARE.search(span.lead) and not _OWNED.search(span.before):
@@ -196,7 +196,7 @@ def _is_code(span: SecretSpan) -> bool:
 
 
 def _is_other_pin(span: SecretSpan) -> bool:
-    """Tell whether a "pin" is one of metal, or a postal code of India."""
+    """Tell whether a "pin" is made of metal, or an Indian postal code."""
     if re.match(r"pin[ -]?code", span.lead, re.IGNORECASE):
         said = f"{span.before} {span.lead} {span.after}"
         postal = re.fullmatch(r"[1-9]\d\d ?\d{3}", span.secret)
@@ -205,13 +205,13 @@ def _is_other_pin(span: SecretSpan) -> bool:
 
 
 def _new_word(after: str) -> bool:
-    """Tell whether a sentence goes on with a word that belongs to what stands before it."""
+    """Tell whether the next word belongs to the match before it."""
     following = _NEXT_WORD.match(after)
     return bool(following) and not _GOES_ON.match(after.lstrip())
 
 
 def _keylike(secret: str) -> bool:
-    """Tell whether a text is made of letters and digits as keys are, not of words or a name."""
+    """Tell whether a text mixes letters and digits as keys do, unlike words or names."""
     digits = sum(sign.isdigit() for sign in secret)
     parts = re.findall(r"[A-Za-z0-9]{6,}", secret)
     mixed = any(re.search(r"\d", part) and re.search(r"[A-Za-z]", part) for part in parts)

@@ -121,7 +121,7 @@ def status(code: int, word: str, message: str = "no") -> dict[str, Any]:
         (
             ClientError(429, status(429, "RESOURCE_EXHAUSTED", "Please retry in 5s.")),
             ModelQuotaExceeded,
-            "takes no more",
+            "exceeded its quota",
         ),
         (ServerError(503, status(503, "UNAVAILABLE")), ModelUnavailable, "503"),
         ([LlmResponse(error_code="429", error_message="wait")], ModelQuotaExceeded, "wait"),
@@ -277,7 +277,7 @@ async def test_langchain_fakes_and_failures() -> None:
         def _generate(self, *args: Any, **options: Any) -> ChatResult:
             raise RateLimitError("slow down")
 
-    with pytest.raises(ModelQuotaExceeded, match="'Failing' takes no more"):
+    with pytest.raises(ModelQuotaExceeded, match="'Failing' exceeded its quota"):
         await resolve_language_model(Failing(answer=AIMessage(""))).complete(REQUEST)
 
 

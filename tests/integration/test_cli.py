@@ -312,4 +312,4 @@ def test_the_doctor_survives_a_schema_it_may_not_look_into(dsn: str, guest: str)
 def test_the_doctor_takes_another_embedder(dsn: str) -> None:
     code, findings = doctor("--uri", dsn, "--embedder", "no-such")
     assert (1, "problem") == (code, findings["embedder"]["status"])
-    assert "no known form" in findings["embedder"]["found"]
+    assert "is not supported" in findings["embedder"]["found"]

@@ -188,7 +188,7 @@ async def test_an_embedder_that_fails_on_the_examples_leaves_all_private(
             await tell(memory, "Beijing is the capital of China.", "Rome is the capital of Italy.")
         assert {"private"} == set((await classes(memory)).values())
         assert 1 == asked.count(examples("en")[0])
-        assert "all that may be public counts as private: embedder 'flaky'" in caplog.text
+        assert "every text counts as private: embedder 'flaky'" in caplog.text
         broken = False
         await tell(memory, "Canberra is the capital of Australia.", first=10)
         await tell(memory, "Kyoto is the old capital of Japan.", first=20)

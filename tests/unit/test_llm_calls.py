@@ -119,7 +119,9 @@ async def test_a_function_that_fails_or_gives_no_text() -> None:
     def number(prompt: str) -> Any:
         return 3
 
-    with pytest.raises(ModelOutputInvalid, match="mine returned int: .* as text"):
+    with pytest.raises(
+        ModelOutputInvalid, match="mine must return its answer as a string, got int"
+    ):
         await FunctionModel(number, name="mine").complete(REQUEST)
 
     def invalid(prompt: str) -> str:
@@ -210,7 +212,7 @@ def test_any_other_failure_is_one_and_is_quoted_briefly() -> None:
 def test_a_key_that_is_missing_or_wrong_is_named_with_the_way_out(error: Exception) -> None:
     found = model_failure("m", error)
     assert ModelUnavailable is type(found)
-    assert "no valid key, set the one its client looks for, e.g. GOOGLE" in str(found)
+    assert "no valid key, set the variable its client reads, e.g. GOOGLE" in str(found)
 
 
 @pytest.mark.parametrize("error", [APIError("x", code=403), ValueError("the keys of the dict")])

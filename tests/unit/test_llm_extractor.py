@@ -244,9 +244,9 @@ async def test_long_sessions_are_read_in_parts() -> None:
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        ("", "answered nothing"),
-        (" \n", "answered nothing"),
-        (ModelReply(text="", finish="length"), "tokens were used up"),
+        ("", "returned an empty answer"),
+        (" \n", "returned an empty answer"),
+        (ModelReply(text="", finish="length"), "used up its output tokens"),
         (ModelReply(text='{"facts": []}', finish="refused"), "refused"),
     ],
 )

@@ -164,11 +164,13 @@ def test_a_kind_that_is_dropped_takes_the_whole_text(kind: str, text: str, secre
 
 
 def test_a_policy_of_no_known_form_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="privacy 'paranoid' is not known: take one of default"):
+    with pytest.raises(InvalidInput, match="privacy 'paranoid' is unknown: give one of default"):
         privacy_policy("paranoid")
-    with pytest.raises(InvalidInput, match="privacy knows no kind 'cards': take one of private_k"):
+    with pytest.raises(
+        InvalidInput, match="privacy kind 'cards' is unknown: give one of private_k"
+    ):
         privacy_policy({"cards": "mask"})
-    with pytest.raises(InvalidInput, match="must be one of off, mask, drop, not 'hide'"):
+    with pytest.raises(InvalidInput, match="must be one of off, mask, drop, got 'hide'"):
         privacy_policy({"card": "hide"})
 
 
