@@ -9,7 +9,7 @@ import os
 from collections.abc import Awaitable, Callable
 from weakref import WeakSet
 
-from shared_core.core.event_loops import NowAndThen, in_background, on_own_loop, run_at_exit
+from shared_core.core.event_loops import PeriodicTask, in_background, on_own_loop, run_at_exit
 from shared_core.errors import MemoryCoreError, StorageUnavailable
 from shared_core.jobs.index_maintenance import Indexes
 from shared_core.jobs.queue import JobQueue
@@ -47,7 +47,7 @@ class Lifetime:
         jobs: JobQueue,
         indexes: Indexes,
         accesses: AccessLog,
-        *looks: NowAndThen,
+        *looks: PeriodicTask,
     ) -> None:
         """Stop these before the storage is closed."""
 

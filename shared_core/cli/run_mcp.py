@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from shared_core.core.event_loops import told_to_end
+from shared_core.core.event_loops import handling_end_signals
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
 from shared_core.jobs.api_tokens import FirstToken
@@ -27,7 +27,7 @@ async def serve(memory: MemoryEngine, app: str, user: str | None, http: str | No
         return
     host, port = mcp.address_of(http)
     told: list[int] = []
-    with told_to_end(told.append):
+    with handling_end_signals(told.append):
         async with memory:
             if not told:
                 await _serve_http(memory, app, user, host, port, told)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from shared_core.core.domain import Scope
-from shared_core.core.event_loops import NowAndThen, in_background
+from shared_core.core.event_loops import PeriodicTask, in_background
 from shared_core.errors import MemoryCoreError, StorageUnavailable
 from shared_core.ports.storage import Clock, Storage
 
@@ -20,7 +20,7 @@ LEASE_S = 60.0
 BATCH = 100
 
 
-class SessionEnds(NowAndThen):
+class SessionEnds(PeriodicTask):
     """Looks for sessions that are over, of all users, one process at a time.
 
     end: ends the session of one scope if it is over, and tells whether it was. every_s: how often

@@ -1,19 +1,19 @@
-"""How well a memory is kept, and when it will have faded below a threshold. Pure.
+"""Computes the retention score of a memory and when it falls below a threshold. Pure.
 
     score = min(1, initial · e^(-λ' · d) · (1 + ln(1 + n)))        λ' = λ · (1 - 0.5 · arousal)
 
-d: days since the last access, or since it happened when there was none; n: accesses.
+d: days since the last access, or else since it happened; n: number of accesses.
 
 - The exponential stands for the forgetting curve of H. Ebbinghaus, Über das Gedächtnis (1885),
-  whose own fit falls with a power of log t: fast at first, then ever slower. Each access begins a
-  new curve at d = 0, and n accesses add with diminishing returns.
+  whose own fit falls with a power of log t: fast at first, then slower. Each access starts a new
+  curve at d = 0, with diminishing returns.
 - λ = 0.1 a day, threshold 0.1 and a minimum age of 7 days are the documented defaults of the
   function that this one generalises, min(1, e^(-λd) · (1 + ln(1 + n)) / 5). That is initial = 0.2
-  for every memory, so one that is never read has faded after 7 days, however important.
-- Here the initial strength follows importance, so with the defaults and no access a memory of
-  importance 1, 5 or 10 fades below the threshold after 13.9, 19.5 or 23.0 days. That what excites
-  is kept longer (arousal up to 1 halves λ) follows J. L. McGaugh, Science 287 (2000) 248; the
-  factor 0.5 is a choice, not a measurement.
+  for every memory, so an unread memory fades after 7 days, whatever its importance.
+- Here the initial strength follows importance: with the defaults and no access, a memory of
+  importance 1, 5 or 10 fades below the threshold after 13.9, 19.5 or 23.0 days. Arousal slows
+  decay (arousal 1 halves λ), after J. L. McGaugh, Science 287 (2000) 248; the factor 0.5 is a
+  choice, not a measurement.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ from typing import Final
 
 from shared_core.core.retention_policy import (
     DECAY_RATE,
-    MIN_AGE_DAYS,
     POLICIES,
-    THRESHOLD,
     RetentionPolicy,
     Stage,
     at_least_zero,
@@ -37,33 +35,18 @@ from shared_core.core.timestamps import check_moment
 from shared_core.core.validation import number
 from shared_core.errors import InvalidInput
 
-__all__ = [
-    "DECAY_RATE",
-    "MIN_AGE_DAYS",
-    "POLICIES",
-    "THRESHOLD",
-    "UNWEIGHTED_INITIAL",
-    "RetentionPolicy",
-    "days_between",
-    "forget_at",
-    "initial_strength",
-    "next_stage_at",
-    "retention_score",
-    "stage_end",
-]
-
 AROUSAL_SLOWDOWN: Final = 0.5
 UNWEIGHTED_INITIAL: Final = 0.2
-"""The initial strength that gives the documented function back."""
+"""The initial strength that reproduces the documented function."""
 
 STRENGTHS: Final = ((1.0, 0.4), (5.0, 0.7), (10.0, 1.0))
-"""Importance and initial strength: low, medium (the default of a memory) and high."""
+"""Pairs of importance and initial strength: low, medium (the default) and high."""
 
 SECONDS_A_DAY: Final = 86_400.0
 
 
 def initial_strength(importance: float) -> float:
-    """Return the score of a fresh memory that was never read, 0.4 to 1.
+    """Return the score of a new, unread memory, 0.4 to 1.
 
     importance: 1 (trivial) gives 0.4, 5 gives 0.7, 10 (vital) gives 1.0; linear in between.
     """
@@ -81,11 +64,11 @@ def retention_score(
     arousal: float = 0.0,
     decay_rate: float = DECAY_RATE,
 ) -> float:
-    """Return how well a memory is kept, 0 to 1.
+    """Return the retention score, 0 to 1.
 
-    initial: 0 to 1, see initial_strength. days: since the last access, or since it happened; a
-    negative number comes from clocks that differ, and counts as 0. Never rises with days, and
-    never falls with accesses, importance or arousal.
+    initial: 0 to 1, see initial_strength(). days: since the last access, or since it happened;
+    negative days come from clock skew and count as 0. The score never rises with days, and never
+    falls with accesses, importance or arousal.
     """
     if isinstance(days, bool) or not isinstance(days, Real) or not math.isfinite(days):
         raise InvalidInput(f"days must be a finite number, not {days!r:.80}")
@@ -95,7 +78,7 @@ def retention_score(
 
 
 def days_between(earlier: datetime, later: datetime) -> float:
-    """Return the days from one aware moment to another, negative when it lies before."""
+    """Return the days between two aware moments; negative if later is before earlier."""
     check_moment(earlier, "earlier")
     check_moment(later, "later")
     return (later - earlier).total_seconds() / SECONDS_A_DAY
@@ -110,11 +93,11 @@ def forget_at(
     arousal: float = 0.0,
     policy: RetentionPolicy = POLICIES["default"],
 ) -> datetime | None:
-    """Return when a memory may be forgotten if nobody reads it again, or None for never.
+    """Return when an unread memory may be forgotten, or None for never.
 
-    From then on its score is below the threshold and it is past the minimum age, counted from
-    created_at (left out: from last_used_at). Exact to the microsecond above. "Never" includes
-    moments that a datetime cannot hold. Never before last_used_at.
+    From then on its score is below the threshold and its age, counted from created_at (default:
+    last_used_at), is at least the minimum. Rounded up to a microsecond, and never before
+    last_used_at. None also stands for moments that a datetime cannot represent.
     """
     return next_stage_at(
         "kept",
@@ -137,9 +120,9 @@ def next_stage_at(
     arousal: float = 0.0,
     policy: RetentionPolicy = POLICIES["default"],
 ) -> datetime | None:
-    """Return when a memory leaves its stage if nobody reads it again, or None for never.
+    """Return when an unread memory leaves its stage, or None for never.
 
-    since: when it came into its stage; of one that is kept, when it was made.
+    since: when it entered its stage; for stage "kept", when it was created.
     """
     check_moment(last_used_at, "last_used_at")
     check_moment(since, "created_at" if stage == "kept" else "since")
@@ -164,7 +147,7 @@ def stage_end(
     arousal: float,
     policy: RetentionPolicy,
 ) -> datetime | None:
-    """Return what next_stage_at() does, of aware moments as they are stored."""
+    """Return the same as next_stage_at(), without checking the moments."""
     threshold: float | None
     if stage == "kept":
         threshold, grace_days = policy.threshold, policy.min_age_days
@@ -185,10 +168,10 @@ def stage_end(
 
 
 def _days_above(threshold: float, strength: float, decay_rate: float) -> float:
-    """Return for how many days the score is at least the threshold; infinity for ever.
+    """Return for how many days the score is at least the threshold; may be infinity.
 
-    By logarithms: the quotient of a strength and a tiny threshold would overflow. The cap of the
-    score at 1 changes nothing, as no threshold is above it.
+    Uses logarithms, because strength / threshold overflows for a tiny threshold. The cap of the
+    score at 1 does not matter, because no threshold is above 1.
     """
     if threshold == 0:
         return math.inf
@@ -199,7 +182,7 @@ def _days_above(threshold: float, strength: float, decay_rate: float) -> float:
 
 
 def _after(moment: datetime, days: float) -> datetime | None:
-    """Return the first microsecond that is at least so many days later; None past the calendar."""
+    """Return the moment that many days later, rounded up to a microsecond; None past year 9999."""
     try:
         return moment + timedelta(microseconds=math.ceil(days * SECONDS_A_DAY * 1e6))
     except OverflowError:

@@ -1,8 +1,8 @@
 """Tags and blocks that delimit memories in a prompt; no shown text can forge them. Pure.
 
-A model reads "＜/hｉstory>" or a tag with a zero-width character in it as it reads "</history>", so
-they are compared as they are read: without case, width, accents and what is invisible. The text
-itself is left as it is, but for the one bracket.
+A model reads "＜/hｉstory>", or a tag with a zero-width character, like "</history>". Tags are
+therefore compared without case, width, accents and invisible characters. In the text itself only
+the bracket is escaped.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ BRACKETS: Final = "<\uff1c\ufe64"
 QUOTES: Final = (
     "\u2039\u00ab\u3008\u300a\u2329\u27e8\u27ea\u276c\u276e\u2770\u29fc\u02c2\u1438\u226e\u227a"
 )
-"""Other marks that a tag could begin with: ‹ « 〈 《 and the like. Ordinary in many languages, so
-only what is a whole tag is escaped, or what closes one."""
+"""Other characters that may open a tag: ‹ « 〈 《 and the like. They are ordinary quotes in many
+languages, so only complete tags and closing tags are escaped."""
 CLOSING: Final = ">\u203a\u00bb\u3009\u300b\u27e9\u27eb\u276d\u276f\u2771\u29fd\u02c3\u1433\u227b"
 SIGNS: Final = 8
-"""With more visible signs between the bracket and the name it is no tag any more."""
+"""Maximum number of visible signs between the bracket and the name of a tag."""
 FILLERS: Final = "\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"
-"""Letters and symbols that show nothing."""
+"""Letters and symbols that are invisible."""
 UNSEEN: Final = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Me", "Mn"))
 
 _OPENING: Final = re.compile(f"[{BRACKETS}{QUOTES}]")
@@ -41,7 +41,7 @@ _GAP: Final = rf"(?:\s?[^\w\s]|\s?_){{0,{SIGNS}}}\s?"
 
 
 class Tags:
-    """The tags of some names."""
+    """Finds and escapes the tags with some names."""
 
     def __init__(self, names: Iterable[str]) -> None:
         known = sorted(names)
@@ -54,7 +54,7 @@ class Tags:
         )
 
     def escaped(self, text: str) -> str:
-        """Return a text that opens and closes no such tag."""
+        """Return the text with every such tag escaped."""
         if not _OPENING.search(text):
             return text
         return _OPENING.sub(
@@ -71,10 +71,10 @@ class Tags:
         return bool(read) and bool(tag.match(read) or tag.match(self._read(text, start + 1, " ")))
 
     def _read(self, text: str, start: int, unseen: str) -> str:
-        """Return what is read from a place on, as far as a tag can reach; "" if none begins there.
+        """Return the visible text from start, as far as a tag can reach; "" if no tag begins there.
 
-        unseen: what stands for characters that show nothing; a space parts words, as some do.
-        A bracket is seen itself, so that what shows nothing is passed over by the nearest few only.
+        unseen: the replacement of invisible characters; a space separates words, as some do.
+        A bracket is visible itself, so only few searches skip the same invisible characters.
         """
         found: list[str] = []
         named = False
@@ -94,7 +94,7 @@ class Tags:
 
 @lru_cache(maxsize=4096)
 def read_as(character: str) -> str:
-    """Return a character as it is read: " " for any white space, "" for what shows nothing."""
+    """Return a character as a model reads it: " " for white space, "" if it is invisible."""
     if character.isspace():
         return " "
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", character).casefold())
@@ -120,15 +120,15 @@ _BLOCK = re.compile(
 
 
 def without_memories(text: str) -> str:
-    """Return a text without the blocks of memories in it: what was recalled is not said anew."""
+    """Return a text without its blocks of memories, so that recalled text is not stored again."""
     return _BLOCK.sub("", text) if TAIL[2:] in text else text
 
 
 def line(about: str, text: str) -> str:
-    """Return what one memory adds: its label and text, which can neither end the block nor a line.
+    """Return the line of one memory; its text can end neither the block nor the line.
 
-    about: what is told of it (when, by whom), "" for nothing.
+    about: its label (when, by whom), or "".
     """
     indented = "\n  ".join(OUR_TAGS.escaped(text).splitlines())
-    told = " ".join(OUR_TAGS.escaped(about).replace("[", "(").replace("]", ")").split())
-    return f"- [{told}] {indented}\n" if told else f"- {indented}\n"
+    label = " ".join(OUR_TAGS.escaped(about).replace("[", "(").replace("]", ")").split())
+    return f"- [{label}] {indented}\n" if label else f"- {indented}\n"

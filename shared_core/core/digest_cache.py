@@ -1,4 +1,4 @@
-"""Remembers what a function of a text returned, without keeping any text."""
+"""Caches the results of a function of a text, without keeping the text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ V = TypeVar("V")
 
 
 class DigestCache(Generic[V]):
-    """A function of texts whose last results are remembered, at least size and at most twice that.
+    """A pure function of a text with a cache of its last size to 2 * size results.
 
-    They are found by a digest of 16 bytes, so that what was erased from the memory is not kept
-    here. For a function that always returns the same for the same text, and never None. Safe to
-    call from many threads.
+    The key is a digest of 16 bytes, so that the cache keeps no erased text. The function must never
+    return None. Thread-safe.
     """
 
     def __init__(self, function: Callable[[str], V], size: int) -> None:

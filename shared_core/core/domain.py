@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Literal, NewType, TypeAlias
+from typing import Final, Literal, NewType, TypeAlias
 from uuid import UUID
 
 from shared_core.errors import InvalidInput
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Vector: TypeAlias = NDArray[np.float32]
 
 JsonValue: TypeAlias = (
     "str | int | float | bool | Sequence[JsonValue] | Mapping[str, JsonValue] | None"
@@ -30,14 +24,14 @@ ROLES: Final[Mapping[str, Role]] = {
     "user": "user", "human": "user", "agent": "agent", "assistant": "agent", "ai": "agent",
     "tool": "tool", "system": "system",
 }  # fmt: skip
-"""What a message may call who speaks, wherever a conversation is given, and the role it is."""
+"""Maps each accepted name of a speaker to the role that is stored."""
 MemoryKind = Literal["episodic", "semantic", "summary", "reflection", "item"]
 FactType = Literal["preference", "rule", "profile", "custom"]
 Privacy = Literal["private", "public"]
 InsightCategory = Literal["insight", "pattern", "summary"]
 
 USER = "user"
-"""The subject of what is said about the user."""
+"""The subject of facts about the user."""
 
 Turn: TypeAlias = "tuple[ThreadId, str]"
 """A turn anywhere in a scope: its thread, and its event id there."""
@@ -45,7 +39,7 @@ Turn: TypeAlias = "tuple[ThreadId, str]"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose memory it is: one user of one application.
+    """One user of one application.
 
     Both parts are free text of any length: dots, slashes, quotes and percent signs are fine.
     They must not be empty and must not hold NUL or lone surrogates (`namespaces.check_label`).
@@ -60,12 +54,12 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One turn of a thread, as it was said.
+    """One turn of a thread.
 
     event_id is unique within its thread and is the idempotency key of ingestion.
     occurred_at is an aware datetime. text is what may be searched; "" is never searched.
-    importance is 1 (trivial) to 10 (vital). From expires_at on the turn, and what was drawn from
-    it alone, is no longer recalled.
+    importance is 1 (trivial) to 10 (vital). From expires_at on, recall returns neither the turn
+    nor the memories derived from it alone.
     """
 
     event_id: str
@@ -80,7 +74,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMemory:
-    """Something to remember that did not come out of a thread.
+    """A memory to store that comes from no thread.
 
     key: the caller's own id within the scope; a second memory with the same key replaces the
     first. Left out, the memory's UUID is its key. importance is 1 (trivial) to 10 (vital).
@@ -100,8 +94,8 @@ class NewMemory:
 class Memory:
     """A stored memory.
 
-    value is what a key-value face shows; text is what is searched and shown to a model.
-    occurred_at: when it happened or was said. source_event_ids: the turns it was drawn from.
+    value: the JSON object that key-value reads return. text: searched and shown to a model.
+    occurred_at: when it happened or was said. source_event_ids: its provenance.
     """
 
     memory_id: MemoryId
@@ -123,10 +117,10 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emotion:
-    """What a text expresses, not what its author may feel (Russell's circumplex model, 1980).
+    """The emotion a text expresses, in Russell's circumplex model (1980).
 
     valence: -1 (unpleasant) to 1 (pleasant). arousal: 0 (calm) to 1 (excited). label: a word for
-    it in the language of the text, "" for none.
+    it in the language of the text, or "".
     """
 
     valence: float
@@ -136,9 +130,10 @@ class Emotion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsOf:
-    """A moment on each of the two time lines. None is now. InvalidInput for naive datetimes.
+    """A moment on each of the two time lines; None means now.
 
-    valid: what held in the world then. known: as it was believed here then.
+    valid: selects what held in the world then. known: selects what was believed here then.
+    Raises InvalidInput for naive datetimes.
     """
 
     valid: datetime | None = None
@@ -155,22 +150,21 @@ class AsOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactDraft:
-    """What an extractor read out of a turn, before it is matched with what is known.
+    """A fact that an extractor found in a turn, not yet compared with the known facts.
 
-    slot: what is said about whom, e.g. "name", "employer", "like", "relation.daughter".
-    value: the value in the words of the turn. statement: one sentence that stands alone.
-    functional: the slot holds one value at a time, so a new value closes the old one;
-    otherwise several values live side by side.
-    operation: "assert" states the fact, "retract" ends it (value "" ends every value of the slot);
-    denies: what is retracted never held, so it ends when it began. change: it says that something
-    is no longer as it was.
+    slot: the attribute, e.g. "name", "employer", "like", "relation.daughter".
+    value: in the words of the turn. statement: one self-contained sentence.
+    functional: the slot holds one value at a time, so a new value supersedes the old one.
+    operation: "assert" states the fact; "retract" ends it (value "" ends every value of the slot).
+    denies: the retracted fact never held, so it ends when it began. change: the turn says that
+    something changed.
     confidence: 0 to 1. pattern: id of the rule, or name of the prompt, that found it.
-    other_event_ids: further turns it was drawn from, of the same reading or shown before it:
-    without one of them it goes. subject: whom it is about; only a fact about
-    the same subject may end another. valid_from: when it began to hold, if the turn says so; else
-    when it was said. importance is 1 (trivial) to 10 (who the user is); emotion and privacy, if the
-    extractor can tell. people: the facts (KnownPerson.memory_id) that told who is meant: without
-    one of them it goes, too.
+    other_event_ids: further turns of its provenance; forgetting any of them forgets the fact.
+    subject: the person it is about; only a fact about the same subject supersedes another.
+    valid_from: when it began to hold, if the turn says so; else the time of the turn.
+    importance: 1 (trivial) to 10 (identity of the user). emotion, privacy: None if unknown.
+    people: the facts (KnownPerson.memory_id) that identified the people in it; forgetting any of
+    them forgets this fact.
     """
 
     fact_type: FactType
@@ -196,11 +190,11 @@ class FactDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementDraft:
-    """What several turns tell together, in one text that stands alone, pronouns resolved.
+    """One self-contained text derived from several turns, with pronouns resolved.
 
-    event_ids: one of them at least was read, the others may be turns that were shown before.
-    people: as of a FactDraft. strategy: of the conversation layer, that drew it; "" for none.
-    metadata: what it noted beside the text.
+    event_ids: its provenance; at least one is a new turn, the others may be context turns.
+    people: as in FactDraft. strategy: the strategy of the conversation layer that derived it, or
+    "". metadata: further output of that strategy.
     """
 
     text: str
@@ -215,10 +209,9 @@ class StatementDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsightDraft:
-    """What turns or memories let one conclude and nobody said.
+    """A conclusion from turns or memories that nobody stated.
 
-    event_ids: the turns it rests on, for one of a thread; memory_ids: the memories, for a
-    reflection across threads.
+    event_ids: its provenance within a thread. memory_ids: its provenance across threads.
     """
 
     text: str
@@ -232,8 +225,8 @@ class InsightDraft:
 class TripleDraft:
     """An edge of the knowledge graph: subject, relation (snake_case), object.
 
-    functional: the subject has one object at a time. confidence: 0 to 1. other_event_ids: further
-    turns it was drawn from, people: the facts that told who is meant, as of a FactDraft.
+    functional: the subject has one object at a time. confidence: 0 to 1.
+    other_event_ids, people: as in FactDraft.
     """
 
     subject: str
@@ -249,11 +242,11 @@ class TripleDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownPerson:
-    """Somebody, or an animal, whom the user has named: "My son Emil", told in any thread.
+    """A person or animal that the user has named in any thread: "My son Emil".
 
-    memory_id: the fact that says so, in the words of statement. relation: "son". aliases: other
-    names that the user has merged with it. turns: of the first basis of the fact in which the user
-    speaks, all told by told_at; they expire at expires_at.
+    memory_id, statement: the fact that names them. relation: "son". aliases: names merged with
+    this one. turns: the first provenance of the fact in which the user speaks; the last of them is
+    of told_at, and they expire at expires_at.
     """
 
     memory_id: MemoryId
@@ -268,7 +261,7 @@ class KnownPerson:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelUsage:
-    """What a language model was asked for: calls, tokens read, tokens written."""
+    """Usage of a language model: calls, tokens read, tokens written."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -287,11 +280,11 @@ NO_USAGE = ModelUsage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """All that was read out of some turns.
+    """Everything that an extractor found in some turns.
 
-    emotions and importance: of turns, by event id, where the extractor can tell. needs_model: ids
-    of the turns that say more than the extractor can read. unread: ids of turns it did not come
-    to: a run ends before the first of them, and the next one reads them.
+    emotions, importance: by event id, where known. needs_model: ids of turns that hold more than
+    the extractor understands. unread: ids of turns it did not reach; the run ends before the first
+    of them, and the next run reads them.
     """
 
     facts: Sequence[FactDraft] = ()
@@ -306,21 +299,20 @@ class Extraction:
 
 
 SCORE_PARTS = ("meaning", "words", "context", "session", "speaker", "time", "form", "kind")
-"""The parts a score is the sum of; shared_core.recall.ranking says what each is made of."""
+"""The parts that add up to a score; see shared_core.recall.ranking."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A memory that answers a question.
+    """A memory that recall returns.
 
-    score ranks the hits of one answer; it is comparable only within that answer, and the sum of
-    those of its parts that SCORE_PARTS names; with a reranker it is the part "rerank" instead. What
-    these were made from stands beside them: "similarity" is the cosine, "bm25" the word score,
-    "z_similarity" and "z_bm25" the same in standard deviations above the mean of the scope,
-    "coverage" the share (0 to 1) of what the words of the query tell that the memory holds,
-    "previous" the larger of similarity and coverage of the turn before, and every other feature of
-    the ranking by its name. matched: the words of the query that the memory holds, as they were
-    asked, in that order.
+    score: ranks the hits of one result and is comparable only within it. It is the sum of the parts
+    named in SCORE_PARTS, or the part "rerank" where a reranker ran.
+    parts: also holds the features of the score. "similarity" is the cosine and "bm25" the word
+    score; "z_similarity" and "z_bm25" are the same in standard deviations above the mean of the
+    scope. "coverage" is the share (0 to 1) of the query's information that the memory's words
+    cover. "previous" is the larger of similarity and coverage of the turn before.
+    matched: the words of the query that the memory holds, spelled and ordered as in the query.
     """
 
     memory: Memory
@@ -330,34 +322,34 @@ class Hit:
 
     @property
     def valid_from(self) -> datetime | None:
-        """Since when it holds, for a fact; recall shows those that hold now."""
+        """When a fact began to hold; None for any other memory."""
         about = self.memory.value.get("metadata")
         is_fact = isinstance(about, Mapping) and "slot" in about
         return self.memory.occurred_at if is_fact and self.memory.kind == "semantic" else None
 
     def explain(self) -> str:
-        """Return in one line why it was found and where it comes from."""
+        """Return one line that explains the score and the provenance."""
         why = f"{self.score:.2f} = {self._sum()}" if self._sum() else f"{self.score:.2f}"
         if "similarity" in self.parts:
             why += f" (cosine {self.parts['similarity']:.2f})"
-        told = [
+        explained = [
             why,
             f"words: {', '.join(self.matched)}" if self.matched else "no word of the query",
         ]
         memory = self.memory
-        told.append(f"{memory.kind} by {memory.author}" if memory.author else memory.kind)
+        explained.append(f"{memory.kind} by {memory.author}" if memory.author else memory.kind)
         if self.valid_from is not None:
-            told.append(f"holds since {self.valid_from:%Y-%m-%d}")
+            explained.append(f"holds since {self.valid_from:%Y-%m-%d}")
         else:
-            told.append(f"{memory.occurred_at:%Y-%m-%d %H:%M} UTC")
+            explained.append(f"{memory.occurred_at:%Y-%m-%d %H:%M} UTC")
         if memory.thread_id:
-            told.append(f"session {memory.thread_id}")
+            explained.append(f"session {memory.thread_id}")
         if memory.source_event_ids:
-            told.append(f"from {', '.join(memory.source_event_ids)}")
-        return " · ".join(told)
+            explained.append(f"from {', '.join(memory.source_event_ids)}")
+        return " · ".join(explained)
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return what can be written as JSON; times in ISO 8601."""
+        """Return a JSON object; times in ISO 8601."""
         memory, since = self.memory, self.valid_from
         return {
             "memory_id": str(memory.memory_id),

@@ -21,14 +21,14 @@ log = logging.getLogger("hippocampus")
 T = TypeVar("T")
 
 in_background: ContextVar[bool] = ContextVar("hippocampus_in_background", default=False)
-"""Set where nobody waits for what is done, so it must not open a memory that was closed."""
+"""True in work that nobody awaits; such work must not reopen a closed memory."""
 
 
 class LoopThread:
     """A daemon thread that owns one event loop, started at first use and again after a fork.
 
-    What raises SystemExit on it ends its own task and not the loop; should the thread end all the
-    same, the next use starts another.
+    A task that raises SystemExit ends itself and not the loop. If the thread ends all the same, the
+    next use starts another.
     """
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class LoopThread:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Return the coroutine's result, from any thread, with or without a running loop.
 
-        The calling thread waits. Raises RuntimeError on the bridge's own thread, where waiting
-        would never end.
+        Blocks the calling thread. Raises RuntimeError on the bridge's own thread, where blocking
+        would deadlock.
         """
         loop = self._running_loop()
         if threading.current_thread() is self._thread:
@@ -61,7 +61,7 @@ class LoopThread:
         self._running_loop().call_soon_threadsafe(function)
 
     def run_at_exit(self, coroutine: Coroutine[Any, Any, None], timeout_s: float) -> None:
-        """Run a coroutine while the interpreter ends, so long at most, if the loop still runs."""
+        """Run a coroutine at interpreter exit, for at most timeout_s, if the loop still runs."""
         loop, thread = self._loop, self._thread
         if self._pid != os.getpid() or loop is None or thread is None or not thread.is_alive():
             coroutine.close()
@@ -118,7 +118,7 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 async def on_own_loop(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on the bridge's loop: for clients that must always meet the same loop."""
+    """Run a coroutine on the bridge's loop, for clients that are bound to one loop."""
     return await _bridge.arun(coroutine)
 
 
@@ -133,9 +133,9 @@ def run_at_exit(coroutine: Coroutine[Any, Any, None], timeout_s: float) -> None:
 
 
 def exiting() -> bool:
-    """Return whether the process ends, so that no thread can be started any more.
+    """Return whether the process is exiting, so that no thread can be started.
 
-    The executors refuse work a moment before the main thread counts as ended.
+    The executors refuse work shortly before the main thread counts as ended.
     """
     refused: bool = getattr(concurrent.futures.thread, "_shutdown", False)
     return refused or not threading.main_thread().is_alive()
@@ -144,14 +144,14 @@ def exiting() -> bool:
 def on_callers_own_loop() -> bool:
     """Return whether run_sync() runs this coroutine on the calling thread, which waits for it.
 
-    Then nobody else is kept waiting where it blocks for a moment.
+    Then a short blocking call delays no other task.
     """
     runner: _Runner | None = getattr(_own, "runner", None)
     return runner is not None and runner.loop is asyncio.get_running_loop()
 
 
 class _Runner:
-    """A thread's own loop; closed when the thread ends, and made anew after a fork."""
+    """A thread's own loop; closed when the thread ends, and recreated after a fork."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -181,14 +181,14 @@ def _own_runner() -> _Runner:
     return runner
 
 
-class NowAndThen:
-    """Looks after something now and then, on the bridge's own loop, one look at a time.
+class PeriodicTask:
+    """Repeats an action on the bridge's loop, one at a time.
 
-    Whoever inherits from it says what a look is, and how long to wait for the first and the next.
+    A subclass defines the action (_look) and the intervals (_waits_s).
     """
 
     _in_background: bool
-    """False: others look; nudge() does nothing."""
+    """Whether nudge() starts the action; False where another process does it."""
 
     def __init__(self) -> None:
         self._pid = 0
@@ -199,11 +199,11 @@ class NowAndThen:
         raise NotImplementedError
 
     def _waits_s(self) -> tuple[float, float]:
-        """Return the seconds from the first nudge() to the first look, and from look to look."""
+        """Return the seconds from the first nudge() to the first action, and between actions."""
         raise NotImplementedError
 
     async def keep(self, stop: asyncio.Event, *, every_s: float | None = None) -> None:
-        """Look now and then, until stop is set."""
+        """Repeat the action until stop is set."""
         while not stop.is_set():
             await self._look()
             try:
@@ -213,7 +213,7 @@ class NowAndThen:
                 pass
 
     def nudge(self) -> None:
-        """Look in the background, when it is time. Returns at once."""
+        """Start the action in the background if it is due. Returns at once."""
         if not self._in_background:
             return
         now = time.monotonic()
@@ -225,7 +225,7 @@ class NowAndThen:
             start_on_own_loop(self._start)
 
     async def stop(self) -> None:
-        """End a look that goes on; what it left half-way, another look takes up."""
+        """Cancel a running action; the next one continues its work."""
         await on_own_loop(self._stop())
 
     def _start(self) -> None:
@@ -241,30 +241,30 @@ class NowAndThen:
 
 END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-_told: list[Callable[[int], None]] = []
-"""Who is told, the innermost last. Signals reach one loop alone, that of the main thread."""
+_handlers: list[Callable[[int], None]] = []
+"""Active handlers, the innermost last. Only the loop of the main thread receives signals."""
 
 
 @contextmanager
-def told_to_end(end: Callable[[int], None]) -> Iterator[None]:
-    """Call end with the number of each signal that asks this process to end, instead of dying.
+def handling_end_signals(end: Callable[[int], None]) -> Iterator[None]:
+    """Call end with the number of each SIGTERM or SIGINT, instead of ending the process.
 
-    Inside of another one it is told alone, until it is left. It needs the running event loop of the
-    main thread; on Windows signals stay as they are.
+    Only the innermost handler is called. Requires the running event loop of the main thread. On
+    Windows signals keep their default action.
     """
     if sys.platform == "win32":
         yield
         return
     loop = asyncio.get_running_loop()
-    _told.append(end)
+    _handlers.append(end)
     for number in END_SIGNALS:
         loop.add_signal_handler(number, end, number)
     try:
         yield
     finally:
-        _told.remove(end)
+        _handlers.remove(end)
         for number in END_SIGNALS:
-            if _told:
-                loop.add_signal_handler(number, _told[-1], number)
+            if _handlers:
+                loop.add_signal_handler(number, _handlers[-1], number)
             else:
                 loop.remove_signal_handler(number)

@@ -13,14 +13,14 @@ from uuid import UUID
 from shared_core.errors import InvalidInput
 
 OF_WORDS: Final = "words-"
-"""How ids that are made of what was said begin; the statement drop_marks_of_words knows them."""
+"""Prefix of ids made from the words of a turn; the statement drop_marks_of_words uses it."""
 
 _lock = threading.Lock()
 _last = 0
 
 
 def uuid7() -> UUID:
-    """Return a UUIDv7 (RFC 9562, section 5.7), greater than every one this process made before.
+    """Return a UUIDv7 (RFC 9562, section 5.7), greater than all earlier ones of this process.
 
     The 12 bits after the milliseconds hold their fraction (method 3 of section 6.2).
     """
@@ -39,7 +39,7 @@ def uuid7() -> UUID:
 
 
 def is_uuid(text: str) -> bool:
-    """Return whether a text names a UUID."""
+    """Return whether a text is a UUID."""
     try:
         UUID(text)
     except ValueError:
@@ -48,9 +48,9 @@ def is_uuid(text: str) -> bool:
 
 
 def id_of_words(thread_id: str, place: int, role: str, text: str) -> str:
-    """Return the id of a turn that came without one: said again in its place, it is the same.
+    """Return an id for a turn without one; the same turn in the same place gets the same id.
 
-    Who guesses the words can confirm them by it, so an erasure leaves no mark that holds one.
+    The id confirms a guess of the words, so an erasure leaves no tombstone with such an id.
     """
     said = f"{thread_id}\n{place}\n{role}\n{text}".encode("utf-8", "surrogatepass")
     return OF_WORDS + sha256(said).hexdigest()[:32]
@@ -58,39 +58,39 @@ def id_of_words(thread_id: str, place: int, role: str, text: str) -> str:
 
 MOST_SHOWN = 5
 SHORT = 8
-"""Characters from the end of an id that tell it apart from others of one user, as a rule."""
+"""Characters at the end of an id that usually distinguish it within one user."""
 
 
 def whole_id(name: str) -> UUID | None:
-    """Return the id that a name is, written out; None if it is none."""
+    """Return a name as a UUID, or None if it is not a complete one."""
     return UUID(name) if is_uuid(name) else None
 
 
 def chosen_id(name: str, ids: Iterable[UUID], *, what: str, shown_by: str) -> UUID:
-    """Return the one id that a name is, or that begins or ends with it; hyphens may be left out.
+    """Return the one id that equals, begins or ends with a name; hyphens are optional.
 
-    Ids of one time share their beginning, so their ends tell them apart.
-    what: what the ids are of, in the singular. shown_by: the command that lists them.
-    Raises InvalidInput for a name of none, and of more than one, which it names.
+    Ids made at one time share their beginning, so their ends distinguish them.
+    what: the kind of object, in the singular. shown_by: the command that lists the ids.
+    Raises InvalidInput if the name matches no id, or several.
     """
-    wanted = name.strip().lower().replace("-", "")
-    found = [one for one in ids if wanted and _named(one, wanted)]
+    fragment = name.strip().lower().replace("-", "")
+    found = [one for one in ids if fragment and _named(one, fragment)]
     if len(found) == 1:
         return found[0]
     if not found:
-        raise InvalidInput(f"{name!r} names no {what}: {shown_by!r} shows them")
+        raise InvalidInput(f"{name!r} matches no {what}: {shown_by!r} lists them")
     shown = ", ".join(map(str, found[:MOST_SHOWN]))
     more = ", ..." if len(found) > MOST_SHOWN else ""
     raise InvalidInput(
-        f"{name!r} names {len(found)} {what}s, {shown}{more}: give more of the one you mean, from"
+        f"{name!r} matches {len(found)} {what}s, {shown}{more}: give more characters of"
         " its beginning or its end"
     )
 
 
 def short_id(name: object) -> str:
-    """Return the end of an id, which chosen_id() takes for it; another name as it is."""
+    """Return the end of an id, which chosen_id() accepts; other names stay unchanged."""
     return str(name)[-SHORT:] if is_uuid(str(name)) else str(name)
 
 
-def _named(one: UUID, wanted: str) -> bool:
-    return one.hex.startswith(wanted) or one.hex.endswith(wanted)
+def _named(one: UUID, fragment: str) -> bool:
+    return one.hex.startswith(fragment) or one.hex.endswith(fragment)

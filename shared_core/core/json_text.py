@@ -13,10 +13,9 @@ _Step = tuple[str, object]
 
 
 def fault_path(value: object) -> str | None:
-    """Return the path of the first part that JSON cannot say, e.g. 'value["a"][2]'; None if none.
+    """Return the path of the first part that JSON cannot express, e.g. 'value["a"][2]', or None.
 
-    A part is one if it is no JSON type, NaN or infinite, a dict with a key that can be none in
-    JSON, or holds itself.
+    Such a part is of no JSON type, is NaN or infinite, has an invalid key, or contains itself.
     """
     above: list[tuple[str, object, Iterator[_Step]]] = []
     step: _Step | None = ("value", value)
@@ -51,14 +50,14 @@ def _is_fault(part: object) -> bool:
 
 
 MAX_DEPTH = 500
-"""Levels of nesting; deeper values fail in some Python versions and not in others."""
+"""Maximum nesting; the limit of deeper values depends on the version of Python."""
 
 
 def to_json(value: object, what: str = "value") -> str:
     """Return JSON text; NUL and lone surrogates in texts and keys become U+FFFD.
 
-    Raises InvalidInput, naming what and where in it, for NaN, infinities, cycles, dicts with keys
-    that are no texts, and anything JSON has no word for.
+    Raises InvalidInput, naming the place within what, for NaN, infinities, cycles, keys that are no
+    texts, and values of no JSON type.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -80,7 +79,7 @@ def to_json(value: object, what: str = "value") -> str:
 
 
 def check_json(value: object, what: str) -> None:
-    """Raise InvalidInput, naming what, for a value that to_json would refuse."""
+    """Raise InvalidInput, naming what, if to_json() would."""
     to_json(value, what)
 
 
@@ -89,7 +88,7 @@ def _too_deep(what: str) -> str:
 
 
 def _check_keys(value: object, what: str) -> None:
-    """Raise InvalidInput for keys that json would turn into texts: 1 and "1" become one."""
+    """Raise InvalidInput for keys that are no texts: json would merge 1 and "1"."""
     waiting = [value]
     while waiting:
         part = waiting.pop()

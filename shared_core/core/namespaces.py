@@ -1,8 +1,8 @@
-"""Namespaces as one text path, and the tenant that owns a path. Pure.
+"""Converts namespaces to text paths, and finds the tenant that owns a path. Pure.
 
 A namespace is a tuple of labels. In the database it is one text: "/" + label + "/" + ... + "/",
-each label with "%" and "/" escaped. So a prefix of whole labels is a prefix of the text, and
-nothing else is: ("foo",) is "/foo/", which is no prefix of ("foobar",), "/foobar/".
+each label with "%" and "/" escaped. A prefix of whole labels is therefore a prefix of the text:
+("foo",) is "/foo/", which is no prefix of "/foobar/".
 
 The tenant of a namespace is the path of its first two labels. For agent memory these are the
 application and the user, so a tenant is exactly a Scope.
@@ -18,13 +18,13 @@ from shared_core.core.domain import Namespace, Scope
 from shared_core.errors import InvalidInput
 
 MEMORIES = "memories"
-"""Third label of the namespace that holds what both frameworks remember of a scope."""
+"""Third label of the namespace of a scope's memories, which both frameworks share."""
 
 INSTRUCTIONS = "instructions"
-"""Third label of the namespace in which every put of a scope makes a version."""
+"""Third label of the namespace of a scope's instructions; each put there adds a version."""
 
 PROFILE = "profile"
-"""Third label of the namespaces that show profiles."""
+"""Third label of the namespaces that expose profiles."""
 
 ROOT = "/"
 """The path of the empty namespace: everything."""
@@ -34,10 +34,9 @@ _AFTER_SLASH = chr(ord("/") + 1)
 
 
 def check_label(label: object, what: str) -> str:
-    """Return label unchanged.
+    """Return label unchanged; what names it in errors, e.g. "user_id".
 
-    Raises InvalidInput for anything but a non-empty str without NUL and lone surrogates.
-    what names the label in the message, e.g. "user_id".
+    Raises InvalidInput unless it is a non-empty str without NUL and lone surrogates.
     """
     if not isinstance(label, str):
         raise InvalidInput(f"{what} must be a string, not {type(label).__name__}: {label!r}")
@@ -87,7 +86,7 @@ def rest_of(labels: Sequence[str]) -> str:
 
 
 def check_scope(scope: Scope) -> None:
-    """Raise InvalidInput for what is no Scope; its parts are checked by scope_path()."""
+    """Raise InvalidInput unless scope is a Scope; scope_path() checks its parts."""
     if not isinstance(scope, Scope):
         raise InvalidInput(f"scope must be a Scope(app, user), not {scope!r:.80}")
 
@@ -114,34 +113,34 @@ def summary_key(thread_id: str) -> str:
 
 
 def memories_namespace(scope: Scope) -> Namespace:
-    """Return the namespace that holds what both frameworks remember of a scope."""
+    """Return the namespace of the memories of a scope, which both frameworks share."""
     return (scope.app, scope.user, MEMORIES)
 
 
 def instructions_namespace(scope: Scope) -> Namespace:
-    """Return the namespace that holds the instructions of a scope."""
+    """Return the namespace of the instructions of a scope."""
     return (scope.app, scope.user, INSTRUCTIONS)
 
 
 def instructions_scope(namespace: Sequence[str]) -> Scope | None:
-    """Return whose instructions a namespace holds; None if it holds none."""
+    """Return the scope whose instructions a namespace holds, or None."""
     if len(namespace) == 3 and namespace[2] == INSTRUCTIONS:
         return Scope(namespace[0], namespace[1])
     return None
 
 
 def profile_namespace(scope: Scope, subject: str, agent_id: str) -> Namespace:
-    """Return the namespace that shows one profile: of a "user" or an "agent"."""
+    """Return the namespace that exposes one profile; subject is "user" or "agent"."""
     return (scope.app, scope.user, PROFILE, subject, agent_id)
 
 
 def shows_profile(namespace: Sequence[str]) -> bool:
-    """Tell whether a namespace is one of profile_namespace()."""
+    """Return whether a namespace exposes a profile."""
     return len(namespace) == 5 and namespace[2] == PROFILE and namespace[3] in ("user", "agent")
 
 
 def common_prefix(namespaces: Iterable[Sequence[str]]) -> Namespace:
-    """Return the longest run of first labels that all namespaces share."""
+    """Return the longest common prefix of labels."""
     shared: tuple[str, ...] | None = None
     for labels in namespaces:
         if shared is None:

@@ -1,4 +1,4 @@
-"""Retention policies: how fast memories fade, and what happens to those that have faded. Pure."""
+"""Retention policies: how fast memories fade, and what happens to faded ones. Pure."""
 
 from __future__ import annotations
 
@@ -16,35 +16,34 @@ THRESHOLD: Final = 0.1
 MIN_AGE_DAYS: Final = 7.0
 
 FADING: Final[tuple[MemoryKind, ...]] = ("episodic", "summary", "reflection")
-"""What fades unless a policy says otherwise. Facts end when another takes their place; items are
-their owner's."""
+"""Kinds that fade by default. Facts are superseded instead, and items belong to their owner."""
 
 Stage: TypeAlias = Literal["kept", "demoted", "archived"]
 STAGES: Final[tuple[Stage, ...]] = ("kept", "demoted", "archived")
-"""In the order of their numbers in the database. What is erased is in no stage: it is gone."""
+"""In the order of their numbers in the database. Erased memories have no stage."""
 
 
 def share(value: float, what: str) -> float:
-    """Return value, or raise InvalidInput, naming what, unless it is from 0 to 1."""
+    """Return value if it is between 0 and 1, else raise InvalidInput, naming what."""
     return number(value, what, 0, 1)
 
 
 def at_least_zero(value: float, what: str) -> float:
-    """Return value, or raise InvalidInput, naming what, unless it is finite and not negative."""
+    """Return value if it is finite and not negative, else raise InvalidInput, naming what."""
     return number(value, what, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionPolicy:
-    """How fast memories fade, and what becomes of those that have faded.
+    """How fast memories fade, and what happens to faded ones.
 
-    decay_rate: λ, a day; 0 keeps everything as it is. threshold: below this score, 0 to 1, a memory
-    is demoted, out of recall; 0 forgets nothing. min_age_days: younger memories never are.
-    A demoted memory is archived, compacted without its vector, once it has been demoted for
-    archive_after_days and its score is below archive_threshold; None: it is not. It is erased once
-    it has been in the stage before for erase_after_days and its score is below erase_threshold;
-    None, the default: never. 1 as one of these thresholds leaves it to the days. with_history: with
-    a fact that is erased go the ended facts of its place.
+    decay_rate: λ per day; 0 stops decay. threshold: a memory whose score (0 to 1) falls below it is
+    demoted out of recall; 0 demotes nothing. min_age_days: younger memories are never demoted.
+    archive_threshold, archive_after_days: a demoted memory is archived (compacted, without its
+    vector) after that many days in its stage, if its score is below; None never archives.
+    erase_threshold, erase_after_days: the same for erasing; None, the default, never erases.
+    A threshold of 1 leaves only the days. with_history: erasing a fact also erases the ended facts
+    of the same slot.
     """
 
     decay_rate: float = DECAY_RATE
@@ -83,23 +82,16 @@ POLICIES: Final[Mapping[str, RetentionPolicy]] = MappingProxyType(
         "knowledge": RetentionPolicy(decay_rate=0.02, threshold=0.02, archive_threshold=None),
     }
 )  # fmt: skip
-"""The documented settings by use: much or little interaction, sensitive text, a knowledge base.
-Decay rates and thresholds are the documented ones; what follows demotion is ours: only where little
-is lost, or a short memory is the point, is anything erased."""
+"""Presets by use. Decay rates and thresholds are the documented ones. The stages after demotion are
+a choice: a preset erases only where little is lost or a short memory is intended."""
 
 Rules: TypeAlias = Mapping[MemoryKind, RetentionPolicy | None]
 """The policy of each kind of memory; None for a kind that never fades."""
 
 
-def default_rules(policy: RetentionPolicy) -> dict[MemoryKind, RetentionPolicy | None]:
-    """Return the rules of a policy for what fades by default; facts and items do not."""
-    kinds: tuple[MemoryKind, ...] = (*FADING, "semantic", "item")
-    return {kind: policy if kind in FADING else None for kind in kinds}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What the initial strength of a new memory may depend on. arousal: 0 to 1, 0 if unknown."""
+    """Inputs of the initial strength of a new memory. arousal: 0 to 1, 0 if unknown."""
 
     kind: MemoryKind
     text: str
@@ -109,5 +101,5 @@ class Traits:
 
 
 Strength: TypeAlias = Callable[[Traits], float | None]
-"""Gives the initial strength of a new memory, 0 to 1; None for that of its importance. It is kept,
-so that the database reckons with the same."""
+"""Returns the initial strength of a new memory, 0 to 1, or None to derive it from its importance.
+The value is stored, so that the database uses the same one."""

@@ -1,4 +1,4 @@
-"""Moments that can be stored and compared: aware, and in range in UTC; and as text. Pure."""
+"""Checks and parses moments: aware, and in range in UTC. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from shared_core.core.domain import AsOf
 from shared_core.errors import InvalidInput
 
 CLOCKS_APART = timedelta(hours=1)
-"""By so much the clock of whoever says things may be ahead of ours; {soon} in the statements."""
+"""Maximum lead of a caller's clock over the server's; {soon} in the SQL statements."""
 
 
 def system_clock() -> datetime:
-    """Return the time of day, as this machine has it."""
+    """Return the current time of this machine, in UTC."""
     return datetime.now(UTC)
 
 
@@ -33,7 +33,7 @@ def check_moment(moment: datetime, what: str) -> None:
 
 
 def check_as_of(as_of: AsOf | None) -> None:
-    """Raise InvalidInput unless as_of is None, or an AsOf of moments that can be compared."""
+    """Raise InvalidInput unless as_of is None or an AsOf of valid moments."""
     if as_of is None:
         return
     if not isinstance(as_of, AsOf):
@@ -44,15 +44,15 @@ def check_as_of(as_of: AsOf | None) -> None:
 
 
 def moment_of(text: str, what: str) -> datetime:
-    """Return the moment an ISO 8601 date or time names; in UTC where it says no zone.
+    """Return the moment of an ISO 8601 date (its midnight) or time; UTC if it has no zone.
 
-    A date is its first moment. Raises InvalidInput, naming what, for anything else.
+    Raises InvalidInput, naming what, for any other text.
     """
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError as error:
         raise InvalidInput(
-            f"{what} must be a moment as 2024-05-01 or 2024-05-01T09:30+02:00, not {text!r}"
+            f"{what} must be a moment like 2024-05-01 or 2024-05-01T09:30+02:00, not {text!r}"
         ) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     check_moment(moment, what)

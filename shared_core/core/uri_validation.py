@@ -1,4 +1,4 @@
-"""Checks addresses: what is wrong with the uri of a memory, and which hosts are loopback. Pure."""
+"""Checks the uri of a memory, without showing its password, and loopback hosts. Pure."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ ESCAPED: Final = (
 _KEYWORDS: Final = re.compile(r"\s*\w+\s*=")
 _STARS: Final = re.compile(r"\bpassword\s*=\s*'?\*+'?(?:[\s&]|\Z)")
 _BLANK: Final = re.compile(r"\bpassword\s*=\s*(?!')(?:\\.|[^\s\\])+\s+[^\s=]+(?![^\s=])(?!\s*=)")
-"""A word after the password that is no name of another value."""
+"""Finds a word after the password that is not the name of another value."""
 _HALF_ESCAPED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NO_PORT: Final = re.compile(r":(?!\d*(?:,|\Z))")
 
 
 def check_uri(uri: str) -> None:
-    """Raise InvalidInput for a uri of no known form, or one that is not read as it was meant.
+    """Raise InvalidInput for a uri of an unknown form, or one that would be misread.
 
-    No message holds a password, also where only a part of it is read as one.
+    No message holds a password, not even part of one.
     """
     scheme, there, rest = uri.partition("://")
     if there and scheme in LIBPQ:
@@ -42,7 +42,7 @@ def check_uri(uri: str) -> None:
     elif there and scheme in MYSQL:
         _check_account(_account_of_mysql(rest))
     elif uri != EMBEDDED and not uri.startswith("embedded:///") and not _KEYWORDS.match(uri):
-        raise InvalidInput(f"uri {_shown(uri)!r} is of no known form: {_way_out(uri)}{FORMS}")
+        raise InvalidInput(f"uri {_shown(uri)!r} has an unknown form: {_way_out(uri)}{FORMS}")
     if uri.startswith("embedded:///") and not rest.strip("/"):
         raise InvalidInput("uri 'embedded:///' is the root of all files: name a folder below it")
     if _STARS.search(uri):
@@ -52,7 +52,7 @@ def check_uri(uri: str) -> None:
 
 
 def _check_libpq(rest: str) -> None:
-    """Refuse what libpq would take apart at another place than its writer meant."""
+    """Raise InvalidInput for a uri that libpq would split in an unintended place."""
     authority, _, path = rest.partition("/")
     hosts = re.sub(r"\[[^\]]*\]", "", authority)
     if path.partition("?")[0].count("@") and ":" in authority:
@@ -68,12 +68,12 @@ def _check_libpq(rest: str) -> None:
 
 
 def _account_of_mysql(rest: str) -> str:
-    """Return user and password, which may hold '/' as it is; "" of a folder."""
+    """Return user and password, which may hold an unescaped '/'; "" for a folder."""
     return "" if rest.startswith("/") else rest.partition("?")[0].rpartition("@")[0]
 
 
 def _check_account(account: str) -> None:
-    """account: user and password, as in a uri before the host."""
+    """Raise InvalidInput for a bad user:password part."""
     if re.search(r"\s", account):
         raise _unescaped(" ")
     if re.fullmatch(r"\*+", account.partition(":")[2]):
@@ -81,11 +81,11 @@ def _check_account(account: str) -> None:
 
 
 def _unescaped(character: str) -> InvalidInput:
-    return InvalidInput(f"the uri has a {character!r} that is not read as meant: {ESCAPED}")
+    return InvalidInput(f"the uri has an unescaped {character!r}: {ESCAPED}")
 
 
 def _way_out(uri: str) -> str:
-    """Return what is said of a frequent mistake, "" for none."""
+    """Return advice on a frequent mistake, or ""."""
     scheme, there, path = uri.partition("://")
     if not there:
         scheme, colon, path = uri.partition(":")
@@ -94,8 +94,8 @@ def _way_out(uri: str) -> str:
     kind = scheme.lower().partition("+")[0]
     if kind in ("mysql", "mariadb"):
         return (
-            "MySQL itself is no engine of this; OceanBase and SeekDB, which speak its protocol, go"
-            " by their own names; "
+            "MySQL is not supported; OceanBase and SeekDB, which speak its protocol, have schemes"
+            " of their own; "
         )
     if kind in FOLDERS or not scheme:
         folder = Path(path).expanduser().absolute()
@@ -106,18 +106,18 @@ def _way_out(uri: str) -> str:
 
 
 def _shown(uri: str) -> str:
-    """Return uri without whatever may be its password, which ends with the last '@'."""
+    """Return the uri with everything that may be its password masked."""
     return re.sub(r"(://[^:/@]*):.*@", r"\1:***@", uri, flags=re.DOTALL)
 
 
 _OF_STARS: Final = (
-    "the password in the uri is stars: they stand for one that was not shown; write the password"
-    " itself there (one that is stars as %2A)"
+    "the password in the uri is masked with stars: write the password itself there (a star in it as"
+    " %2A)"
 )
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a host; False for a name but localhost."""
+    """Return whether a host is a loopback address or 'localhost'."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""What callers give, checked before anything is done; errors name the argument. Pure."""
+"""Checks the arguments of callers; errors name the argument. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def number(value: object, what: str, low: float, high: float = math.inf) -> floa
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidInput(f"{what} must be a number, e.g. {max(low, 0):g}, not {value!r:.80}")
     if high < math.inf and not low <= float(value) <= high:
-        raise InvalidInput(f"{what} must be between {low:,g} and {_told(high)}, not {value}")
+        raise InvalidInput(f"{what} must be between {low:,g} and {_bound(high)}, not {value}")
     if not low <= float(value) < math.inf:
         raise InvalidInput(f"{what} must be a finite number from {low:g}, not {value}")
     return float(value)
@@ -36,14 +36,14 @@ def whole_number(value: object, what: str, low: int, high: int) -> int:
 
 
 def listed(values: object, what: str, example: str) -> list[Any]:
-    """Return what a list, tuple or the like holds. Raises InvalidInput, naming what."""
+    """Return the elements of a list, tuple or the like. Raises InvalidInput, naming what."""
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise InvalidInput(f"{what} must be a list, e.g. {example}, not {values!r:.80}")
     return list(values)
 
 
 def names_of(keys: object, what: str = "keys") -> list[str]:
-    """Return keys and memory ids as texts, of one or of several. Raises InvalidInput."""
+    """Return one or several keys or memory ids as texts. Raises InvalidInput."""
     given = [keys] if isinstance(keys, str | UUID) else keys
     if isinstance(given, Iterable) and not isinstance(given, bytes | Mapping):
         names = list(given)
@@ -57,39 +57,39 @@ def names_of(keys: object, what: str = "keys") -> list[str]:
 
 
 def memory_ids_of(given: object) -> list[MemoryId]:
-    """Return memory ids, of one or of several UUIDs or texts. Raises InvalidInput."""
+    """Return one or several memory ids, given as UUIDs or texts. Raises InvalidInput."""
     many = [given] if isinstance(given, str | UUID) else listed(given, "memory_ids", "[hit.memory]")
     try:
         return [MemoryId(one if isinstance(one, UUID) else UUID(one)) for one in many]
     except (ValueError, AttributeError, TypeError):
         raise InvalidInput(
-            f"memory_ids must be UUIDs, e.g. hit.memory.memory_id, not {given!r:.80}; a key is none"
+            f"memory_ids must be UUIDs, not keys, e.g. hit.memory.memory_id, not {given!r:.80}"
         ) from None
 
 
 def zone_of(zone: tzinfo | str | None, what: str = "zone") -> tzinfo | None:
-    """Return a time zone, looked up if it is given by name. Raises InvalidInput, naming what."""
+    """Return a time zone; a name is looked up. Raises InvalidInput, naming what."""
     if zone is None or isinstance(zone, tzinfo):
         return zone
     if isinstance(zone, str):
         try:
             return ZoneInfo(zone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            pass  # unknown, no name of a file below the zones, or a folder of them
+            pass  # zoneinfo raises each of these for some unknown names, e.g. of a folder
     raise InvalidInput(
         f'{what} must be a time zone, e.g. "Asia/Shanghai", "UTC" or a tzinfo, not {zone!r:.80}'
     )
 
 
 def name_of(function: object) -> str:
-    """Return how a function of the caller's is called in messages."""
+    """Return the name of a caller's function for messages."""
     return getattr(function, "__qualname__", None) or type(function).__qualname__
 
 
 def checked_clock(clock: Callable[[], datetime]) -> Callable[[], datetime]:
-    """Return a clock that raises InvalidInput, naming the one given, for what is no aware moment.
+    """Return the clock, wrapped so that it raises InvalidInput unless it returns an aware moment.
 
-    Raises InvalidInput for what cannot be called.
+    Raises InvalidInput if it is not callable.
     """
     if not callable(clock):
         raise InvalidInput(
@@ -105,5 +105,5 @@ def checked_clock(clock: Callable[[], datetime]) -> Callable[[], datetime]:
     return now
 
 
-def _told(high: float) -> str:
+def _bound(high: float) -> str:
     return f"{high:,g}" if high < 1e6 else f"{high:,.0f}"

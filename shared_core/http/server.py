@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from shared_core.core.event_loops import told_to_end
+from shared_core.core.event_loops import handling_end_signals
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
 from shared_core.http.app import create_app
@@ -50,7 +50,7 @@ def serve(memory: MemoryEngine, options: ServerOptions) -> int:
 
 
 async def _run(server: _Server, memory: MemoryEngine, listening: socket.socket) -> int:
-    with told_to_end(lambda number: server.handle_exit(number, None)):
+    with handling_end_signals(lambda number: server.handle_exit(number, None)):
         return await _serve(server, memory, listening)
 
 

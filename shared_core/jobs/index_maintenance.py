@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from shared_core.core.event_loops import NowAndThen
+from shared_core.core.event_loops import PeriodicTask
 from shared_core.errors import InvalidInput, MemoryCoreError
 from shared_core.ports.indexes import IndexStorage, TenantIndex, TenantVectors
 
@@ -60,7 +60,7 @@ def _step(tenant: TenantVectors, threshold: int) -> IndexStep:
     return IndexStep("rebuild" if is_old else "keep", tenant, index)
 
 
-class Indexes(NowAndThen):
+class Indexes(PeriodicTask):
     """The approximate indexes of a memory: engine.indexes.
 
     In the background one look an hour, the first ten minutes after the first use, on the bridge's

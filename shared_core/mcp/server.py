@@ -13,7 +13,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
 
 from shared_core import __version__
-from shared_core.core.event_loops import told_to_end
+from shared_core.core.event_loops import handling_end_signals
 from shared_core.core.uri_validation import is_loopback
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
@@ -91,7 +91,7 @@ def listen(host: str, port: int, *, with_tokens: bool) -> socket.socket:
 
 async def serve_stdio(server: MCPServer, memory: MemoryEngine) -> None:
     """Answer on standard output what comes on standard input, until that ends or SIGTERM."""
-    with endable_input() as end, told_to_end(lambda _: end()):
+    with endable_input() as end, handling_end_signals(lambda _: end()):
         try:
             await server.run_stdio_async()
         finally:
@@ -117,7 +117,7 @@ async def serve_http(
         timeout_graceful_shutdown=CLOSING_S,
     )
     serving = _SignallessServer(config)
-    with told_to_end(lambda number: serving.handle_exit(number, None)):
+    with handling_end_signals(lambda number: serving.handle_exit(number, None)):
         try:
             await serving.serve(sockets=[listening])
         finally:

@@ -35,16 +35,12 @@ class TokenStorage(Protocol):
 
     async def token(self, token_id: str) -> tuple[ApiToken, bytes] | None:
         """Return a token and the SHA-256 of its secret, whatever its state; None for none."""
-        ...
 
     async def tokens(self, app: str | None) -> Sequence[ApiToken]:
         """Return the tokens of an application, or of all, newest first."""
-        ...
 
     async def revoke_token(self, token_id: str) -> bool:
         """Revoke a token; return whether it is there. A revoked one keeps its moment."""
-        ...
 
     async def any_token(self) -> bool:
         """Return whether one was ever made."""
-        ...

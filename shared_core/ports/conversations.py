@@ -130,23 +130,19 @@ class ConversationStorage(Protocol):
         as the knowledge graph calls them. once: a turn that an earlier session had with this id
         and text, or that was forgotten, is not appended.
         """
-        ...
 
     async def around_input(
         self, scope: Scope, thread_id: ThreadId | None, context: int, kin: Sequence[str]
     ) -> Around:
         """Return what hear_turn() would read an input with. thread_id: of the active session."""
-        ...
 
     async def open_conversation(
         self, scope: Scope, new_id: ThreadId, rules: SessionRules
     ) -> Session:
         """Return the active session; a new one of this id if there is none."""
-        ...
 
     async def active_conversation(self, scope: Scope) -> Session | None:
         """Return the session that is active, or was left so and is over."""
-        ...
 
     async def conversation_of_thread(self, scope: Scope, thread_id: ThreadId) -> Session | None: ...
 
@@ -157,12 +153,9 @@ class ConversationStorage(Protocol):
 
         if_over: only one that is over. One in which nothing was said goes, without a job.
         """
-        ...
 
     async def finish_conversation(self, scope: Scope, thread_id: ThreadId) -> None:
         """Note that a session that ended is consolidated, if every turn of it was read."""
-        ...
 
     async def conversations_over(self, limit: int) -> tuple[Sequence[Scope], datetime | None]:
         """Return users whose session is over, and when the next one is to end; None for never."""
-        ...

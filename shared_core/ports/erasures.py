@@ -73,8 +73,6 @@ class ErasureStorage(Protocol):
         self, scope: Scope, thread_id: ThreadId | None, erasure_id: UUID, requested_at: datetime
     ) -> ErasureReceipt:
         """Erase a user, or one thread; return the receipt, which is stored. Tombstones stay."""
-        ...
 
     async def erasures(self, scope: Scope | None, app: str | None) -> Sequence[ErasureReceipt]:
         """Return receipts, newest first: of a user, of an application, or of all."""
-        ...

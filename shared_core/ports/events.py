@@ -64,7 +64,6 @@ class EventStorage(Protocol):
 
         What a session log holds and memory does not know comes with the SHA-256 of its text.
         """
-        ...
 
     async def append_events(
         self,
@@ -75,27 +74,22 @@ class EventStorage(Protocol):
         job: NewJob | None = None,
     ) -> set[str]:
         """Append the turns that are new, remember them, and return their ids; enqueue the job."""
-        ...
 
     async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
         """Return the last of what is remembered of a thread, in the order it was said."""
-        ...
 
     async def thread_history(
         self, scope: Scope, thread_id: ThreadId, limit: int, as_of: AsOf | None = None
     ) -> Sequence[Event]:
         """Return the last turns of a thread with words in them, remembered or logged, in order."""
-        ...
 
     async def forget_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
     ) -> int:
         """Delete the memories of turns, and what was drawn only from them."""
-        ...
 
     async def forget_scope(self, scope: Scope, thread_id: ThreadId | None) -> int:
         """Erase what is remembered of a scope, or of one of its threads; session logs stay."""
-        ...
 
     async def list_memories(self, query: MemoryQuery) -> Sequence[Memory]: ...
 
@@ -103,7 +97,6 @@ class EventStorage(Protocol):
         self, scope: Scope, thread_id: ThreadId, model: str, limit: int
     ) -> Sequence[tuple[ItemAddress, str]]:
         """Return addresses and texts of turns of a thread that the model did not embed yet."""
-        ...
 
 
 SliceOrder = Literal["newest", "oldest"]
@@ -135,17 +128,14 @@ class SliceStorage(Protocol):
 
         None if there is none.
         """
-        ...
 
     async def slice(
         self, query: SliceQuery, order: SliceOrder, limit: int, offset: int
     ) -> Sequence[Memory]:
         """Return a page of a stretch of time, in its order."""
-        ...
 
     async def slice_extent(self, query: SliceQuery) -> tuple[datetime, datetime] | None:
         """Return when the first and the last of it were said; None if nothing was."""
-        ...
 
     async def slice_counts(self, query: SliceQuery, bounds: Sequence[datetime]) -> Sequence[int]:
         """Return how many there are from each bound to the next; bounds rise.
@@ -153,4 +143,3 @@ class SliceStorage(Protocol):
         The first bound is at or before all, and of as many bounds come as many counts: the last
         counts what is at or after the last bound.
         """
-        ...

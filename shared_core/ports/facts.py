@@ -51,22 +51,17 @@ class FactStorage(Protocol):
 
         history: what had ended as well.
         """
-        ...
 
     async def named_memory(self, scope: Scope, name: str) -> NamedMemory | None:
         """Return the memory of a key, or else of a memory id."""
-        ...
 
     async def facts_in_place(
         self, scope: Scope, fact_type: FactType, keys: Sequence[str]
     ) -> Sequence[Fact]:
         """Return the current facts of some keys."""
-        ...
 
     async def edges_in_place(self, scope: Scope, memory_id: MemoryId) -> Sequence[Edge]:
         """Return the current edges that those of a fact that ended cannot hold beside."""
-        ...
 
     async def restore_fact(self, restoration: Restoration) -> None:
         """Let a fact and what ended with it hold again. Conflict if it was changed meanwhile."""
-        ...

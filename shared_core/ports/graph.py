@@ -164,43 +164,35 @@ class GraphStorage(Protocol):
         self, scope: Scope, keys: Sequence[str], depth: int, limit: int, as_of: AsOf | None
     ) -> Sequence[Walk]:
         """Return the edges within depth hops of each entity, limit of each at most."""
-        ...
 
     async def edges_of(
         self, scope: Scope, key: str, limit: int, as_of: AsOf | None
     ) -> Sequence[FoundEdge]:
         """Return the last edges that an entity ever had, in time order, as believed at as_of."""
-        ...
 
     async def entities(
         self, scope: Scope, matching: str, limit: int, as_of: AsOf | None
     ) -> Sequence[Entity]:
         """Return entities with current edges of which a name holds a text; most edges first."""
-        ...
 
     async def known_spells(
         self, scope: Scope, subject_key: str, relation: str, object_key: str, *, alone: bool
     ) -> KnownSpells:
         """Return what a subject's relation was and is; alone: to this object, not to any."""
-        ...
 
     async def one_edge(self, scope: Scope, edge_id: UUID) -> Edge | None:
         """Return one edge by its id."""
-        ...
 
     async def restore_edge(self, scope: Scope, edge: Edge, run_id: UUID) -> None:
         """Reopen an edge that ended, with its fact and what ended with that, as a run.
 
         Conflict if its place is taken.
         """
-        ...
 
     async def aliases(self, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
         """Return the current aliases in the groups that any of the keys belongs to."""
-        ...
 
     async def change_aliases(
         self, scope: Scope, run_id: UUID, ended: Sequence[UUID], added: Sequence[Alias]
     ) -> None:
         """End some aliases and add others, as a run. Conflict if they were changed meanwhile."""
-        ...

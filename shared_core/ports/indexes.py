@@ -55,7 +55,6 @@ class IndexBuilder(Protocol):
 
     async def leftovers(self) -> Sequence[str]:
         """Return the names of indexes that an interrupted build left behind."""
-        ...
 
 
 class IndexStorage(Protocol):
@@ -64,16 +63,13 @@ class IndexStorage(Protocol):
     @property
     def index_threshold(self) -> int | None:
         """How many vectors earn a tenant an index; None: no index is built, and none is used."""
-        ...
 
     @property
     def builds_indexes(self) -> bool:
         """Whether indexes are built here; False where the engine keeps its own by itself."""
-        ...
 
     async def tenant_indexes(self) -> Sequence[TenantIndex]:
         """Return the indexes that can be used."""
-        ...
 
     async def large_tenants(
         self, threshold: int, known: Sequence[TenantIndex]
@@ -83,11 +79,9 @@ class IndexStorage(Protocol):
         Which may have so many is seen in a sample of the table: one just above the threshold is
         overlooked once in some thousand times.
         """
-        ...
 
     def index_builder(self) -> AbstractAsyncContextManager[IndexBuilder | None]:
         """Return the one builder there is at a time; None while another process has it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,25 +102,20 @@ class ReembedStorage(Protocol):
     async def begin_model(self, model: str, dimensions: int) -> None:
         """Note a model that is to become the active one. Raises EmbeddingMismatch if it is known
         with other dimensions."""
-        ...
 
     async def embedded_otherwise(
         self, model: str, after: tuple[str, UUID] | None, limit: int
     ) -> Sequence[EmbeddedField]:
         """Return fields without a vector of a model, of memories after one, in a fixed order."""
-        ...
 
     async def add_reembedded(
         self, model: str, fields: Sequence[EmbeddedField], vectors: Matrix
     ) -> int:
         """Add vectors, (fields, dimensions), of memories that are as they were read; return how
         many."""
-        ...
 
     async def activate_model(self, model: str, dimensions: int) -> None:
         """Let reads and writes go to a model from now on."""
-        ...
 
     async def drop_old_vectors(self, model: str, limit: int) -> int:
         """Delete some vectors of others than a model, where it has one; return how many."""
-        ...

@@ -154,13 +154,11 @@ class ItemStorage(Protocol):
 
         Not to those that were written here since.
         """
-        ...
 
     async def import_marks(
         self, addresses: Sequence[ItemAddress]
     ) -> Mapping[ItemAddress, ImportMark]:
         """Return the marks of those items that have one."""
-        ...
 
     async def put_memories(
         self,
@@ -175,14 +173,12 @@ class ItemStorage(Protocol):
         written items had elsewhere, and have here then. What is written in a namespace of
         instructions becomes a version of it, unless the newest says the same.
         """
-        ...
 
     async def forget(self, addresses: Sequence[ItemAddress]) -> int:
         """Delete memories and what was drawn only from them; return how many rows went.
 
         An instruction goes with all its versions.
         """
-        ...
 
     async def resolve_ids(
         self, scope: Scope, memory_ids: Sequence[UUID]
@@ -258,18 +254,14 @@ class InstructionStorage(Protocol):
         self, scope: Scope, key: str, limit: int
     ) -> Sequence[Instruction]:
         """Return versions, the newest first."""
-        ...
 
     async def newest_instructions(
         self, scope: Scope, limit: int, offset: int
     ) -> Sequence[Instruction]:
         """Return the newest version of every instruction, the last that changed first."""
-        ...
 
     async def drop_instruction(self, scope: Scope, key: str) -> int:
         """Delete an instruction, its item included; return how many versions went."""
-        ...
 
     async def put_instruction(self, row: MemoryRow, vectors: VectorRows | None) -> Instruction:
         """Write one instruction as put_memories() does, and return its newest version."""
-        ...

@@ -180,11 +180,9 @@ class JobStorage(Protocol):
 
         With a payload the new job takes the place of the one that waits, which is gone.
         """
-        ...
 
     async def end_session(self, scope: Scope, thread_id: ThreadId, job: NewJob) -> bool:
         """Ask for a job if a thread has unread turns; return whether it has."""
-        ...
 
     async def start_job(
         self, scope: Scope, thread_id: ThreadId, job: NewJob, worker_id: str, lease_s: float
@@ -193,7 +191,6 @@ class JobStorage(Protocol):
 
         Conflict while another job of the thread runs.
         """
-        ...
 
     async def claim_job(
         self,
@@ -206,15 +203,12 @@ class JobStorage(Protocol):
 
         Tenants take turns at equal priority: the next one after the given one comes first.
         """
-        ...
 
     async def extend_job(self, job: Job, worker_id: str, lease_s: float) -> bool:
         """Lease a job for longer; False if it is not this worker's any more."""
-        ...
 
     async def release_jobs(self, worker_id: str) -> None:
         """Put back what a worker has taken and will not finish."""
-        ...
 
     async def complete_job(
         self, job: Job, worker_id: str, result: Mapping[str, JsonValue]
@@ -233,14 +227,12 @@ class JobStorage(Protocol):
 
         counted: False if this was no try of the job.
         """
-        ...
 
     async def next_job_at(self, capabilities: Sequence[Capability]) -> datetime | None:
         """Return when the next job is due or a lease ends; None when nothing is open.
 
         What waits for another job of its thread does not count.
         """
-        ...
 
     def job_hints(self) -> AsyncIterator[datetime | None]:
         """Yield when new jobs are due, as other processes ask for them.
@@ -248,7 +240,6 @@ class JobStorage(Protocol):
         First yields None, when hints are known to arrive. Raises StorageUnavailable when they do
         not, or no more.
         """
-        ...
 
     async def open_jobs(
         self, threads: Sequence[tuple[Scope, ThreadId]], capabilities: Sequence[Capability]
@@ -257,25 +248,20 @@ class JobStorage(Protocol):
 
         A job that failed keeps waiting for its next try.
         """
-        ...
 
     async def list_jobs(self, wanted: JobFilter) -> Sequence[JobRecord]:
         """Return jobs, the newest first."""
-        ...
 
     async def jobs_of_threads(
         self, threads: Sequence[tuple[Scope, ThreadId]]
     ) -> Sequence[JobRecord]:
         """Return all jobs of some threads, the newest first."""
-        ...
 
     async def retry_jobs(self, job_ids: Sequence[UUID]) -> int:
         """Put back jobs that were given up, as new ones due now; return how many."""
-        ...
 
     async def cancel_jobs(self, job_ids: Sequence[UUID]) -> int:
         """Cancel jobs that wait or run; return how many. A worker learns of it at its heartbeat."""
-        ...
 
     async def job_stats(self) -> JobStats: ...
 

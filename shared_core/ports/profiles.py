@@ -165,13 +165,11 @@ class ProfileStorage(Protocol):
         self, scope: Scope, memory_id: UUID, version: int | None = None
     ) -> StoredProfile | None:
         """Return the newest version of a profile, or the one of a number."""
-        ...
 
     async def profile_of(
         self, scope: Scope, subject: SubjectKind, agent_id: str
     ) -> StoredProfile | None:
         """Return the newest version of the profile of a subject."""
-        ...
 
     async def profiles_to_show(
         self, scope: Scope, known: datetime | None, roles: Sequence[EntryRole]
@@ -180,23 +178,19 @@ class ProfileStorage(Protocol):
 
         roles: only these entries of them.
         """
-        ...
 
     async def profile_versions(
         self, scope: Scope, memory_id: UUID, limit: int
     ) -> Sequence[ProfileVersion]:
         """Return the versions of a profile, newest first."""
-        ...
 
     async def profile_of_run(self, scope: Scope, run_id: UUID) -> RunOfProfile | None:
         """Return what a run about a profile wrote; None if it is no such run."""
-        ...
 
     async def pipeline_history(
         self, scope: Scope, memory_id: UUID, limit: int
     ) -> Sequence[StageLog]:
         """Return the stages of the runs about a profile, newest run first."""
-        ...
 
     async def turns_to_profile(
         self, scope: Scope, agent_id: str, memory_id: UUID, thread_id: ThreadId, limit: int
@@ -206,13 +200,11 @@ class ProfileStorage(Protocol):
         Nor was told before a profile of the same agent was deleted. Each with its number in the
         order of remembering.
         """
-        ...
 
     async def forgotten_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
     ) -> set[str]:
         """Return those of the ids whose turns were forgotten."""
-        ...
 
     async def drop_profile(
         self, scope: Scope, memory_id: UUID, subject: SubjectKind, agent_id: str
@@ -221,13 +213,11 @@ class ProfileStorage(Protocol):
 
         What was said up to now counts as read for the next profile of the same agent and user.
         """
-        ...
 
     async def recent_threads(
         self, scope: Scope, author: str | None, limit: int
     ) -> Sequence[ThreadOverview]:
         """Return the threads spoken in last; author: only where this agent said something."""
-        ...
 
     async def save_profile(
         self,
@@ -243,4 +233,3 @@ class ProfileStorage(Protocol):
         version: None where nothing changed. vectors: of the rows of both. Returns the ids of turns
         that were new. Conflict, and nothing is written, if the version is not the next one.
         """
-        ...

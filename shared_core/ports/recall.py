@@ -179,7 +179,6 @@ class RecallStorage(Protocol):
 
     async def recall(self, request: SearchRequest) -> Recalled:
         """Return what may answer, by meaning, by words and by the turns around."""
-        ...
 
 
 Found: TypeAlias = Literal["vector_results", "graph_results", "merged"]
@@ -255,4 +254,3 @@ class Reranker(Protocol):
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """Return one finite score for each text, in their order; larger fits better."""
-        ...

@@ -136,11 +136,9 @@ class RetentionStorage(Protocol):
 
     async def retention_rules(self, scope: Scope | None, app: str | None) -> Rules:
         """Return what holds for a user, an application (scope None), or all (both None)."""
-        ...
 
     async def own_rules(self, scope: Scope | None, app: str | None) -> Rules:
         """Return what was set for a user, an application or all itself, of the kinds it is of."""
-        ...
 
     async def set_retention_rules(
         self,
@@ -155,37 +153,29 @@ class RetentionStorage(Protocol):
         rules that held, and notes in the same transaction that memories have to be told: returns
         the path for retime().
         """
-        ...
 
     async def retimings(self, scope: Scope | None, app: str | None) -> Sequence[str]:
         """Return the paths, below one, whose memories were not all told that a policy changed."""
-        ...
 
     async def retime(self, path: str, limit: int) -> Retimed:
         """Tell a page of memories of a path anew when they leave their stage, where it stopped."""
-        ...
 
     async def ahead_of_server(self, now: datetime) -> timedelta:
         """Return by how much a moment is ahead of the clock of the database server."""
-        ...
 
     async def kept(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Kept]:
         """Return how memories are kept; unknown ids are left out."""
-        ...
 
     async def retention_stats(
         self, scope: Scope | None, app: str | None, now: datetime, days: Sequence[float]
     ) -> tuple[Sequence[RetentionRow], Mapping[float, Mapping[Fate, int]]]:
         """Return how memories are kept, and how many meet which fate within so many days."""
-        ...
 
     async def take_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
         """Take a task that is done for all now and then, if it is due and nobody is at it."""
-        ...
 
     async def keep_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
         """Keep a task that was taken; False if it is somebody else's by now."""
-        ...
 
     async def end_turn(
         self,
@@ -196,23 +186,18 @@ class RetentionStorage(Protocol):
         result: Mapping[str, JsonValue],
     ) -> None:
         """Tell what came of a task that was taken, and when it is due again."""
-        ...
 
     async def last_turn(self, task: str) -> TaskRun | None:
         """Return what the last run of a task did."""
-        ...
 
     async def drop_task(self, task: str) -> None:
         """Forget a task, as if nobody had ever been at it."""
-        ...
 
     async def named_ids(self, scope: Scope, keys: Sequence[str]) -> Sequence[UUID]:
         """Return the ids of memories that are named by key or by id."""
-        ...
 
     async def unknown_names(self, scope: Scope, names: Sequence[str]) -> Sequence[str]:
         """Return those of some keys and ids, in order, that no memory has."""
-        ...
 
     async def forget_faded(
         self, scope: Scope | None, app: str | None, now: datetime, limit: int
@@ -221,21 +206,17 @@ class RetentionStorage(Protocol):
 
         What was moved as of the same moment already, and what somebody else works on, is left.
         """
-        ...
 
     async def due(
         self, scope: Scope | None, app: str | None, now: datetime, limit: int
     ) -> tuple[Counts, Mapping[MemoryKind, int], Sequence[tuple[Kept, Fate]]]:
         """Return what forget_faded() would do: how many in all and along, and which first."""
-        ...
 
     async def average_score(self, scope: Scope, weak: Weak) -> tuple[int, float]:
         """Return how many memories there are that fade, in all stages, and their average score."""
-        ...
 
     async def weak(self, scope: Scope, weak: Weak) -> Sequence[MemoryId]:
         """Return what forget_weak() would erase."""
-        ...
 
     async def forget_weak(
         self, scope: Scope, weak: Weak, memory_ids: Sequence[UUID]
@@ -244,13 +225,11 @@ class RetentionStorage(Protocol):
 
         What was drawn from them stays, and so do their turns.
         """
-        ...
 
     async def set_pinned(
         self, scope: Scope, memory_ids: Sequence[UUID], pinned: bool
     ) -> Sequence[MemoryId]:
         """Pin memories, or no longer; return those that are pinned now, or no longer are."""
-        ...
 
     async def staged(
         self,
@@ -261,18 +240,15 @@ class RetentionStorage(Protocol):
         offset: int,
     ) -> Sequence[Kept]:
         """Return memories that are out of recall, those that left it last first."""
-        ...
 
     async def out_of_recall(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Archived]:
         """Return those of some memories that are demoted or archived."""
-        ...
 
     async def revive_memories(self, scope: Scope, revival: Revival) -> Sequence[MemoryId]:
         """Bring faded memories back into recall in one transaction; return their ids.
 
         Raises Conflict, with nothing done, if any was moved on, revived or written since.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,10 +276,8 @@ class AccessStorage(Protocol):
 
         Raises StorageReadOnly where nothing can be written.
         """
-        ...
 
     async def accesses(
         self, scope: Scope, memory_ids: Sequence[MemoryId]
     ) -> Mapping[MemoryId, Accesses]:
         """Return the counters of those memories that were ever read."""
-        ...

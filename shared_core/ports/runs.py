@@ -285,7 +285,6 @@ class RunStorage(Protocol):
         self, scope: Scope, thread_id: ThreadId, request: ReadRequest
     ) -> ThreadWindow | None:
         """Return what is new of a thread since the last runs; None when there is no thread."""
-        ...
 
     async def known(
         self,
@@ -296,7 +295,6 @@ class RunStorage(Protocol):
     ) -> Known:
         """Return what holds now or ended after since: facts of some slots, retractions of them,
         edges of some pairs of subject_key and relation."""
-        ...
 
     async def like_texts(
         self,
@@ -306,22 +304,17 @@ class RunStorage(Protocol):
         vectors: VectorRows | None,
     ) -> Mapping[ItemAddress, Sequence[LikeText]]:
         """Return what is known for each address: what has its words, and what is nearest."""
-        ...
 
     async def apply_run(self, plan: RunPlan) -> None:
         """Apply a run whole. Conflict if another run of the thread or on a fact came first."""
-        ...
 
     async def list_runs(
         self, scope: Scope, thread_id: ThreadId | None, limit: int
     ) -> Sequence[RunRecord]:
         """Return runs, newest first; of one thread, or all."""
-        ...
 
     async def undo_run(self, scope: Scope, run_id: UUID) -> None:
         """Restore what was before a run. NotFound, or Conflict if a later run builds on it."""
-        ...
 
     async def recent_memories(self, scope: Scope, limit: int) -> Sequence[Memory]:
         """Return the newest living memories of a user that no reflection wrote, newest first."""
-        ...

@@ -68,17 +68,14 @@ class SessionStorage(Protocol):
         self, scope: Scope, thread_id: ThreadId, state: StateChange
     ) -> SessionRecord | None:
         """Open the log of a thread; None when it is open already."""
-        ...
 
     async def load_session(
         self, scope: Scope, thread_id: ThreadId, *, after: datetime | None, limit: int | None
     ) -> SessionRecord | None:
         """Return a log with its newest events; None when there is none."""
-        ...
 
     async def list_sessions(self, app: str, user: str | None) -> Sequence[SessionRecord]:
         """Return logs without their events, the one that changed last at the end."""
-        ...
 
     async def user_state(self, scope: Scope) -> Mapping[str, JsonValue]: ...
 
@@ -94,4 +91,3 @@ class SessionStorage(Protocol):
 
     async def close_session(self, scope: Scope, thread_id: ThreadId, *, forget: bool) -> None:
         """End a log; with forget, erase what is remembered of the thread as well."""
-        ...

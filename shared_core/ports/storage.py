@@ -55,7 +55,6 @@ class Embedder(Protocol):
 
     async def embed_query(self, text: str) -> Vectors:
         """Return the vector of one query, shape (1, dimensions)."""
-        ...
 
 
 class Extractor(Protocol):
@@ -79,7 +78,6 @@ class Extractor(Protocol):
 
         A draft that tells something of context names those turns too, so that it goes with them.
         """
-        ...
 
     async def summarise(
         self, events: Sequence[Event], previous: str, max_characters: int
@@ -88,7 +86,6 @@ class Extractor(Protocol):
 
         previous: the summary of what was said before events, "" if nothing was.
         """
-        ...
 
 
 @runtime_checkable
@@ -97,7 +94,6 @@ class Acquainted(Protocol):
 
     def knowing(self, people: Sequence[KnownPerson]) -> Extractor:
         """Return the extractor that reads one window with these people in mind."""
-        ...
 
 
 @runtime_checkable
@@ -111,7 +107,6 @@ class Reflector(Protocol):
         self, memories: Sequence[Memory]
     ) -> tuple[Sequence[InsightDraft], ModelUsage]:
         """Return what memories let one conclude; memory_ids of each name what it rests on."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +158,6 @@ class Storage(
     @property
     def is_embedded(self) -> bool:
         """Whether open() starts a server in a folder of this machine."""
-        ...
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
@@ -171,8 +165,6 @@ class Storage(
 
     async def dsn(self) -> str:
         """Return how to connect to the same database, password included."""
-        ...
 
     async def use_model(self, model: str, dimensions: int) -> None:
         """Declare the model that makes vectors; EmbeddingMismatch if another one made them."""
-        ...

@@ -93,7 +93,6 @@ class TransferStorage(Protocol):
 
     async def rows_version(self) -> int:
         """Return of which version of PostgreSQL's schema the rows are; later ones are not read."""
-        ...
 
     def snapshot(
         self, whose: ExportScope, *, vectors: bool
@@ -103,7 +102,6 @@ class TransferStorage(Protocol):
         They come table by table, in the order of the keys. vectors: with those of the active model,
         else only with the names of what has some.
         """
-        ...
 
     async def applications(self) -> Sequence[str]:
         """Return the names of all applications that have anything here, in order."""
@@ -116,31 +114,25 @@ class TransferStorage(Protocol):
         taken the place of, or was forgotten here. restore: what was forgotten comes back. A session
         that is active in the export has ended if another one of the user is active here.
         """
-        ...
 
     async def require_unforgotten(self, whose: ExportScope, batch: RowBatch) -> None:
         """Raise Conflict if a turn of a batch of events was forgotten here."""
-        ...
 
     async def ask_for_ends(self, whose: ExportScope) -> None:
         """Have what was said in sessions that have ended consolidated, where nobody did."""
-        ...
 
     async def import_vectors(
         self, whose: ExportScope, batch: RowBatch, model: str, dimensions: int
     ) -> Written:
         """Write vectors that are not here. Raises as import_rows()."""
-        ...
 
     async def unembedded(
         self, whose: ExportScope, batch: RowBatch, model: str
     ) -> Sequence[Unembedded]:
         """Return what has no vector of a model yet, of what the batch says has vectors."""
-        ...
 
     async def add_made_vectors(self, whose: ExportScope, vectors: VectorRows) -> None:
         """Add vectors to memories that are here."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,4 +170,3 @@ class ItemSource(Protocol):
 
     def pages(self, limit: int, *, vectors: bool) -> AsyncIterator[Sequence[SourceItem]]:
         """Yield all items in a stable order, at most limit at a time."""
-        ...

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
-from shared_core.core.decay import RetentionPolicy, days_between, retention_score
+from shared_core.core.decay import days_between, retention_score
 from shared_core.core.domain import MemoryKind, Scope
+from shared_core.core.retention_policy import RetentionPolicy
 from shared_core.core.timestamps import CLOCKS_APART, system_clock
 from shared_core.errors import Conflict
 from shared_core.ports.retention import FATES, Counts, Fate, Kept, Weak

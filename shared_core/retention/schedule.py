@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from uuid import uuid4
 
-from shared_core.core.event_loops import NowAndThen
+from shared_core.core.event_loops import PeriodicTask
 from shared_core.errors import MemoryCoreError
 from shared_core.ports.retention import FATES, TaskRun
 from shared_core.ports.storage import Clock, Storage
@@ -23,7 +23,7 @@ FIRST_LOOK_S = 600.0
 LOOK_EVERY_S = 900.0
 
 
-class ForgettingSchedule(NowAndThen):
+class ForgettingSchedule(PeriodicTask):
     """When policies are applied to all there is: engine.forgetting_schedule.
 
     every_h: hours from one run to the next, of all processes together; None: never by itself.

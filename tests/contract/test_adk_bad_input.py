@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from adk_memory import OpenMemoryService, PgSessionService
 from shared_core import InvalidInput, MemoryEngine, Scope, StorageUnavailable
-from shared_core.core.decay import RetentionPolicy
+from shared_core.core.retention_policy import RetentionPolicy
 
 WHO = {"app_name": "app", "user_id": "ann"}
 

@@ -48,7 +48,8 @@ def test_a_fact_is_stated_shown_and_corrected(dsn: str) -> None:
     assert (1, True) == (refused.exit_code, "has ended already" in refused.stderr)
     assert "用户在华为工作。" in run(dsn, "restore", current["key"]).stdout
     for arguments, why in (
-        (("restore", "ffff0000ffff"), "names no fact"), (("restore", "hum"), "there is no memory"),
+        (("restore", "ffff0000ffff"), "matches no fact"),
+        (("restore", "hum"), "there is no memory"),
         (("state", "employr", "x"), "did you mean 'employer'"),
         (("facts", "employr"), "did you mean 'employer'"),
     ):  # fmt: skip

@@ -173,8 +173,8 @@ async def test_an_ordinary_owner_works_under_row_security(empty_dsn: str) -> Non
     ("uri", "expected"),
     [
         ("postgresql://ghost:secret@127.0.0.1:1/nowhere", "cannot be used"),
-        ("postgresql://[broken", "cannot be used|is of no known form"),
-        ("mysql://localhost/db", "is of no known form"),
+        ("postgresql://[broken", "cannot be used|has an unknown form"),
+        ("mysql://localhost/db", "has an unknown form"),
     ],
 )
 async def test_a_wrong_dsn_is_named_without_its_password(uri: str, expected: str) -> None:

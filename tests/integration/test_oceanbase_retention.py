@@ -6,14 +6,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import pytest
 from seekdb_databases import SeekdbDatabases
 from whole_user import START, WholeClock, populate, write_the_rest
 
 from shared_core import Conflict, RetentionPolicy, Scope, open_memory
-from shared_core.core.retention_policy import STAGES, default_rules
+from shared_core.core.domain import MemoryKind
+from shared_core.core.retention_policy import STAGES
 from shared_core.ports.retention import Kept, Revival, Weak
 from shared_core.ports.storage import Storage
 from shared_core.ports.transfer import ExportScope
@@ -103,7 +104,7 @@ async def test_memories_go_through_their_stages(pair: Pair) -> None:
         decay_rate=0.07, threshold=0.2, archive_threshold=0.3, archive_after_days=3,
         erase_threshold=0.5, erase_after_days=4,
     )  # fmt: skip
-    rules = default_rules(policy) | {"semantic": policy, "item": policy}
+    rules = dict.fromkeys(get_args(MemoryKind), policy)
     path = await pair.same(lambda storage: storage.set_retention_rules(None, "app", rules))
     assert "/app/" == path
     assert rules != await pair.same(lambda storage: storage.retention_rules(ANA, None))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import get_args
 
 import psycopg
 import pytest
 
 from shared_core import Event, InvalidInput, MemoryEngine, NewMemory, Scope, open_memory
 from shared_core.core.decay import forget_at, initial_strength
-from shared_core.core.domain import MemoryId
-from shared_core.core.retention_policy import POLICIES, Traits, default_rules
+from shared_core.core.domain import MemoryId, MemoryKind
+from shared_core.core.retention_policy import FADING, POLICIES, Traits
 from shared_core.ports.retention import Accesses, Kept, NewAccesses
 
 ANN = Scope("app", "ann")
@@ -152,7 +153,9 @@ async def test_what_holds_where_no_policy_is_stored_is_the_default_one(
 ) -> None:
     async with open_memory(dsn, worker=False) as memory:
         for scope in (ANN, None):
-            assert default_rules(POLICIES["default"]) == await memory.retention_policy(scope)
+            default = POLICIES["default"]
+            rules = {kind: default if kind in FADING else None for kind in get_args(MemoryKind)}
+            assert rules == await memory.retention_policy(scope)
     with psycopg.connect(dsn) as superuser:
         assert [] == superuser.execute("TABLE hippocampus.retention_policies").fetchall()
 

@@ -59,11 +59,11 @@ def test_a_run_is_named_by_either_end_of_its_id(dsn: str) -> None:
     both = next(n for n in range(36, 0, -1) if first[:n] == second[:n])
     refused = run(dsn, "--undo", first[:both])
     assert 1 == refused.exit_code
-    assert f"{first[:both]!r} names 2 runs, {second}, {first}: give more" in refused.stderr
+    assert f"{first[:both]!r} matches 2 runs, {second}, {first}: give more" in refused.stderr
     assert f"Run {second} is undone.\n" == run(dsn, "--undo", second[-12:].upper()).stdout
     assert f"Run {first} is undone.\n" == run(dsn, "--undo", first[:both]).stdout
     gone = run(dsn, "--undo", first[:both])
-    assert f"{first[:both]!r} names no run: 'hippocampus runs" in " ".join(gone.stderr.split())
+    assert f"{first[:both]!r} matches no run: 'hippocampus runs" in " ".join(gone.stderr.split())
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,13 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, strategies as st
 
 from shared_core.core.decay import (
-    RetentionPolicy,
     days_between,
     forget_at,
     initial_strength,
     next_stage_at,
     retention_score,
 )
-from shared_core.core.retention_policy import STAGES, Stage
+from shared_core.core.retention_policy import STAGES, RetentionPolicy, Stage
 
 USED_AT = datetime(2026, 3, 1, tzinfo=UTC)
 IMPORTANCE = st.floats(1, 10)

@@ -9,14 +9,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shared_core.core.decay import (
-    POLICIES,
     UNWEIGHTED_INITIAL,
-    RetentionPolicy,
     days_between,
     forget_at,
     initial_strength,
     retention_score,
 )
+from shared_core.core.retention_policy import POLICIES, RetentionPolicy
 from shared_core.errors import InvalidInput
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -15,12 +15,12 @@ HERE = Path.cwd()
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
-        ("mysql://u:geheim@h/db", "MySQL itself is no engine"),
+        ("mysql://u:geheim@h/db", "MySQL is not supported"),
         ("mysql+pymysql://u:ge heim@h/db", "oceanbase://user@tenant#cluster"),
         ("postgresql+psycopg://u:geheim@h/db", "write 'postgresql://'"),
         ("OceanBase://u:geheim@h/db", "write 'oceanbase://'"),
         ("SEEKDB:///data", "'seekdb:///data'"),
-        ("sqlite:///x", "no known form: take 'embedded'"),
+        ("sqlite:///x", "unknown form: take 'embedded'"),
         ("embedded://memory", f"'embedded://{HERE}/memory'"),
         ("embedded:memory", f"'embedded://{HERE}/memory'"),
         ("./memory", f"'embedded://{HERE}/memory'"),
