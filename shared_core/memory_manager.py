@@ -15,6 +15,7 @@ from shared_core.core.domain import Event, Hit, JsonValue, Role, Scope
 from shared_core.core.json_text import check_json, to_json
 from shared_core.core.namespaces import check_label
 from shared_core.core.timestamps import system_clock
+from shared_core.core.uri_validation import is_oceanbase
 from shared_core.core.validation import number
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
@@ -23,7 +24,6 @@ from shared_core.open import open_memory
 from shared_core.ports.conversations import check_thread
 from shared_core.ports.storage import Clock
 from shared_core.settings import redacted
-from shared_core.storage._uris import is_oceanbase
 
 EventType = Literal["user_msg", "agent_msg", "agent_thought", "tool_call"]
 ROLES: Mapping[str, Role] = {

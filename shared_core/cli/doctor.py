@@ -16,19 +16,24 @@ import psycopg
 from psycopg import sql
 
 from shared_core.cli.findings import CheckResult, Model, problem, queue_finding, vectors_finding
+from shared_core.core.uri_validation import is_oceanbase
 from shared_core.errors import InvalidInput, MemoryCoreError, ModelUnavailable, StorageUnavailable
 from shared_core.models.embedders import resolve_embedder
 from shared_core.open import open_memory
 from shared_core.settings import Settings, load_settings, redacted
-from shared_core.storage._uris import is_oceanbase
+from shared_core.storage._migrations import WAY_OUT_OF_DEVELOPMENT, is_of_development
 from shared_core.storage.postgres.connection.embedded import (
     EmbeddedPostgres,
     EmbeddedStatus,
     describe,
 )
 from shared_core.storage.postgres.connection.embedded_host import DISK_NEEDED_BYTES, find_binaries
-from shared_core.storage.postgres.connection.migrations import APP_ROLE, MIN_EXTENSION, MIN_SERVER
-from shared_core.storage.postgres.connection.sql_files import migrations
+from shared_core.storage.postgres.connection.migrations import (
+    APP_ROLE,
+    MIN_EXTENSION,
+    MIN_SERVER,
+    migrations,
+)
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
@@ -225,31 +230,30 @@ class _Patient:
         advice = f"migrate as a user who may, or GRANT CREATE ON DATABASE {database} TO {user}"
         return problem("rights", f"{found} may not create a schema there", advice)
 
-    def steps(self) -> list[tuple[int, str]]:
-        """Return version and checksum of each migration that was applied."""
+    def steps(self) -> dict[int, str]:
+        """Return the checksums of the applied migrations by version."""
         [table] = self._row(
             "SELECT to_regclass(format('%%I.schema_migrations', %s::text))", [self._schema]
         )
         if table is None:
-            return []
+            return {}
         query = sql.SQL("SELECT version, checksum FROM {}.schema_migrations ORDER BY version")
-        return [(row[0], row[1]) for row in self._rows(query)]
+        return dict(self._rows(query))
 
     def version(self) -> CheckResult:
-        known = [(step.version, step.checksum) for step in migrations()]
-        steps = self.steps()
-        found = f"{self._schema!r}, version {len(steps)} of {len(known)}"
+        known, steps = migrations(), self.steps()
+        found = f"{self._schema!r}, version {max(steps, default=0)} of {len(known)}"
         later = "at the next use, or now with 'hippocampus migrate'"
         if not steps:
             found = f"{self._schema!r} is not in this database yet"
             return CheckResult(
                 check="schema", status="note", found=found, advice=f"it is made {later}"
             )
-        if len(steps) > len(known):
+        if is_of_development(steps, known):
+            found = f"{found}, but made by a development version"
+            return problem("schema", found, WAY_OUT_OF_DEVELOPMENT)
+        if max(steps) > len(known):
             return problem("schema", found, f"upgrade with pip install -U {PACKAGE}")
-        if steps != known[: len(steps)]:
-            advice = "use another --schema: a development version of the library made this one"
-            return problem("schema", f"{found}, but not as this library makes it", advice)
         if len(steps) < len(known):
             return CheckResult(
                 check="schema", status="note", found=found, advice=f"it is upgraded {later}"

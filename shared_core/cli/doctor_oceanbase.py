@@ -8,9 +8,10 @@ from typing import Any
 from shared_core.cli.findings import CheckResult, Model, problem, queue_finding, vectors_finding
 from shared_core.errors import InvalidInput, StorageUnavailable
 from shared_core.settings import Settings
+from shared_core.storage._migrations import WAY_OUT_OF_DEVELOPMENT, is_of_development
 from shared_core.storage.oceanbase.connection.connections import Location
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
-from shared_core.storage.oceanbase.connection.migrate import checked_version, scripts, version_there
+from shared_core.storage.oceanbase.connection.migrate import applied, checked_version, migrations
 
 
 def examine_oceanbase(settings: Settings, model: Model) -> Iterator[CheckResult]:
@@ -37,27 +38,30 @@ def _looked(cursor: Any, location: Location, model: Model) -> Iterator[CheckResu
     engine, version = checked_version(_rows(cursor, "SELECT version()")[0][0])
     found = f"reachable, {engine} {'.'.join(map(str, version))}"
     yield CheckResult(check="server", status="ok", found=found)
-    there = version_there(cursor, location.database)
+    there = applied(cursor, location.database)
     yield _schema(there, location)
-    if there:
+    if there and not is_of_development(there, migrations()):
         cursor.execute(f"USE {location.database}")
         query = "SELECT model, dimensions FROM embedding_models WHERE active = 1"
         yield vectors_finding(_rows(cursor, query), model)
         yield _queue(cursor)
 
 
-def _schema(there: int | None, location: Location) -> CheckResult:
-    known, name = scripts()[-1][0], location.database
+def _schema(there: dict[int, str] | None, location: Location) -> CheckResult:
+    known, name = migrations(), location.database
     later = "at the next use, or now with 'hippocampus migrate'"
     if not there:
         found = f"database {name!r} has no tables yet"
         return CheckResult(
             check="schema", status="note", found=found, advice=f"they are made {later}"
         )
-    found = f"database {name!r}, version {there} of {known}"
-    if there > known:
+    found = f"database {name!r}, version {max(there)} of {len(known)}"
+    if is_of_development(there, known):
+        found = f"{found}, but made by a development version"
+        return problem("schema", found, WAY_OUT_OF_DEVELOPMENT)
+    if max(there) > len(known):
         return problem("schema", found, "upgrade with pip install -U pg-hippocampus")
-    if there < known:
+    if len(there) < len(known):
         return CheckResult(
             check="schema", status="note", found=found, advice=f"it is upgraded {later}"
         )

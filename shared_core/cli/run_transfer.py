@@ -18,7 +18,7 @@ from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.models.embedders import resolve_embedder
 from shared_core.open import open_memory
-from shared_core.storage.postgres.connection.sql_files import migrations
+from shared_core.storage._migrations import SCHEMA_VERSION
 from shared_core.transfer.lines import LineReader
 from shared_core.transfer.reembedding import ReembedReport
 from shared_core.transfer.verbs import ImportedLines, TextOfField, opened
@@ -162,7 +162,7 @@ def reembedded(report: ReembedReport) -> str:
 
 def look_at(file: Path) -> dict[str, JsonValue]:
     """Check a file to its end, and return whose it is and what it holds."""
-    reader = LineReader(file.name, len(migrations()))
+    reader = LineReader(file.name, SCHEMA_VERSION)
     tables: Counter[str] = Counter()
     with opened(file) as lines:
         for batch in reader.batches(lines):

@@ -31,6 +31,12 @@ _HALF_ESCAPED: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _NO_PORT: Final = re.compile(r":(?!\d*(?:,|\Z))")
 
 
+def is_oceanbase(uri: str) -> bool:
+    """Return whether the scheme of a uri is that of OceanBase or SeekDB."""
+    scheme, separator, _ = uri.partition("://")
+    return bool(separator) and scheme in MYSQL
+
+
 def check_uri(uri: str) -> None:
     """Raise InvalidInput for a uri of an unknown form, or one that would be misread.
 

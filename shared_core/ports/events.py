@@ -98,6 +98,8 @@ class EventStorage(Protocol):
     ) -> Sequence[tuple[ItemAddress, str]]:
         """Return addresses and texts of turns of a thread that the model did not embed yet."""
 
+    async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None: ...
+
 
 SliceOrder = Literal["newest", "oldest"]
 BucketUnit = Literal["hour", "day", "week", "month", "year"]

@@ -184,8 +184,6 @@ class ItemStorage(Protocol):
         self, scope: Scope, memory_ids: Sequence[UUID]
     ) -> Sequence[ItemAddress]: ...
 
-    async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None: ...
-
 
 Search: TypeAlias = Literal["vector", "hybrid", "text"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from shared_core.core.retention_policy import Strength
+from shared_core.core.uri_validation import is_oceanbase
 from shared_core.ports.storage import Clock, Storage
 from shared_core.settings import Settings
-from shared_core.storage._uris import is_oceanbase
 
 
 def open_storage(settings: Settings, clock: Clock, strength: Strength | None = None) -> Storage:

@@ -1,10 +1,14 @@
 """Filters on the value of an item, as SQL over jsonb with every value bound. Pure.
 
-A filter maps fields to what they must be: a plain value (equality), a mapping of operators
-({"$gt": 3}), or a mapping of fields, which goes one level deeper. All parts must hold. $and, $or
-and $not join filters at any level. docs/langgraph.md has the table.
+A filter maps fields to conditions: a plain value (equality), a mapping of operators ({"$gt": 3}),
+or a mapping of fields one level deeper. All conditions must hold. $and, $or and $not combine
+filters at any level. docs/langgraph.md has the table.
 
-Every clause is true or false, never null, so $not is the opposite of what it negates.
+Every clause is true or false, never null, so $not is the opposite of its operand.
+
+OceanBase compiles a filter only for its checks and matches in Python. The checks are not a module
+of their own: nearly every operator checks its operand where it writes its SQL, so a second walk
+over the filter would repeat the whole grammar.
 """
 
 from __future__ import annotations
@@ -23,22 +27,22 @@ OPERATORS = ("$eq", "$ne", *_ORDER, "$in", "$nin", "$exists", "$contains", *_JOI
 
 MAX_DEPTH = 50
 MAX_CONDITIONS = 1_000
-"""What one filter may hold; the operands of $in count as one."""
+"""Maximum number of names and values in a filter; the operands of $in count as one."""
 
 Path: TypeAlias = tuple[str, ...]
 
 
 def compile_filter(wanted: Mapping[str, JsonValue]) -> tuple[str, dict[str, object]]:
-    """Return SQL that holds for matching rows of memories m, and the values it binds.
+    """Return SQL that is true for matching rows of memories m, and the values it binds.
 
-    Raises InvalidInput, naming it, for an unknown operator or an operand of the wrong type.
+    Raises InvalidInput for an unknown operator or an operand of the wrong type.
     """
     compiler = _Compiler()
     return compiler.all_of((), wanted), compiler.values
 
 
 class _Compiler:
-    """Turns one filter into SQL; values collects what its placeholders stand for."""
+    """Turns one filter into SQL and collects the values of its placeholders."""
 
     def __init__(self) -> None:
         self.values: dict[str, object] = {}
@@ -54,7 +58,7 @@ class _Compiler:
         }
 
     def all_of(self, path: Path, wanted: object) -> str:
-        """Return what holds where all parts of wanted hold; of no parts, always."""
+        """Return SQL that is true if all conditions are; true for an empty filter."""
         if not isinstance(wanted, Mapping):
             raise InvalidInput(
                 f"{_place(path)} must be a mapping of fields or operators, not {wanted!r:.80}"
@@ -68,13 +72,15 @@ class _Compiler:
 
     def _part(self, path: Path, name: object, operand: JsonValue) -> str:
         if not isinstance(name, str):
-            raise InvalidInput(f"{_place(path)} names the field {name!r}, which is no text")
+            raise InvalidInput(
+                f"{_place(path)} names the field {name!r}: a field name must be text"
+            )
         if name in _JOINED:
             return self._joined(path, name, operand)
         if name.startswith("$"):
             if not path or name not in self._conditions:
                 raise InvalidInput(
-                    f"filter operator {name!r} is not known here: write"
+                    f"filter operator {name!r} is unknown here: write"
                     f' {{"field": {{"$operator": value}}}} with one of {", ".join(OPERATORS)};'
                     " only $and, $or and $not may stand outside a field"
                 )
@@ -108,7 +114,7 @@ class _Compiler:
 
     def _in_order(self, path: Path, name: str, operand: JsonValue) -> str:
         field, sign = self._field(path), _ORDER[name]
-        if isinstance(operand, str):  # by code point, as Python does, whatever the database's way
+        if isinstance(operand, str):  # by code point, as in Python
             return (
                 f"CASE WHEN jsonb_typeof({field}) = 'string' THEN ({field} #>> '{{}}')"
                 f' COLLATE "C" {sign} {self._bind(clean_text(operand))}::text ELSE false END'
@@ -151,7 +157,7 @@ class _Compiler:
         )
 
     def _field(self, path: Path) -> str:
-        """Return the field as jsonb, NULL where it is missing; -> by text enters objects only."""
+        """Return the field as jsonb, NULL if it is missing; -> by text enters only objects."""
         names = (f"{self._bind(clean_text(name))}::text" for name in path)
         return f"(m.value -> {' -> '.join(names)})"
 

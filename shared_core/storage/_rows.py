@@ -1,20 +1,25 @@
-"""Between rows and nouns: tuples into values, words into a tsvector. Pure."""
+"""Conversions between rows and domain objects: words, memories, events and policies. Pure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from numbers import Real
 from typing import Any
 
-from shared_core.core.domain import AsOf, Event, Memory, MemoryId, ThreadId
+from shared_core.core.domain import AsOf, Event, JsonValue, Memory, MemoryId, MemoryKind, ThreadId
 from shared_core.core.namespaces import from_path
+from shared_core.core.retention_policy import STAGES, RetentionPolicy, Rules, Strength, Traits
+from shared_core.core.validation import name_of
+from shared_core.errors import InvalidInput
 from shared_core.ports.items import Item
+from shared_core.ports.retention import FATES, Counts, Fate, Kept
 
 MAX_TERMS = 16_000
 MAX_TERM_BYTES = 800_000
-"""What full-text search covers of one memory: a tsvector holds 16,383 positions and 1 MB in all."""
+"""Words and bytes of a memory in full-text search: a tsvector holds 16,383 positions and 1 MB."""
 
 
 def to_tsvector(terms: Sequence[str]) -> str:
@@ -37,7 +42,7 @@ def quoted_term(term: str) -> str:
 
 
 def any_term(terms: Sequence[str]) -> str:
-    """Return a tsquery literal that holds where at least one of the words is."""
+    """Return a tsquery literal that matches at least one of the words."""
     return " | ".join(quoted_term(term) for term in dict.fromkeys(terms))
 
 
@@ -66,7 +71,7 @@ MEMORY_COLUMNS = 15
 
 
 def as_known(memory: Memory, as_of: AsOf | None) -> Memory:
-    """Return a memory without a retirement that was not known yet."""
+    """Return a memory as known at a moment: without a retirement that was recorded later."""
     retired, known = memory.superseded_at, as_of.known if as_of else None
     return replace(memory, superseded_at=None) if retired and known and retired > known else memory
 
@@ -77,7 +82,7 @@ def moments(as_of: AsOf | None) -> dict[str, object]:
 
 
 def item_from_row(row: Sequence[Any]) -> Item:
-    """Return the item in the columns of {item_columns}, and a similarity after them if any."""
+    """Return the item in the columns of {item_columns}, optionally followed by a similarity."""
     return Item(
         namespace=from_path(row[0]),
         key=row[1],
@@ -91,7 +96,7 @@ def item_from_row(row: Sequence[Any]) -> Item:
 
 
 def utc(moment: datetime) -> datetime:
-    """Return the same moment in UTC; the driver speaks the time zone of the session."""
+    """Return the same moment in UTC; the driver returns it in the session's time zone."""
     return moment.astimezone(UTC)
 
 
@@ -107,4 +112,116 @@ def event_from_row(row: Sequence[Any]) -> Event:
         metadata=metadata,
         importance=importance,
         expires_at=expires_at and utc(expires_at),
+    )
+
+
+POLICY_COLUMNS = (
+    "decay_rate", "threshold", "min_age_days", "archive_threshold", "archive_after_days",
+    "erase_threshold", "erase_after_days", "with_history",
+)  # fmt: skip
+
+
+def initial_of(
+    strength: Strength,
+    kind: MemoryKind,
+    text: str,
+    importance: float,
+    value: Mapping[str, JsonValue],
+) -> float | None:
+    """Return the initial strength that the caller's function gives a new memory.
+
+    Raises InvalidInput, naming the function, if it raises or returns anything but 0 to 1 or None.
+    """
+    metadata = value.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    traits = Traits(
+        kind=kind,
+        text=text,
+        importance=importance,
+        arousal=_arousal(metadata),
+        metadata=metadata,
+    )
+    function = f"the function {name_of(strength)} given as strength"
+    try:
+        given = strength(traits)
+    except Exception as error:
+        raise InvalidInput(
+            f"{function} raised {type(error).__name__} for {text!r:.60}: {error}. Nothing was"
+            " written; it may return None if it cannot tell"
+        ) from error
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, Real) or not 0 <= float(given) <= 1:
+        raise InvalidInput(
+            f"{function} must return a number from 0 to 1, or None, not {given!r:.80}. Nothing was"
+            " written"
+        )
+    return float(given)
+
+
+def _arousal(metadata: Mapping[str, JsonValue]) -> float:
+    emotion = metadata.get("emotion")
+    arousal = emotion.get("arousal") if isinstance(emotion, Mapping) else None
+    if isinstance(arousal, bool) or not isinstance(arousal, int | float):
+        return 0.0
+    return min(max(float(arousal), 0.0), 1.0)
+
+
+def policy_columns(rules: Rules) -> dict[str, list[Any]]:
+    """Return the rules of a policy as columns with one entry for each kind."""
+    kinds = list(rules)
+    stored = [rules[kind] or RetentionPolicy() for kind in kinds]
+    return {
+        "kinds": kinds,
+        "fades": [rules[kind] is not None for kind in kinds],
+        **{name: [_number(getattr(policy, name)) for policy in stored] for name in POLICY_COLUMNS},
+    }
+
+
+def _number(value: float | bool | None) -> float | bool | None:
+    return value if value is None or isinstance(value, bool) else float(value)
+
+
+def policy_of(row: Sequence[Any]) -> RetentionPolicy | None:
+    """Return the policy in the columns fades and POLICY_COLUMNS; None if a kind never fades."""
+    fades, *values = row
+    if not fades:
+        return None
+    return RetentionPolicy(**dict(zip(POLICY_COLUMNS, values, strict=True)))
+
+
+def counts_of(rows: Sequence[Sequence[Any]]) -> Counts:
+    """Return the columns kind, fate and count as counts; fates without memories are included."""
+    counts: dict[Fate, dict[MemoryKind, int]] = {fate: {} for fate in FATES}
+    for kind, fate, count in sorted(rows, key=tuple):
+        if fate in counts:
+            counts[fate][kind] = count
+    return counts
+
+
+def along_of(rows: Sequence[Sequence[Any]]) -> dict[MemoryKind, int]:
+    """Return the number of each kind that was erased along with others, from the same columns."""
+    return {kind: count for kind, fate, count in sorted(rows, key=tuple) if fate == "along"}
+
+
+def kept_of(row: Sequence[Any]) -> Kept:
+    """Return the retention state of a memory, from the columns of the statement kept."""
+    return Kept(
+        memory_id=MemoryId(row[0]),
+        namespace=from_path(row[1]),
+        key=row[2],
+        kind=row[3],
+        text=row[4],
+        stage=STAGES[row[5]],
+        staged_at=row[6] and utc(row[6]),
+        pinned=row[7],
+        strength=row[8],
+        importance=row[9],
+        arousal=row[10],
+        access_count=row[11],
+        last_accessed_at=row[12] and utc(row[12]),
+        used_at=utc(row[13]),
+        created_at=utc(row[14]),
+        forget_at=row[15] and utc(row[15]),
+        rule=policy_of(row[16:]),
     )

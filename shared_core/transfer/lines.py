@@ -16,6 +16,12 @@ from shared_core.ports.transfer import TABLES, ExportedRow, ExportScope, RowBatc
 FORMAT = 1
 """What the first line of an export names; a later one may not be read by this version."""
 
+DEVELOPMENT_SCHEMA = 34
+"""The last schema number of development versions; its rows have the shape of released schema 1.
+
+Exports with these numbers stay readable: they are the way out of a database of that time.
+"""
+
 MOST_LINES = 500
 MOST_CHARACTERS = 4_000_000
 """Of a batch; a longer line is a batch of its own."""
@@ -83,6 +89,7 @@ class LineReader:
     def __init__(self, name: str, known_schema: int) -> None:
         self.name = name
         self._known_schema = known_schema
+        self._newest_schema = max(known_schema, DEVELOPMENT_SCHEMA)
         self._rows = 0
         self._ended = False
         self._number = 0
@@ -166,7 +173,7 @@ class LineReader:
         if form is None:
             raise self._bad("is not the first line of an export of hippocampus")
         newer = type(form) is not int or form > FORMAT
-        if newer or type(schema) is not int or schema > self._known_schema:
+        if newer or type(schema) is not int or schema > self._newest_schema:
             raise self._bad(
                 f"names format {form!r} and schema {schema!r}; this version reads up to format"
                 f" {FORMAT} and schema {self._known_schema}: pip install -U pg-hippocampus"

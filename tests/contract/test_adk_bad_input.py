@@ -251,7 +251,7 @@ async def test_a_wrong_schema_is_no_reason_to_answer_with_nothing(dsn: str) -> N
     with psycopg.connect(dsn) as superuser:
         superuser.execute("UPDATE hippocampus.schema_migrations SET checksum = 'x'")
     async with OpenMemoryService(dsn) as service:
-        with pytest.raises(Exception, match="another text"):
+        with pytest.raises(Exception, match="a development version"):
             await found(service, "tea")
 
 

@@ -18,11 +18,13 @@ from shared_core import CapabilityMissing
 from shared_core.storage.postgres.connection.citus import (
     ON_COORDINATOR,
     REFERENCES,
+    bound_everywhere,
     place_of,
+    propagated,
     spread,
 )
-from shared_core.storage.postgres.connection.citus_settings import bound_everywhere, sent_on
-from shared_core.storage.postgres.connection.sql_files import migrations, named_pieces, statement
+from shared_core.storage.postgres.connection.migrations import migrations
+from shared_core.storage.postgres.connection.statements import named_pieces, statement
 
 ACROSS_TENANTS = {
     "applications": "which there are: for a copy of all of them",
@@ -301,16 +303,18 @@ def test_settings_reach_the_workers(named: dict[str, Names]) -> None:
     for name, found in named.items():
         text = statement(name, literals=LITERALS)
         values = dict.fromkeys(re.findall(r"%\((\w+)\)", text.decode()), "x")
-        if "set_config" in found.functions and sent_on((text, values)) == [(text, values)]:
+        if "set_config" in found.functions and propagated((text, values)) == [(text, values)]:
             kept.append(name)
     assert sorted(kept) == sorted(SPREAD_LATE)
-    [first, second, *_, last] = sent_on((statement("tune_index_search"), {
+    [first, second, *_, last] = propagated((statement("tune_index_search"), {
         "ef_search": 40, "max_scan": 100,
     }))  # fmt: skip
     assert first == (b"SET LOCAL hnsw.iterative_scan TO 'relaxed_order'", {})
     assert second == (b"SET LOCAL hnsw.ef_search TO '40'", {})
     assert last == (b"SET LOCAL jit TO 'off'", {})
-    assert sent_on((b"SELECT set_config('a.b', f(x), true) FROM t", {}))[0][0].startswith(b"SELECT")
+    assert propagated((b"SELECT set_config('a.b', f(x), true) FROM t", {}))[0][0].startswith(
+        b"SELECT"
+    )
 
 
 def test_identities_are_literals_in_the_text_of_set_local() -> None:

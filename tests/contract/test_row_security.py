@@ -9,6 +9,7 @@ import pytest
 
 from shared_core.settings import load_settings
 from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.statements import Step
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -231,10 +232,10 @@ async def test_a_pooled_connection_forgets_its_scope_after_the_transaction(
     await database.open()
     backend = b"SELECT pg_backend_pid(), current_user::text, (SELECT count(*) FROM memories)"
     try:
-        [[(pid, role, seen)]] = await database.run(ALICE, (backend, {}))
+        [[(pid, role, seen)]] = await database.run(ALICE, Step("backend", backend, {}))
         assert (role, seen) == ("hippocampus_app", 1)
         try:
-            await database.run(ALICE, (last.encode(), {}))
+            await database.run(ALICE, Step("last", last.encode(), {}))
         except psycopg.errors.DivisionByZero:
             assert last != "SELECT 1"
         async with database._pool.connection() as connection:

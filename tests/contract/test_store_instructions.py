@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import reduce
 from itertools import chain
 from typing import Any
 
-import psycopg
 import pytest
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp
 
@@ -27,7 +26,6 @@ from langgraph_store import (
 from langgraph_store.conformance.samples import INDEX, MODES, Face
 from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
 from shared_core.ports.items import ItemStamp, WriteItem
-from shared_core.storage.postgres.connection.sql_files import migrations
 
 ANN = Scope("app", "ann")
 HERE = ("app", "ann", "instructions")
@@ -305,47 +303,3 @@ async def test_an_instruction_from_elsewhere_keeps_its_times(store: PgHippocampu
     )  # fmt: skip
     newest = await store.engine.instructions.read(ANN, "tone")
     assert newest is not None and changed == newest.written_at
-
-
-async def test_what_was_stored_before_is_reached_both_ways(dsn: str) -> None:
-    """Up to schema 7 items of the namespace had no versions, and instructions were no items."""
-    soon = datetime.now(UTC) + timedelta(hours=1)
-    with psycopg.connect(dsn, autocommit=True) as old:
-        old.execute("SET search_path TO hippocampus, public; SET hippocampus.scope TO '/'")
-        for key, content, expires in (
-            ("item", "i", None),
-            ("both", "b2", None),
-            ("ttl", "t", soon),
-        ):
-            old.execute(
-                "INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value,"
-                " terms, term_count, occurred_at, created_at, updated_at, expires_at)"
-                " VALUES ('/app/ann/', gen_random_uuid(), '/instructions/', %s, 'item', %s,"
-                " jsonb_build_object('content', %s::text), '', 0, now(), now(), now(), %s)",
-                [key, content, content, expires],
-            )
-        for key, version, content in (
-            ("versions", 1, "v1"),
-            ("versions", 2, "v2"),
-            ("both", 1, "b1"),
-        ):
-            old.execute(
-                "INSERT INTO instructions VALUES ('/app/ann/', %s, %s, %s,"
-                " jsonb_build_object('content', %s::text), now())",
-                [key, version, content, content],
-            )
-        again = [step for step in migrations() if step.name == "instructions_are_items"]
-        assert 1 == len(again)
-        old.execute("DELETE FROM schema_migrations WHERE version = %s", [again[0].version])
-    async with PgHippocampusStore(dsn) as store:
-        texts = {item.key: item.value["content"] for item in await store.asearch(HERE)}
-        assert {"item": "i", "both": "b2", "versions": "v2", "ttl": "t"} == texts
-        for key, versions in (("item", ["i"]), ("both", ["b2", "b1"]), ("versions", ["v2", "v1"])):
-            history = await store.engine.instructions.history(ANN, key)
-            assert versions == [one.value["content"] for one in history]
-        assert [] == await store.engine.instructions.history(ANN, "ttl")
-        await store.engine.instructions.rollback(ANN, "both")
-        item = await store.aget(HERE, "both")
-        assert item is not None and "b1" == item.value["content"]
-        await store.aput(HERE, "versions", {"content": "v2"})
-        assert ["versions"] == [item.key for item in await store.asearch(HERE, query="v2", limit=1)]

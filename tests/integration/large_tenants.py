@@ -13,7 +13,7 @@ from langgraph.store.base import PutOp
 
 from langgraph_store import PgHippocampusStore
 from shared_core import MemoryEngine, open_memory, run_sync
-from shared_core.storage.postgres.tenant_indexes import TenantIndexes
+from shared_core.storage.postgres.indexes import TenantIndexes
 
 THRESHOLD = 300
 DIMS = 24

@@ -19,7 +19,8 @@ from google.genai import types
 
 from adk_memory import OpenMemoryService, PgSessionService
 from shared_core import InvalidInput, MemoryEngine, Scope, open_memory
-from shared_core.storage.postgres.connection.database import PostgresDatabase, Rows, Statement
+from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase
+from shared_core.storage.postgres.connection.statements import Step
 
 WHO = {"app_name": "support/bot", "user_id": "ana@example.com"}
 TOLD = ["My name is Ann and I live in Lisbon.", "我对花生过敏。", "The meeting is on Thursday."]
@@ -50,12 +51,12 @@ async def session(sessions: PgSessionService) -> Session:
 
 
 @pytest.fixture
-async def sent(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Sequence[Statement]]]:
+async def sent(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Sequence[Step]]]:
     """Every round trip to the database from now on, with what it carries; no worker's."""
-    trips: list[Sequence[Statement]] = []
+    trips: list[Sequence[Step]] = []
     run = PostgresDatabase.run
 
-    async def counted(self: PostgresDatabase, scope: str, *steps: Statement) -> list[Rows]:
+    async def counted(self: PostgresDatabase, scope: str, *steps: Step) -> Answers:
         task: Any = asyncio.current_task()
         if "shared_core" not in task.get_coro().cr_code.co_filename:
             trips.append(steps)
@@ -78,7 +79,7 @@ def count(dsn: str, table: str) -> int:
 
 
 async def test_remembering_a_session_sends_none_of_its_text(
-    service: OpenMemoryService, session: Session, sent: list[Sequence[Statement]], dsn: str
+    service: OpenMemoryService, session: Session, sent: list[Sequence[Step]], dsn: str
 ) -> None:
     await service.add_events_to_memory(
         **WHO, events=session.events, session_id=session.id, custom_metadata={"wait": False}
@@ -91,7 +92,7 @@ async def test_remembering_a_session_sends_none_of_its_text(
 
 
 async def test_appending_an_event_is_one_round_trip(
-    sessions: PgSessionService, session: Session, sent: list[Sequence[Statement]]
+    sessions: PgSessionService, session: Session, sent: list[Sequence[Step]]
 ) -> None:
     delta = {"step": 2, "app:theme": "dark", "user:language": "pt"}
     await sessions.append_event(session, said("Next.", actions=EventActions(state_delta=delta)))
@@ -104,7 +105,7 @@ async def test_appending_an_event_is_one_round_trip(
 
 
 async def test_queued_ingestion_takes_two_round_trips_and_no_embedding(
-    dsn: str, sent: list[Sequence[Statement]]
+    dsn: str, sent: list[Sequence[Step]]
 ) -> None:
     embedded: list[list[str]] = []
 

@@ -29,7 +29,8 @@ from shared_core import (
 )
 from shared_core.core.domain import JsonValue
 from shared_core.ports.jobs import Job
-from shared_core.storage.postgres.connection.database import PostgresDatabase, Rows, Statement
+from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase
+from shared_core.storage.postgres.connection.statements import Step
 from tests.integration.test_queue import ANN
 from tests.integration.test_queue_rules import embed, execute
 
@@ -328,9 +329,7 @@ def test_many_futures_ask_the_queue_rarely(
     asked: list[object] = []
     run = PostgresDatabase.run
 
-    async def counted(
-        self: PostgresDatabase, scope: str, *steps: Statement, **options: Any
-    ) -> list[Rows]:
+    async def counted(self: PostgresDatabase, scope: str, *steps: Step, **options: Any) -> Answers:
         asked.append(steps)
         return await run(self, scope, *steps, **options)
 

@@ -16,8 +16,9 @@ from typer.testing import CliRunner, Result
 
 from shared_core import __version__
 from shared_core.cli.main import app
+from shared_core.storage._migrations import Migration
 from shared_core.storage.postgres.connection.embedded import describe
-from shared_core.storage.postgres.connection.sql_files import migrations
+from shared_core.storage.postgres.connection.migrations import migrations
 
 LATEST = len(migrations())
 
@@ -245,7 +246,7 @@ def test_the_doctor_on_a_folder_of_another_postgresql_says_so(tmp_path: Path) ->
         ("REVOKE ALL ON threads FROM hippocampus_app", "row security", "permission denied"),
         ("INSERT INTO embedding_models VALUES ('other', 8, true, now())", "vectors", "other"),
         ("INSERT INTO schema_migrations VALUES (99, 'later', 'x')", "schema", f"of {LATEST}"),
-        ("UPDATE schema_migrations SET checksum = 'x' WHERE version = 1", "schema", "not as"),
+        ("UPDATE schema_migrations SET checksum = 'x' WHERE version = 1", "schema", "development"),
     ],
 )  # fmt: skip
 def test_the_doctor_finds_what_is_wrong(dsn: str, harm: str, check: str, told: str) -> None:
@@ -256,11 +257,14 @@ def test_the_doctor_finds_what_is_wrong(dsn: str, harm: str, check: str, told: s
     assert findings[check]["advice"]
 
 
-def test_the_doctor_notes_a_schema_that_will_be_upgraded(dsn: str) -> None:
-    execute(dsn, f"DELETE FROM hippocampus.schema_migrations WHERE version = {LATEST}")
+def test_the_doctor_notes_a_schema_that_will_be_upgraded(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = (*migrations(), Migration(LATEST + 1, "newer", "SELECT 1"))
+    monkeypatch.setattr("shared_core.cli.doctor.migrations", lambda: newer)
     code, findings = doctor("--uri", dsn)
     assert (0, "note") == (code, findings["schema"]["status"])
-    assert f"version {LATEST - 1} of {LATEST}" in findings["schema"]["found"]
+    assert f"version {LATEST} of {LATEST + 1}" in findings["schema"]["found"]
 
 
 def test_the_doctor_notes_work_that_waits(dsn: str) -> None:

@@ -86,7 +86,7 @@ def test_a_socket_directory_of_someone_else_is_refused(prepared: Path, empty_hom
         assert sockets is not None
         server.release()
         sockets.symlink_to(empty_home)
-        assert f"{sockets} belongs to someone else" in error_of(home)
+        assert f"{sockets} belongs to another OS user" in error_of(home)
         sockets.unlink()
 
 

@@ -134,7 +134,7 @@ async def test_an_edge_is_added_known_or_replaced(memory: MemoryEngine) -> None:
     assert (["Meta"], ["Meta"]) == await employers(memory)
     for skill in ("Python", "SQL"):
         assert Operation.ADD == (await add(ANN, "user", "has_skill", skill)).operation
-    with pytest.raises(Conflict, match="another one has taken its place"):
+    with pytest.raises(Conflict, match="another edge has taken its place"):
         await memory.graph.restore(ANN, change.closed[0])
     assert change.run_id
     await memory.undo_run(ANN, change.run_id)

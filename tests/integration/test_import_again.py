@@ -26,6 +26,7 @@ from shared_core.storage.postgres.connection.embedded_server import (
     conninfo,
     socket_directories,
 )
+from shared_core.storage.postgres.connection.statements import Step
 
 ANA = ("gdpr", "ana", "memories")
 BOB = ("gdpr", "bob", "memories")
@@ -216,7 +217,8 @@ async def test_items_and_marks_come_together_or_not_at_all(
     task: StoreImport, ours: PgHippocampusStore, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(postgres_items, "mark_imported", lambda _: (b"SELECT 1 / 0", {}))
+        failing = Step("failing", b"SELECT 1 / 0", {})
+        patched.setattr(postgres_items, "_stamp_steps", lambda *_: [failing])
         with pytest.raises(psycopg.errors.DivisionByZero):
             await import_store(task)
     assert [(0,)] == rows(dsn, "SELECT count(*) FROM hippocampus.memories")

@@ -17,8 +17,8 @@ from shared_core.jobs import index_maintenance as indexes
 from shared_core.jobs.index_maintenance import plan_indexes
 from shared_core.ports.indexes import TenantIndex, TenantVectors
 from shared_core.storage.postgres.connection.migrations import APP_ROLE
-from shared_core.storage.postgres.connection.sql_files import statement
-from shared_core.storage.postgres.tenant_indexes import sorted_out
+from shared_core.storage.postgres.connection.statements import statement
+from shared_core.storage.postgres.indexes import sorted_out
 from tests.integration.large_tenants import (
     BIG,
     THRESHOLD,

@@ -1,4 +1,4 @@
-"""The schema: built once by many, equal to its script, and honest about what it cannot do."""
+"""The schema: built once by many, upgraded once, and honest about what it cannot do."""
 
 from __future__ import annotations
 
@@ -6,68 +6,82 @@ import asyncio
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from shared_core import InvalidInput, SchemaOutOfDate, Scope, StorageUnavailable, open_memory
-from shared_core.core.domain import JsonValue
-from shared_core.ports.jobs import Job
-from shared_core.storage.postgres.connection.sql_files import migrations, schema_sql
+from shared_core.settings import load_settings
+from shared_core.storage._migrations import SCHEMA_VERSION, Migration
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
+from shared_core.storage.oceanbase.connection.migrate import migrations as oceanbase_migrations
+from shared_core.storage.oceanbase.connection.transactions import Transaction
+from shared_core.storage.postgres.connection.migrations import migrations
 
-CATALOGUE = {
-    "columns": """
-        SELECT table_name, column_name, data_type, udt_name, is_nullable, column_default,
-               collation_name
-        FROM information_schema.columns WHERE table_schema = %(schema)s ORDER BY 1, 2""",
-    "constraints": """
-        SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
-        WHERE connamespace = %(schema)s::regnamespace ORDER BY 1, 2""",
-    "indexes": """
-        SELECT indexname, regexp_replace(indexdef, %(schema)s || '[.]', '')
-        FROM pg_indexes WHERE schemaname = %(schema)s ORDER BY 1""",
-    "policies": """
-        SELECT tablename, policyname, permissive, roles::text, cmd, qual, with_check
-        FROM pg_policies WHERE schemaname = %(schema)s ORDER BY 1, 2""",
-    "tables": """
-        SELECT relname, relkind::text, relrowsecurity, relforcerowsecurity, reloptions::text
-        FROM pg_class WHERE relnamespace = %(schema)s::regnamespace AND relkind IN ('r', 'v')
-        ORDER BY 1""",
-    "storage": """
-        SELECT attrelid::regclass::text, attname, attstorage::text FROM pg_attribute
-        JOIN pg_class c ON c.oid = attrelid
-        WHERE c.relnamespace = %(schema)s::regnamespace AND attnum > 0 AND c.relkind = 'r'
-          AND NOT attisdropped
-        ORDER BY 1, 2""",
-    "functions": """
-        SELECT proname, prosrc, provolatile::text FROM pg_proc
-        WHERE pronamespace = %(schema)s::regnamespace ORDER BY 1""",
-}
+NOTES = """
+    CREATE TABLE notes (tenant_id text COLLATE "C" PRIMARY KEY, note text NOT NULL);
+    INSERT INTO notes SELECT DISTINCT tenant_id, 'was here' FROM memories;
+    SELECT protect('notes');
+"""
+"""A migration that a next release could bring: it makes a table, and fills it from another one."""
+
+MIGRATIONS = "shared_core.storage.postgres.connection.migrations.migrations"
 
 
-def catalogue(dsn: str, schema: str) -> dict[str, list[str]]:
-    """Everything the schema is made of, its own name and the record of migrations left out."""
+@pytest.fixture
+def next_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the library one migration more than it ships."""
+    newer = (*migrations(), Migration(2, "notes", NOTES))
+    monkeypatch.setattr(MIGRATIONS, lambda: newer)
+
+
+def applied(dsn: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(dsn) as connection:
-        connection.execute(sql.SQL("SET search_path TO {}, public").format(sql.Identifier(schema)))
-        found = {
-            part: [str(row) for row in connection.execute(query, {"schema": schema})]
-            for part, query in CATALOGUE.items()
-        }
-    return {
-        part: [row for row in rows if "schema_migrations" not in row]
-        for part, rows in found.items()
-    }
+        query = "SELECT version, name FROM hippocampus.schema_migrations ORDER BY version"
+        return connection.execute(query).fetchall()
 
 
-async def test_the_script_builds_what_all_migrations_build(dsn: str, empty_dsn: str) -> None:
-    with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION vector; CREATE SCHEMA hippocampus")
-        connection.execute("SET search_path TO hippocampus, public")
-        connection.execute(schema_sql().encode())
-    assert catalogue(dsn, "hippocampus") == catalogue(empty_dsn, "hippocampus")
+def test_the_number_of_the_schema_is_that_of_the_newest_migration() -> None:
+    for known in (migrations(), oceanbase_migrations()):
+        assert list(range(1, SCHEMA_VERSION + 1)) == [one.version for one in known]
+
+
+async def test_a_database_of_the_release_before_is_upgraded_once(
+    dsn: str, request: pytest.FixtureRequest
+) -> None:
+    ann = Scope("app", "ann")
+    async with open_memory(dsn, worker=False) as memory:
+        await memory.remember(ann, "Ann sails.")
+    assert [(1, "schema")] == applied(dsn)
+    request.getfixturevalue("next_release")
+    memories = [open_memory(dsn, worker=False) for _ in range(4)]
+    await asyncio.gather(*(memory.open() for memory in memories))
+    assert [(1, "schema"), (2, "notes")] == applied(dsn)
+    assert ["Ann sails."] == [hit.memory.text for hit in await memories[0].recall(ann, "sails")]
+    await asyncio.gather(*(memory.close() for memory in memories))
+    with psycopg.connect(dsn) as superuser:
+        found = superuser.execute("SELECT * FROM hippocampus.notes").fetchall()
+        superuser.execute("SET ROLE hippocampus_app")
+        hidden = superuser.execute("SELECT * FROM hippocampus.notes").fetchall()
+    assert ([("/app/ann/", "was here")], []) == (found, hidden)
+
+
+async def test_a_migration_that_fails_leaves_the_release_before(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = (*migrations(), Migration(2, "broken", f"{NOTES}; SELECT 1 / 0"))
+    with monkeypatch.context() as patched:
+        patched.setattr(MIGRATIONS, lambda: broken)
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            await open_memory(dsn, worker=False).open()
+    async with open_memory(dsn, worker=False) as memory:
+        assert 1 == (await memory.report()).schema_version
+    with psycopg.connect(dsn) as superuser:
+        assert (None,) == superuser.execute("SELECT to_regclass('hippocampus.notes')").fetchone()
 
 
 async def test_opening_twice_migrates_once(dsn: str) -> None:
@@ -79,6 +93,7 @@ async def test_opening_twice_migrates_once(dsn: str) -> None:
     assert sorted(row[0] for row in rows) == [step.version for step in migrations()]
 
 
+@pytest.mark.timeout(300)
 async def test_processes_that_start_together_migrate_once(empty_dsn: str) -> None:
     code = (
         "import asyncio, sys\n"
@@ -94,7 +109,7 @@ async def test_processes_that_start_together_migrate_once(empty_dsn: str) -> Non
         )
         for number in range(4)
     ]
-    errors = [process.communicate(timeout=60)[1].decode() for process in running]
+    errors = [process.communicate(timeout=280)[1].decode() for process in running]
     assert [""] * 4 == errors
     with psycopg.connect(empty_dsn) as connection:
         [count] = connection.execute("SELECT count(*) FROM hippocampus.memories").fetchone() or [0]
@@ -121,13 +136,64 @@ async def test_a_schema_of_a_newer_library_is_refused(dsn: str) -> None:
         await open_memory(dsn).open()
 
 
-async def test_an_edited_migration_is_refused(dsn: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(
-            "UPDATE hippocampus.schema_migrations SET checksum = 'edited' WHERE version = 2"
-        )
-    with pytest.raises(SchemaOutOfDate, match="migration 2"):
+async def test_an_edited_migration_is_refused(
+    dsn: str, next_release: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_memory(dsn, worker=False):
+        pass
+    edited = (*migrations(), Migration(2, "notes", f"{NOTES} -- edited"))
+    monkeypatch.setattr(MIGRATIONS, lambda: edited)
+    with pytest.raises(SchemaOutOfDate, match="a development version"):
         await open_memory(dsn).open()
+
+
+WAY_OUT = "(?s)development version.*hippocampus export.*hippocampus import"
+
+
+@pytest.mark.parametrize("newest", [1, 33, 34])
+async def test_a_schema_of_a_development_version_is_refused_with_the_way_out(
+    dsn: str, newest: int
+) -> None:
+    """Their first migration was another one, and there were up to 34."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("TRUNCATE hippocampus.schema_migrations")
+        connection.execute(
+            "INSERT INTO hippocampus.schema_migrations"
+            " SELECT n, 'threads_and_events', md5(n::text) FROM generate_series(1, %s) n",
+            [newest],
+        )
+    with pytest.raises(SchemaOutOfDate, match=WAY_OUT):
+        await open_memory(dsn).open()
+
+
+async def test_a_database_of_a_development_version_is_refused_on_oceanbase(
+    seekdb_dsn: str,
+) -> None:
+    """Such a database kept no checksums, and began at 1 or at 32."""
+    database = OceanBaseDatabase(load_settings(seekdb_dsn))
+    await database.open()
+    columns = ("version", "name", "checksum", "applied_at")
+
+    def recorded(*rows: tuple[int, str, str]) -> Callable[[Transaction], None]:
+        def work(tx: Transaction) -> None:
+            tx.run("DELETE FROM schema_migrations")
+            tx.insert("schema_migrations", columns, [(*row, datetime.now(UTC)) for row in rows])
+
+        return work
+
+    [first] = oceanbase_migrations()
+    released = (1, first.name, first.checksum)
+    try:
+        for older in ([(1, "memory", "")], [(32, "memory", ""), (33, "inputs_sent_again", "")]):
+            await database.write(recorded(*older))
+            with pytest.raises(SchemaOutOfDate, match=WAY_OUT):
+                await open_memory(seekdb_dsn).open()
+        await database.write(recorded(released, (2, "of_a_newer_release", "x")))
+        with pytest.raises(SchemaOutOfDate, match=r"version 2.*pip install -U"):
+            await open_memory(seekdb_dsn).open()
+    finally:
+        await database.write(recorded(released))
+        await database.close()
 
 
 @pytest.mark.parametrize(
@@ -206,7 +272,7 @@ async def test_a_failed_opening_leaves_nothing_behind_and_can_be_repeated(empty_
 
 def test_every_table_follows_the_rules_of_distribution() -> None:
     """Each key begins with the tenant, so the same schema distributes by it unchanged."""
-    script = schema_sql()
+    script = "".join(migration.sql for migration in migrations())
     tables = re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", script, re.DOTALL)
     assert len(tables) >= 15
     for name, body in tables:
@@ -232,111 +298,3 @@ async def test_migrations_run_in_a_database_that_others_use(dsn: str) -> None:
         await asyncio.gather(*(memory.remember(Scope("a", str(n)), "hello") for n in range(5)))
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT count(*) FROM public.events").fetchone() == (0,)
-
-
-def migrated_to(connection: psycopg.Connection[Any], version: int) -> None:
-    """Build the schema of an older library."""
-    connection.execute("CREATE EXTENSION vector; CREATE SCHEMA hippocampus")
-    connection.execute("SET search_path TO hippocampus, public")
-    connection.execute(
-        "CREATE TABLE schema_migrations (version integer PRIMARY KEY, name text NOT NULL,"
-        " checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
-    )
-    for step in migrations()[:version]:
-        with connection.transaction():
-            connection.execute(step.sql.encode())
-        connection.execute(
-            "INSERT INTO schema_migrations VALUES (%s, %s, %s)",
-            [step.version, step.name, step.checksum],
-        )
-
-
-async def test_jobs_of_an_older_library_go_on(empty_dsn: str) -> None:
-    """A caller's own code had another name, and two jobs of one thread could run at once."""
-    with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        migrated_to(connection, 7)
-        connection.execute(
-            "INSERT INTO threads (tenant_id, thread_id, created_at, updated_at)"
-            " VALUES ('/app/ann/', 't', now(), now());"
-            " INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, status,"
-            " run_after, lease_until, created_at, started_at, payload) SELECT '/app/ann/',"
-            " gen_random_uuid(), 't', kind, status, now(), now(), now(), now(), payload"
-            " FROM (VALUES ('deep_reflection', 'pending', '{\"n\": 1}'::jsonb),"
-            " ('full_consolidation', 'running', NULL), ('full_consolidation', 'running', NULL))"
-            " AS v(kind, status, payload)"
-        )
-    seen: list[object] = []
-
-    async def perform(job: Job) -> dict[str, JsonValue]:
-        seen.append(job.payload)
-        return {}
-
-    async with open_memory(empty_dsn, worker=False) as memory:
-        memory.jobs.learn(perform)
-        assert 2 == (await memory.jobs.serve(once=True)).done
-    assert [{"n": 1}] == seen
-
-
-OLDER = """
-    INSERT INTO threads (tenant_id, thread_id, created_at, updated_at)
-    VALUES ('/app/ann/', 't', now(), now());
-    INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text, occurred_at,
-                        recorded_at, memory_seq)
-    SELECT '/app/ann/', 't', n, 'e' || n, 'user', 'user', 'Turn ' || n, now(), now(), n
-    FROM generate_series(1, 4) n;
-    INSERT INTO memories (tenant_id, memory_id, namespace, key, kind, text, value, terms,
-                          term_count, occurred_at, created_at, updated_at)
-    SELECT '/app/ann/', ('00000000-0000-7000-8000-00000000000' || n)::uuid, '/memories/',
-           '00000000-0000-7000-8000-00000000000' || n,
-           CASE WHEN n < 5 THEN 'episodic' ELSE 'semantic' END, 'Text ' || n, '{}', '', 0, now(),
-           now(), now()
-    FROM generate_series(1, 7) n;
-    INSERT INTO facts (tenant_id, memory_id, fact_type, slot, key, value, functional, confidence,
-                       extractor, pattern, valid_from, recorded_at)
-    SELECT tenant_id, memory_id, 'custom', 'slot', key, '1', false, 1, 'x', 'p', now(), now()
-    FROM memories WHERE text IN ('Text 5', 'Text 6');
-    INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id, needed)
-    SELECT '/app/ann/', ('00000000-0000-7000-8000-00000000000' || n)::uuid, 't', event, needed
-    FROM (VALUES (1, 'e1', false), (2, 'e2', false), (3, 'e3', false), (4, 'e4', false),
-                 (5, 'e1', false), (5, 'e2', false),
-                 (6, 'e1', true), (6, 'e2', true), (6, 'e4', false),
-                 (7, 'e2', true), (7, 'e3', true)) AS s(n, event, needed);
-    INSERT INTO edges (tenant_id, edge_id, memory_id, subject, relation, object, object_key,
-                       valid_from, recorded_at)
-    SELECT tenant_id, memory_id, memory_id, 'Ann', 'knows', text, text, now(), now()
-    FROM memories WHERE text IN ('Text 3', 'Text 5');
-"""
-"""Of a library before schema 17: a fact of either turn, one of two together or of another, and a
-statement of two; an edge of a turn, and one of a fact."""
-
-
-async def test_sources_of_an_older_library_become_bases(empty_dsn: str) -> None:
-    ann = Scope("app", "ann")
-    with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        migrated_to(connection, 16)
-        connection.execute(OLDER)
-        async with open_memory(empty_dsn, worker=False) as memory:
-            left: list[tuple[set[str], set[str]]] = []
-            for turn in ("e1", "e3", "e2", "e4"):
-                await memory.forget_turns(ann, "t", [turn])
-                kept = await memory.list_memories(ann, kinds=["semantic"])
-                edges = connection.execute("SELECT object FROM hippocampus.edges").fetchall()
-                left.append(({one.text for one in kept}, {text for (text,) in edges}))
-    assert [
-        ({"Text 5", "Text 6", "Text 7"}, {"Text 3", "Text 5"}),
-        ({"Text 5", "Text 6"}, {"Text 5"}),
-        ({"Text 6"}, set()),
-        (set(), set()),
-    ] == left
-
-
-async def test_turns_of_an_older_library_tell_who_said_them(empty_dsn: str) -> None:
-    with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        migrated_to(connection, 16)
-        connection.execute(OLDER)
-        connection.execute("UPDATE events SET role = 'agent' WHERE event_id = 'e2'")
-        async with open_memory(empty_dsn, worker=False):
-            pass
-        rows = connection.execute("SELECT text, role FROM memories ORDER BY text").fetchall()
-    told = ["user", "agent", "user", "user", None, None, None]
-    assert [(f"Text {number}", role) for number, role in enumerate(told, 1)] == rows

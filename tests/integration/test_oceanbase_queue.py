@@ -210,7 +210,7 @@ async def test_one_job_of_a_thread_runs_at_a_time(storage: Storage) -> None:
     assert await claim(storage)
     assert await claim(storage, "w2") is None
     assert NOW + timedelta(seconds=LEASE_S) == await storage.next_job_at(ALL)
-    with pytest.raises(Conflict, match="another job of thread 't' runs"):
+    with pytest.raises(Conflict, match="another job of thread 't' is running"):
         await storage.start_job(ANN, T, new(), "w3", LEASE_S)
     assert await storage.start_job(ANN, ThreadId("none"), new(), "w3", LEASE_S) is None
 

@@ -141,7 +141,7 @@ async def test_what_ended_is_restored_alike(
     taken, free = edges["Rome"], edges["tea"]
     assert taken.superseded_at and free.superseded_at and free.fact_id
     for storage in (postgres, oceanbase):
-        with pytest.raises(Conflict, match="another one has taken its place"):
+        with pytest.raises(Conflict, match="another edge has taken its place"):
             await storage.restore_edge(ANN, taken, uuid7())
         await storage.restore_edge(ANN, free, uuid7())
         with pytest.raises(Conflict, match="holds, or is gone"):
@@ -159,9 +159,9 @@ async def test_names_are_merged_once(memory: MemoryEngine, oceanbase: OceanBaseS
     [alias] = await oceanbase.aliases(ANN, ["bob"])
     again = replace(alias, alias_id=uuid7())
     for storage in (memory._storage, oceanbase):
-        with pytest.raises(Conflict, match="changed meanwhile"):
+        with pytest.raises(Conflict, match="changed the aliases"):
             await storage.change_aliases(ANN, uuid7(), [], [again])
-        with pytest.raises(Conflict, match="changed meanwhile"):
+        with pytest.raises(Conflict, match="changed the aliases"):
             await storage.change_aliases(ANN, uuid7(), [uuid7()], [])
         await storage.change_aliases(ANN, uuid7(), [alias.alias_id], [])
     assert [] == await same(memory._storage, oceanbase, "aliases", ANN, ["bob"])

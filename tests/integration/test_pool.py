@@ -13,6 +13,7 @@ import pytest
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory, run_sync
 from shared_core.settings import Settings
 from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.statements import Step
 
 ANN = Scope("app", "ann")
 
@@ -123,10 +124,10 @@ async def test_a_full_pool_is_an_error_that_names_the_way_out(dsn: str) -> None:
     settings = Settings(uri=dsn, home=dsn, pool_size=1, connect_timeout_s=0.2)  # type: ignore[arg-type]
     database = PostgresDatabase(settings)
     await database.open()
-    slow = asyncio.create_task(database.run("/", (b"SELECT pg_sleep(1)", {})))
+    slow = asyncio.create_task(database.run("/", Step("sleep", b"SELECT pg_sleep(1)", {})))
     await asyncio.sleep(0.1)
     with pytest.raises(StorageUnavailable, match="raise pool_size"):
-        await database.run("/", (b"SELECT 1", {}))
+        await database.run("/", Step("one", b"SELECT 1", {}))
     await slow
     await database.close()
 
@@ -135,7 +136,7 @@ async def test_a_long_queue_that_moves_is_served_to_its_end(dsn: str) -> None:
     settings = Settings(uri=dsn, home=dsn, pool_size=1, connect_timeout_s=0.5)  # type: ignore[arg-type]
     database = PostgresDatabase(settings)
     await database.open()
-    naps = (database.run("/", (b"SELECT pg_sleep(0.1)", {})) for _ in range(12))
+    naps = (database.run("/", Step("sleep", b"SELECT pg_sleep(0.1)", {})) for _ in range(12))
     assert 12 == len(await asyncio.gather(*naps))
     await database.close()
 

@@ -9,6 +9,7 @@ import pytest
 
 from shared_core import Conflict, InvalidInput, MemoryEngine, NotFound, Scope
 from shared_core.profiles.memory import Memory
+from shared_core.storage.postgres.connection.statements import Step
 
 TOWNS = ("Leeds", "Lisbon", "Oslo", "Rome", "Paris", "Bern", "Graz", "Kyoto")
 
@@ -63,7 +64,7 @@ async def test_memories_that_no_version_names_go_with_the_oldest(
     async def rows() -> set[Any]:
         database: Any = memory._storage._database  # type: ignore[attr-defined]
         query = b"SELECT memory_id FROM memories WHERE tenant_id = %(t)s AND kind = 'item'"
-        [found] = await database.run(stored[0], (query, {"t": stored[0]}))
+        [found] = await database.run(stored[0], Step("rows", query, {"t": stored[0]}))
         return {row[0] for row in found}
 
     newest = await repository.load_memory(known.memory_id)

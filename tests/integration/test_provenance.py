@@ -17,7 +17,6 @@ from shared_core.core.domain import (
     ModelUsage,
 )
 from shared_core.extraction.rule_based import RuleExtractor
-from shared_core.storage.postgres.connection.sql_files import migrations
 
 ANN = Scope("app", "ann")
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -113,21 +112,6 @@ async def test_a_faded_memory_leaves_its_reflection(dsn: str) -> None:
         policy = RetentionPolicy(threshold=1, min_age_days=0)
         assert 1 == len((await memory.cleanup(ANN, policy)).forgotten)
         assert 1 == len(await texts(memory, "reflection"))
-
-
-async def test_reflections_of_an_older_library_go_with_their_memories(dsn: str) -> None:
-    async with open_memory(dsn, extractor=Concluding(), worker=False) as memory:
-        keys = await memory.remember(ANN, ["Ana has an affair.", "Ana meets Zorro on Fridays."])
-        await memory.reflect(ANN)
-    with psycopg.connect(dsn) as superuser:
-        superuser.execute("TRUNCATE hippocampus.memory_bases")
-        superuser.execute("DROP INDEX hippocampus.events_expiry")
-        superuser.execute("SET search_path TO hippocampus, public")
-        [step] = [step for step in migrations() if step.name == "provenance"]
-        superuser.execute(step.sql[step.sql.index("INSERT INTO memory_bases") :].encode())
-    async with open_memory(dsn, worker=False) as memory:
-        await memory.forget(ANN, keys[1])
-        assert [] == await texts(memory, "reflection")
 
 
 async def test_a_forgotten_summary_takes_those_it_replaced(memory: MemoryEngine, dsn: str) -> None:

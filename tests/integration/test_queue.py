@@ -23,7 +23,8 @@ from shared_core import (
     Scope,
     open_memory,
 )
-from shared_core.storage.postgres.connection.database import PostgresDatabase, Rows, Statement
+from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase
+from shared_core.storage.postgres.connection.statements import Step
 
 ANN = Scope("app", "ann")
 
@@ -271,7 +272,7 @@ async def test_turns_that_are_likely_unseen_take_one_round_trip(
     trips: list[object] = []
     run = PostgresDatabase.run
 
-    async def counted(self: PostgresDatabase, scope: str, *steps: Statement) -> list[Rows]:
+    async def counted(self: PostgresDatabase, scope: str, *steps: Step) -> Answers:
         trips.append(steps)
         return await run(self, scope, *steps)
 

@@ -32,7 +32,8 @@ from langgraph.runtime import Runtime
 from langgraph_store import PgHippocampusStore, create_reflection_node, memories_namespace
 from langgraph_store.reflection import ReflectionNode
 from shared_core import InvalidInput, Scope, StorageUnavailable, open_memory, run_sync
-from shared_core.storage.postgres.events import PostgresEvents
+from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.statements import Step
 
 ANN = Scope("app", "ann")
 CONFIG: Any = {"configurable": {"thread_id": "t", "user_id": "ann"}}
@@ -169,13 +170,13 @@ async def test_ids_that_stay_the_same_cost_no_second_question(
     astore: PgHippocampusStore, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    read = PostgresEvents.thread_events
+    run = PostgresDatabase.run
 
-    async def noted(self: Any, scope: Any, thread_id: Any, limit: int) -> Any:
-        asked.append(limit)
-        return await read(self, scope, thread_id, limit)
+    async def noted(self: PostgresDatabase, scope: str, *steps: Step, **options: Any) -> Any:
+        asked.extend(one.values["limit"] for one in steps if one.name == "thread_events")
+        return await run(self, scope, *steps, **options)
 
-    monkeypatch.setattr(PostgresEvents, "thread_events", noted)
+    monkeypatch.setattr(PostgresDatabase, "run", noted)
     graph = graph_with(create_reflection_node(astore, app="app"))
     for text in ("yes", "yes", "yes"):
         await graph.ainvoke({"messages": [HumanMessage(text)]}, CONFIG)

@@ -9,6 +9,7 @@ import pytest
 from shared_core import InvalidInput
 from shared_core.settings import load_settings
 from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.statements import Step
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ async def test_a_value_that_is_too_large_is_no_key_that_is_too_long(
 ) -> None:
     words = b"SELECT string_agg('w' || n, ' ')::tsvector IS NULL FROM generate_series(1, 300000) n"
     with pytest.raises(InvalidInput, match="larger than PostgreSQL takes.*tsvector"):
-        await database.run("/", (words, {}))
+        await database.run("/", Step("words", words, {}))
 
 
 async def test_a_key_that_is_too_long_for_an_index_is_told(database: PostgresDatabase) -> None:
@@ -32,4 +33,4 @@ async def test_a_key_that_is_too_long_for_an_index_is_told(database: PostgresDat
     for length in (200, 2000):  # more than a page of a B-tree takes, and more than any tuple
         long = f" string_agg(md5(n::text), ''), now(), now() FROM generate_series(1, {length}) n"
         with pytest.raises(InvalidInput, match="too long for an index"):
-            await database.run("/a/b/", (thread + long.encode(), {}))
+            await database.run("/a/b/", Step("thread", thread + long.encode(), {}))

@@ -127,27 +127,6 @@ async def test_counters_and_clocks_that_are_off_do_no_harm(dsn: str, now: list[d
         )
 
 
-async def test_memories_of_an_older_schema_are_told_when_they_fade(
-    dsn: str, now: list[datetime]
-) -> None:
-    from shared_core.storage.postgres.connection.sql_files import migrations
-
-    async with open_memory(dsn, clock=lambda: now[0], worker=False) as memory:
-        await memory.append_events(ANN, "t", [said("a", "I sail."), said("b", "I ski.")])
-        await memory.recall(ANN, "ski", limit=1)
-    with psycopg.connect(dsn) as superuser:
-        superuser.execute("SET search_path TO hippocampus, public")
-        superuser.execute("UPDATE memory_access SET forget_at = NULL")
-        superuser.execute("DELETE FROM memory_access WHERE last_accessed_at IS NULL")
-        [step] = [step for step in migrations() if step.name == "retention"]
-        superuser.execute(step.sql[step.sql.index("INSERT INTO memory_access AS a") :].encode())
-    async with open_memory(dsn, clock=lambda: now[0], worker=False) as memory:
-        for text, reads in (("I sail.", 0), ("I ski.", 1)):
-            assert (await kept(memory, text)).forget_at == forget_at(
-                initial=0.7, last_used_at=START, accesses=reads
-            )
-
-
 async def test_what_holds_where_no_policy_is_stored_is_the_default_one(
     dsn: str, now: list[datetime]
 ) -> None:

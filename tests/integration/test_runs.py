@@ -599,7 +599,8 @@ KILLED = """
 import asyncio, os, signal, sys
 from shared_core import Scope, open_memory
 from shared_core.extraction.rule_based import RuleExtractor
-from shared_core.storage.postgres.connection.database import Database
+from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.statements import Step
 
 dsn, step = sys.argv[1], sys.argv[2]
 
@@ -617,20 +618,20 @@ class Dying(RuleExtractor):
             die()
         return await super().summarise(events, previous, max_characters)
 
-run = Database.run
+run = PostgresDatabase.run
 async def dying_run(self, scope, *steps):
-    applies = any(b"INSERT INTO runs" in text for text, _ in steps)
+    applies = any(one.name == "add_run" for one in steps)
     if applies and step == "before":
         die()
     if applies and step == "within":
         # The server has the whole transaction, and waits at its end.
-        steps = (*steps, (b"SELECT pg_sleep(60)", {}))
+        steps = (*steps, Step("sleep", b"SELECT pg_sleep(60)", {}))
         asyncio.get_running_loop().call_later(1.0, die)
     answer = await run(self, scope, *steps)
     if applies and step == "after":
         die()
     return answer
-Database.run = dying_run
+PostgresDatabase.run = dying_run
 
 async def main():
     async with open_memory(dsn, extractor=Dying(), worker=False) as memory:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,25 +10,27 @@ import psycopg
 import pytest
 from http_clients import client_of
 
-from shared_core import InvalidInput, MemoryEngine, Scope
+from shared_core import InvalidInput, Scope
 from shared_core.conversation.answers import ProcessedInput
 from shared_core.profiles.transcript import SessionConversation
+from shared_core.storage.postgres import events
+from shared_core.storage.postgres.connection.statements import Step
+from shared_core.storage.postgres.events import erasing_steps
 from tests.integration.talking import ANN, SCOPE, Watch, info, jobs, opened, rows
 
 GATE = 4711
 WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
 
-def gated(memory: MemoryEngine, after: int) -> None:
-    """Let erasing wait for the gate after so many of its steps."""
-    steps: Callable[..., list[Any]] = memory._storage._erasing_steps  # type: ignore[attr-defined]
+def gated(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """Let an erasure wait for the gate after a number of its steps."""
 
-    def with_gate(*given: Any) -> list[Any]:
-        found = steps(*given)
-        gate = (f"SELECT pg_advisory_xact_lock({GATE})".encode(), {})
+    def with_gate(*given: Any) -> list[Step]:
+        found = erasing_steps(*given)
+        gate = Step("gate", f"SELECT pg_advisory_xact_lock({GATE})".encode(), {})
         return [*found[:after], gate, *found[after:]]
 
-    memory._storage._erasing_steps = with_gate  # type: ignore[attr-defined]
+    monkeypatch.setattr(events, "erasing_steps", with_gate)
 
 
 async def waiting(superuser: psycopg.Connection[Any], count: int, task: asyncio.Task[Any]) -> None:
@@ -42,11 +43,13 @@ async def waiting(superuser: psycopg.Connection[Any], count: int, task: asyncio.
 
 
 @pytest.mark.parametrize("after", [3, 4, 6])
-async def test_an_input_beside_an_erasure_is_whole_or_not_there(dsn: str, after: int) -> None:
+async def test_an_input_beside_an_erasure_is_whole_or_not_there(
+    dsn: str, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with opened(dsn, Watch()) as memory, opened(dsn, Watch()) as other:
         await memory.process_memory("I live in Rome", ANN)
         await other.open()
-        gated(memory, after)
+        gated(monkeypatch, after)
         with psycopg.connect(dsn, autocommit=True) as superuser:
             superuser.execute(f"SELECT pg_advisory_lock({GATE})")
             erasing = asyncio.create_task(memory.forget_scope(SCOPE))

@@ -203,7 +203,7 @@ def test_off_means_no_index_is_used(dsn: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("HIPPOCAMPUS_ANN_THRESHOLD", "off")
     used: list[str] = []
     monkeypatch.setattr(
-        "shared_core.storage.postgres.tenant_indexes.search_text", lambda *_: used.append("used")
+        "shared_core.storage.postgres.indexes.search_text", lambda *_: used.append("used")
     )
     with store_at(dsn) as store:
         assert "3" == store.search(BIG, query="note 3", limit=10)[0].key

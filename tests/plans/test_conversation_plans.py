@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.connection.statements import statement
 
 USERS, PER_USER, OVER = 500, 40, 5
 TURN: dict[str, object] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.connection.statements import statement
 
 PEOPLE, TASTES = 12, 3_000
 BIND = """

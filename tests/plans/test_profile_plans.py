@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.connection.statements import statement
 from tests.plans.test_query_plans import BIND, nodes
 
 TENANTS, VERSIONS, MEMORIES = 40, 60, 60

@@ -13,7 +13,7 @@ from pgvector import HalfVector
 from pgvector.psycopg import register_vector
 from psycopg.conninfo import make_conninfo
 
-from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.connection.statements import statement
 
 TENANTS = 60
 PER_TENANT = 100

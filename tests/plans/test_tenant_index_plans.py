@@ -13,8 +13,8 @@ from pgvector.psycopg import register_vector
 from psycopg.conninfo import make_conninfo
 
 from shared_core import open_memory, run_sync
-from shared_core.storage.postgres.connection.sql_files import statement
-from shared_core.storage.postgres.tenant_indexes import search_text, sorted_out
+from shared_core.storage.postgres.connection.statements import statement
+from shared_core.storage.postgres.indexes import search_text, sorted_out
 from tests.plans.test_query_plans import BIND, nodes
 
 DIMENSIONS = 64

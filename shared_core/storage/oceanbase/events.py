@@ -16,8 +16,7 @@ from shared_core.core.retention_policy import Strength
 from shared_core.ports.events import EventRow, MemoryQuery
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import NewJob
-from shared_core.storage._retention_columns import initial_of
-from shared_core.storage._rows import as_known
+from shared_core.storage._rows import as_known, initial_of
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.errors import check_thread_id
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages

@@ -145,7 +145,7 @@ class OceanBaseFacts(OceanBasePart):
             await self._database.write(work)
         except Conflict as error:
             raise Conflict(
-                f"fact {restoration.memory_id}, or one that cannot hold beside it, was changed at"
+                f"another call changed fact {restoration.memory_id}, or a fact that excludes it, at"
                 " the same time: try again"
             ) from error
 

@@ -27,7 +27,7 @@ from shared_core.storage.oceanbase.facts import (
 from shared_core.storage.oceanbase.retention_timing import retime
 from shared_core.storage.oceanbase.visibility import Condition, all_of
 
-CHANGED = "the aliases were changed meanwhile"
+CHANGED = "another call changed the aliases: try again"
 
 
 class OceanBaseGraph(OceanBasePart):
@@ -330,8 +330,8 @@ def _reopen_edge(tx: Transaction, tenant: str, run_id: UUID, edge_id: UUID) -> U
 
 def _taken(edge_id: UUID) -> Conflict:
     return Conflict(
-        f"edge {edge_id} cannot hold again: another one has taken its place since,"
-        " retract that one first; graph.history() shows both"
+        f"edge {edge_id} cannot be restored: another edge has taken its place since."
+        " Retract that one first; graph.history() shows both"
     )
 
 

@@ -17,8 +17,7 @@ from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import instructions_scope, rest_of, storable, tenant_of
 from shared_core.core.retention_policy import Strength
 from shared_core.ports.items import ImportMark, ItemAddress, ItemStamp, MemoryRow, VectorRows
-from shared_core.storage._retention_columns import initial_of
-from shared_core.storage._rows import MAX_TERMS
+from shared_core.storage._rows import MAX_TERMS, initial_of
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
 from shared_core.storage.oceanbase.forgetting import forget_memories
 from shared_core.storage.oceanbase.retention_timing import timed

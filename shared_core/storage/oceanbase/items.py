@@ -31,8 +31,8 @@ from shared_core.ports.items import (
     VectorRows,
 )
 from shared_core.ports.storage import Clock
-from shared_core.settings import Settings
 from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
 from shared_core.storage.oceanbase.filters import matches
 from shared_core.storage.oceanbase.forgetting import forget_memories, forget_turns
@@ -57,9 +57,15 @@ _REMEMBERED = to_path([MEMORIES])
 class OceanBaseItems(OceanBasePart):
     """See the port."""
 
-    def __init__(self, settings: Settings, clock: Clock, strength: Strength | None = None) -> None:
-        super().__init__(settings, clock, strength)
-        self._large = LargeTenants(settings.ann_threshold)
+    def __init__(
+        self,
+        database: OceanBaseDatabase,
+        clock: Clock,
+        strength: Strength | None = None,
+        ann_threshold: int | None = None,
+    ) -> None:
+        super().__init__(database, clock, strength)
+        self._large = LargeTenants(ann_threshold)
 
     async def put_memories(
         self,

@@ -225,7 +225,7 @@ class OceanBaseJobs(OceanBaseJobReads):
             ):
                 return True
             if any(row[5] > now for row in running):
-                raise Conflict(f"another job of thread {thread_id!r} runs")
+                raise Conflict(f"another job of thread {thread_id!r} is running")
             insert_job(tx, tenant, thread_id, job, now, run_after=now, lease=(worker_id, until))
             return True
 
@@ -266,7 +266,7 @@ class OceanBaseJobs(OceanBaseJobReads):
             taken = await self._database.write(work)
             if taken is not None:
                 return taken
-        raise Conflict("other workers came first again and again")
+        raise Conflict("other workers were first at every try: try again")
 
     async def extend_job(self, job: Job, worker_id: str, lease_s: float) -> bool:
         tenant, until = scope_path(job.scope), self._clock() + timedelta(seconds=lease_s)

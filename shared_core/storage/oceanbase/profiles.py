@@ -240,8 +240,8 @@ class OceanBaseProfiles(OceanBasePart):
             return await self._database.write(guarded)
         except Conflict as error:
             raise Conflict(
-                f"profile {memory_id} was changed by somebody else, or a turn it draws from was"
-                " forgotten, since it was loaded: load it again and repeat"
+                f"another call changed profile {memory_id}, or forgot a turn it was drawn from,"
+                " since it was loaded: load it again and repeat"
             ) from error
 
     async def drop_profile(

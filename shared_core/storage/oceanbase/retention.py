@@ -44,12 +44,7 @@ from shared_core.ports.retention import (
     TaskRun,
     Weak,
 )
-from shared_core.storage._retention_columns import (
-    POLICY_COLUMNS,
-    along_of,
-    counts_of,
-    policy_columns,
-)
+from shared_core.storage._rows import POLICY_COLUMNS, along_of, counts_of, policy_columns
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
 from shared_core.storage.oceanbase.retention_fading import (

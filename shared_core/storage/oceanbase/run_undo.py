@@ -20,7 +20,7 @@ from shared_core.storage.oceanbase.retention_timing import retime
 from shared_core.storage.oceanbase.run_changes import require_places, restore_summary, retire_drawn
 from shared_core.storage.oceanbase.run_records import Change, changes_of, rows_in, set_each
 
-ALIASES_CHANGED = "the aliases were changed meanwhile"
+ALIASES_CHANGED = "another call changed the aliases: try again"
 
 
 class _UndoneRun(NamedTuple):
@@ -317,8 +317,8 @@ def _require_free(tx: Transaction, tenant: str, run_id: UUID, changes: Sequence[
 
 def _taken(run_id: UUID) -> Conflict:
     return Conflict(
-        f"what run {run_id} ended cannot hold again: something else has taken its place since,"
-        " which no run names"
+        f"run {run_id} cannot be undone: what it ended cannot hold again, because something"
+        " that no run wrote has taken its place"
     )
 
 

@@ -131,8 +131,8 @@ class OceanBaseRuns(OceanBasePart):
             await self._database.write(work)
         except Conflict as error:
             raise Conflict(
-                f"another run consolidated thread {plan.thread_id!r}, or changed a fact it"
-                " touches, at the same time: read again and repeat"
+                f"another run consolidated thread {plan.thread_id!r} at the same time, or changed a"
+                " fact of this run: read the thread again and repeat the run"
             ) from error
 
     async def list_runs(

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pymysql
 
+from shared_core.core.retention_policy import Strength
 from shared_core.errors import StorageUnavailable
-from shared_core.ports.storage import StorageReport
-from shared_core.settings import redacted
+from shared_core.ports.storage import Clock, StorageReport
+from shared_core.settings import Settings, redacted
+from shared_core.storage._composed import ComposedStorage
 from shared_core.storage.oceanbase.accesses import OceanBaseAccesses
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.conversations import OceanBaseConversations
 from shared_core.storage.oceanbase.erasures import OceanBaseErasures
 from shared_core.storage.oceanbase.events import OceanBaseEvents
@@ -37,29 +40,35 @@ NO_SUCH_TABLE = 1146
 DENIED = (1044, 1142, 1143, 1227)
 
 
-class OceanBaseStorage(
-    OceanBaseItems,
-    OceanBaseEvents,
-    OceanBaseSessions,
-    OceanBaseConversations,
-    OceanBaseInstructions,
-    OceanBaseRuns,
-    OceanBaseFacts,
-    OceanBaseRecall,
-    OceanBaseSlices,
-    OceanBaseGraph,
-    OceanBaseJobs,
-    OceanBaseTokens,
-    OceanBaseRetention,
-    OceanBaseProfiles,
-    OceanBaseTransfer,
-    OceanBaseReembed,
-    OceanBaseIndexes,
-    OceanBaseAccesses,
-    OceanBaseErasures,
-    OceanBaseVectors,
-):
+class OceanBaseStorage(ComposedStorage):
     """The storage port on SeekDB 1.4 or newer, or OceanBase 4.3.5.3 or newer."""
+
+    def __init__(self, settings: Settings, clock: Clock, strength: Strength | None = None) -> None:
+        database = OceanBaseDatabase(settings)
+        super().__init__(
+            items=OceanBaseItems(database, clock, strength, settings.ann_threshold),
+            instructions=OceanBaseInstructions(database, clock, strength),
+            events=OceanBaseEvents(database, clock, strength),
+            recall=OceanBaseRecall(database, clock),
+            timeline=OceanBaseSlices(database, clock),
+            accesses=OceanBaseAccesses(database, clock),
+            session_logs=OceanBaseSessions(database, clock),
+            conversations=OceanBaseConversations(database, clock),
+            jobs=OceanBaseJobs(database, clock),
+            runs=OceanBaseRuns(database, clock, strength),
+            facts=OceanBaseFacts(database, clock),
+            graph=OceanBaseGraph(database, clock),
+            profiles=OceanBaseProfiles(database, clock, strength),
+            retention=OceanBaseRetention(database, clock),
+            erasures=OceanBaseErasures(database, clock),
+            indexes=OceanBaseIndexes(database, clock, settings.ann_threshold),
+            reembedding=OceanBaseReembed(database, clock),
+            transfer=OceanBaseTransfer(database, clock),
+            tokens=OceanBaseTokens(database, clock),
+        )
+        self._settings = settings
+        self._database = database
+        self.use_model = OceanBaseVectors(database, clock).use_model
 
     async def open(self) -> None:
         await self._database.open()

@@ -29,7 +29,7 @@ from shared_core.ports.transfer import (
     Unembedded,
     Written,
 )
-from shared_core.storage._schema_version import SCHEMA_VERSION
+from shared_core.storage._migrations import SCHEMA_VERSION
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.database import streamed
 from shared_core.storage.oceanbase.connection.transactions import Transaction, pages

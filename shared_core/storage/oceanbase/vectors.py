@@ -26,7 +26,9 @@ from shared_core.errors import (
     StorageUnavailable,
 )
 from shared_core.ports.indexes import EmbeddedField, IndexBuilder, TenantIndex, TenantVectors
+from shared_core.ports.storage import Clock
 from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.errors import code_of
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
 
@@ -416,13 +418,13 @@ class LargeTenants:
 class OceanBaseIndexes(OceanBasePart):
     """See the port."""
 
-    @property
-    def index_threshold(self) -> int | None:
-        return self._settings.ann_threshold
+    builds_indexes = False
 
-    @property
-    def builds_indexes(self) -> bool:
-        return False
+    def __init__(
+        self, database: OceanBaseDatabase, clock: Clock, ann_threshold: int | None
+    ) -> None:
+        super().__init__(database, clock)
+        self.index_threshold = ann_threshold
 
     async def tenant_indexes(self) -> Sequence[TenantIndex]:
         """Return none: those there are belong to no tenant."""

@@ -1,8 +1,9 @@
-"""The part of PostgresStorage that keeps conversations: one active at a time for a user."""
+"""Conversations on PostgreSQL: at most one of a user is active."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -13,15 +14,17 @@ from shared_core.ports.conversations import Around, Heard, Session, SessionRules
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.storage import Clock
 from shared_core.storage._rows import event_from_row, utc
-from shared_core.storage.postgres.connection.database import PostgresDatabase
-from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase
+from shared_core.storage.postgres.connection.statements import Step, step, steps
 
 SESSION_COLUMNS = 7
 NAME = "is_called"
+"""The relation that tells a person's name."""
 
 
+@dataclass(frozen=True, slots=True)
 class PostgresConversations:
-    """Conversations. Whoever writes one holds a lock of its user for that transaction."""
+    """Conversations. A transaction that writes one holds a lock of its user."""
 
     _database: PostgresDatabase
     _clock: Clock
@@ -50,8 +53,8 @@ class PostgresConversations:
             "context": context,
             "once": once,
         }
-        whom = _whom(scope, kin)
-        rows, known = await self._in_line(scope, ("hear_turn", values), ("kin_of_user", whom))
+        answers = await self._locked(scope, step("hear_turn", values), _kin_step(scope, kin))
+        rows, known = answers.named("hear_turn"), answers.named("kin_of_user")
         before = [row[SESSION_COLUMNS + 2 :] for row in reversed(rows)]
         events = [event_from_row(row[1:]) for row in before if row[0] is not None]
         return Heard(
@@ -68,9 +71,7 @@ class PostgresConversations:
         tenant = scope_path(scope)
         turns = {"tenant": tenant, "thread_id": thread_id, "limit": context, "now": self._clock()}
         rows, known = await self._database.run(
-            tenant,
-            (statement("thread_events"), turns),
-            (statement("kin_of_user"), _whom(scope, kin)),
+            tenant, step("thread_events", turns), _kin_step(scope, kin)
         )
         said = [event_from_row(row[1:]) for row in reversed(rows)]
         return Around(said=said, user_name=_name(known), kin=_kin(known))
@@ -79,22 +80,18 @@ class PostgresConversations:
         self, scope: Scope, new_id: ThreadId, rules: SessionRules
     ) -> Session:
         values = self._rules_and_now(scope, rules) | {"thread_id": new_id}
-        rows = await self._in_line(
-            scope, ("open_conversation", values), ("active_conversation", values)
-        )
-        return _session(scope, rows[1][0])
+        opening, reading = steps(values, "open_conversation", "active_conversation")
+        answers = await self._locked(scope, opening, reading)
+        return _session(scope, answers.named("active_conversation")[0])
 
     async def active_conversation(self, scope: Scope) -> Session | None:
-        tenant = scope_path(scope)
-        [rows] = await self._database.run(
-            tenant, (statement("active_conversation"), {"tenant": tenant})
-        )
+        rows = await self._database.rows(scope_path(scope), "active_conversation")
         return _session(scope, rows[0]) if rows else None
 
     async def conversation_of_thread(self, scope: Scope, thread_id: ThreadId) -> Session | None:
-        tenant = scope_path(scope)
-        values = {"tenant": tenant, "thread_id": thread_id}
-        [rows] = await self._database.run(tenant, (statement("conversation_of_thread"), values))
+        rows = await self._database.rows(
+            scope_path(scope), "conversation_of_thread", thread_id=thread_id
+        )
         return _session(scope, rows[0]) if rows else None
 
     async def end_conversation(
@@ -106,18 +103,18 @@ class PostgresConversations:
             "job_type": str(job.job_type),
             "priority": int(job.priority),
         }
-        rows = (await self._in_line(scope, ("end_conversation", values)))[0]
+        answers = await self._locked(scope, step("end_conversation", values))
+        rows = answers.named("end_conversation")
         return _session(scope, rows[0]) if rows else None
 
     async def finish_conversation(self, scope: Scope, thread_id: ThreadId) -> None:
-        tenant = scope_path(scope)
-        values = {"tenant": tenant, "thread_id": thread_id}
-        await self._in_line(scope, ("finish_conversation", values))
+        values = {"tenant": scope_path(scope), "thread_id": thread_id}
+        await self._locked(scope, step("finish_conversation", values))
 
     async def conversations_over(self, limit: int) -> tuple[Sequence[Scope], datetime | None]:
         values = {"now": self._clock(), "limit": limit}
         over, [[next_end]] = await self._database.run(
-            ROOT, (statement("conversations_over"), values), (statement("next_end"), {})
+            ROOT, step("conversations_over", values), step("next_end")
         )
         scopes = [Scope(*from_path(row[0])) for row in over]
         return scopes, next_end and utc(next_end)
@@ -131,15 +128,15 @@ class PostgresConversations:
             "max_events": rules.max_events,
         }
 
-    async def _in_line(self, scope: Scope, *steps: tuple[str, dict[str, Any]]) -> list[Any]:
-        tenant = scope_path(scope)
-        lock = (statement("lock_conversation"), {"tenant": tenant})
-        sent = [(statement(name), values) for name, values in steps]
-        return (await self._database.run(tenant, lock, *sent))[1:]
+    async def _locked(self, scope: Scope, *sent: Step) -> Answers:
+        """Run steps as one transaction that holds the lock of the user."""
+        lock = step("lock_conversation", {"tenant": scope_path(scope)})
+        return await self._database.run(scope_path(scope), lock, *sent)
 
 
-def _whom(scope: Scope, kin: Sequence[str]) -> dict[str, object]:
-    return {"tenant": scope_path(scope), "user": USER, "relations": [NAME, *kin]}
+def _kin_step(scope: Scope, kin: Sequence[str]) -> Step:
+    values = {"tenant": scope_path(scope), "user": USER, "relations": [NAME, *kin]}
+    return step("kin_of_user", values)
 
 
 def _name(known: Sequence[Sequence[str]]) -> str:

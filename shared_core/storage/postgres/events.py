@@ -1,27 +1,42 @@
-"""The threads of PostgresStorage: turns that are remembered, read again, and forgotten."""
+"""Turns of threads on PostgreSQL: appended, read again, forgotten, erased with a receipt."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+from uuid import UUID
 
 from shared_core.core.domain import AsOf, Event, Memory, Scope, ThreadId
 from shared_core.core.json_text import to_json
-from shared_core.core.namespaces import memories_namespace, path_end, rest_of, scope_path, storable
+from shared_core.core.namespaces import (
+    ROOT,
+    from_path,
+    memories_namespace,
+    path_end,
+    rest_of,
+    scope_path,
+    storable,
+    to_path,
+)
+from shared_core.ports.erasures import ERASED_TOKEN, ErasureReceipt
 from shared_core.ports.events import EventRow, MemoryQuery
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import NewJob
+from shared_core.ports.storage import Clock
 from shared_core.storage._rows import (
     as_known,
     event_from_row,
     memory_from_row,
     moments,
     to_tsvector,
+    utc,
 )
-from shared_core.storage.postgres.connection.database import by_column
-from shared_core.storage.postgres.connection.pipeline import Statement
-from shared_core.storage.postgres.connection.sql_files import statement
-from shared_core.storage.postgres.items import PostgresItems
+from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
+from shared_core.storage.postgres.connection.statements import Step, step, steps
+from shared_core.storage.postgres.items import PostgresItems, vector_steps
 from shared_core.storage.postgres.jobs import enqueue_step
 
 _EVENT_COLUMNS = (
@@ -30,15 +45,20 @@ _EVENT_COLUMNS = (
 )  # fmt: skip
 
 
-class PostgresEvents(PostgresItems):
-    """Turns of threads and the memories made of them."""
+@dataclass(frozen=True, slots=True)
+class PostgresEvents:
+    """Turns of threads, and the memories of a scope."""
+
+    _database: PostgresDatabase
+    _clock: Clock
+    _items: PostgresItems
 
     async def known_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
     ) -> Mapping[str, bytes | None]:
-        tenant = scope_path(scope)
-        values = {"tenant": tenant, "thread_id": thread_id, "event_ids": list(event_ids)}
-        [rows] = await self._database.run(tenant, (statement("known_turns"), values))
+        rows = await self._database.rows(
+            scope_path(scope), "known_turns", thread_id=thread_id, event_ids=list(event_ids)
+        )
         return dict(rows)
 
     async def append_events(
@@ -50,22 +70,20 @@ class PostgresEvents(PostgresItems):
         job: NewJob | None = None,
     ) -> set[str]:
         now = self._clock()
-        held: Statement = (statement("hold_policies"), {"tenants": [scope_path(scope)]})
-        steps = [held, *self._append_steps(scope, thread_id, rows, vectors, now)]
+        sent = [
+            step("hold_policies", {"tenants": [scope_path(scope)]}),
+            self.append_step(scope, thread_id, rows, now),
+            *vector_steps(vectors),
+        ]
         if job:
-            steps.append(enqueue_step(scope, thread_id, job, now, changed_at=now))
-        _, new, *_ = await self._database.run(scope_path(scope), *steps)
-        return {row[0] for row in new}
+            sent.append(enqueue_step(scope, thread_id, job, now, changed_at=now))
+        answers = await self._database.run(scope_path(scope), *sent)
+        return {row[0] for row in answers.named("append_events")}
 
-    def _append_steps(
-        self,
-        scope: Scope,
-        thread_id: ThreadId,
-        rows: Sequence[EventRow],
-        vectors: VectorRows | None,
-        now: datetime,
-    ) -> list[Statement]:
-        """Return what appends turns; the first statement returns the ids that were new."""
+    def append_step(
+        self, scope: Scope, thread_id: ThreadId, rows: Sequence[EventRow], now: datetime
+    ) -> Step:
+        """Return the step that appends turns and returns the ids of those that are new."""
         columns = by_column(
             [
                 (row.event.event_id, row.event.author, row.event.role,
@@ -73,7 +91,8 @@ class PostgresEvents(PostgresItems):
                  to_json(row.event.metadata, "event metadata"), row.event.occurred_at,
                  float(row.event.importance), row.event.expires_at, row.memory_id,
                  to_json(row.value), to_tsvector(row.terms), len(row.terms),
-                 self._initial("episodic", row.event.text, row.event.importance, row.value))
+                 self._items.initial_strength(
+                     "episodic", row.event.text, row.event.importance, row.value))
                 for row in rows
             ],
             len(_EVENT_COLUMNS),
@@ -84,24 +103,21 @@ class PostgresEvents(PostgresItems):
             "namespace": rest_of(memories_namespace(scope)),
             "now": now,
         }
-        return [(statement("append_events"), values), *self._vector_steps(vectors)]
+        return step("append_events", values)
 
     async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
-        tenant = scope_path(scope)
-        values = self._turns(tenant, thread_id, limit)
-        [rows] = await self._database.run(tenant, (statement("thread_events"), values))
+        rows = await self._database.rows(
+            scope_path(scope), "thread_events", thread_id=thread_id, limit=limit, now=self._clock()
+        )
         return [event_from_row(row[1:]) for row in reversed(rows)]
 
     async def thread_history(
         self, scope: Scope, thread_id: ThreadId, limit: int, as_of: AsOf | None = None
     ) -> Sequence[Event]:
         tenant = scope_path(scope)
-        values = self._turns(tenant, thread_id, limit) | moments(as_of)
-        [rows] = await self._database.run(tenant, (statement("thread_history"), values))
+        values = {"tenant": tenant, "thread_id": thread_id, "limit": limit, "now": self._clock()}
+        [rows] = await self._database.run(tenant, step("thread_history", values | moments(as_of)))
         return [event_from_row(row[1:]) for row in reversed(rows)]
-
-    def _turns(self, tenant: str, thread_id: ThreadId, limit: int) -> dict[str, object]:
-        return {"tenant": tenant, "thread_id": thread_id, "limit": limit, "now": self._clock()}
 
     async def forget_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
@@ -114,15 +130,13 @@ class PostgresEvents(PostgresItems):
             "event_ids": [event_id for event_id in event_ids if storable(event_id)],
             "now": self._clock(),
         }
-        _, rows = await self._database.run(
-            tenant, (statement("lock_tenants"), values), (statement("forget_turns"), values)
-        )
-        return len(rows)
+        sent = steps(values, "lock_tenants", "forget_turns")
+        return len((await self._database.run(tenant, *sent)).named("forget_turns"))
 
     async def forget_scope(self, scope: Scope, thread_id: ThreadId | None) -> int:
-        steps = self._erasing_steps(scope, thread_id)
-        _, _, gone, *_ = await self._database.run(scope_path(scope), *steps)
-        return len(gone)
+        sent = erasing_steps(scope, thread_id, self._clock())
+        answers = await self._database.run(scope_path(scope), *sent)
+        return len(answers.named("forget_scope" if thread_id is None else "forget_thread"))
 
     async def list_memories(self, query: MemoryQuery) -> Sequence[Memory]:
         tenant, path = scope_path(query.scope), rest_of(query.namespace)
@@ -137,48 +151,107 @@ class PostgresEvents(PostgresItems):
             "now": self._clock(),
             **moments(query.as_of),
         }
-        text = statement("list_memories", as_of=query.as_of is not None)
-        [rows] = await self._database.run(tenant, (text, values))
+        listing = step("list_memories", values, as_of=query.as_of is not None)
+        [rows] = await self._database.run(tenant, listing)
         return [as_known(memory_from_row(row), query.as_of) for row in rows]
 
     async def memories_without_vectors(
         self, scope: Scope, thread_id: ThreadId, model: str, limit: int
     ) -> Sequence[tuple[ItemAddress, str]]:
-        tenant, namespace = scope_path(scope), memories_namespace(scope)
+        namespace = memories_namespace(scope)
         path = rest_of(namespace)
-        values = {
-            "tenant": tenant,
-            "path": path,
-            "path_end": path_end(path),
-            "thread_id": thread_id,
-            "model": model,
-            "limit": limit,
-            "now": self._clock(),
-        }
-        [rows] = await self._database.run(tenant, (statement("memories_without_vectors"), values))
+        rows = await self._database.rows(
+            scope_path(scope),
+            "memories_without_vectors",
+            path=path,
+            path_end=path_end(path),
+            thread_id=thread_id,
+            model=model,
+            limit=limit,
+            now=self._clock(),
+        )
         return [((namespace, key), text) for key, text in rows]
 
     async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None:
-        await self._database.run(scope_path(scope), *self._vector_steps(vectors))
+        await self._database.run(scope_path(scope), *vector_steps(vectors))
 
-    def _erasing_steps(self, scope: Scope, thread_id: ThreadId | None) -> list[Statement]:
-        """Return what erases the memory of a scope or one thread; the third returns what went.
 
-        Nobody says anything in its session meanwhile: an input comes before it, or after.
-        """
-        tenant = scope_path(scope)
+def locking_steps(scope: Scope, thread_id: ThreadId | None, now: datetime) -> list[Step]:
+    """Return the locks of an erasure: an input of the session comes before it or after it."""
+    tenant = scope_path(scope)
+    values = {"tenant": tenant, "tenants": [tenant], "thread_id": thread_id, "now": now}
+    return steps(values, "lock_conversation", "lock_tenants")
+
+
+def forgetting_steps(scope: Scope, thread_id: ThreadId | None, now: datetime) -> list[Step]:
+    """Return the steps that erase the memory of a scope, or of one of its threads."""
+    tenant = scope_path(scope)
+    values = {
+        "tenant": tenant, "tenants": [tenant], "thread_id": thread_id, "path": tenant, "now": now,
+    }  # fmt: skip
+    names = ["forget_scope" if thread_id is None else "forget_thread"]
+    names += ["bury_threads", "drop_jobs", "drop_runs", "drop_empty_threads", "drop_conversations"]
+    if thread_id is None:
+        names += ["drop_aliases", "drop_profiles", "mark_all_deleted", "drop_import_marks"]
+        names.append("drop_policies")
+    return steps(values, *names)
+
+
+def erasing_steps(scope: Scope, thread_id: ThreadId | None, now: datetime) -> list[Step]:
+    """Return the steps that erase the memory of a scope or a thread, its locks first."""
+    return [*locking_steps(scope, thread_id, now), *forgetting_steps(scope, thread_id, now)]
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresErasures:
+    """Erasures of users and threads, and their receipts."""
+
+    _database: PostgresDatabase
+    _clock: Clock
+
+    async def erase(
+        self, scope: Scope, thread_id: ThreadId | None, erasure_id: UUID, requested_at: datetime
+    ) -> ErasureReceipt:
+        tenant, now = scope_path(scope), self._clock()
         values = {
             "tenant": tenant,
-            "tenants": [tenant],
+            "app_tenant": to_path((scope.app,)),
+            "app": scope.app,
+            "user": scope.user,
             "thread_id": thread_id,
-            "path": tenant,
-            "now": self._clock(),
+            "nobody": ERASED_TOKEN,
+            "salt": secrets.token_bytes(32),
+            "erasure_id": erasure_id,
+            "requested_at": requested_at,
+            "now": now,
         }
-        names = ["lock_conversation", "lock_tenants"]
-        names.append("forget_scope" if thread_id is None else "forget_thread")
-        names += ["bury_threads", "drop_jobs", "drop_runs", "drop_empty_threads"]
-        names.append("drop_conversations")
+        last = ["drop_marks_of_words", "erase_logs", "drop_lost_jobs", "blur_profiles"]
         if thread_id is None:
-            names += ["drop_aliases", "drop_profiles", "mark_all_deleted", "drop_import_marks"]
-            names.append("drop_policies")
-        return [(statement(name), values) for name in names]
+            last += ["erase_user", "bind_app", "erase_tokens", "bind_user"]
+        answers = await self._database.run(
+            tenant,
+            *locking_steps(scope, thread_id, now),
+            # Counted within the locks: the receipt then counts what this erasure deletes.
+            *steps(values, "drop_marks_of_words", "count_before_erasing"),
+            *forgetting_steps(scope, thread_id, now),
+            *steps(values, *last, "add_erasure", "erasure"),
+        )
+        return _receipt(answers.named("erasure")[0])
+
+    async def erasures(self, scope: Scope | None, app: str | None) -> Sequence[ErasureReceipt]:
+        above = scope_path(scope) if scope else ROOT if app is None else to_path((app,))
+        rows = await self._database.rows(above, "erasures", above=above)
+        return [_receipt(row) for row in rows]
+
+
+def _receipt(row: Sequence[Any]) -> ErasureReceipt:
+    tenant, erasure_id, target, counts, receipt_hash, requested_at, completed_at = row
+    return ErasureReceipt(
+        erasure_id=erasure_id,
+        scope=Scope(*from_path(tenant)),
+        thread_id=target.get("thread_id"),
+        counts=counts,
+        requested_at=utc(requested_at),
+        completed_at=utc(completed_at),
+        receipt_hash=bytes(receipt_hash).hex(),
+    )

@@ -1,8 +1,9 @@
-"""Facts on PostgreSQL: what held when, as it was known when, and ends that are taken back."""
+"""Facts on PostgreSQL: what held when, as known when, and ends that are undone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -15,10 +16,11 @@ from shared_core.errors import Conflict
 from shared_core.ports.facts import NamedMemory, Restoration
 from shared_core.ports.graph import Edge
 from shared_core.ports.runs import Fact
+from shared_core.ports.storage import Clock
 from shared_core.storage._rows import moments, utc
-from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.statements import step, steps
 from shared_core.storage.postgres.graph import found_edge
-from shared_core.storage.postgres.runs import PostgresRuns
 
 RESTORATION = {
     "kind": "restoration",
@@ -26,11 +28,15 @@ RESTORATION = {
     "counts": '{"restored": 1}',
     **dict.fromkeys(("thread_id", "from_seq", "to_seq", "summed_from", "summed_to")),
 }
-"""What the record of a run says that restores a fact."""
+"""Values of the record of a run that restores a fact."""
 
 
-class PostgresFacts(PostgresRuns):
+@dataclass(frozen=True, slots=True)
+class PostgresFacts:
     """The facts of one scope at a time."""
+
+    _database: PostgresDatabase
+    _clock: Clock
 
     async def list_facts(
         self,
@@ -50,20 +56,19 @@ class PostgresFacts(PostgresRuns):
         }
         of_slot = "true" if slot is None else "f.slot = %(slot)s"
         name = "list_facts" if as_of is None else "facts_as_of"
-        text = statement(name, literals=(("of_slot", of_slot),))
-        [rows] = await self._database.run(tenant, (text, values))
+        listing = step(name, values, literals=(("of_slot", of_slot),))
+        [rows] = await self._database.run(tenant, listing)
         return [_fact(row) for row in rows]
 
     async def named_memory(self, scope: Scope, name: str) -> NamedMemory | None:
-        tenant = scope_path(scope)
-        values = {
-            "tenant": tenant,
-            "namespace": rest_of(memories_namespace(scope)),
-            "key": name,
-            "memory_id": UUID(name) if is_uuid(name) else None,
-            "now": self._clock(),
-        }
-        [rows] = await self._database.run(tenant, (statement("named_memory"), values))
+        rows = await self._database.rows(
+            scope_path(scope),
+            "named_memory",
+            namespace=rest_of(memories_namespace(scope)),
+            key=name,
+            memory_id=UUID(name) if is_uuid(name) else None,
+            now=self._clock(),
+        )
         if not rows:
             return None
         [(kind, *row)] = rows
@@ -74,24 +79,15 @@ class PostgresFacts(PostgresRuns):
     async def facts_in_place(
         self, scope: Scope, fact_type: FactType, keys: Sequence[str]
     ) -> Sequence[Fact]:
-        tenant = scope_path(scope)
-        values = {
-            "tenant": tenant,
-            "fact_type": fact_type,
-            "keys": list(keys),
-            "now": self._clock(),
-        }
-        [rows] = await self._database.run(tenant, (statement("facts_in_place"), values))
+        tenant, now = scope_path(scope), self._clock()
+        rows = await self._database.rows(
+            tenant, "facts_in_place", fact_type=fact_type, keys=list(keys), now=now
+        )
         return [_fact(row) for row in rows]
 
     async def edges_in_place(self, scope: Scope, memory_id: MemoryId) -> Sequence[Edge]:
-        values = {
-            "tenant": scope_path(scope),
-            "memory_id": memory_id,
-            "now": self._clock(),
-            **moments(None),
-        }
-        [rows] = await self._database.run(scope_path(scope), (statement("edges_in_place"), values))
+        values = {"memory_id": memory_id, "now": self._clock(), **moments(None)}
+        rows = await self._database.rows(scope_path(scope), "edges_in_place", **values)
         return [found_edge(row).edge for row in rows]
 
     async def restore_fact(self, restoration: Restoration) -> None:
@@ -110,10 +106,10 @@ class PostgresFacts(PostgresRuns):
         names = ("hold_policies", "lock_tenants", "add_run", "require_free_edges", "reopen_fact",
                  "reopen_told", "reopen_edges", "retime_run")  # fmt: skip
         try:
-            await self._database.run(tenant, *[(statement(name), values) for name in names])
+            await self._database.run(tenant, *steps(values, *names))
         except (Conflict, psycopg.errors.UniqueViolation) as error:
             raise Conflict(
-                f"fact {restoration.memory_id}, or one that cannot hold beside it, was changed at"
+                f"another call changed fact {restoration.memory_id}, or a fact that excludes it, at"
                 " the same time: try again"
             ) from error
 

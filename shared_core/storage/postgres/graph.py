@@ -1,8 +1,9 @@
-"""The knowledge graph on PostgreSQL: walks, histories, entities and their names, restored edges."""
+"""The knowledge graph on PostgreSQL: walks, histories, entities and their aliases."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -14,34 +15,28 @@ from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import scope_path
 from shared_core.errors import Conflict
 from shared_core.nlp.text import without_accents
-from shared_core.ports.graph import (
-    Alias,
-    Edge,
-    Entity,
-    FoundEdge,
-    KnownSpells,
-    Spell,
-    Walk,
-)
+from shared_core.ports.graph import Alias, Edge, Entity, FoundEdge, KnownSpells, Spell, Walk
+from shared_core.ports.storage import Clock
 from shared_core.storage._rows import moments, utc
-from shared_core.storage.postgres.connection.database import by_column
-from shared_core.storage.postgres.connection.pipeline import Statement
-from shared_core.storage.postgres.connection.sql_files import statement
-from shared_core.storage.postgres.items import PostgresItems
+from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
+from shared_core.storage.postgres.connection.statements import Step, step, steps
 
 
-class PostgresGraph(PostgresItems):
+@dataclass(frozen=True, slots=True)
+class PostgresGraph:
     """The graph of one scope at a time."""
+
+    _database: PostgresDatabase
+    _clock: Clock
 
     async def walk(
         self, scope: Scope, keys: Sequence[str], depth: int, limit: int, as_of: AsOf | None
     ) -> Sequence[Walk]:
         values = self._moments(scope, as_of) | {"depth": depth, "limit": limit}
-        steps: list[Statement] = []
-        for key in keys:
-            asked = values | {"key": key}
-            steps += [(statement("key_of_entity"), asked), (statement("walk"), asked)]
-        _, *answers = await self._database.run(scope_path(scope), _in_order(), *steps)
+        walks = [steps(values | {"key": key}, "key_of_entity", "walk") for key in keys]
+        _, *answers = await self._database.run(
+            scope_path(scope), step("read_in_order"), *[one for walk in walks for one in walk]
+        )
         return [
             Walk(root=root, edges=[found_edge(row) for row in rows])
             for [[root]], rows in zip(answers[::2], answers[1::2], strict=True)
@@ -52,7 +47,7 @@ class PostgresGraph(PostgresItems):
     ) -> Sequence[FoundEdge]:
         values = self._moments(scope, as_of) | {"key": key, "limit": limit}
         _, rows = await self._database.run(
-            scope_path(scope), _in_order(), (statement("edges_of"), values)
+            scope_path(scope), step("read_in_order"), step("edges_of", values)
         )
         return [found_edge(row) for row in rows]
 
@@ -64,7 +59,7 @@ class PostgresGraph(PostgresItems):
             "plain": without_accents(matching),
             "limit": limit,
         }
-        [rows] = await self._database.run(scope_path(scope), (statement("entities"), values))
+        [rows] = await self._database.run(scope_path(scope), step("entities", values))
         return [
             Entity(name=name, aliases=tuple(aliases), degree=degree)
             for name, aliases, degree in rows
@@ -80,11 +75,9 @@ class PostgresGraph(PostgresItems):
         }
         _, [[number]], keys, rows, [[value]] = await self._database.run(
             scope_path(scope),
-            _in_order(),
-            (statement("last_run"), values),
-            (statement("keys_of_entity"), values),
-            (statement("spells"), values),
-            (statement("key_of_entity"), values | {"key": object_key}),
+            step("read_in_order"),
+            *steps(values, "last_run", "keys_of_entity", "spells"),
+            step("key_of_entity", values | {"key": object_key}),
         )
         spells = [
             Spell(
@@ -102,7 +95,7 @@ class PostgresGraph(PostgresItems):
 
     async def one_edge(self, scope: Scope, edge_id: UUID) -> Edge | None:
         values = self._moments(scope, None) | {"edge_id": edge_id}
-        [rows] = await self._database.run(scope_path(scope), (statement("one_edge"), values))
+        [rows] = await self._database.run(scope_path(scope), step("one_edge", values))
         return found_edge(rows[0]).edge if rows else None
 
     async def restore_edge(self, scope: Scope, edge: Edge, run_id: UUID) -> None:
@@ -113,21 +106,21 @@ class PostgresGraph(PostgresItems):
             "edge_id": edge.edge_id,
             "memory_id": edge.fact_id,
             "closed_at": edge.superseded_at,
-            **_record(run_id, now, {"restored": 1}),
+            **_run_record(run_id, now, {"restored": 1}),
         }
         names = ("hold_policies", "lock_tenants", "add_run", "reopen_edge", "require_no_opposite",
                  "reopen_told", "retime_run")  # fmt: skip
         try:
-            await self._database.run(tenant, *[(statement(name), values) for name in names])
+            await self._database.run(tenant, *steps(values, *names))
         except psycopg.errors.UniqueViolation as error:
             raise Conflict(
-                f"edge {edge.edge_id} cannot hold again: another one has taken its place since,"
-                " retract that one first; graph.history() shows both"
+                f"edge {edge.edge_id} cannot be restored: another edge has taken its place since."
+                " Retract that one first; graph.history() shows both"
             ) from error
 
     async def aliases(self, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
         values = {"tenant": scope_path(scope), "keys": list(keys)}
-        [rows] = await self._database.run(scope_path(scope), (statement("aliases"), values))
+        [rows] = await self._database.run(scope_path(scope), step("aliases", values))
         return [
             Alias(alias_id=row[0], alias_key=row[1], alias=row[2], entity_key=row[3], entity=row[4])
             for row in rows
@@ -146,32 +139,32 @@ class PostgresGraph(PostgresItems):
             "tenant": tenant,
             "tenants": [tenant],
             "ended": list(ended),
-            **_record(run_id, now, {"merged": len(added), "parted": len(ended)}),
+            **_run_record(run_id, now, {"merged": len(added), "parted": len(ended)}),
             **dict(zip(names, columns, strict=True)),
         }
-        steps = ("lock_tenants", "add_run", "end_aliases", "add_aliases", "require_entities")
+        changing = ("lock_tenants", "add_run", "end_aliases", "add_aliases", "require_entities")
         try:
-            await self._database.run(tenant, *[(statement(name), values) for name in steps])
+            await self._database.run(tenant, *steps(values, *changing))
         except psycopg.errors.UniqueViolation as error:
-            raise Conflict("the aliases were changed meanwhile") from error
-
-    def _edges_about(
-        self, scope: Scope, keys: Sequence[str], limit: int, as_of: AsOf | None
-    ) -> list[Statement]:
-        """Return the statements whose last answer are edges that touch one of these names."""
-        values = self._moments(scope, as_of) | {"keys": list(keys), "limit": limit}
-        return [_in_order(), (statement("edges_about"), values)]
+            raise Conflict("another call changed the aliases: try again") from error
 
     def _moments(self, scope: Scope, as_of: AsOf | None) -> dict[str, object]:
         return {"tenant": scope_path(scope), "now": self._clock(), **moments(as_of)}
 
 
-def _in_order() -> Statement:
-    return statement("read_in_order"), {}
+def edges_about_steps(
+    scope: Scope, keys: Sequence[str], limit: int, as_of: AsOf | None, now: datetime
+) -> list[Step]:
+    """Return the steps that find the edges of some names; edges_about returns them."""
+    values = {
+        "tenant": scope_path(scope), "now": now, "keys": list(keys), "limit": limit,
+        **moments(as_of),
+    }  # fmt: skip
+    return [step("read_in_order"), step("edges_about", values)]
 
 
-def _record(run_id: UUID, now: datetime, counts: Mapping[str, int]) -> dict[str, object]:
-    """Return the values of a run that changes the graph alone."""
+def _run_record(run_id: UUID, now: datetime, counts: Mapping[str, int]) -> dict[str, object]:
+    """Return the values of the record of a run that changes only the graph."""
     return {
         "run_id": run_id,
         "now": now,
@@ -184,6 +177,7 @@ def _record(run_id: UUID, now: datetime, counts: Mapping[str, int]) -> dict[str,
 
 
 def found_edge(row: Sequence[Any]) -> FoundEdge:
+    """Return the edge in the columns of {edge_columns}, with the entities of both its ends."""
     subject_entity, object_entity = row[15], row[17]
     edge = Edge(
         edge_id=row[0],

@@ -1,9 +1,11 @@
-"""The key-value side of PostgresStorage: memories by namespace and key."""
+"""Key-value items and instructions on PostgreSQL, and the marks of imported items."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from pgvector import HalfVector
@@ -13,6 +15,7 @@ from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import (
     common_prefix,
     from_path,
+    instructions_namespace,
     instructions_scope,
     path_end,
     rest_of,
@@ -24,6 +27,7 @@ from shared_core.core.namespaces import (
 from shared_core.core.retention_policy import Strength
 from shared_core.ports.items import (
     ImportMark,
+    Instruction,
     Item,
     ItemAddress,
     ItemQuery,
@@ -34,21 +38,17 @@ from shared_core.ports.items import (
 )
 from shared_core.ports.storage import Clock
 from shared_core.storage._filters import compile_filter
-from shared_core.storage._retention_columns import initial_of
-from shared_core.storage._rows import any_term, item_from_row, to_tsvector
+from shared_core.storage._rows import any_term, initial_of, item_from_row, to_tsvector, utc
 from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
-from shared_core.storage.postgres.connection.pipeline import Statement
-from shared_core.storage.postgres.connection.sql_files import statement
-from shared_core.storage.postgres.import_marks import (
-    mark_deleted,
-    mark_imported,
-    marks_by_address,
-    read_marks,
-)
-from shared_core.storage.postgres.tenant_indexes import TenantIndexes
+from shared_core.storage.postgres.connection.pipeline import Rows
+from shared_core.storage.postgres.connection.statements import Step, step, steps
+from shared_core.storage.postgres.indexes import TenantIndexes
 
 TENANT_DEPTH = 2
+"""Labels of a namespace that name the tenant: application and user (decision 1)."""
 UNLIMITED = 1_000_000_000
+EVERY_ITEM = b""
+"""The hash in import_marks that stands for every item of a tenant."""
 _ROW_COLUMNS = (
     "tenants", "memory_ids", "namespaces", "keys", "kinds", "texts", "values", "terms",
     "term_counts", "authors", "importances", "occurred_at", "expires_at", "ttl_s", "thread_ids",
@@ -56,20 +56,17 @@ _ROW_COLUMNS = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
 class PostgresItems:
-    """Reads and writes memories by address. Every method binds the narrowest scope it needs."""
+    """Memories by address. Every method binds the narrowest scope that holds its addresses.
 
-    def __init__(
-        self,
-        database: PostgresDatabase,
-        clock: Clock,
-        indexes: TenantIndexes,
-        strength: Strength | None = None,
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._indexes = indexes
-        self._strength = strength
+    strength: the caller's function for the initial strength of new memories, if there is one.
+    """
+
+    _database: PostgresDatabase
+    _clock: Clock
+    _indexes: TenantIndexes
+    _strength: Strength | None = None
 
     async def put_memories(
         self,
@@ -78,30 +75,28 @@ class PostgresItems:
         forgotten: Sequence[ItemAddress] = (),
         stamps: Sequence[ItemStamp] = (),
     ) -> None:
-        touched = [(row.namespace, row.key) for row in rows]
-        steps = [*self._put_steps(rows), *self._vector_steps(vectors)]
-        steps += self._forget_steps(forgotten)
-        steps += _stamp_steps("stamp_written", stamps)
-        if steps:
-            await self._database.run(scope_of([*touched, *forgotten]), *steps)
+        sent = [*self.put_steps(rows), *vector_steps(vectors), *self.forget_steps(forgotten)]
+        sent += _stamp_steps("stamp_written", stamps)
+        if sent:
+            written = [(row.namespace, row.key) for row in rows]
+            await self._database.run(scope_of([*written, *forgotten]), *sent)
 
     async def forget(self, addresses: Sequence[ItemAddress]) -> int:
-        steps = self._forget_steps(addresses)
-        if not steps:
+        sent = self.forget_steps(addresses)
+        if not sent:
             return 0
-        *_, rows = await self._database.run(scope_of(addresses), *steps)
-        return len(rows)
+        return len((await self._database.run(scope_of(addresses), *sent)).named("forget"))
 
     async def resolve_ids(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[ItemAddress]:
-        tenant = scope_path(scope)
-        values = {"tenant": tenant, "memory_ids": list(memory_ids)}
-        [rows] = await self._database.run(tenant, (statement("resolve_ids"), values))
-        return [(from_path(row[0]), row[1]) for row in rows]
+        rows = await self._database.rows(
+            scope_path(scope), "resolve_ids", memory_ids=list(memory_ids)
+        )
+        return [(from_path(namespace), key) for namespace, key, *_ in rows]
 
     async def get_items(self, addresses: Sequence[ItemAddress]) -> Sequence[Item]:
-        there = [address for address in addresses if storable(address[1])]
-        values = {**address_columns(there), "now": self._clock()}
-        [rows] = await self._database.run(scope_of(there), (statement("get_items"), values))
+        named = [address for address in addresses if storable(address[1])]
+        values = {**address_columns(named), "now": self._clock()}
+        [rows] = await self._database.run(scope_of(named), step("get_items", values))
         return [item_from_row(row) for row in rows]
 
     async def find_items(self, query: ItemQuery) -> Sequence[Item]:
@@ -121,8 +116,8 @@ class PostgresItems:
             found = await self._indexes.search(scope, filter_sql, values)
             if found is not None:
                 return [item_from_row(row) for row in found]
-        text = statement(name, one_tenant=one_tenant, filter_sql=filter_sql)
-        [rows] = await self._database.run(scope, (text, values))
+        search = step(name, values, one_tenant=one_tenant, filter_sql=filter_sql)
+        [rows] = await self._database.run(scope, search)
         return [item_from_row(row) for row in rows]
 
     async def list_namespaces(self, query: NamespaceQuery) -> Sequence[Namespace]:
@@ -135,18 +130,18 @@ class PostgresItems:
             "limit": query.limit,
             "offset": query.offset,
         }
-        text = statement("list_namespaces", one_tenant=one_tenant)
-        [rows] = await self._database.run(scope, (text, values))
+        listing = step("list_namespaces", values, one_tenant=one_tenant)
+        [rows] = await self._database.run(scope, listing)
         return [from_path(row[0]) for row in rows]
 
     async def extend_items(self, addresses: Sequence[ItemAddress]) -> None:
         values = {**address_columns(addresses), "now": self._clock()}
-        await self._database.run(scope_of(addresses), (statement("extend_items"), values))
+        await self._database.run(scope_of(addresses), step("extend_items", values))
 
     async def sweep_expired(self, prefix: Namespace, limit: int) -> int:
         scope, one_tenant, values = self._below(prefix)
-        text = statement("sweep_expired", one_tenant=one_tenant)
-        [rows] = await self._database.run(scope, (text, values | {"limit": limit}))
+        sweep = step("sweep_expired", values | {"limit": limit}, one_tenant=one_tenant)
+        [rows] = await self._database.run(scope, sweep)
         return len(rows)
 
     async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None:
@@ -156,24 +151,15 @@ class PostgresItems:
     async def import_marks(
         self, addresses: Sequence[ItemAddress]
     ) -> Mapping[ItemAddress, ImportMark]:
-        [rows] = await self._database.run(scope_of(addresses), read_marks(addresses))
-        return marks_by_address(addresses, rows)
+        reading = step("import_marks", _mark_columns(addresses))
+        [rows] = await self._database.run(scope_of(addresses), reading)
+        return _marks_by_address(addresses, rows)
 
-    def _forget_steps(self, addresses: Sequence[ItemAddress]) -> list[Statement]:
-        there = [address for address in addresses if storable(address[1])]
-        if not there:
-            return []
-        now = self._clock()
-        values = {**address_columns(there), "now": now}
-        steps: list[Statement] = [(statement("lock_tenants"), values), mark_deleted(there, now)]
-        if versioned := _versioned(there):
-            steps.append((statement("drop_versions"), address_columns(versioned)))
-        return [*steps, (statement("forget"), values)]
-
-    def _put_steps(self, rows: Sequence[MemoryRow]) -> list[Statement]:
+    def put_steps(self, rows: Sequence[MemoryRow]) -> list[Step]:
+        """Return the steps that write memories by address, and new versions of instructions."""
         if not rows:
             return []
-        # One order for all writers: two batches over the same keys then wait, and never deadlock.
+        # One order for all writers: two batches over the same keys then wait and never deadlock.
         in_order = sorted(rows, key=lambda row: (row.namespace, row.key))
         columns = by_column(
             [
@@ -186,64 +172,130 @@ class PostgresItems:
             len(_ROW_COLUMNS),
         )  # fmt: skip
         values = dict(zip(_ROW_COLUMNS, columns, strict=True)) | {"now": self._clock()}
-        values |= self._strong_columns(in_order)
-        steps: list[Statement] = [
-            (statement("hold_policies"), values),
-            (statement("put_memories"), values),
-            (statement("clear_derived"), values),
-        ]
+        values |= self._strength_columns(in_order)
+        sent = steps(values, "hold_policies", "put_memories", "clear_derived")
         if versioned := _versioned((row.namespace, row.key) for row in in_order):
             named = address_columns(versioned)
-            # Who deletes an instruction at this moment must not leave its item without versions.
-            locked: Statement = (statement("lock_tenants"), named)
-            return [locked, *steps, (statement("add_versions"), named)]
-        return steps
+            # Without it, an instruction deleted at this moment leaves an item without versions.
+            return [step("lock_tenants", named), *sent, step("add_versions", named)]
+        return sent
 
-    def _initial(
+    def forget_steps(self, addresses: Sequence[ItemAddress]) -> list[Step]:
+        """Return the steps that delete memories, with the versions of instructions."""
+        named = [address for address in addresses if storable(address[1])]
+        if not named:
+            return []
+        now = self._clock()
+        values = {**address_columns(named), "now": now}
+        sent = [
+            step("lock_tenants", values),
+            step("mark_deleted", {**_mark_columns(named), "now": now}),
+        ]
+        if versioned := _versioned(named):
+            sent.append(step("drop_versions", address_columns(versioned)))
+        return [*sent, step("forget", values)]
+
+    def initial_strength(
         self, kind: MemoryKind, text: str, importance: float, value: Mapping[str, JsonValue]
     ) -> float | None:
+        """Return what the caller's own function gives a new memory, None without a function."""
         if self._strength is None:
             return None
         return initial_of(self._strength, kind, text, importance, value)
 
-    def _strong_columns(self, rows: Sequence[MemoryRow]) -> dict[str, list[object]]:
-        """Return the columns of those that a caller's own function gives a strength."""
+    def _strength_columns(self, rows: Sequence[MemoryRow]) -> dict[str, list[object]]:
         given = [
             (tenant_of(row.namespace), rest_of(row.namespace), row.key, initial)
             for row in rows
-            if (initial := self._initial(row.kind, row.text, row.importance, row.value)) is not None
+            if (initial := self.initial_strength(row.kind, row.text, row.importance, row.value))
+            is not None
         ]
         names = ("strong_tenants", "strong_namespaces", "strong_keys", "strengths")
         return dict(zip(names, by_column(given, len(names)), strict=True))
 
-    def _vector_steps(self, vectors: VectorRows | None) -> list[Statement]:
-        if vectors is None or not vectors.addresses:
-            return []
-        values = {
-            **address_columns(vectors.addresses),
-            "model": vectors.model,
-            "fields": list(vectors.fields),
-            "embeddings": [HalfVector(vector) for vector in vectors.vectors],
-        }
-        return [(statement("add_embeddings"), values)]
-
     def _below(self, prefix: Namespace) -> tuple[str, bool, dict[str, object]]:
         """Return the scope to bind, whether it is one tenant, and the values of {below}."""
-        path = rest_of(prefix)
-        tenant = tenant_of(prefix)
+        path, tenant = rest_of(prefix), tenant_of(prefix)
         values: dict[str, object] = {
-            "tenant": tenant,
-            "path": path,
-            "path_end": path_end(path),
-            "now": self._clock(),
-        }
+            "tenant": tenant, "path": path, "path_end": path_end(path), "now": self._clock(),
+        }  # fmt: skip
         one_tenant = len(prefix) >= TENANT_DEPTH
         if not one_tenant:
             values["tenant_end"] = path_end(tenant)
         return tenant, one_tenant, values
 
 
-def _stamp_steps(name: str, stamps: Sequence[ItemStamp]) -> list[Statement]:
+@dataclass(frozen=True, slots=True)
+class PostgresInstructions:
+    """Instructions: the newest version is an item, a table of their own holds all versions."""
+
+    _database: PostgresDatabase
+    _items: PostgresItems
+
+    async def put_instruction(self, row: MemoryRow, vectors: VectorRows | None) -> Instruction:
+        scope = instructions_scope(row.namespace)
+        if scope is None:
+            raise AssertionError(f"{row.namespace} holds no instructions")
+        values = {"tenant": scope_path(scope), "key": row.key, "limit": 1}
+        answers = await self._database.run(
+            scope_path(scope),
+            *self._items.put_steps([row]),
+            *vector_steps(vectors),
+            step("instruction_versions", values),
+        )
+        return _instructions(scope, answers.named("instruction_versions"))[0]
+
+    async def instruction_versions(
+        self, scope: Scope, key: str, limit: int
+    ) -> Sequence[Instruction]:
+        rows = await self._database.rows(
+            scope_path(scope), "instruction_versions", key=key, limit=limit
+        )
+        return _instructions(scope, rows)
+
+    async def newest_instructions(
+        self, scope: Scope, limit: int, offset: int
+    ) -> Sequence[Instruction]:
+        rows = await self._database.rows(
+            scope_path(scope), "newest_instructions", limit=limit, offset=offset
+        )
+        return _instructions(scope, rows)
+
+    async def drop_instruction(self, scope: Scope, key: str) -> int:
+        sent = self._items.forget_steps([(instructions_namespace(scope), key)])
+        answers = await self._database.run(scope_path(scope), *sent)
+        return len(answers.named("drop_versions"))
+
+
+def _instructions(scope: Scope, rows: Rows) -> list[Instruction]:
+    return [
+        Instruction(
+            scope=scope,
+            key=key,
+            version=version,
+            value=value,
+            written_at=utc(written_at),
+            created_at=utc(created_at),
+        )
+        for key, version, value, written_at, created_at in rows
+    ]
+
+
+def vector_steps(vectors: VectorRows | None) -> list[Step]:
+    """Return the step that writes the vectors of memories, if there are any."""
+    if vectors is None or not vectors.addresses:
+        return []
+    values = {
+        **address_columns(vectors.addresses),
+        "model": vectors.model,
+        "fields": list(vectors.fields),
+        "embeddings": [HalfVector(vector) for vector in vectors.vectors],
+    }
+    return [step("add_embeddings", values)]
+
+
+def _stamp_steps(name: str, stamps: Sequence[ItemStamp]) -> list[Step]:
+    """Return the steps that give imported items their times, and mark them as imported."""
     if not stamps:
         return []
     addresses = [stamp.address for stamp in stamps]
@@ -254,10 +306,43 @@ def _stamp_steps(name: str, stamps: Sequence[ItemStamp]) -> list[Statement]:
         "expires_at": [stamp.expires_at for stamp in stamps],
         "ttl_s": [stamp.ttl_s for stamp in stamps],
     }
-    steps: list[Statement] = [(statement(name), values), mark_imported(stamps)]
+    marked = {**_mark_columns(addresses), "updated_at": values["updated_at"]}
+    sent = [step(name, values), step("mark_imported", marked)]
     if versioned := _versioned(addresses):
-        steps.append((statement("stamp_versions"), address_columns(versioned)))
-    return steps
+        sent.append(step("stamp_versions", address_columns(versioned)))
+    return sent
+
+
+def _mark_columns(addresses: Iterable[ItemAddress]) -> dict[str, object]:
+    named = list(addresses)
+    return {
+        "tenants": [tenant_of(namespace) for namespace, _ in named],
+        "hashes": [_hash(address) for address in named],
+    }
+
+
+def _hash(address: ItemAddress) -> bytes:
+    namespace, key = address
+    return hashlib.sha256(f"{rest_of(namespace)}\0{key}".encode(errors="surrogatepass")).digest()
+
+
+def _marks_by_address(
+    addresses: Sequence[ItemAddress], rows: Rows
+) -> Mapping[ItemAddress, ImportMark]:
+    """Return the mark of each item that has one, or whose tenant has one."""
+    found = {
+        (tenant, bytes(digest)): ImportMark(updated_at=updated_at, deleted_at=deleted_at)
+        for tenant, digest, updated_at, deleted_at in rows
+    }
+    marks: dict[ItemAddress, ImportMark] = {}
+    for address in addresses:
+        tenant = tenant_of(address[0])
+        own, shared = found.get((tenant, _hash(address))), found.get((tenant, EVERY_ITEM))
+        if own and shared:
+            marks[address] = own.after(shared)
+        elif mark := own or shared:
+            marks[address] = mark
+    return marks
 
 
 def address_columns(addresses: Iterable[ItemAddress]) -> dict[str, object]:

@@ -1,18 +1,21 @@
-"""The queue of PostgresStorage: work on threads, taken by one worker at a time."""
+"""The queue of jobs on PostgreSQL, and the notifications that wake its workers."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 
 from shared_core.core.domain import JsonValue, Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import ROOT, clean_text, from_path, path_end, scope_path, to_path
-from shared_core.errors import Conflict
+from shared_core.errors import Conflict, StorageUnavailable
 from shared_core.ports.jobs import (
     Capability,
     Job,
@@ -27,32 +30,34 @@ from shared_core.ports.jobs import (
 from shared_core.ports.storage import Clock
 from shared_core.storage._rows import utc
 from shared_core.storage.postgres.connection.database import PostgresDatabase
-from shared_core.storage.postgres.connection.pipeline import Rows, Statement
-from shared_core.storage.postgres.connection.sql_files import statement
-from shared_core.storage.postgres.notifications import job_hints
+from shared_core.storage.postgres.connection.pipeline import Connection, Rows
+from shared_core.storage.postgres.connection.statements import Step, step, steps
 
 BYTES_PER_TOKEN = 4
-"""An estimate: a token is about four letters of English, or one character of Chinese."""
+"""Estimated bytes of text in a token: four letters of English, or one character of Chinese."""
 CLAIMS = 5
-"""So many times a claim is repeated that met another one of the same thread."""
+"""How often a statement is sent that meets another worker's on the same thread."""
+LISTEN = "LISTEN hippocampus"
+PROOF_S = 5.0
+"""Seconds within which a notification to ourselves must arrive."""
 
 
+@dataclass(frozen=True, slots=True)
 class PostgresJobs:
-    """Jobs of all scopes: a worker takes whatever is due."""
+    """Jobs of all scopes; a worker takes any job that is due."""
 
-    def __init__(self, database: PostgresDatabase, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
+    _database: PostgresDatabase
+    _clock: Clock
 
     async def enqueue(self, scope: Scope, thread_id: ThreadId | None, job: NewJob) -> None:
-        asking = enqueue_step(scope, thread_id, job, self._clock())
-        steps = [asking] if thread_id is None else [(statement("open_thread"), asking[1]), asking]
-        await self._database.run(scope_path(scope), *steps)
+        enqueueing = enqueue_step(scope, thread_id, job, self._clock())
+        sent = [] if thread_id is None else [step("open_thread", enqueueing.values)]
+        await self._database.run(scope_path(scope), *sent, enqueueing)
 
     async def end_session(self, scope: Scope, thread_id: ThreadId, job: NewJob) -> bool:
-        step = enqueue_step(scope, thread_id, job, self._clock(), if_unread=True)
-        [rows] = await self._database.run(scope_path(scope), step)
-        return bool(rows[0][0])
+        enqueueing = enqueue_step(scope, thread_id, job, self._clock(), if_unread=True)
+        [[(is_new, *_)]] = await self._database.run(scope_path(scope), enqueueing)
+        return bool(is_new)
 
     async def start_job(
         self, scope: Scope, thread_id: ThreadId, job: NewJob, worker_id: str, lease_s: float
@@ -69,10 +74,10 @@ class PostgresJobs:
             "lease_until": now + timedelta(seconds=lease_s),
         }
         try:
-            steps = [(statement(name), values) for name in ("yield_job", "start_job")]
-            _, rows = await self._database.run(scope_path(scope), *steps)
+            sent = steps(values, "yield_job", "start_job")
+            _, rows = await self._database.run(scope_path(scope), *sent)
         except psycopg.errors.UniqueViolation as error:
-            raise Conflict(f"another job of thread {thread_id!r} runs") from error
+            raise Conflict(f"another job of thread {thread_id!r} is running") from error
         if not rows:
             return None
         return Job(
@@ -98,8 +103,7 @@ class PostgresJobs:
             "lease_until": now + timedelta(seconds=lease_s),
             "after_tenant": scope_path(after_tenant) if after_tenant else "",
         }
-        in_order: Statement = (statement("take_in_order"), {})
-        rows = await self._repeated(ROOT, in_order, (statement("claim_job"), values))
+        rows = await self._repeated(ROOT, step("take_in_order"), step("claim_job", values))
         if not rows:
             return None
         tenant, job_id, thread_id, job_type, performer, attempts, payload = rows[0]
@@ -115,13 +119,13 @@ class PostgresJobs:
 
     async def extend_job(self, job: Job, worker_id: str, lease_s: float) -> bool:
         until = self._clock() + timedelta(seconds=lease_s)
-        values = self._ours(job, worker_id) | {"lease_until": until}
-        [rows] = await self._database.run(scope_path(job.scope), (statement("extend_job"), values))
+        values = self._claimed(job, worker_id) | {"lease_until": until}
+        [rows] = await self._database.run(scope_path(job.scope), step("extend_job", values))
         return bool(rows)
 
     async def complete_job(self, job: Job, worker_id: str, result: Mapping[str, JsonValue]) -> None:
-        values = self._ours(job, worker_id) | {"result": to_json(result)}
-        await self._database.run(scope_path(job.scope), (statement("complete_job"), values))
+        values = self._claimed(job, worker_id) | {"result": to_json(result)}
+        await self._database.run(scope_path(job.scope), step("complete_job", values))
 
     async def return_job(
         self,
@@ -132,31 +136,30 @@ class PostgresJobs:
         *,
         counted: bool = True,
     ) -> None:
-        values = self._ours(job, worker_id) | {
+        values = self._claimed(job, worker_id) | {
             "error": clean_text(error),
             "retry_at": retry_at,
             "uncounted": 0 if counted else 1,
         }
-        await self._repeated(scope_path(job.scope), (statement("return_job"), values))
+        await self._repeated(scope_path(job.scope), step("return_job", values))
 
     async def release_jobs(self, worker_id: str) -> None:
         values = {"worker_id": worker_id, "now": self._clock()}
-        await self._repeated(ROOT, (statement("release_jobs"), values))
+        await self._repeated(ROOT, step("release_jobs", values))
 
     async def next_job_at(self, capabilities: Sequence[Capability]) -> datetime | None:
-        step = statement("next_job_at"), _doable(capabilities)
-        [rows] = await self._database.run(ROOT, step)
-        return utc(rows[0][0]) if rows[0][0] else None
+        [[(at,)]] = await self._database.run(ROOT, step("next_job_at", _doable(capabilities)))
+        return at and utc(at)
 
     def job_hints(self) -> AsyncIterator[datetime | None]:
-        return job_hints(self._database)
+        return _job_hints(self._database)
 
     async def open_jobs(
         self, threads: Sequence[tuple[Scope, ThreadId]], capabilities: Sequence[Capability]
     ) -> int:
-        values = _doable(capabilities) | _of(threads) | {"now": self._clock()}
+        values = _doable(capabilities) | _thread_columns(threads) | {"now": self._clock()}
         _, rows = await self._database.run(
-            ROOT, (statement("hasten_jobs"), values), (statement("open_jobs"), values)
+            ROOT, step("hasten_jobs", values), step("open_jobs", values)
         )
         return int(rows[0][0])
 
@@ -171,28 +174,27 @@ class PostgresJobs:
             "statuses": [str(status) for status in wanted.statuses],
             "limit": wanted.limit,
         }
-        step = statement("list_jobs", one_tenant=len(labels) == 2), values
-        [rows] = await self._database.run(tenant, step)
+        listing = step("list_jobs", values, one_tenant=len(labels) == 2)
+        [rows] = await self._database.run(tenant, listing)
         return [_record(row) for row in rows]
 
     async def jobs_of_threads(
         self, threads: Sequence[tuple[Scope, ThreadId]]
     ) -> Sequence[JobRecord]:
-        step = statement("jobs_of_threads"), _of(threads)
-        [rows] = await self._database.run(ROOT, step)
+        [rows] = await self._database.run(ROOT, step("jobs_of_threads", _thread_columns(threads)))
         return [_record(row) for row in rows]
 
     async def retry_jobs(self, job_ids: Sequence[UUID]) -> int:
         values = {"job_ids": list(job_ids), "now": self._clock()}
-        return len(await self._repeated(ROOT, (statement("retry_jobs"), values)))
+        return len(await self._repeated(ROOT, step("retry_jobs", values)))
 
     async def cancel_jobs(self, job_ids: Sequence[UUID]) -> int:
         values = {"job_ids": list(job_ids), "now": self._clock()}
-        return len(await self._repeated(ROOT, (statement("cancel_jobs"), values)))
+        return len(await self._repeated(ROOT, step("cancel_jobs", values)))
 
     async def job_stats(self) -> JobStats:
         values = {"now": self._clock()}
-        [rows] = await self._database.run(ROOT, (statement("job_stats"), values))
+        [rows] = await self._database.run(ROOT, step("job_stats", values))
         pending, due, running, failed, oldest_due_s, due_callbacks = rows[0]
         return JobStats(
             pending=pending,
@@ -203,31 +205,22 @@ class PostgresJobs:
             due_callbacks=due_callbacks,
         )
 
-    def _extraction_step(self, scope: Scope, due: ReflectionDue) -> Statement:
-        """Return what counts an extraction of a user, inside the transaction that applies it."""
-        return statement("count_extraction"), {
-            "tenant": scope_path(scope),
-            "job_id": due.job_id,
-            "interval": due.interval,
-            "now": self._clock(),
-        }
+    async def _repeated(self, scope: str, *sent: Step) -> Rows:
+        """Run steps again while another worker is first, and return the rows of the last one.
 
-    async def _repeated(self, scope: str, *steps: Statement) -> Rows:
-        """Return the rows of the last of some statements; sent again when another worker was first.
-
-        They meet where both would wait, or run, for the same thread.
+        A unique index lets only one job of a thread wait, and only one run.
         """
         for last_try in [False] * (CLAIMS - 1) + [True]:
             try:
-                *_, rows = await self._database.run(scope, *steps)
+                *_, rows = await self._database.run(scope, *sent)
             except psycopg.errors.UniqueViolation as error:
                 if last_try:
-                    raise Conflict("other workers came first again and again") from error
+                    raise Conflict("other workers were first at every try: try again") from error
             else:
                 return rows
         raise AssertionError("unreachable")
 
-    def _ours(self, job: Job, worker_id: str) -> dict[str, object]:
+    def _claimed(self, job: Job, worker_id: str) -> dict[str, object]:
         return {
             "tenant": scope_path(job.scope),
             "job_id": job.job_id,
@@ -244,13 +237,14 @@ def enqueue_step(
     *,
     if_unread: bool = False,
     changed_at: datetime | None = None,
-) -> Statement:
-    """Return what asks for a job. if_unread: only if the thread has turns that no run has read.
+) -> Step:
+    """Return the step that enqueues a job.
 
-    changed_at: only if it changed at this very moment as well, by the same transaction.
+    if_unread: only if the thread has turns that no run has read. changed_at: also only if the
+    thread changed at this moment, which is that of the same transaction.
     """
     tokens = job.token_threshold
-    return statement("enqueue_job"), {
+    values = {
         "tenant": scope_path(scope),
         "thread_id": thread_id,
         "job_id": job.job_id,
@@ -265,6 +259,15 @@ def enqueue_step(
         "changed_at": changed_at,
         "now": now,
     }
+    return step("enqueue_job", values)
+
+
+def count_extraction_step(scope: Scope, due: ReflectionDue, now: datetime) -> Step:
+    """Return the step that counts an extraction of a user, within the run's transaction."""
+    values = {
+        "tenant": scope_path(scope), "job_id": due.job_id, "interval": due.interval, "now": now,
+    }  # fmt: skip
+    return step("count_extraction", values)
 
 
 def _doable(capabilities: Sequence[Capability]) -> dict[str, object]:
@@ -276,7 +279,7 @@ def _doable(capabilities: Sequence[Capability]) -> dict[str, object]:
     }
 
 
-def _of(threads: Sequence[tuple[Scope, ThreadId]]) -> dict[str, object]:
+def _thread_columns(threads: Sequence[tuple[Scope, ThreadId]]) -> dict[str, object]:
     return {
         "tenants": [scope_path(scope) for scope, _ in threads],
         "thread_ids": [thread_id for _, thread_id in threads],
@@ -300,4 +303,42 @@ def _record(row: Sequence[Any]) -> JobRecord:
         completed_at=row[12] and utc(row[12]),
         error=row[13],
         result=row[14],
+    )
+
+
+async def _job_hints(database: PostgresDatabase) -> AsyncIterator[datetime | None]:
+    """Yield when new jobs of the schema are due; first None, when notifications arrive.
+
+    A hint only: the table alone tells which jobs there are. Listens on a connection of its own.
+    Raises StorageUnavailable if notifications do not arrive, or the connection is lost.
+    """
+    connection = await database.connect()
+    try:
+        # A transaction pooler accepts LISTEN and delivers nothing, so we notify ourselves first.
+        await _prove(database, connection)
+        yield None
+        async for hint in connection.notifies():
+            schema, _, due = hint.payload.partition(" ")
+            if schema == database.schema:
+                with suppress(ValueError, OverflowError):
+                    yield datetime.fromtimestamp(float(due), UTC)
+    except psycopg.Error as error:
+        raise StorageUnavailable(f"the connection that listens was lost: {error}") from error
+    finally:
+        await connection.close()
+
+
+async def _prove(database: PostgresDatabase, connection: Connection) -> None:
+    proof = f"proof {uuid4().hex}"
+    try:
+        async with asyncio.timeout(PROOF_S):
+            await connection.execute(LISTEN)
+            await database.rows(ROOT, "hint_worker", worker=proof)
+            async for hint in connection.notifies():
+                if hint.payload == proof:
+                    return
+    except TimeoutError:
+        pass
+    raise StorageUnavailable(
+        "LISTEN delivers nothing: a pooler in front of the server may not support it"
     )

@@ -15,10 +15,10 @@ from psycopg import AsyncConnection, IsolationLevel
 from shared_core.errors import InvalidInput, NotFound, StorageUnavailable
 from shared_core.ports.transfer import SourceItem, SourceTally
 from shared_core.settings import redacted
-from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.connection.statements import statement
 
 PAGE_BYTES = 16_000_000
-"""The values of one page as they are stored, and its vectors, unless one item alone is larger."""
+"""Maximum bytes of the stored values and vectors of a page; one larger item is a page."""
 
 CONNECT_TIMEOUT_S = 10
 
@@ -28,23 +28,23 @@ Row = tuple[Any, ...]
 
 
 class PostgresStoreSource:
-    """The tables store and store_vectors behind a DSN; below: a prefix of whole labels, or "".
+    """The tables store and store_vectors behind a DSN. below: a prefix of whole labels, or "".
 
-    Every page is a read-only transaction of its own: nothing is locked or kept from vacuum in
-    between, and what is written there meanwhile shows up if its key comes later.
+    Every page is a read-only transaction: it holds no locks and no vacuum horizon in between. A
+    concurrent write appears if its key comes later.
     """
 
     def __init__(self, dsn: str, *, below: str = "") -> None:
         if not dsn.startswith(("postgresql://", "postgres://")) and "=" not in dsn:
             raise InvalidInput(
-                "the DSN of the PostgresStore is of no known form: take"
+                "the DSN of the PostgresStore has an unknown form: write"
                 " 'postgresql://user:password@host:5432/database' or a libpq string"
                 " 'host=... dbname=...'"
             )
         if below and not all(below.split(".")):
             raise InvalidInput(
-                f"a label of the prefix {below!r} is empty: write the labels with one dot between"
-                " two of them, 'app.user'"
+                f"a label of the prefix {below!r} is empty: separate labels with one dot,"
+                " 'app.user'"
             )
         self._dsn = dsn
         self._below = below
@@ -59,12 +59,12 @@ class PostgresStoreSource:
         try:
             self._connection = await AsyncConnection.connect(
                 self._dsn,
-                prepare_threshold=None,  # there may be a pooler that knows no prepared statements
+                prepare_threshold=None,  # a pooler may not support prepared statements
                 connect_timeout=CONNECT_TIMEOUT_S,
                 application_name="hippocampus import",
             )
         except psycopg.ProgrammingError:  # its message may quote a part of the password
-            raise InvalidInput("the DSN of the PostgresStore cannot be read: check it") from None
+            raise InvalidInput("the DSN of the PostgresStore cannot be parsed: check it") from None
         except psycopg.OperationalError as error:
             raise self._unavailable(error) from None
         try:
@@ -74,7 +74,7 @@ class PostgresStoreSource:
             if not there:
                 raise NotFound(
                     f"there is no PostgresStore at {self.location!r}: no table store with prefix,"
-                    " key and value on the search path; name its schema in the DSN, e.g."
+                    " key and value on the search path. Name its schema in the DSN, e.g."
                     " '...?options=-csearch_path%3Dmy_schema'"
                 )
         except BaseException:
@@ -91,7 +91,7 @@ class PostgresStoreSource:
         await self._connection.close()
 
     async def tally(self) -> SourceTally:
-        """Count what is there now."""
+        """Count the items and vectors at present."""
         [[(items, expired)]] = await self._read(("store_tally", {}))
         embedded, dimensions = 0, None
         if self._has_vectors:
@@ -99,9 +99,9 @@ class PostgresStoreSource:
         return SourceTally(items=items, expired=expired, embedded=embedded, dimensions=dimensions)
 
     async def pages(self, limit: int, *, vectors: bool) -> AsyncIterator[Sequence[SourceItem]]:
-        """Yield all items by prefix and key, at most limit at a time, fewer where they are big.
+        """Yield all items by prefix and key, up to limit at a time, fewer if they are large.
 
-        vectors: with their vectors, else only with the names of the fields that have one.
+        vectors: with their vectors; else only with the names of the fields that have one.
         """
         after: dict[str, object] = {}
         while page := await self._page(after, limit, vectors):
@@ -170,6 +170,6 @@ class PostgresStoreSource:
 
 
 def _fitting(sizes: Sequence[int]) -> int:
-    """Return how many of the first sizes fit into a page; one always does."""
+    """Return how many of the first sizes fit into a page, at least one."""
     before = (0, *accumulate(sizes))
     return sum(size < PAGE_BYTES for size in before[: len(sizes)])

@@ -1,9 +1,10 @@
-"""Profiles on PostgreSQL: versions in a table of their own, what they are made of in memories."""
+"""Profiles on PostgreSQL: versions in a table of their own, their entries in memories."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -35,17 +36,25 @@ from shared_core.ports.profiles import (
     ThreadOverview,
     marks_id,
 )
+from shared_core.ports.storage import Clock
 from shared_core.storage._rows import event_from_row, utc
-from shared_core.storage.postgres.connection.database import by_column
-from shared_core.storage.postgres.connection.pipeline import Rows, Statement
-from shared_core.storage.postgres.connection.sql_files import statement
-from shared_core.storage.postgres.runs import PostgresRuns
+from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
+from shared_core.storage.postgres.connection.pipeline import Rows
+from shared_core.storage.postgres.connection.statements import Step, step, steps
+from shared_core.storage.postgres.events import PostgresEvents
+from shared_core.storage.postgres.items import PostgresItems, vector_steps
 
 VERSION_COLUMNS = 10
 
 
-class PostgresProfiles(PostgresRuns):
+@dataclass(frozen=True, slots=True)
+class PostgresProfiles:
     """Profiles of one scope at a time."""
+
+    _database: PostgresDatabase
+    _clock: Clock
+    _items: PostgresItems
+    _events: PostgresEvents
 
     async def profile_by_id(
         self, scope: Scope, memory_id: UUID, version: int | None = None
@@ -68,30 +77,26 @@ class PostgresProfiles(PostgresRuns):
     async def _stored(
         self, scope: Scope, name: str, values: Mapping[str, object]
     ) -> list[StoredProfile]:
-        rows = await self._read(scope, name, values)
+        rows = await self._read(scope, name, **values)
         return [
             _profile(key, [row[VERSION_COLUMNS:] for row in some])
             for key, some in groupby(rows, key=lambda row: row[:VERSION_COLUMNS])
         ]
 
-    async def _read(self, scope: Scope, name: str, values: Mapping[str, object]) -> Rows:
-        tenant = scope_path(scope)
-        [rows] = await self._database.run(
-            tenant, (statement(name), {**values, "tenant": tenant, "now": self._clock()})
-        )
-        return rows
+    async def _read(self, scope: Scope, name: str, **values: object) -> Rows:
+        return await self._database.rows(scope_path(scope), name, now=self._clock(), **values)
 
     async def profile_versions(
         self, scope: Scope, memory_id: UUID, limit: int
     ) -> Sequence[ProfileVersion]:
-        values: dict[str, object] = {"memory_id": memory_id, "limit": limit}
-        return [_version(row) for row in await self._read(scope, "profile_versions", values)]
+        rows = await self._read(scope, "profile_versions", memory_id=memory_id, limit=limit)
+        return [_version(row) for row in rows]
 
     async def profile_of_run(self, scope: Scope, run_id: UUID) -> RunOfProfile | None:
         tenant = scope_path(scope)
         values = {"tenant": tenant, "run_id": run_id}
         found, is_one = await self._database.run(
-            tenant, (statement("profile_of_run"), values), (statement("is_profile_run"), values)
+            tenant, *steps(values, "profile_of_run", "is_profile_run")
         )
         if found:
             return RunOfProfile(*found[0])
@@ -100,23 +105,25 @@ class PostgresProfiles(PostgresRuns):
     async def pipeline_history(
         self, scope: Scope, memory_id: UUID, limit: int
     ) -> Sequence[StageLog]:
-        values: dict[str, object] = {"memory_id": memory_id, "limit": limit}
-        return [_stage(row) for row in await self._read(scope, "pipeline_history", values)]
+        rows = await self._read(scope, "pipeline_history", memory_id=memory_id, limit=limit)
+        return [_stage(row) for row in rows]
 
     async def turns_to_profile(
         self, scope: Scope, agent_id: str, memory_id: UUID, thread_id: ThreadId, limit: int
     ) -> Sequence[tuple[int, Event]]:
-        values: dict[str, object] = {
-            "memory_ids": [memory_id, marks_id(agent_id)], "thread_id": thread_id, "limit": limit,
-        }  # fmt: skip
-        rows = await self._read(scope, "turns_to_profile", values)
+        ids = [memory_id, marks_id(agent_id)]
+        rows = await self._read(
+            scope, "turns_to_profile", memory_ids=ids, thread_id=thread_id, limit=limit
+        )
         return [(row[0], event_from_row(row[1:])) for row in rows]
 
     async def forgotten_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
     ) -> set[str]:
-        values: dict[str, object] = {"thread_id": thread_id, "event_ids": list(event_ids)}
-        return {row[0] for row in await self._read(scope, "forgotten_turns", values)}
+        rows = await self._read(
+            scope, "forgotten_turns", thread_id=thread_id, event_ids=list(event_ids)
+        )
+        return {row[0] for row in rows}
 
     async def save_profile(
         self,
@@ -128,27 +135,25 @@ class PostgresProfiles(PostgresRuns):
         turns: Sequence[EventRow] = (),
     ) -> set[str]:
         tenant = scope_path(scope)
-        held: Statement = (statement("hold_policies"), {"tenants": [tenant]})
-        locked: Statement = (statement("lock_tenants"), {"tenants": [tenant]})
-        appended: list[Statement] = []
+        sent = steps({"tenants": [tenant]}, "hold_policies", "lock_tenants")
+        appends = bool(turns) and run.thread_id is not None
         if turns and run.thread_id is not None:
-            appended = self._append_steps(scope, run.thread_id, turns, None, self._clock())
-        steps = [
-            *self._run_record(tenant, memory_id, run),
-            *([_marked(tenant, run, turns)] if appended else []),
-            *(self._version_steps(scope, memory_id, run, version) if version else []),
-            *self._vector_steps(vectors),
-        ]
+            sent.append(self._events.append_step(scope, run.thread_id, turns, self._clock()))
+        sent += self._record_steps(tenant, memory_id, run)
+        if appends:
+            sent.append(_mark_step(tenant, run, turns))
+        if version:
+            sent += self._version_steps(scope, memory_id, run, version)
         try:
-            answers = await self._database.run(tenant, held, locked, *appended, *steps)
+            answers = await self._database.run(tenant, *sent, *vector_steps(vectors))
         except (Conflict, psycopg.errors.UniqueViolation) as error:
             raise Conflict(
-                f"profile {memory_id} was changed by somebody else, or a turn it draws from was"
-                " forgotten, since it was loaded: load it again and repeat"
+                f"another call changed profile {memory_id}, or forgot a turn it was drawn from,"
+                " since it was loaded: load it again and repeat"
             ) from error
-        return {row[0] for row in answers[2]} if appended else set()
+        return {row[0] for row in answers.named("append_events")} if appends else set()
 
-    def _run_record(self, tenant: str, memory_id: UUID, run: ProfileRun) -> list[Statement]:
+    def _record_steps(self, tenant: str, memory_id: UUID, run: ProfileRun) -> list[Step]:
         now = self._clock()
         record: dict[str, object] = {
             "tenant": tenant, "run_id": run.run_id, "kind": "profile", "thread_id": None,
@@ -156,10 +161,10 @@ class PostgresProfiles(PostgresRuns):
             "summed_to": None, "counts": to_json(run.counts), "started_at": run.started_at,
             "now": now,
         }  # fmt: skip
-        steps: list[Statement] = [(statement("add_run"), record)]
+        sent = [step("add_run", record)]
         if run.undoes is not None:
             undone = {"tenant": tenant, "run_id": run.undoes, "now": now}
-            steps.append((statement("begin_undo"), undone))
+            sent.append(step("begin_undo", undone))
         if run.stages:
             columns = by_column(
                 [(one.stage, to_json(one.output), one.error, one.started_at, one.duration_s,
@@ -171,12 +176,12 @@ class PostgresProfiles(PostgresRuns):
                 "tenant": tenant, "run_id": run.run_id, "memory_id": memory_id,
                 "conversation_id": run.thread_id,
             }  # fmt: skip
-            steps.append((statement("add_pipeline_log"), logged))
-        return steps
+            sent.append(step("add_pipeline_log", logged))
+        return sent
 
     def _version_steps(
         self, scope: Scope, memory_id: UUID, run: ProfileRun, new: NewVersion
-    ) -> list[Statement]:
+    ) -> list[Step]:
         tenant = scope_path(scope)
         entries: list[JsonValue] = [{"id": str(one), "role": role} for one, role in new.entries]
         values: dict[str, object] = {
@@ -191,45 +196,40 @@ class PostgresProfiles(PostgresRuns):
             "rewritten": list(new.rewritten), "keep": new.keep,
         }  # fmt: skip
         columns = by_column([(key, *turn, basis) for key, turn, basis in new.sources], 4)
-        named = dict(zip(("keys", "thread_ids", "event_ids", "bases"), columns, strict=True))
-        required = dict(
-            zip(("thread_ids", "event_ids"), by_column(list(new.required), 2), strict=True)
-        )
-        steps: list[Statement] = [
-            (statement("require_profile_version"), values),
-            (statement("require_profile_rows"), values),
-            (statement("require_turns"), values | required),
-            (statement("revise_profile" if new.revises else "add_profile_version"), values),
-            *self._put_steps(new.rows),
-            (statement("add_profile_sources"), values | named),
+        sources = dict(zip(("keys", "thread_ids", "event_ids", "bases"), columns, strict=True))
+        turns = by_column(list(new.required), 2)
+        required = dict(zip(("thread_ids", "event_ids"), turns, strict=True))
+        sent = [
+            *steps(values, "require_profile_version", "require_profile_rows"),
+            step("require_turns", values | required),
+            step("revise_profile" if new.revises else "add_profile_version", values),
+            *self._items.put_steps(new.rows),
+            step("add_profile_sources", values | sources),
         ]
-        names = ("drop_profile_bases", "add_profile_bases", "show_profile", "prune_profile")
-        shown = () if new.revises else names
-        return [*steps, *((statement(name), values) for name in shown)]
+        if new.revises:
+            return sent
+        shown = ("drop_profile_bases", "add_profile_bases", "show_profile", "prune_profile")
+        return [*sent, *steps(values, *shown)]
 
     async def drop_profile(
         self, scope: Scope, memory_id: UUID, subject: SubjectKind, agent_id: str
     ) -> int:
         tenant = scope_path(scope)
         namespace = rest_of(profile_namespace(scope, subject, agent_id))
-        values: dict[str, object] = {
-            "tenant": tenant, "memory_id": memory_id, "namespace": namespace,
-        }  # fmt: skip
-        steps: list[Statement] = [(statement("lock_tenants"), {"tenants": [tenant]})]
+        values = {"tenant": tenant, "memory_id": memory_id, "namespace": namespace}
+        sent = [step("lock_tenants", {"tenants": [tenant]})]
         if subject == "user":
             marks = {"marks_id": marks_id(agent_id), "run_id": uuid7(), "now": self._clock()}
-            steps.append((statement("mark_all_read"), values | marks))
-        answers = await self._database.run(tenant, *steps, (statement("drop_profile"), values))
-        [[gone]] = answers[-1]
-        return int(gone)
+            sent.append(step("mark_all_read", values | marks))
+        answers = await self._database.run(tenant, *sent, step("drop_profile", values))
+        [(deleted,)] = answers.named("drop_profile")
+        return int(deleted)
 
     async def recent_threads(
         self, scope: Scope, author: str | None, limit: int
     ) -> Sequence[ThreadOverview]:
-        values: dict[str, object] = {
-            "author": author, "limit": limit, "said": SAID, "characters": SAID_CHARACTERS,
-        }  # fmt: skip
-        rows = await self._read(scope, "recent_threads", values)
+        shown = {"said": SAID, "characters": SAID_CHARACTERS}
+        rows = await self._read(scope, "recent_threads", author=author, limit=limit, **shown)
         return [
             ThreadOverview(
                 thread_id=ThreadId(thread_id),
@@ -243,12 +243,12 @@ class PostgresProfiles(PostgresRuns):
         ]
 
 
-def _marked(tenant: str, run: ProfileRun, turns: Sequence[EventRow]) -> Statement:
+def _mark_step(tenant: str, run: ProfileRun, turns: Sequence[EventRow]) -> Step:
     values = {
         "tenant": tenant, "run_id": run.run_id, "conversation_id": run.thread_id,
         "event_ids": [row.event.event_id for row in turns],
     }  # fmt: skip
-    return statement("mark_turns_read"), values
+    return step("mark_turns_read", values)
 
 
 def _stage(row: Sequence[Any]) -> StageLog:

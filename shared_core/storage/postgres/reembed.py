@@ -1,9 +1,10 @@
-"""The part of PostgresStorage that puts one embedding model in the place of another."""
+"""Re-embedding on PostgreSQL: one embedding model takes the place of another."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from shared_core.ports.indexes import EmbeddedField
 from shared_core.ports.storage import Clock
 from shared_core.storage._rows import utc
 from shared_core.storage.postgres.connection.database import PostgresDatabase
-from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.connection.statements import steps
 
 if TYPE_CHECKING:
     from shared_core.ports.indexes import Matrix
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 _FIRST = ("", UUID(int=0))
 
 
+@dataclass(frozen=True, slots=True)
 class PostgresReembed:
-    """Of all users alike: a schema has one active model."""
+    """Changes of the model for all users: a schema has one active model."""
 
     _database: PostgresDatabase
     _clock: Clock
@@ -32,7 +34,7 @@ class PostgresReembed:
     async def begin_model(self, model: str, dimensions: int) -> None:
         values = {"model": model, "dimensions": dimensions, "now": self._clock()}
         _, [(known,)] = await self._database.run(
-            ROOT, (statement("begin_model"), values), (statement("model_dimensions"), values)
+            ROOT, *steps(values, "begin_model", "model_dimensions")
         )
         if known != dimensions:
             raise EmbeddingMismatch(
@@ -44,8 +46,14 @@ class PostgresReembed:
         self, model: str, after: tuple[str, UUID] | None, limit: int
     ) -> Sequence[EmbeddedField]:
         tenant, memory = after or _FIRST
-        values = {"model": model, "after_tenant": tenant, "after_memory": memory, "limit": limit}
-        [rows] = await self._database.run(ROOT, (statement("embedded_otherwise"), values))
+        rows = await self._database.rows(
+            ROOT,
+            "embedded_otherwise",
+            model=model,
+            after_tenant=tenant,
+            after_memory=memory,
+            limit=limit,
+        )
         return [
             EmbeddedField(
                 tenant=row[0],
@@ -71,17 +79,16 @@ class PostgresReembed:
             "updated_at": [one.updated_at for one in fields],
             "embeddings": [HalfVector(vector) for vector in vectors],
         }
-        # A model without a vector may have been taken for one that nobody uses.
-        names = ("begin_model", "add_reembedded")
-        *_, [(count,)] = await self._database.run(ROOT, *[(statement(n), values) for n in names])
+        # Another process may have dropped the model as unused while it had no vector.
+        sent = steps(values, "begin_model", "add_reembedded")
+        [(count,)] = (await self._database.run(ROOT, *sent)).named("add_reembedded")
         return int(count)
 
     async def activate_model(self, model: str, dimensions: int) -> None:
         values = {"model": model, "dimensions": dimensions, "now": self._clock()}
-        names = ("begin_model", "retire_model", "activate_model")
-        await self._database.run(ROOT, *[(statement(name), values) for name in names])
+        sent = steps(values, "begin_model", "retire_model", "activate_model")
+        await self._database.run(ROOT, *sent)
 
     async def drop_old_vectors(self, model: str, limit: int) -> int:
-        values = {"model": model, "limit": limit}
-        [[(count,)]] = await self._database.run(ROOT, (statement("drop_old_vectors"), values))
+        [(count,)] = await self._database.rows(ROOT, "drop_old_vectors", model=model, limit=limit)
         return int(count)

@@ -1,8 +1,9 @@
-"""The part of PostgresStorage that forgets by policies: the policies, and when memories are due."""
+"""Retention on PostgreSQL: policies, the moments at which memories are due, and their stages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import get_args
 from uuid import UUID
@@ -22,7 +23,6 @@ from shared_core.core.namespaces import (
     to_path,
 )
 from shared_core.core.retention_policy import STAGES, Rules, Stage
-from shared_core.ports.items import VectorRows
 from shared_core.ports.retention import (
     FATES,
     Archived,
@@ -37,38 +37,36 @@ from shared_core.ports.retention import (
     Weak,
 )
 from shared_core.ports.storage import Clock
-from shared_core.storage._retention_columns import (
+from shared_core.storage._rows import (
     along_of,
     counts_of,
     kept_of,
     policy_columns,
     policy_of,
+    to_tsvector,
+    utc,
 )
-from shared_core.storage._rows import utc
 from shared_core.storage.postgres.connection.database import PostgresDatabase
-from shared_core.storage.postgres.connection.pipeline import Statement
-from shared_core.storage.postgres.connection.sql_files import statement
-from shared_core.storage.postgres.run_columns import revival_columns
+from shared_core.storage.postgres.connection.statements import step, steps
+from shared_core.storage.postgres.items import vector_steps
 
 
+@dataclass(frozen=True, slots=True)
 class PostgresRetention:
     """Policies, moments and stages: retention_policies, memory_access and memory_archive."""
 
     _database: PostgresDatabase
     _clock: Clock
 
-    def _vector_steps(self, vectors: VectorRows | None) -> list[Statement]:
-        raise NotImplementedError
-
     async def retention_rules(self, scope: Scope | None, app: str | None) -> Rules:
         path = path_of(scope, app)
-        values = {"kinds": list(get_args(MemoryKind)), "path": path}
-        [rows] = await self._database.run(path, (statement("retention_rules"), values))
+        kinds = list(get_args(MemoryKind))
+        rows = await self._database.rows(path, "retention_rules", kinds=kinds, path=path)
         return {row[0]: policy_of(row[1:]) for row in rows}
 
     async def own_rules(self, scope: Scope | None, app: str | None) -> Rules:
         path = path_of(scope, app)
-        [rows] = await self._database.run(path, (statement("own_rules"), {"path": path}))
+        rows = await self._database.rows(path, "own_rules", path=path)
         return {row[0]: policy_of(row[1:]) for row in rows}
 
     async def set_retention_rules(
@@ -80,37 +78,34 @@ class PostgresRetention:
     ) -> str:
         path = path_of(scope, app)
         values: dict[str, object] = {"path": path, "now": self._clock()}
-        steps: list[Statement] = [(statement("lock_policies"), values)]
+        sent = [step("lock_policies", values)]
         if of is None:
-            steps.append((statement("drop_policies"), values))
+            sent.append(step("drop_policies", values))
         else:
-            steps.append((statement("drop_policies_of"), values | {"kinds": list(of)}))
+            sent.append(step("drop_policies_of", values | {"kinds": list(of)}))
         if rules is not None:
-            steps.append((statement("add_policies"), values | policy_columns(rules)))
-        await self._database.run(path, *steps, (statement("begin_retiming"), values))
+            sent.append(step("add_policies", values | policy_columns(rules)))
+        await self._database.run(path, *sent, step("begin_retiming", values))
         return path
 
     async def retime(self, path: str, limit: int) -> Retimed:
         values = {"path": path, "limit": limit}
         _, [[looked_at, changed]] = await self._database.run(
-            path, (statement("hold_all_policies"), {}), (statement("retime"), values)
+            path, step("hold_all_policies"), step("retime", values)
         )
         return Retimed(looked_at=looked_at, changed=changed)
 
     async def retimings(self, scope: Scope | None, app: str | None) -> Sequence[str]:
         path = path_of(scope, app)
-        values = {"tenant": path, "tenant_end": path_end(path)}
-        [rows] = await self._database.run(path, (statement("retimings"), values))
+        rows = await self._database.rows(path, "retimings", tenant_end=path_end(path))
         return [row[0] for row in rows]
 
     async def ahead_of_server(self, now: datetime) -> timedelta:
-        [[[ahead]]] = await self._database.run(ROOT, (statement("ahead_of_server"), {"now": now}))
+        [(ahead,)] = await self._database.rows(ROOT, "ahead_of_server", now=now)
         return timedelta(seconds=round(ahead))
 
     async def kept(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Kept]:
-        tenant = scope_path(scope)
-        values = {"tenant": tenant, "memory_ids": list(memory_ids)}
-        [rows] = await self._database.run(tenant, (statement("kept"), values))
+        rows = await self._database.rows(scope_path(scope), "kept", memory_ids=list(memory_ids))
         return [kept_of(row) for row in rows]
 
     async def named_ids(self, scope: Scope, keys: Sequence[str]) -> Sequence[UUID]:
@@ -125,14 +120,13 @@ class PostgresRetention:
         ]
 
     async def _named(self, scope: Scope, names: Sequence[str]) -> list[tuple[UUID, str, bool]]:
-        tenant = scope_path(scope)
-        values = {
-            "tenant": tenant,
-            "namespace": rest_of(memories_namespace(scope)),
-            "keys": [name for name in names if storable(name)],
-            "memory_ids": [UUID(name) for name in names if is_uuid(name)],
-        }
-        [rows] = await self._database.run(tenant, (statement("named_ids"), values))
+        rows = await self._database.rows(
+            scope_path(scope),
+            "named_ids",
+            namespace=rest_of(memories_namespace(scope)),
+            keys=[name for name in names if storable(name)],
+            memory_ids=[UUID(name) for name in names if is_uuid(name)],
+        )
         return [(row[0], row[1], row[2]) for row in rows]
 
     async def forget_faded(
@@ -141,7 +135,7 @@ class PostgresRetention:
         path = path_of(scope, app)
         values = {"tenant": path, "now": now, "limit": limit}
         _, rows = await self._database.run(
-            path, (statement("hold_all_policies"), {}), (statement("forget_faded"), values)
+            path, step("hold_all_policies"), step("forget_faded", values)
         )
         return RetentionBatch(
             counts=counts_of(rows),
@@ -154,15 +148,13 @@ class PostgresRetention:
     ) -> tuple[Counts, Mapping[MemoryKind, int], Sequence[tuple[Kept, Fate]]]:
         path = path_of(scope, app)
         values = {"tenant": path, "tenant_end": path_end(path), "now": now, "limit": limit}
-        counted, listed = await self._database.run(
-            path, (statement("count_due"), values), (statement("what_is_due"), values)
-        )
+        counted, listed = await self._database.run(path, *steps(values, "count_due", "what_is_due"))
         due = [(kept_of(row[:-1]), row[-1]) for row in listed]
         return counts_of(counted), along_of(counted), due
 
     async def average_score(self, scope: Scope, weak: Weak) -> tuple[int, float]:
         [[(count, average)]] = await self._database.run(
-            scope_path(scope), (statement("average_score"), self._weak(scope, weak))
+            scope_path(scope), step("average_score", self._weak(scope, weak))
         )
         return count, average
 
@@ -186,9 +178,7 @@ class PostgresRetention:
             "now": self._clock(),
         }
         _, rows = await self._database.run(
-            tenant,
-            (statement("hold_policies"), values),
-            (statement("pin" if pinned else "unpin"), values),
+            tenant, *steps(values, "hold_policies", "pin" if pinned else "unpin")
         )
         return [MemoryId(row[0]) for row in rows]
 
@@ -200,19 +190,20 @@ class PostgresRetention:
         limit: int,
         offset: int,
     ) -> Sequence[Kept]:
-        values = {
-            "tenant": scope_path(scope),
-            "stages": [STAGES.index(stage) for stage in stages],
-            "kinds": None if kinds is None else list(kinds),
-            "limit": limit,
-            "offset": offset,
-        }
-        [rows] = await self._database.run(scope_path(scope), (statement("staged"), values))
+        rows = await self._database.rows(
+            scope_path(scope),
+            "staged",
+            stages=[STAGES.index(stage) for stage in stages],
+            kinds=None if kinds is None else list(kinds),
+            limit=limit,
+            offset=offset,
+        )
         return [kept_of(row) for row in rows]
 
     async def out_of_recall(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Archived]:
-        values = {"tenant": scope_path(scope), "memory_ids": list(memory_ids)}
-        [rows] = await self._database.run(scope_path(scope), (statement("out_of_recall"), values))
+        rows = await self._database.rows(
+            scope_path(scope), "out_of_recall", memory_ids=list(memory_ids)
+        )
         return [
             Archived(row[0], from_path(row[1]), row[2], row[3], row[4], bool(row[5]))
             for row in rows
@@ -224,11 +215,10 @@ class PostgresRetention:
             "tenant": tenant, "tenants": [tenant], "now": self._clock(),
         }  # fmt: skip
         names = ("hold_policies", "lock_memories", "require_faded", "revive_memories")
-        steps = [(statement(name), values) for name in names]
-        _, _, _, rows, *_ = await self._database.run(
-            tenant, *steps, *self._vector_steps(revival.vectors)
+        answers = await self._database.run(
+            tenant, *steps(values, *names), *vector_steps(revival.vectors)
         )
-        return [MemoryId(row[0]) for row in rows]
+        return [MemoryId(row[0]) for row in answers.named("revive_memories")]
 
     async def retention_stats(
         self, scope: Scope | None, app: str | None, now: datetime, days: Sequence[float]
@@ -236,9 +226,7 @@ class PostgresRetention:
         path = path_of(scope, app)
         horizons = sorted({float(one) for one in days})
         values = {"tenant": path, "tenant_end": path_end(path), "now": now, "days": horizons}
-        _, rows = await self._database.run(
-            path, (statement("take_time"), {}), (statement("retention_stats"), values)
-        )
+        _, rows = await self._database.run(path, step("take_time"), step("retention_stats", values))
         leaving: dict[float, dict[Fate, int]] = {one: dict.fromkeys(FATES, 0) for one in days}
         counted = []
         for kind, fades, stage, bucket, first, fate, count, score_sum, pinned, *later in rows:
@@ -268,39 +256,36 @@ class PostgresRetention:
         next_at: datetime,
         result: Mapping[str, JsonValue],
     ) -> None:
-        values = {
-            "tenant": ROOT, "task": task, "worker_id": worker_id, "now": now, "next_at": next_at,
-            "result": to_json(result),
-        }  # fmt: skip
-        await self._database.run(ROOT, (statement("end_turn"), values))
+        await self._database.rows(
+            ROOT,
+            "end_turn",
+            task=task,
+            worker_id=worker_id,
+            now=now,
+            next_at=next_at,
+            result=to_json(result),
+        )
 
     async def last_turn(self, task: str) -> TaskRun | None:
-        values = {"tenant": ROOT, "task": task}
-        [rows] = await self._database.run(ROOT, (statement("last_turn"), values))
+        rows = await self._database.rows(ROOT, "last_turn", task=task)
         return (
             TaskRun(utc(rows[0][0]), rows[0][1] and utc(rows[0][1]), rows[0][2]) if rows else None
         )
 
     async def drop_task(self, task: str) -> None:
-        values = {"tenant": ROOT, "task": task}
-        await self._database.run(ROOT, (statement("drop_task"), values))
+        await self._database.rows(ROOT, "drop_task", task=task)
 
     async def _turn(
         self, name: str, task: str, worker_id: str, now: datetime, lease_s: float
     ) -> bool:
-        values = {
-            "tenant": ROOT,
-            "task": task,
-            "worker_id": worker_id,
-            "now": now,
-            "lease_until": now + timedelta(seconds=lease_s),
-        }
-        [rows] = await self._database.run(ROOT, (statement(name), values))
+        until = now + timedelta(seconds=lease_s)
+        rows = await self._database.rows(
+            ROOT, name, task=task, worker_id=worker_id, now=now, lease_until=until
+        )
         return bool(rows)
 
     async def _ids(self, scope: Scope, name: str, values: Mapping[str, object]) -> list[MemoryId]:
-        tenant = scope_path(scope)
-        [rows] = await self._database.run(tenant, (statement(name), {**values, "tenant": tenant}))
+        rows = await self._database.rows(scope_path(scope), name, **values)
         return [MemoryId(row[0]) for row in rows]
 
     def _weak(self, scope: Scope, weak: Weak) -> dict[str, object]:
@@ -311,6 +296,18 @@ class PostgresRetention:
             "decay_rate": None if weak.decay_rate is None else float(weak.decay_rate),
             "now": self._clock(),
         }
+
+
+def revival_columns(revival: Revival) -> dict[str, object]:
+    """Return the columns of the memories that a revival brings back."""
+    ids = [one.memory_id for one in revival.faded]
+    terms = revival.terms
+    return {
+        "memory_ids": ids,
+        "archived_at": [one.archived_at for one in revival.faded],
+        "terms": [to_tsvector(terms[one]) if one in terms else None for one in ids],
+        "term_counts": [len(terms.get(one, ())) for one in ids],
+    }
 
 
 def path_of(scope: Scope | None, app: str | None) -> str:

@@ -1,15 +1,17 @@
-"""Runs on PostgreSQL: what one reads of a thread, and what it changes, whole or not at all."""
+"""Runs on PostgreSQL: a run reads a thread, and its changes apply whole or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import psycopg
 from pgvector import HalfVector
 
-from shared_core.core.domain import Memory, MemoryId, MemoryKind, Scope, ThreadId
+from shared_core.core.domain import KnownPerson, Memory, MemoryId, MemoryKind, Scope, ThreadId, Turn
 from shared_core.core.ids import uuid7
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import (
@@ -23,36 +25,37 @@ from shared_core.errors import Conflict, NotFound
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.runs import (
     Known,
+    KnownEdge,
+    KnownFact,
     LikeText,
+    PlannedEdge,
+    PlannedFact,
     ReadRequest,
+    Retraction,
     RunPlan,
     RunRecord,
+    Source,
     ThreadWindow,
 )
+from shared_core.ports.storage import Clock
 from shared_core.storage._rows import event_from_row, memory_from_row, utc
-from shared_core.storage.postgres.connection.pipeline import Statement
-from shared_core.storage.postgres.connection.sql_files import statement
-from shared_core.storage.postgres.events import PostgresEvents
-from shared_core.storage.postgres.items import address_columns
-from shared_core.storage.postgres.jobs import PostgresJobs
-from shared_core.storage.postgres.run_columns import (
-    edge_columns,
-    edge_source_columns,
-    fact_columns,
-    known_edge,
-    known_fact,
-    known_person,
-    known_retraction,
-    relation_columns,
-    retraction_columns,
-    revival_columns,
-    source_columns,
-    turn_columns,
-)
+from shared_core.storage.postgres.connection.database import PostgresDatabase, by_column
+from shared_core.storage.postgres.connection.statements import Step, step, steps
+from shared_core.storage.postgres.items import PostgresItems, address_columns, vector_steps
+from shared_core.storage.postgres.jobs import count_extraction_step
+from shared_core.storage.postgres.retention import revival_columns
+
+_Planned: TypeAlias = tuple[str, bool, Mapping[str, object]]
+"""The name of a statement, whether a plan needs it, and its values."""
 
 
-class PostgresRuns(PostgresEvents, PostgresJobs):
+@dataclass(frozen=True, slots=True)
+class PostgresRuns:
     """Reads for runs, applies them, and undoes them."""
+
+    _database: PostgresDatabase
+    _clock: Clock
+    _items: PostgresItems
 
     async def read_thread(
         self, scope: Scope, thread_id: ThreadId, request: ReadRequest
@@ -66,22 +69,22 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
         }
         names = ["read_marks", "unread_turns", "turns_before", "turns_to_sum_up", "last_run"]
         names += ["known_people"] if request.people else []
-        marks, unread, before, replay, [[number]], *people = await self._database.run(
-            scope_path(scope), *[(statement(name), values) for name in names]
-        )
+        answers = await self._database.run(scope_path(scope), *steps(values, *names))
+        marks, [(number,)] = answers.named("read_marks"), answers.named("last_run")
+        people = answers.named("known_people") if request.people else []
         if not marks:
             return None
         read_mark, replay_mark, summed, summary, summary_run = marks[0]
         return ThreadWindow(
             read_mark=read_mark,
-            turns=[(row[0], event_from_row(row[1:])) for row in unread],
-            context=[event_from_row(row[1:]) for row in reversed(before)],
+            turns=[(row[0], event_from_row(row[1:])) for row in answers.named("unread_turns")],
+            context=[event_from_row(row[1:]) for row in reversed(answers.named("turns_before"))],
             replay_mark=replay_mark,
             summed=summed,
-            replay=[(row[0], event_from_row(row[1:])) for row in replay],
+            replay=[(row[0], event_from_row(row[1:])) for row in answers.named("turns_to_sum_up")],
             summary=summary or "",
             summary_run=summary_run,
-            people=[known_person(row) for rows in people for row in rows],
+            people=[_known_person(row) for row in people],
             known_number=number,
         )
 
@@ -94,16 +97,15 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
     ) -> Known:
         tenant = scope_path(scope)
         values = {"tenant": tenant, "slots": list(slots), "since": since}
-        values |= relation_columns(relations)
+        values |= _relation_columns(relations)
         names = ("last_run", "known_facts", "known_retractions", "known_edges")
-        [[number]], facts, retractions, edges = await self._database.run(
-            tenant, *[(statement(name), values) for name in names]
-        )
+        answers = await self._database.run(tenant, *steps(values, *names))
+        [(number,)] = answers.named("last_run")
         return Known(
             number=number,
-            facts=[known_fact(row) for row in facts],
-            retractions=[known_retraction(row) for row in retractions],
-            edges=[known_edge(row) for row in edges],
+            facts=[_known_fact(row) for row in answers.named("known_facts")],
+            retractions=[_known_retraction(row) for row in answers.named("known_retractions")],
+            edges=[_known_edge(row) for row in answers.named("known_edges")],
         )
 
     async def like_texts(
@@ -121,20 +123,21 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             "kinds": list(kinds),
             "now": self._clock(),
         }
-        asked: list[tuple[list[ItemAddress], str, dict[str, object]]] = [
-            (list(words_keys), "said_texts", {"words_keys": list(words_keys.values())})
+        searches: list[tuple[list[ItemAddress], Step]] = [
+            (
+                list(words_keys),
+                step("said_texts", common | {"words_keys": list(words_keys.values())}),
+            )
         ]
         if vectors is not None:
-            near: dict[str, object] = {
+            near = {
                 "model": vectors.model,
                 "embeddings": [HalfVector(vector) for vector in vectors.vectors],
             }
-            asked.append((list(vectors.addresses), "like_texts", near))
-        answers = await self._database.run(
-            scope_path(scope), *[(statement(name), common | values) for _, name, values in asked]
-        )
+            searches.append((list(vectors.addresses), step("like_texts", common | near)))
+        answers = await self._database.run(scope_path(scope), *[search for _, search in searches])
         found: dict[ItemAddress, list[LikeText]] = {}
-        for (addresses, _, _), rows in zip(asked, answers, strict=True):
+        for (addresses, _), rows in zip(searches, answers, strict=True):
             for place, memory_id, text, similarity in rows:
                 like = LikeText(
                     memory_id=MemoryId(memory_id), text=text, similarity=float(similarity)
@@ -147,115 +150,45 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
             await self._database.run(scope_path(plan.scope), *self._run_steps(plan))
         except (Conflict, psycopg.errors.UniqueViolation) as error:
             raise Conflict(
-                f"another run consolidated thread {plan.thread_id!r}, or changed a fact it"
-                " touches, at the same time: read again and repeat"
+                f"another run consolidated thread {plan.thread_id!r} at the same time, or changed a"
+                " fact of this run: read the thread again and repeat the run"
             ) from error
 
-    def _run_steps(self, plan: RunPlan) -> list[Statement]:
-        tenant = scope_path(plan.scope)
+    def _run_steps(self, plan: RunPlan) -> list[Step]:
+        now = self._clock()
         common: dict[str, object] = {
-            "tenant": tenant,
+            "tenant": scope_path(plan.scope),
             "thread_id": plan.thread_id,
             "run_id": plan.run_id,
             "namespace": rest_of(memories_namespace(plan.scope)),
             "summary_key": plan.summary_key,
             "summary_run": plan.summary_run,
             "copy_id": uuid7(),
-            "now": self._clock(),
-            **_passages(plan),
-        }
-        closed = {
-            "memory_ids": [memory_id for memory_id, _ in plan.close],
-            "valid_until": [until for _, until in plan.close],
-        }
-        closed_edges = {
-            "edge_ids": [edge_id for edge_id, _ in plan.close_edges],
-            "edges_until": [until for _, until in plan.close_edges],
-        }
-        inherited = address_columns(address for address, _ in plan.inherited) | {
-            "inherited": [memory_id for _, memory_id in plan.inherited]
-        }
-        sources = address_columns(source.address for source in plan.sources)
-        record = {
+            "now": now,
             "kind": str(plan.kind),
             "extractor": plan.extractor,
             "started_at": plan.started_at,
             "counts": to_json(plan.counts),
+            **_passages(plan),
         }
-        revived = revival_columns(plan.revival) if plan.revival else {}
-        steps: list[tuple[str, Mapping[str, object], bool]] = [
-            # Before the lock of the tenant, as in every write: another order may deadlock.
-            ("hold_policies", {"tenants": [tenant]}, bool(revived)),
-            ("lock_tenants", {"tenants": [tenant]}, True),
-            ("require_turns", turn_columns(sorted({*plan.drawn_from})), bool(plan.drawn_from)),
-            ("require_memories", inherited, bool(plan.inherited)),
-            ("require_summary", {}, plan.summary_key is not None),
-            (
-                "require_known",
-                {"slots": list(plan.slots), "known_number": plan.known_number}
-                | relation_columns(plan.relations),
-                bool(plan.slots or plan.relations),
-            ),
-            ("require_unsaid", {"words_keys": list(plan.unsaid)}, bool(plan.unsaid)),
-            ("move_marks", {}, plan.thread_id is not None),
-            ("add_run", record, True),
-            ("lock_memories", revived, bool(revived)),
-            ("require_faded", revived, bool(revived)),
-            ("note_revived", revived, bool(revived)),
-            ("revive_memories", revived, bool(revived)),
-            ("close_facts", closed, bool(plan.close)),
-            ("close_edges", closed | closed_edges, bool(plan.close or plan.close_edges)),
-            (
-                "move_edge_ends",
-                {
-                    "edge_ids": [edge_id for edge_id, _ in plan.move_edges],
-                    "edges_until": [until for _, until in plan.move_edges],
-                },
-                bool(plan.move_edges),
-            ),
-            ("keep_summary", {"started_at": plan.started_at}, plan.summary_key is not None),
-        ]
-        later: list[tuple[str, Mapping[str, object], bool]] = [
-            ("add_facts", fact_columns(plan.facts) | record, bool(plan.facts)),
-            ("add_retractions", retraction_columns(plan.retractions), bool(plan.retractions)),
-            ("note_bounds", {"bounds": list(plan.bounds)}, bool(plan.bounds)),
-            ("add_edges", edge_columns(plan.edges), bool(plan.edges)),
-            ("add_edge_sources", edge_source_columns(plan.edge_sources), bool(plan.edge_sources)),
-            ("add_sources", sources | source_columns(plan.sources), bool(plan.sources)),
-            ("retire_memories", {"memory_ids": list(plan.ended)}, bool(plan.ended)),
-            ("retire_drawn", {}, bool(plan.ended)),
-            ("inherit_sources", inherited, bool(plan.inherited)),
-            ("add_bases", inherited, bool(plan.inherited)),
-            ("add_summary_sources", {}, plan.summary_key is not None),
-            ("bound_summary", {}, plan.summary_key is not None),
-            ("renew_facts", sources, bool(plan.sources)),
-            ("rate_turns", {
-                "event_ids": [note.event_id for note in plan.annotations],
-                "importances": [note.importance for note in plan.annotations],
-                "emotions": [
-                    note.emotion and to_json({
-                        "valence": note.emotion.valence, "arousal": note.emotion.arousal,
-                        "label": note.emotion.label})
-                    for note in plan.annotations
-                ]}, bool(plan.annotations)),
-            ("retime_turns", {"event_ids": [note.event_id for note in plan.annotations]},
-             bool(plan.annotations)),
-        ]  # fmt: skip
         return [
-            *((statement(name), {**common, **values}) for name, values, wanted in steps if wanted),
-            *self._put_steps(plan.memories),
-            *self._vector_steps(plan.vectors),
-            *(self._vector_steps(plan.revival.vectors) if plan.revival else ()),
-            *((statement(name), {**common, **values}) for name, values, wanted in later if wanted),
-            *([self._extraction_step(plan.scope, plan.reflection)] if plan.reflection else []),
+            *_needed(common, _checks(plan)),
+            *_needed(common, _endings(plan)),
+            *self._items.put_steps(plan.memories),
+            *vector_steps(plan.vectors),
+            *(vector_steps(plan.revival.vectors) if plan.revival else ()),
+            *_needed(common, _additions(plan)),
+            *_needed(common, _provenance(plan)),
+            *_needed(common, _ratings(plan)),
+            *([count_extraction_step(plan.scope, plan.reflection, now)] if plan.reflection else []),
         ]
 
     async def list_runs(
         self, scope: Scope, thread_id: ThreadId | None, limit: int
     ) -> Sequence[RunRecord]:
-        tenant = scope_path(scope)
-        values = {"tenant": tenant, "thread_id": thread_id, "limit": limit}
-        [rows] = await self._database.run(tenant, (statement("list_runs"), values))
+        rows = await self._database.rows(
+            scope_path(scope), "list_runs", thread_id=thread_id, limit=limit
+        )
         return [
             RunRecord(
                 run_id=row[0],
@@ -273,13 +206,12 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
     async def undo_run(self, scope: Scope, run_id: UUID) -> None:
         tenant = scope_path(scope)
         values = {"tenant": tenant, "tenants": [tenant], "run_id": run_id, "now": self._clock()}
-        found, later = await self._database.run(
-            tenant, (statement("find_run"), values), (statement("later_runs"), values)
-        )
+        found, later = await self._database.run(tenant, *steps(values, "find_run", "later_runs"))
         if not found:
             raise NotFound(f"there is no run {run_id} of {scope}: engine.runs() lists them")
-        if found[0][0] is not None:
-            raise Conflict(f"run {run_id} was undone already, at {utc(found[0][0]).isoformat()}")
+        [(undone_at, *_)] = found
+        if undone_at is not None:
+            raise Conflict(f"run {run_id} was undone already, at {utc(undone_at).isoformat()}")
         if later:
             named = ", ".join(str(row[0]) for row in later[:5])
             raise Conflict(
@@ -291,23 +223,23 @@ class PostgresRuns(PostgresEvents, PostgresJobs):
                  "move_back", "fade_again", "retire_drawn", "move_marks_back", "part_aliases",
                  "rejoin_aliases", "require_entities", "retime_run")  # fmt: skip
         try:
-            await self._database.run(tenant, *[(statement(name), values) for name in names])
+            await self._database.run(tenant, *steps(values, *names))
         except psycopg.errors.UniqueViolation as error:
             raise Conflict(
-                f"what run {run_id} ended cannot hold again: something else has taken its place"
-                " since, which no run names"
+                f"run {run_id} cannot be undone: what it ended cannot hold again, because something"
+                " that no run wrote has taken its place"
             ) from error
 
     async def recent_memories(self, scope: Scope, limit: int) -> Sequence[Memory]:
-        path = rest_of(memories_namespace(scope))
-        values = {
-            "tenant": scope_path(scope),
-            "path": path,
-            "path_end": path_end(path),
-            "limit": limit,
-            "now": self._clock(),
-        }
-        [rows] = await self._database.run(scope_path(scope), (statement("recent_memories"), values))
+        path, now = rest_of(memories_namespace(scope)), self._clock()
+        rows = await self._database.rows(
+            scope_path(scope),
+            "recent_memories",
+            path=path,
+            path_end=path_end(path),
+            limit=limit,
+            now=now,
+        )
         return [memory_from_row(row) for row in rows]
 
     def _thread(self, scope: Scope, thread_id: ThreadId) -> dict[str, object]:
@@ -327,3 +259,229 @@ def _passages(plan: RunPlan) -> dict[str, int | None]:
         "summed_from": plan.summed.mark if plan.summed else None,
         "summed_to": plan.summed.to if plan.summed else None,
     }
+
+
+def _needed(common: Mapping[str, object], planned: Iterable[_Planned]) -> list[Step]:
+    """Return the steps that a plan needs; empty ones would cost the server a statement each."""
+    return [step(name, {**common, **values}) for name, is_needed, values in planned if is_needed]
+
+
+def _checks(plan: RunPlan) -> list[_Planned]:
+    """Return what must still hold for the plan, checked within the lock of the tenant."""
+    inherited = _inherited_columns(plan)
+    known = {"slots": list(plan.slots), "known_number": plan.known_number}
+    known |= _relation_columns(plan.relations)
+    tenants = {"tenants": [scope_path(plan.scope)]}
+    turns = _turn_columns(sorted({*plan.drawn_from}))
+    return [
+        # Before the lock of the tenant, as in every write: another order may deadlock.
+        ("hold_policies", plan.revival is not None, tenants),
+        ("lock_tenants", True, tenants),
+        ("require_turns", bool(plan.drawn_from), turns),
+        ("require_memories", bool(plan.inherited), inherited),
+        ("require_summary", plan.summary_key is not None, {}),
+        ("require_known", bool(plan.slots or plan.relations), known),
+        ("require_unsaid", bool(plan.unsaid), {"words_keys": list(plan.unsaid)}),
+    ]
+
+
+def _endings(plan: RunPlan) -> list[_Planned]:
+    """Return the record of the run, and what it revives and ends before it writes memories."""
+    facts = {
+        "memory_ids": [memory_id for memory_id, _ in plan.close],
+        "valid_until": [until for _, until in plan.close],
+    }
+    edges = facts | _ended_edge_columns(plan.close_edges)
+    has_summary = plan.summary_key is not None
+    revived = revival_columns(plan.revival) if plan.revival else {}
+    return [
+        ("move_marks", plan.thread_id is not None, {}),
+        ("add_run", True, {}),
+        ("lock_memories", bool(revived), revived),
+        ("require_faded", bool(revived), revived),
+        ("note_revived", bool(revived), revived),
+        ("revive_memories", bool(revived), revived),
+        ("close_facts", bool(plan.close), facts),
+        ("close_edges", bool(plan.close or plan.close_edges), edges),
+        ("move_edge_ends", bool(plan.move_edges), _ended_edge_columns(plan.move_edges)),
+        ("keep_summary", has_summary, {}),
+    ]
+
+
+def _additions(plan: RunPlan) -> list[_Planned]:
+    """Return the facts, retractions and edges that the run adds."""
+    retractions = _retraction_columns(plan.retractions)
+    return [
+        ("add_facts", bool(plan.facts), _fact_columns(plan.facts)),
+        ("add_retractions", bool(plan.retractions), retractions),
+        ("note_bounds", bool(plan.bounds), {"bounds": list(plan.bounds)}),
+        ("add_edges", bool(plan.edges), _edge_columns(plan.edges)),
+    ]
+
+
+def _provenance(plan: RunPlan) -> list[_Planned]:
+    """Return the turns of everything the run wrote, and the memories it retires."""
+    inherited = _inherited_columns(plan)
+    addresses = address_columns(source.address for source in plan.sources)
+    sources = addresses | _source_columns(plan.sources)
+    has_sources, has_summary = bool(plan.sources), plan.summary_key is not None
+    edge_sources = _edge_source_columns(plan.edge_sources)
+    return [
+        ("add_edge_sources", bool(plan.edge_sources), edge_sources),
+        ("add_sources", has_sources, sources),
+        ("retire_memories", bool(plan.ended), {"memory_ids": list(plan.ended)}),
+        ("retire_drawn", bool(plan.ended), {}),
+        ("inherit_sources", bool(plan.inherited), inherited),
+        ("add_bases", bool(plan.inherited), inherited),
+        ("add_summary_sources", has_summary, {}),
+        ("bound_summary", has_summary, {}),
+        ("renew_facts", has_sources, addresses),
+    ]
+
+
+def _ratings(plan: RunPlan) -> list[_Planned]:
+    """Return the importance and emotion of turns, and the retention times that follow from them."""
+    notes = plan.annotations
+    emotions = [
+        note.emotion
+        and to_json({
+            "valence": note.emotion.valence, "arousal": note.emotion.arousal,
+            "label": note.emotion.label,
+        })
+        for note in notes
+    ]  # fmt: skip
+    ids = {"event_ids": [note.event_id for note in notes]}
+    ratings = {"importances": [note.importance for note in notes], "emotions": emotions}
+    return [("rate_turns", bool(notes), ids | ratings), ("retime_turns", bool(notes), ids)]
+
+
+def _inherited_columns(plan: RunPlan) -> dict[str, object]:
+    columns = address_columns(address for address, _ in plan.inherited)
+    return columns | {"inherited": [memory_id for _, memory_id in plan.inherited]}
+
+
+def _ended_edge_columns(edges: Sequence[tuple[UUID, datetime]]) -> dict[str, object]:
+    return {
+        "edge_ids": [edge_id for edge_id, _ in edges],
+        "edges_until": [until for _, until in edges],
+    }
+
+
+def _known_fact(row: Sequence[Any]) -> KnownFact:
+    return KnownFact(
+        memory_id=MemoryId(row[2]),
+        fact_type=row[0],
+        key=row[1],
+        value=row[3],
+        valid_from=utc(row[4]),
+        valid_until=row[5] and utc(row[5]),
+        said=[utc(at) for at in row[6] or ()],
+        has_faded=row[7],
+    )
+
+
+def _known_retraction(row: Sequence[Any]) -> Retraction:
+    return Retraction(
+        retraction_id=row[0],
+        fact_type=row[1],
+        slot=row[2],
+        subject_key=row[3],
+        value=row[4],
+        said_at=utc(row[5]),
+        valid_until=row[6] and utc(row[6]),
+    )
+
+
+def _known_edge(row: Sequence[Any]) -> KnownEdge:
+    return KnownEdge(
+        edge_id=row[0],
+        subject=row[1],
+        relation=row[2],
+        object=row[3],
+        valid_from=utc(row[4]),
+        valid_until=row[5] and utc(row[5]),
+        said=[utc(at) for at in row[6] or ()],
+    )
+
+
+def _known_person(row: Sequence[Any]) -> KnownPerson:
+    memory_id, relation, name, statement, thread_ids, event_ids, told_at, expires_at, names = row
+    return KnownPerson(
+        memory_id=MemoryId(memory_id),
+        relation=relation,
+        name=name,
+        statement=statement,
+        turns=tuple(zip(map(ThreadId, thread_ids), event_ids, strict=True)),
+        told_at=utc(told_at),
+        expires_at=expires_at and utc(expires_at),
+        aliases=tuple(one for one in names or () if one != name),
+    )
+
+
+def _retraction_columns(
+    retractions: Sequence[tuple[Retraction, tuple[str, ...]]],
+) -> dict[str, object]:
+    columns = by_column(
+        [
+            (one.retraction_id, one.fact_type, one.slot, one.subject_key, one.value, one.said_at,
+             one.valid_until, to_json(event_ids))
+            for one, event_ids in retractions
+        ],
+        8,
+    )  # fmt: skip
+    names = ("retraction_ids", "fact_types", "slots", "subject_keys", "values", "said_at",
+             "valid_until", "event_ids")  # fmt: skip
+    return dict(zip(names, columns, strict=True))
+
+
+def _fact_columns(facts: Sequence[PlannedFact]) -> dict[str, object]:
+    columns = by_column(
+        [
+            (fact.memory_id, fact.draft.fact_type, fact.draft.slot, fact.key,
+             to_json(fact.draft.value), fact.draft.functional, float(fact.draft.confidence),
+             fact.draft.pattern, fact.valid_from, fact.valid_until)
+            for fact in facts
+        ],
+        10,
+    )  # fmt: skip
+    names = ("memory_ids", "fact_types", "slots", "keys", "values", "functional",
+             "confidences", "patterns", "valid_from", "valid_until")  # fmt: skip
+    return dict(zip(names, columns, strict=True))
+
+
+def _edge_columns(edges: Sequence[PlannedEdge]) -> dict[str, object]:
+    columns = by_column(
+        [
+            (edge.edge_id, edge.memory_id, edge.fact_id, edge.draft.subject,
+             edge.draft.relation, edge.draft.object, edge.subject_key, edge.object_key,
+             edge.draft.functional, float(edge.draft.confidence),
+             edge.valid_from, edge.valid_until)
+            for edge in edges
+        ],
+        12,
+    )  # fmt: skip
+    names = ("edge_ids", "memory_ids", "fact_ids", "subjects", "relations", "objects",
+             "subject_keys", "object_keys", "functional", "confidences", "valid_from",
+             "valid_until")  # fmt: skip
+    return dict(zip(names, columns, strict=True))
+
+
+def _turn_columns(turns: Sequence[Turn]) -> dict[str, object]:
+    return dict(zip(("thread_ids", "event_ids"), by_column(turns, 2), strict=True))
+
+
+def _source_columns(sources: Sequence[Source]) -> dict[str, object]:
+    turns = _turn_columns([source.turn for source in sources])
+    return turns | {"bases": [source.basis for source in sources]}
+
+
+def _edge_source_columns(sources: Sequence[tuple[UUID, Turn, int]]) -> dict[str, object]:
+    turns = _turn_columns([turn for _, turn, _ in sources])
+    return turns | {
+        "edge_ids": [edge_id for edge_id, _, _ in sources],
+        "bases": [basis for _, _, basis in sources],
+    }
+
+
+def _relation_columns(relations: Sequence[tuple[str, str]]) -> dict[str, object]:
+    return dict(zip(("subjects", "relations"), by_column(relations, 2), strict=True))

@@ -1,23 +1,33 @@
-"""The session logs of PostgresStorage: a framework's events and states, on threads and events."""
+"""Session logs on PostgreSQL: a framework's events and states, kept with threads and events."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
 from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import from_path, path_end, scope_path, to_path
 from shared_core.ports.session_logs import Appended, Seen, SessionRecord, StateChange
+from shared_core.ports.storage import Clock
 from shared_core.storage._rows import utc
-from shared_core.storage.postgres.connection.sql_files import statement
-from shared_core.storage.postgres.events import PostgresEvents
+from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.pipeline import Rows
+from shared_core.storage.postgres.connection.statements import Step, step, steps
+from shared_core.storage.postgres.events import erasing_steps
 
 UNLIMITED = 2**62
+_State: TypeAlias = Mapping[str, JsonValue]
 
 
-class PostgresSessions(PostgresEvents):
+@dataclass(frozen=True, slots=True)
+class PostgresSessions:
     """Session logs. A log is a thread whose session_started_at is set."""
+
+    _database: PostgresDatabase
+    _clock: Clock
 
     async def open_session(
         self, scope: Scope, thread_id: ThreadId, state: StateChange
@@ -30,21 +40,19 @@ class PostgresSessions(PostgresEvents):
             "now": now,
         }
         opened, shared = await self._database.run(
-            tenant,
-            (statement("open_session"), values),
-            (statement("shared_state"), {"tenants": [to_path((scope.app,)), tenant]}),
+            tenant, step("open_session", values), _shared_state_step(scope)
         )
         if not opened:
             return None
-        states: dict[str, Mapping[str, JsonValue]] = dict(shared)
+        app_state, user_state = _shared_states(scope, shared)
         return SessionRecord(
             scope=scope,
             thread_id=thread_id,
             version=opened[0][0],
             updated_at=now,
             state=state.session,
-            app_state=states.get(to_path((scope.app,)), {}),
-            user_state=states.get(tenant, {}),
+            app_state=app_state,
+            user_state=user_state,
         )
 
     async def load_session(
@@ -58,14 +66,12 @@ class PostgresSessions(PostgresEvents):
             "limit": UNLIMITED if limit is None else limit,
         }
         log, shared = await self._database.run(
-            tenant,
-            (statement("load_session"), values),
-            (statement("shared_state"), {"tenants": [to_path((scope.app,)), tenant]}),
+            tenant, step("load_session", values), _shared_state_step(scope)
         )
         head = next((row for row in log if row[3] is None), None)
         if head is None:
             return None
-        states: dict[str, Mapping[str, JsonValue]] = dict(shared)
+        app_state, user_state = _shared_states(scope, shared)
         events = sorted((row[0], row[3]) for row in log if row[3] is not None)
         return SessionRecord(
             scope=scope,
@@ -73,8 +79,8 @@ class PostgresSessions(PostgresEvents):
             version=head[0],
             updated_at=utc(head[1]),
             state=head[2],
-            app_state=states.get(to_path((scope.app,)), {}),
-            user_state=states.get(tenant, {}),
+            app_state=app_state,
+            user_state=user_state,
             payloads=[payload for _, payload in events],
         )
 
@@ -85,9 +91,9 @@ class PostgresSessions(PostgresEvents):
         values = {"tenant": tenant, "tenant_end": path_end(tenant)}
         logs, shared, top = await self._database.run(
             tenant,
-            (statement("list_sessions", one_tenant=one), values),
-            (statement("list_shared_state", one_tenant=one), values),
-            (statement("shared_state"), {"tenants": [above]}),
+            step("list_sessions", values, one_tenant=one),
+            step("list_shared_state", values, one_tenant=one),
+            step("shared_state", {"tenants": [above]}),
         )
         states = dict([*shared, *top])
         return [
@@ -105,9 +111,7 @@ class PostgresSessions(PostgresEvents):
 
     async def user_state(self, scope: Scope) -> Mapping[str, JsonValue]:
         tenant = scope_path(scope)
-        [rows] = await self._database.run(
-            tenant, (statement("shared_state"), {"tenants": [tenant]})
-        )
+        rows = await self._database.rows(tenant, "shared_state", tenants=[tenant])
         return rows[0][1] if rows else {}
 
     async def append_session_event(
@@ -134,20 +138,29 @@ class PostgresSessions(PostgresEvents):
             "seen_at": seen.updated_at,
             "now": self._clock(),
         }
-        [rows] = await self._database.run(tenant, (statement("append_session_event"), values))
+        [rows] = await self._database.run(tenant, step("append_session_event", values))
         return Appended(*rows[0])
 
     async def close_session(self, scope: Scope, thread_id: ThreadId, *, forget: bool) -> None:
         tenant = scope_path(scope)
         values = {"tenant": tenant, "thread_id": thread_id, "now": self._clock()}
-        steps = self._erasing_steps(scope, thread_id) if forget else []
-        steps.append((statement("close_session"), values))
-        steps += [(statement(name), values) for name in ("drop_empty_threads", "drop_lost_jobs")]
-        await self._database.run(tenant, *steps)
+        sent = erasing_steps(scope, thread_id, self._clock()) if forget else []
+        sent += steps(values, "close_session", "drop_empty_threads", "drop_lost_jobs")
+        await self._database.run(tenant, *sent)
+
+
+def _shared_state_step(scope: Scope) -> Step:
+    return step("shared_state", {"tenants": [to_path((scope.app,)), scope_path(scope)]})
+
+
+def _shared_states(scope: Scope, rows: Rows) -> tuple[_State, _State]:
+    """Return the states that all sessions of the application, and all of the user, share."""
+    states: dict[str, _State] = dict(rows)
+    return states.get(to_path((scope.app,)), {}), states.get(scope_path(scope), {})
 
 
 def _change_columns(scope: Scope, change: StateChange) -> dict[str, object]:
-    """Return what changes: the state of the session, and those above it in one order for all."""
+    """Return the columns of a change. One order of shared states keeps writers from deadlocks."""
     above = [(to_path((scope.app,)), change.app, "app"), (scope_path(scope), change.user, "user")]
     shared = [(tenant, to_json(state, f"{name} state")) for tenant, state, name in above if state]
     return {

@@ -1,8 +1,9 @@
-"""The part of PostgresStorage that keeps bearer tokens."""
+"""Bearer tokens of the HTTP API on PostgreSQL."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from shared_core.core.namespaces import ROOT, from_path, to_path
@@ -10,45 +11,44 @@ from shared_core.ports.api_tokens import ApiToken
 from shared_core.ports.storage import Clock
 from shared_core.storage._rows import utc
 from shared_core.storage.postgres.connection.database import PostgresDatabase
-from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.connection.statements import step
 
 
+@dataclass(frozen=True, slots=True)
 class PostgresTokens:
-    """Tokens are looked up by their id before it is known which application they are for."""
+    """Tokens by id. A look-up binds the root: a token's application is known only afterwards."""
 
     _database: PostgresDatabase
     _clock: Clock
 
     async def add_token(self, token: ApiToken, secret_hash: bytes) -> None:
-        tenant = to_path((token.app,))
-        values = {
-            "tenant": tenant,
-            "token_id": token.token_id,
-            "secret_hash": secret_hash,
-            "label": token.label,
-            "users": None if token.users is None else list(token.users),
-            "now": token.created_at,
-            "expires_at": token.expires_at,
-        }
-        await self._database.run(tenant, (statement("add_token"), values))
+        await self._database.rows(
+            to_path((token.app,)),
+            "add_token",
+            token_id=token.token_id,
+            secret_hash=secret_hash,
+            label=token.label,
+            users=None if token.users is None else list(token.users),
+            now=token.created_at,
+            expires_at=token.expires_at,
+        )
 
     async def token(self, token_id: str) -> tuple[ApiToken, bytes] | None:
-        [rows] = await self._database.run(ROOT, (statement("token"), {"token_id": token_id}))
+        rows = await self._database.rows(ROOT, "token", token_id=token_id)
         return (_token(rows[0]), bytes(rows[0][-1])) if rows else None
 
     async def tokens(self, app: str | None) -> Sequence[ApiToken]:
         tenant = None if app is None else to_path((app,))
-        [rows] = await self._database.run(tenant or ROOT, (statement("tokens"), {"tenant": tenant}))
+        [rows] = await self._database.run(tenant or ROOT, step("tokens", {"tenant": tenant}))
         return [_token(row) for row in rows]
 
     async def revoke_token(self, token_id: str) -> bool:
-        values = {"token_id": token_id, "now": self._clock()}
-        [rows] = await self._database.run(ROOT, (statement("revoke_token"), values))
-        return bool(rows)
+        now = self._clock()
+        return bool(await self._database.rows(ROOT, "revoke_token", token_id=token_id, now=now))
 
     async def any_token(self) -> bool:
-        [rows] = await self._database.run(ROOT, (statement("any_token"), {}))
-        return bool(rows[0][0])
+        [(found,)] = await self._database.rows(ROOT, "any_token")
+        return bool(found)
 
 
 def _token(row: Sequence[Any]) -> ApiToken:
@@ -60,6 +60,6 @@ def _token(row: Sequence[Any]) -> ApiToken:
         users=None if users is None else tuple(users),
         label=label,
         created_at=utc(created_at),
-        expires_at=utc(expires_at) if expires_at else None,
-        revoked_at=utc(revoked_at) if revoked_at else None,
+        expires_at=expires_at and utc(expires_at),
+        revoked_at=revoked_at and utc(revoked_at),
     )

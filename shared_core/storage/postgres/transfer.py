@@ -1,4 +1,4 @@
-"""The part of PostgresStorage that hands out all rows of a user or application, and takes them."""
+"""Export and import on PostgreSQL: all rows of a user, an application, or everything."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from shared_core.ports.transfer import (
     Unembedded,
     Written,
 )
-from shared_core.storage.postgres.connection.database import PostgresDatabase
-from shared_core.storage.postgres.connection.pipeline import Connection, Rows, Statement
-from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.connection.database import Answers, PostgresDatabase
+from shared_core.storage.postgres.connection.pipeline import Connection
+from shared_core.storage.postgres.connection.statements import Step, statement, step
+from shared_core.storage.postgres.items import vector_steps
 
 FETCHED = 500
-"""Rows of a table that are in memory at once."""
+"""Rows of a table in memory at once."""
 WRITING = ("import_rows", "import_ended")
-"""Statements that write rows, and count them."""
+"""Statements that write rows and return how many."""
 
 
 class _TableColumns(NamedTuple):
@@ -43,14 +44,12 @@ _Shapes: TypeAlias = Mapping[str, _TableColumns]
 
 
 class PostgresTransfer:
-    """Rows as text, as PostgreSQL itself writes and reads them: nothing is lost on the way."""
+    """Rows in the text form that PostgreSQL itself writes and reads, so that no value changes."""
 
-    _database: PostgresDatabase
-    _clock: Clock
-    _shapes: _Shapes | None = None
-
-    def _vector_steps(self, vectors: VectorRows | None) -> list[Statement]:
-        raise NotImplementedError
+    def __init__(self, database: PostgresDatabase, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._shapes: _Shapes | None = None
 
     async def rows_version(self) -> int:
         prepared = self._database.prepared
@@ -72,15 +71,15 @@ class PostgresTransfer:
             )
 
     async def applications(self) -> Sequence[str]:
-        [rows] = await self._database.run(ROOT, (statement("applications"), {}))
+        rows = await self._database.rows(ROOT, "applications")
         return [from_path(f"/{label}/")[0] for (label,) in rows]
 
     async def import_rows(self, whose: ExportScope, batch: RowBatch, *, restore: bool) -> Written:
         shape = (await self._known_shapes())[batch.table]
-        strangers = [name for name in batch.columns if name not in shape.columns]
-        if strangers:
+        unknown = [name for name in batch.columns if name not in shape.columns]
+        if unknown:
             raise InvalidInput(
-                f"{batch.table} has no {', '.join(map(repr, strangers))}: a newer version wrote"
+                f"{batch.table} has no {', '.join(map(repr, unknown))}: a newer version wrote"
                 " this, upgrade with pip install -U pg-hippocampus"
             )
         literals = (
@@ -89,13 +88,12 @@ class PostgresTransfer:
             ("given_key", _names(shape.key, "g.")),
         )
         names = _import_steps(batch.table, restore=restore)
-        steps = [self._step(name, batch, *literals) for name in names]
-        answers = dict(zip(names, await self._run(whose, steps), strict=True))
-        written = sum(answers[name][0][0] for name in names if name in WRITING)
-        return Written(written=written, differ=answers["count_other_rows"][0][0])
+        answers = await self._run(whose, [_step(name, batch, *literals) for name in names])
+        written = sum(answers.named(name)[0][0] for name in names if name in WRITING)
+        return Written(written=written, differ=answers.named("count_other_rows")[0][0])
 
     async def require_unforgotten(self, whose: ExportScope, batch: RowBatch) -> None:
-        await self._run(whose, [self._step("require_unforgotten", batch)])
+        await self._run(whose, [_step("require_unforgotten", batch)])
 
     async def ask_for_ends(self, whose: ExportScope) -> None:
         values = {
@@ -105,55 +103,52 @@ class PostgresTransfer:
             "priority": int(JobPriority.SESSION_END),
             "now": self._clock(),
         }
-        await self._database.run(
-            whose.path, (statement("ask_for_ends", one_tenant=False), values), keep_plans=False
-        )
+        ends = step("ask_for_ends", values, one_tenant=False)
+        await self._database.run(whose.path, ends, keep_plans=False)
 
     async def import_vectors(
         self, whose: ExportScope, batch: RowBatch, model: str, dimensions: int
     ) -> Written:
-        steps = [self._step(name, batch) for name in ("require_dimensions", "import_vectors")]
-        common = {"model": model, "dimensions": dimensions}
-        _, [(written,)] = await self._run(whose, [(text, given | common) for text, given in steps])
-        return Written(written=written)
+        of_model = {"model": model, "dimensions": dimensions}
+        names = ("require_dimensions", "import_vectors")
+        answers = await self._run(whose, [_step(name, batch, **of_model) for name in names])
+        return Written(written=answers.named("import_vectors")[0][0])
 
     async def unembedded(
         self, whose: ExportScope, batch: RowBatch, model: str
     ) -> Sequence[Unembedded]:
-        text, values = self._step("unembedded", batch)
-        [rows] = await self._run(whose, [(text, values | {"model": model})])
+        [rows] = await self._run(whose, [_step("unembedded", batch, model=model)])
         return [
             Unembedded(
-                address=(from_path(path), key), field=field, text=said, value=json.loads(value)
+                address=(from_path(path), key), field=field, text=text, value=json.loads(value)
             )
-            for path, key, field, said, value in rows
+            for path, key, field, text, value in rows
         ]
 
     async def add_made_vectors(self, whose: ExportScope, vectors: VectorRows) -> None:
-        await self._database.run(whose.path, *self._vector_steps(vectors))
+        await self._database.run(whose.path, *vector_steps(vectors))
 
     async def _known_shapes(self) -> _Shapes:
         if self._shapes is None:
-            asked = (statement("table_shapes"), {"tables": list(TABLES)})
-            [rows] = await self._database.run("/", asked)
+            rows = await self._database.rows(ROOT, "table_shapes", tables=list(TABLES))
             self._shapes = {
                 name: _TableColumns(tuple(all_), tuple(key)) for name, all_, key in rows
             }
         return self._shapes
 
-    def _step(
-        self, name: str, batch: RowBatch, *literals: tuple[str, str]
-    ) -> tuple[bytes, dict[str, object]]:
-        text = statement(name, literals=(("table", _quoted(batch.table)), *literals))
-        return text, {"rows": list(batch.lines)}
-
-    async def _run(self, whose: ExportScope, steps: Sequence[Statement]) -> list[Rows]:
+    async def _run(self, whose: ExportScope, sent: Sequence[Step]) -> Answers:
         try:
-            return await self._database.run(whose.path, *steps, keep_plans=False)
+            return await self._database.run(whose.path, *sent, keep_plans=False)
         except Conflict as error:
             raise Conflict(str(error).partition("\n")[0]) from error
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError) as error:
-            raise InvalidInput(f"it does not fit its table: {_told(error)}") from error
+            message = error.diag.message_primary or str(error)
+            raise InvalidInput(f"it does not fit its table: {message}") from error
+
+
+def _step(name: str, batch: RowBatch, *literals: tuple[str, str], **values: object) -> Step:
+    quoted = (("table", _quoted(batch.table)), *literals)
+    return step(name, {"rows": list(batch.lines), **values}, literals=quoted)
 
 
 def _import_steps(table: str, *, restore: bool) -> list[str]:
@@ -191,7 +186,3 @@ def _quoted(name: str) -> str:
 
 def _names(names: Sequence[str], of: str = "") -> str:
     return ", ".join(of + _quoted(name) for name in names)
-
-
-def _told(error: psycopg.Error) -> str:
-    return error.diag.message_primary or str(error)

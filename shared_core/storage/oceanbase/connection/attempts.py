@@ -26,12 +26,6 @@ from shared_core.storage.oceanbase.connection.errors import (
     is_silent,
 )
 
-TABLE = """CREATE TABLE IF NOT EXISTS writes (
-    writer_id BINARY(16) NOT NULL PRIMARY KEY,
-    write_id BINARY(16) NOT NULL,
-    written_at DATETIME(6) NOT NULL
-) ORGANIZATION = INDEX"""
-
 DROPPED_AT_ONCE = 1000
 DROPPED_AFTER_DAYS = 7
 RENEWED_AFTER_S = 6 * 3600.0

@@ -1,8 +1,4 @@
-"""Brings the tables up to date: numbered scripts, each done once, one process at a time.
-
-A script has the number of the migration of PostgreSQL whose tables and columns it comes to: exports
-name it, and the two engines read each other's.
-"""
+"""Brings the tables up to date: each migration is applied once, by one process at a time."""
 
 from __future__ import annotations
 
@@ -11,30 +7,31 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pymysql
 
-from shared_core.errors import NotFound, SchemaOutOfDate, StorageUnavailable
-from shared_core.storage.oceanbase.connection.attempts import TABLE as WRITES
+from shared_core.errors import NotFound, StorageUnavailable
+from shared_core.storage._migrations import Migration, check_applied, migrations_in
 from shared_core.storage.oceanbase.connection.connections import Location
 
 MIN_SEEKDB = (1, 4, 0, 0)
 MIN_OCEANBASE = (4, 3, 5, 3)
 LOCK_S = 60
+"""Seconds to wait for another process that migrates."""
 TURN_S = 2
+"""Seconds of one attempt to lock, shorter than the time limit of a statement."""
 PARTITIONS = 8
-_NAME = re.compile(r"(\d{4})_(\w+)\.sql")
-
 MOST_BYTES_SENT = 268_435_456
-"""In one statement to an embedded server, as much as a value of PostgreSQL holds; else 16 MB."""
+"""Bytes of one statement to an embedded server, as for PostgreSQL; its default is 16 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerVersions:
-    """What was found when the database was opened. engine: "SeekDB" or "OceanBase"."""
+    """The database as it was opened. engine: "SeekDB" or "OceanBase"."""
 
     engine: str
     version: str
@@ -44,47 +41,47 @@ class ServerVersions:
 def prepare(
     connection: pymysql.Connection[Any], location: Location, *, create: bool = True
 ) -> ServerVersions:
-    """Create the database and its tables where they are missing; return what there is.
+    """Create the database and its tables if they are missing, and return what there is.
 
-    Raises StorageUnavailable for a server that is too old, SchemaOutOfDate for tables of a newer
-    release, NotFound for tables that are not there, unless create.
+    Raises:
+        StorageUnavailable: the server is too old.
+        SchemaOutOfDate: a newer release or a development version made the tables.
+        NotFound: create is False and there are no tables.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT version()")
         engine, version = checked_version(cursor.fetchall()[0][0])
         if location.folder:
-            cursor.execute("ALTER SYSTEM SET syslog_level = 'ERROR'")  # else a log of 500 MB
+            # The default level writes a log of 500 MB.
+            cursor.execute("ALTER SYSTEM SET syslog_level = 'ERROR'")
             _take_long_statements(cursor)
         if engine == "SeekDB":
             _log_transactions_whole(cursor, is_ours=location.folder is not None)
-        done = version_there(cursor, location.database)
+        done = applied(cursor, location.database)
         if done is None and not create:
             raise NotFound(
                 f"there is no memory in database {location.database!r}: check the uri and the"
                 " schema"
             )
-        if done == scripts()[-1][0]:
-            if not _keeps_marks(cursor, location.database):
-                cursor.execute(f"USE {location.database}")
-                cursor.execute(WRITES)
-        else:
+        check_applied(f"database {location.database!r}", done or {}, migrations())
+        if done is None or len(done) < len(migrations()):
             with _alone(cursor, location):
-                if not _is_there(cursor, location.database):  # not everybody may make one
+                if not _is_there(cursor, location.database):  # a user may lack the right to create
                     cursor.execute(
                         f"CREATE DATABASE IF NOT EXISTS {location.database}"
                         " DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
                     )
                 cursor.execute(f"USE {location.database}")
-                done = _migrate(cursor, table_ending(location))
-    return ServerVersions(engine, ".".join(map(str, version)), done)
+                _migrate(cursor, location)
+    return ServerVersions(engine, ".".join(map(str, version)), len(migrations()))
 
 
 def _log_transactions_whole(cursor: Any, *, is_ours: bool) -> None:
-    """Let a transaction reach the server's log when it commits, and no part of it before.
+    """Let a transaction reach the server's log only when it commits.
 
-    What SeekDB 1.4 finds there of one that was never committed, after its own death, it takes for
-    one that goes on, and keeps its locks for good. is_ours: on a server, who may not set this is
-    not refused.
+    SeekDB 1.4 takes the part of an uncommitted transaction that it finds in its log after a crash
+    for a running one, and keeps its locks for good. is_ours: whether the server is embedded; on
+    another server a user may lack the right to set this, and works without it.
     """
     try:
         cursor.execute("ALTER SYSTEM SET _private_buffer_size = '0B'")
@@ -99,17 +96,20 @@ def _take_long_statements(cursor: Any) -> None:
         cursor.execute(f"SET GLOBAL max_allowed_packet = {MOST_BYTES_SENT}")
 
 
-def version_there(cursor: Any, database: str) -> int | None:
-    """Return of which version the tables of a database are; None if there are none."""
+def applied(cursor: Any, database: str) -> dict[int, str] | None:
+    """Return the checksums of the applied migrations by version, or None if there are no tables."""
     cursor.execute(
-        "SELECT 1 FROM information_schema.tables"
+        "SELECT column_name FROM information_schema.columns"
         " WHERE table_schema = %s AND table_name = 'schema_migrations'",
         (database,),
     )
-    if not cursor.fetchall():
+    columns = [name.lower() for (name,) in cursor.fetchall()]
+    if not columns:
         return None
-    cursor.execute(f"SELECT coalesce(max(version), 0) FROM {database}.schema_migrations")
-    return int(cursor.fetchall()[0][0])
+    # Development versions kept no checksum: '' is the checksum of no migration.
+    checksum = "checksum" if "checksum" in columns else "''"
+    cursor.execute(f"SELECT version, {checksum} FROM {database}.schema_migrations")
+    return dict(cursor.fetchall())
 
 
 def _is_there(cursor: Any, database: str) -> bool:
@@ -117,20 +117,12 @@ def _is_there(cursor: Any, database: str) -> bool:
     return bool(cursor.fetchall())
 
 
-def _keeps_marks(cursor: Any, database: str) -> bool:
-    cursor.execute(
-        "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = 'writes'",
-        (database,),
-    )
-    return bool(cursor.fetchall())
-
-
 @contextmanager
 def _alone(cursor: Any, location: Location) -> Iterator[None]:
-    """Let no other process migrate meanwhile; a lock goes with a process that is killed.
+    """Keep other processes from migrating; the lock of a killed process is released by itself.
 
-    A lock of an embedded server would not: the server dies with its last user, keeps the lock in
-    its folder, and nobody is left to give it back. There the file system has it.
+    An embedded server would not release it: the server stops with its last user, and its folder
+    keeps the lock. There a lock of the file system is used.
     """
     with _file_lock(location.folder) if location.folder else _server_lock(cursor, location):
         yield
@@ -138,7 +130,7 @@ def _alone(cursor: Any, location: Location) -> Iterator[None]:
 
 @contextmanager
 def _file_lock(folder: Path) -> Iterator[None]:
-    import fcntl  # an embedded server is for Linux alone
+    import fcntl  # an embedded server runs only on Linux
 
     with (folder / "hippocampus.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -149,7 +141,7 @@ def _file_lock(folder: Path) -> Iterator[None]:
 def _server_lock(cursor: Any, location: Location) -> Iterator[None]:
     name = location.database
     lock, end = f"hippocampus:{name}", time.monotonic() + LOCK_S
-    while True:  # in turns: a statement has an end of its own
+    while True:  # several short attempts: a statement has a time limit of its own
         cursor.execute("SELECT get_lock(%s, %s)", (lock, TURN_S))
         if cursor.fetchall()[0][0] == 1:
             break
@@ -162,10 +154,10 @@ def _server_lock(cursor: Any, location: Location) -> Iterator[None]:
 
 
 def checked_version(text: str) -> tuple[str, tuple[int, ...]]:
-    """Return the engine and its version, from what version() says of itself."""
+    """Return the engine and its version from the answer of version()."""
     match = re.search(r"(seekdb|OceanBase)-v(\d+(?:\.\d+)*)", text)
     if match is None:
-        raise StorageUnavailable(f"the server is no OceanBase and no SeekDB: it says {text!r}")
+        raise StorageUnavailable(f"the server is neither OceanBase nor SeekDB: it is {text!r}")
     version = tuple(int(part) for part in match[2].split("."))
     engine, least = ("SeekDB", MIN_SEEKDB) if match[1] == "seekdb" else ("OceanBase", MIN_OCEANBASE)
     if version < least:
@@ -176,50 +168,41 @@ def checked_version(text: str) -> tuple[str, tuple[int, ...]]:
     return engine, version
 
 
-def scripts() -> list[tuple[int, str]]:
-    """Return the numbered scripts in order."""
-    folder = files("shared_core.storage.oceanbase") / "sql"
-    found = [
-        (int(match[1]), file.read_text("utf-8"))
-        for file in folder.iterdir()
-        if (match := _NAME.fullmatch(file.name))
-    ]
-    return sorted(found)
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """Return all migrations in order."""
+    return migrations_in(files("shared_core.storage.oceanbase") / "sql")
 
 
-def _migrate(cursor: Any, ending: str) -> int:
+def _migrate(cursor: Any, location: Location) -> None:
     cursor.execute(
-        "CREATE TABLE IF NOT EXISTS schema_migrations"
-        " (version INT PRIMARY KEY, applied_at DATETIME(6) NOT NULL) ORGANIZATION = INDEX"
+        "CREATE TABLE IF NOT EXISTS schema_migrations (version INT PRIMARY KEY,"
+        " name VARCHAR(255) NOT NULL, checksum VARCHAR(32) NOT NULL,"
+        " applied_at DATETIME(6) NOT NULL) ORGANIZATION = INDEX"
     )
-    cursor.execute(WRITES)
-    cursor.execute("SELECT coalesce(max(version), 0) FROM schema_migrations")
-    done = int(cursor.fetchall()[0][0])
-    known = scripts()
-    if done > known[-1][0]:
-        raise SchemaOutOfDate(
-            f"the tables are of version {done}, this library knows {known[-1][0]}: update it with"
-            " pip install -U pg-hippocampus"
-        )
-    for version, script in known:
-        if version <= done:
+    done = applied(cursor, location.database) or {}
+    check_applied(f"database {location.database!r}", done, migrations())
+    for migration in migrations():
+        if migration.version in done:
             continue
-        for statement in statements(script, ending):
-            cursor.execute(statement)  # commits by itself; each may be run again
-        cursor.execute("INSERT INTO schema_migrations VALUES (%s, utc_timestamp(6))", (version,))
-    return known[-1][0]
+        for statement in statements(migration.sql, table_ending(location)):
+            cursor.execute(statement)  # each commits by itself, and may run again
+        cursor.execute(
+            "INSERT INTO schema_migrations VALUES (%s, %s, %s, utc_timestamp(6))",
+            (migration.version, migration.name, migration.checksum),
+        )
 
 
 def statements(script: str, ending: str) -> list[str]:
-    """Return the statements of a script; ending: of every table of tenants."""
+    """Return the statements of a script. ending: what ends every table of tenants."""
     bare = re.sub(r"^\s*--.*\n", "", script, flags=re.MULTILINE)
-    return [part.strip().replace("{table}", ending) for part in bare.split(";") if part.strip()]
+    return [text.strip().replace("{table}", ending) for text in bare.split(";") if text.strip()]
 
 
 def table_ending(location: Location) -> str:
-    """Return what ends a table of tenants: kept by its key, on a server in partitions of tenants.
+    """Return what ends a table of tenants: organised by key, on a server in partitions by tenant.
 
-    ORGANIZATION is written out, because tables of the other kind show vectors with a delay.
+    ORGANIZATION is explicit, because tables of the other kind show new vectors with a delay.
     """
     by_key = f" PARTITION BY KEY (tenant_id) PARTITIONS {PARTITIONS}"
     return "ORGANIZATION = INDEX" + ("" if location.folder else by_key)

@@ -1,7 +1,13 @@
-"""Spreads the tables of a schema over the nodes of a Citus cluster, by tenant."""
+"""Spreads the tables of a schema over the nodes of a Citus cluster, and binds work on all of them.
+
+Citus propagates only SET LOCAL with its value in the text. A set_config() stays on the coordinator:
+row security then finds no rows on a worker, and a worker reads indexes with default settings.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Literal
@@ -9,16 +15,17 @@ from typing import Literal
 import psycopg
 from psycopg import sql
 
+from shared_core.core.uri_validation import is_oceanbase
 from shared_core.errors import CapabilityMissing, StorageUnavailable
 from shared_core.settings import redacted
-from shared_core.storage._uris import is_oceanbase
+from shared_core.storage.postgres.connection.pipeline import LITERAL, Rows, Statement
 
 Place = Literal["distributed", "reference", "coordinator"]
 
 FIRST = "threads"
-"""Every other table lies where the rows of this one with the same tenant lie."""
+"""Rows of every other table lie on the node of this table's rows with the same tenant."""
 REFERENCES = ("embedding_models",)
-"""Small, and joined by what is spread: a copy on every node."""
+"""Small tables that distributed tables join: each node has a copy."""
 ON_COORDINATOR = {
     "api_tokens": "a token is looked up before its tenant is known",
     "consolidation_jobs": "a worker claims the most urgent job of all tenants",
@@ -31,7 +38,7 @@ ON_COORDINATOR = {
 
 @dataclass(frozen=True, slots=True)
 class SpreadTable:
-    """Where a table is, and whether it was moved there now."""
+    """The place of a table, and whether this call moved it there."""
 
     table: str
     place: Place
@@ -39,13 +46,15 @@ class SpreadTable:
 
 
 def spread(dsn: str, schema: str) -> list[SpreadTable]:
-    """Spread all tables of a migrated schema that are not spread yet; return where each is.
+    """Distribute all tables of a migrated schema that are not yet, and return the place of each.
 
-    All or nothing, on the coordinator, which gives up its own copies of the rows afterwards.
-    Identities reach the workers by SET LOCAL, which the database is told to propagate: open
-    connections anew afterwards. Run it again after a failure: it goes on where it was.
-    Raises CapabilityMissing where the database has no extension citus, StorageUnavailable where
-    the user may not.
+    One transaction on the coordinator, which then drops its own copies of the rows. A call after
+    a failure continues there. The scope reaches the workers by SET LOCAL, which the database is
+    set to propagate: open connections anew afterwards.
+
+    Raises:
+        CapabilityMissing: the database has no extension citus.
+        StorageUnavailable: the user lacks a right.
     """
     if is_oceanbase(dsn):
         raise CapabilityMissing("--distribute is for Citus: OceanBase spreads tables by itself")
@@ -123,7 +132,7 @@ def _spread_all(
 def _referred_first(
     connection: psycopg.Connection[tuple[object, ...]], schema: str, tables: list[str]
 ) -> list[str]:
-    """Return tables so that each comes after those it refers to."""
+    """Return the tables in an order in which each follows the tables it refers to."""
     pairs = connection.execute(
         "SELECT a.relname, b.relname FROM pg_constraint c JOIN pg_class a ON a.oid = c.conrelid"
         " JOIN pg_class b ON b.oid = c.confrelid JOIN pg_namespace n ON n.oid = a.relnamespace"
@@ -138,7 +147,10 @@ def _referred_first(
 
 
 def _free_the_queue(connection: psycopg.Connection[tuple[object, ...]], schema: str) -> None:
-    """A table of the coordinator may refer to none that is spread; erasing drops jobs by itself."""
+    """Drop foreign keys of the queue: a table of the coordinator cannot refer to a distributed one.
+
+    Erasures delete jobs themselves.
+    """
     found = connection.execute(
         "SELECT conname FROM pg_constraint WHERE contype = 'f' AND conrelid = to_regclass(%s)",
         [f'"{schema}".consolidation_jobs'],
@@ -162,7 +174,7 @@ def _move(
         return True
     bound = sql.SQL("ALTER TABLE {} {} ROW LEVEL SECURITY")
     guarded = sql.Identifier(schema, table)
-    # Bound to no tenant, its owner would have no rows to copy, and COPY refuses the table.
+    # The owner is bound to no tenant: it would see no rows to copy, and COPY refuses the table.
     connection.execute(bound.format(guarded, sql.SQL("NO FORCE")))
     if table == FIRST:
         connection.execute("SELECT create_distributed_table(%s, 'tenant_id')", [name])
@@ -178,9 +190,47 @@ def _move(
 def _drop_copies(
     connection: psycopg.Connection[tuple[object, ...]], schema: str, tables: list[SpreadTable]
 ) -> None:
-    """What was moved stays on the coordinator too, unseen, and would outlast an erasure."""
+    """Drop the coordinator's hidden copies of distributed rows, which would outlast an erasure."""
     for table in tables:
         connection.execute(
             "SELECT truncate_local_data_after_distributing_table(%s)",
             [f'"{schema}"."{table.table}"'],
         )
+
+
+_ONE = rb"set_config\(\s*'([\w.]+)'\s*,\s*(?:'([^']*)'|%\((\w+)\)s)\s*,\s*true\s*\)"
+_SETTING = re.compile(_ONE)
+_SETTINGS = re.compile(
+    rb"\s*(?:--[^\n]*\n\s*)*SELECT\s+" + _ONE + rb"(?:\s*,\s*" + _ONE + rb")*\s*"
+)
+
+
+def bound_everywhere(values: Mapping[str, str]) -> list[Statement]:
+    """Return the statements that bind a transaction on every node."""
+    return [
+        (f"{LITERAL}search_path TO {values['search_path']}".encode(), {}),
+        _set("statement_timeout", values["statement_timeout"]),
+        _set("hippocampus.scope", values["scope"]),
+    ]
+
+
+def propagated(sent: Statement) -> list[Statement]:
+    """Return a statement of only set_config() calls as SET LOCALs, any other one unchanged."""
+    text, values = sent
+    if not _SETTINGS.fullmatch(text):
+        return [sent]
+    return [
+        _set(name.decode(), str(values[given.decode()]) if given else literal.decode())
+        for name, literal, given in _SETTING.findall(text)
+    ]
+
+
+def answers_of(groups: list[list[Statement]], answers: list[Rows]) -> list[Rows]:
+    """Return the answer of each group of statements: that of its last statement."""
+    rest = iter(answers)
+    return [[next(rest) for _ in group][-1] for group in groups]
+
+
+def _set(name: str, value: str) -> Statement:
+    quoted = "'" + value.replace("'", "''").replace("%", "%%") + "'"
+    return f"{LITERAL}{name} TO {quoted}".encode(), {}

@@ -1,4 +1,4 @@
-"""Sends named statements, each transaction bound to one scope, in one round trip if it can."""
+"""Sends the steps of a transaction, bound to one scope, in one round trip."""
 
 from __future__ import annotations
 
@@ -18,31 +18,29 @@ from shared_core.errors import (
     Conflict,
     EmbeddingMismatch,
     InvalidInput,
+    MemoryCoreError,
     NotFound,
     StorageReadOnly,
     StorageUnavailable,
 )
 from shared_core.settings import Settings, redacted
-from shared_core.storage.postgres.connection.citus_settings import (
-    answers_of,
-    bound_everywhere,
-    sent_on,
-)
+from shared_core.storage.postgres.connection.citus import answers_of, bound_everywhere, propagated
 from shared_core.storage.postgres.connection.embedded import EmbeddedPostgres, describe
 from shared_core.storage.postgres.connection.migrations import PreparedSchema, prepare
 from shared_core.storage.postgres.connection.pipeline import Connection, Rows, Statement
 from shared_core.storage.postgres.connection.pool import ConnectionPool
-from shared_core.storage.postgres.connection.sql_files import statement
+from shared_core.storage.postgres.connection.statements import Step, statement, step
 
 TRIES = 5
+"""How often a transaction is sent before its error reaches the caller."""
 CONFLICT = "HC409"
-"""Raised by the SQL function require(). psycopg takes what it does not know for operational."""
+"""SQLSTATE that the SQL function require() raises. psycopg maps unknown states to
+OperationalError."""
 ROLLED_BACK = ("40P01", "40001")
 """Deadlock and serialisation failure: the server undid the whole transaction; send it again."""
 PLANS_LAST = 500
-"""After so many rows were sent, and whenever their number has doubled, statements are planned anew.
-Planned on small tables, they would walk through all of a tenant for every row, until the server's
-autovacuum comes by."""
+"""Rows sent before statements are planned anew; each doubling plans them anew again. Plans made on
+small tables walk through all of a tenant for every row, until the server's autovacuum runs."""
 REFUSED_VALUES = (
     psycopg.errors.CharacterNotInRepertoire,
     psycopg.errors.DatetimeFieldOverflow,
@@ -50,13 +48,27 @@ REFUSED_VALUES = (
     psycopg.errors.NumericValueOutOfRange,
     psycopg.errors.UntranslatableCharacter,
 )
-"""What the server says of a value that JSON or Python can hold and it cannot."""
+"""Errors for a value that JSON or Python can hold and PostgreSQL cannot."""
 
 T = TypeVar("T")
 
 
+class Answers(list[Rows]):
+    """The rows of every step of a transaction, in order and by the step's name."""
+
+    def __init__(self, steps: Sequence[Step], rows: Sequence[Rows]) -> None:
+        super().__init__(rows)
+        self._names = [one.name for one in steps]
+
+    def named(self, name: str) -> Rows:
+        """Return the rows of the step with this name, which occurs once."""
+        if self._names.count(name) != 1:
+            raise AssertionError(f"{name} is not one step of {self._names}")
+        return self[self._names.index(name)]
+
+
 class PostgresDatabase:
-    """One schema of one PostgreSQL, embedded or a server. Opened once, used from any loop."""
+    """One schema of one PostgreSQL, embedded or a server; opened once, used from any loop."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -73,7 +85,7 @@ class PostgresDatabase:
     async def open(self) -> None:
         """Start the embedded server if there is one, migrate, and learn the types.
 
-        After a failure everything is closed again, and open may be called again.
+        A failure closes everything again; open may then be called again.
         """
         self._pool = self._new_pool()
         try:
@@ -109,69 +121,85 @@ class PostgresDatabase:
     async def close(self) -> None:
         """Close all connections and leave the embedded server, which stops with its last user."""
         await self._pool.close()
-        if self._embedded and not exiting():  # then it is left by itself, and no thread can start
+        # An exiting process leaves its server by atexit, and cannot start a thread any more.
+        if self._embedded and not exiting():
             await asyncio.to_thread(self._embedded.release)
 
     async def run(
-        self, scope: str, *steps: Statement, keep_plans: bool = True, repeats: bool = True
-    ) -> list[Rows]:
-        """Run statements as one transaction inside a scope; return the rows of each.
+        self, scope: str, *steps: Step, keep_plans: bool = True, repeats: bool = True
+    ) -> Answers:
+        """Run steps as one transaction inside a scope and return the rows of each.
 
-        All travel together and are answered together.
-        keep_plans: False for statements that hold literals: prepared, they would crowd out others.
-        After a deadlock all of it is sent again, and after a lost connection, which leaves open
-        whether it was committed. repeats: False for what counts twice if it is done twice.
-        Raises Conflict when require() refused, StorageUnavailable when nothing helped.
+        All steps travel in one message (decision 3). A transaction is sent again after a deadlock
+        and after a lost connection, which does not tell whether the server committed.
+
+        Args:
+            scope: the path that row security allows: a tenant, or a path above several.
+            steps: the statements, in order.
+            keep_plans: False for statements that hold literals: prepared, they would push others
+                out of the connection's cache.
+            repeats: False for statements that count twice if they run twice.
+
+        Raises:
+            Conflict: the SQL function require() refused.
+            StorageUnavailable: no try succeeded.
         """
         self._rows_sent += _rows(steps)
         is_spread = self.prepared is not None and self.prepared.is_spread
-        groups = [sent_on(step) if is_spread else [step] for step in steps]
+        groups = [propagated(one.statement) if is_spread else [one.statement] for one in steps]
         sent = [one for group in groups for one in group]
         for last_try in [False] * (TRIES - 1) + [True]:
             connection: Connection | None = None
             try:
                 async with self._pool.connection() as connection:
-                    fresh = self._fresh_plans(connection)
-                    first = [*fresh, *self._bind(scope)]
-                    answers = await connection.exchange([*first, *sent], keep=keep_plans)
-                    return answers_of(groups, answers[len(first) :])
-            except psycopg.errors.ForeignKeyViolation as error:
-                if error.diag.constraint_name != "embeddings_model_fkey":
+                    first = [*self._fresh_plans(connection), *self._bind(scope)]
+                    rows = await connection.exchange([*first, *sent], keep=keep_plans)
+                    return Answers(steps, answers_of(groups, rows[len(first) :]))
+            except psycopg.Error as error:
+                if known := self._explained(error):
+                    raise known from error
+                if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
                     raise
-                raise EmbeddingMismatch(
-                    "another embedder took over this memory before any vector was stored: open it"
-                    " with that one, or give another schema, e.g. open_memory(schema='other')"
-                ) from error
-            except psycopg.errors.UniqueViolation as error:
-                if error.diag.constraint_name != "events_pkey":
-                    raise
-                raise Conflict(f"another event has this place: {error.diag.message_detail}") from (
-                    error
-                )
-            except psycopg.errors.ProgramLimitExceeded as error:
-                raise _too_large(error) from error
-            except REFUSED_VALUES as error:
-                raise InvalidInput(
-                    f"PostgreSQL cannot store or compare a value: {error.diag.message_primary}"
-                ) from error
-            except psycopg.errors.ReadOnlySqlTransaction as error:
-                raise StorageReadOnly(
-                    f"the database at {redacted(self._settings.uri)!r} is read only:"
-                    f" {error.diag.message_primary}"
-                ) from error
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                if error.sqlstate == CONFLICT:
-                    raise Conflict(error.diag.message_primary or str(error)) from error
+                # The answer was lost: all writes are idempotent by their ids, so send them again.
                 lost = repeats and connection is not None and connection.broken
                 if last_try or not (lost or error.sqlstate in ROLLED_BACK):
                     raise self._unavailable(error) from error
         raise AssertionError("unreachable")
 
+    async def rows(self, scope: str, name: str, /, **values: object) -> Rows:
+        """Run one named statement inside a scope, %(tenant)s of its values; return its rows."""
+        [rows] = await self.run(scope, step(name, {"tenant": scope, **values}))
+        return rows
+
+    def _explained(self, error: psycopg.Error) -> MemoryCoreError | None:
+        """Return the error of this library that explains a refusal of the server, if one does."""
+        constraint, message = error.diag.constraint_name, error.diag.message_primary
+        if error.sqlstate == CONFLICT:
+            return Conflict(message or str(error))
+        if (
+            isinstance(error, psycopg.errors.ForeignKeyViolation)
+            and constraint == "embeddings_model_fkey"
+        ):
+            return EmbeddingMismatch(
+                "another embedder took over this memory before any vector was stored: open it"
+                " with that one, or give another schema, e.g. open_memory(schema='other')"
+            )
+        if isinstance(error, psycopg.errors.UniqueViolation) and constraint == "events_pkey":
+            return Conflict(f"another event has this place: {error.diag.message_detail}")
+        if isinstance(error, psycopg.errors.ProgramLimitExceeded):
+            return _too_large(error)
+        if isinstance(error, REFUSED_VALUES):
+            return InvalidInput(f"PostgreSQL cannot store or compare a value: {message}")
+        if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+            uri = redacted(self._settings.uri)
+            return StorageReadOnly(f"the database at {uri!r} is read only: {message}")
+        return None
+
     @asynccontextmanager
     async def snapshot(self, scope: str) -> AsyncIterator[Connection]:
-        """Return a connection outside of the pool on which all reads are of one moment.
+        """Lend a connection outside of the pool that reads one moment of a scope and cannot write.
 
-        It is bound to a scope, and may not write. Raises StorageUnavailable when it is lost.
+        Raises StorageUnavailable when the connection is lost.
         """
         connection = await self._connect_or_restart()
         try:
@@ -187,7 +215,7 @@ class PostgresDatabase:
             await connection.close()
 
     def _fresh_plans(self, connection: Connection) -> list[Statement]:
-        """Return what makes a connection drop its plans, where the tables have outgrown them."""
+        """Return the statement that drops a connection's plans if its tables outgrew them."""
         now = (self._rows_sent // PLANS_LAST).bit_length()
         then = self._plans_of.setdefault(connection, now)
         self._plans_of[connection] = now
@@ -201,9 +229,9 @@ class PostgresDatabase:
             "statement_timeout": str(int(self._settings.statement_timeout_s * 1000)),
             "scope": scope,
         }
-        return (
-            bound_everywhere(values) if self.prepared.is_spread else [(statement("bind"), values)]
-        )
+        if self.prepared.is_spread:
+            return bound_everywhere(values)
+        return [(statement("bind"), values)]
 
     def _new_pool(self) -> ConnectionPool:
         return ConnectionPool(
@@ -213,7 +241,7 @@ class PostgresDatabase:
         )
 
     async def connect(self) -> Connection:
-        """Return a connection outside of the pool, bound to nothing; whoever asks closes it."""
+        """Return a connection outside of the pool, bound to no scope; the caller closes it."""
         try:
             return await Connection.connect(
                 self.conninfo,
@@ -226,7 +254,7 @@ class PostgresDatabase:
             raise self._unavailable(error) from error
 
     async def _connect_or_restart(self) -> Connection:
-        """Connect; an embedded server that died, or was killed, is started again first."""
+        """Connect; start an embedded server that died, or was killed, again first."""
         try:
             return await self.connect()
         except StorageUnavailable:
@@ -249,16 +277,15 @@ class PostgresDatabase:
         )
 
 
-def _rows(steps: Sequence[Statement]) -> int:
-    """Return how many items or events, by their keys or ids, statements name at most."""
+def _rows(steps: Sequence[Step]) -> int:
+    """Return the largest number of items or events that one of the steps names."""
     return max(
-        (len(values.get(ids, ())) for _, values in steps for ids in ("keys", "event_ids")),
-        default=0,
+        (len(one.values.get(ids, ())) for one in steps for ids in ("keys", "event_ids")), default=0
     )
 
 
 def _too_large(error: psycopg.errors.ProgramLimitExceeded) -> InvalidInput:
-    # Not by the message, which a server may say in its own language.
+    # Not by the message: a server may answer in its own language.
     of_an_index = error.diag.constraint_name is not None
     if of_an_index or (error.diag.source_function or "").startswith("index_form_tuple"):
         what = (
@@ -268,13 +295,13 @@ def _too_large(error: psycopg.errors.ProgramLimitExceeded) -> InvalidInput:
     else:
         what = (
             "a value or a text is larger than PostgreSQL takes (about 268 MB of JSON): split it, or"
-            " keep it elsewhere and remember where"
+            " store it elsewhere and remember where"
         )
     return InvalidInput(f"{what}: {error.diag.message_primary}")
 
 
 async def _finished(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of work; a cancelled caller still waits for it, so it can be undone."""
+    """Return the result of work; a cancelled caller waits for its end, so that it can be undone."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

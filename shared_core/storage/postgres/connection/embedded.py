@@ -1,8 +1,8 @@
-"""A private PostgreSQL in a folder, shared by the processes that name it, stopped by the last one.
+"""A private PostgreSQL in a folder, shared by the processes that use it, stopped by the last one.
 
-The operating system counts the users: each process holds a shared flock on `users.lock`; starts
-and stops happen under an exclusive flock on `start.lock`. A killed process loses its locks by
-itself, so nothing has to be repaired afterwards.
+The operating system counts the users: each process holds a shared flock on `users.lock`. Starts
+and stops hold an exclusive flock on `start.lock`. A killed process loses its locks, so nothing
+needs repair afterwards.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedStatus:
-    """What can be seen of an embedded PostgreSQL without touching it.
+    """The visible state of an embedded PostgreSQL.
 
     size_bytes: of the data directory. users: pids of the processes that use it, best effort.
     """
@@ -60,7 +60,7 @@ class EmbeddedStatus:
 
 
 class EmbeddedPostgres:
-    """A user of the PostgreSQL in home; nothing is read or started before acquire."""
+    """A user of the PostgreSQL in home; reads and starts nothing before acquire."""
 
     def __init__(self, home: Path) -> None:
         self._home = home.absolute()
@@ -75,8 +75,8 @@ class EmbeddedPostgres:
     def acquire(self) -> str:
         """Return the conninfo of a running server that stays up until the matching release.
 
-        Creates the folder, the files and the database when missing. Blocks: about 0.15 s, 1 s the
-        first time, up to a minute after a crash. Raises StorageUnavailable.
+        Creates the folder, the files and the database if they are missing. Blocks for about
+        0.15 s, 1 s the first time, up to a minute after a crash. Raises StorageUnavailable.
         """
         with _registry_lock:
             membership = _join(self._home)
@@ -88,7 +88,7 @@ class EmbeddedPostgres:
     def release(self) -> None:
         """Undo one acquire of this object; the last user of the folder stops the server.
 
-        Does nothing without one, and in a fork of the process that acquired.
+        Does nothing without an acquire, and in a fork of the process that acquired.
         """
         with _registry_lock:
             membership = self._membership
@@ -105,9 +105,9 @@ class EmbeddedPostgres:
 
 
 def describe(home: Path) -> EmbeddedStatus:
-    """Return the state of the embedded PostgreSQL in home; starts, creates and locks nothing.
+    """Return the state of the embedded PostgreSQL in home; start, create and lock nothing.
 
-    Raises StorageUnavailable for a folder this OS user may not look into.
+    Raises StorageUnavailable for a folder that this OS user may not read.
     """
     home = home.resolve()
     with explained(home):
@@ -126,9 +126,9 @@ def describe(home: Path) -> EmbeddedStatus:
 
 
 def embedded_behind(dsn: str, home: Path | None) -> EmbeddedPostgres | None:
-    """Return the embedded PostgreSQL that a DSN leads to; None for another server, or for no DSN.
+    """Return the embedded PostgreSQL behind a DSN, or None for another server or no DSN.
 
-    home: a folder that may hold it; the one that the DSN names is thought of by itself.
+    home: a folder that may hold it, besides the one that the DSN names.
     """
     try:
         host = str(conninfo_to_dict(dsn).get("host") or "")
@@ -146,7 +146,7 @@ def embedded_behind(dsn: str, home: Path | None) -> EmbeddedPostgres | None:
 
 @dataclass(slots=True, eq=False)
 class _Membership:
-    """This process as one user of a folder, however many objects and acquires share it."""
+    """This process as one user of a folder, shared by all its objects and acquires."""
 
     server: EmbeddedServer
     record: ServerRecord
@@ -170,7 +170,7 @@ def _join(home: Path) -> _Membership:
     with explained(home):
         home = home.resolve()
         server = EmbeddedServer(home)
-        server.is_initialised()  # refuses a folder of someone else before a file is made in it
+        server.is_initialised()  # refuses a foreign folder before a file is created in it
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(home / START_LOCK):
             users_lock = _open_lock(home / USERS_LOCK)
@@ -181,7 +181,7 @@ def _join(home: Path) -> _Membership:
                 _close_lock(users_lock)
                 _stop_if_unused(server)
                 raise
-            # The lock is taken anew each time: the folder may have been deleted and made again.
+            # Locked anew each time: the folder may have been deleted and created again.
             known = _memberships.get((os.getpid(), home))
             membership = known or _Membership(server, record, users_lock)
             if known:
@@ -202,7 +202,7 @@ def _leave(membership: _Membership) -> None:
             _close_lock(membership.users_lock)
             _write_users(server.home, {*_read_users(server.home)} - {os.getpid()})
             _stop_if_unused(server)
-    except FileNotFoundError:  # the folder was deleted, and its server is of no use to anyone
+    except FileNotFoundError:  # the folder was deleted: its server is useless
         _close_lock(membership.users_lock)
         server.stop(membership.record)
     except OSError as error:
@@ -211,12 +211,12 @@ def _leave(membership: _Membership) -> None:
 
 
 def _stop_if_unused(server: EmbeddedServer) -> None:
-    """Stop the server unless a process holds `users.lock`, or it has not finished starting."""
+    """Stop the server unless a process holds `users.lock` or the server is still starting."""
     users_lock = _open_lock(server.home / USERS_LOCK)
     try:
         fcntl.flock(users_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         record = read_record(server.cluster)
-        # A long recovery that is stopped begins again, and would never come to its end.
+        # A recovery that is stopped starts again from its beginning, and would never end.
         if record and record.is_ready:
             server.stop(record)
     except BlockingIOError:
@@ -242,7 +242,7 @@ def _open_lock(path: Path) -> int:
 
 
 def _close_lock(descriptor: int) -> None:
-    """Unlock and close, once; closing alone would leave the lock to a fork that has it open."""
+    """Unlock and close, once; after closing alone a fork that has the file open keeps the lock."""
     if descriptor in _lock_files:
         _lock_files.remove(descriptor)
         fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -257,7 +257,7 @@ def _read_users(home: Path) -> list[int]:
 
 
 def _write_users(home: Path, pids: set[int]) -> None:
-    """Note the users for describe; the locks alone decide, so a full disk does not matter."""
+    """Record the users for describe; only the locks count, so a full disk does not matter."""
     with suppress(OSError):
         (home / USERS_LOCK).write_text("".join(f"{pid}\n" for pid in sorted(pids)))
 
@@ -279,7 +279,7 @@ def _leave_all() -> None:
 
 
 def _forget_parent() -> None:
-    """In a fork: the folders stay with the parent, whose locks are only closed here."""
+    """In a fork, leave the folders to the parent: close its lock files without unlocking."""
     global _registry_lock
     _registry_lock = threading.RLock()
     for descriptor in _lock_files:

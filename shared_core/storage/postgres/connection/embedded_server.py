@@ -1,4 +1,4 @@
-"""The PostgreSQL of one folder: its files, its start, its stop. Who may do what when: embedded.py.
+"""The PostgreSQL of one folder: its files, start and stop. embedded.py holds the locks.
 
 home/postgres-18     the data directory: complete, or absent
 home/postgres.log    the server's log; postgres.log.1 is the one before
@@ -78,7 +78,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerRecord:
-    """What a server wrote about itself into postmaster.pid."""
+    """The entries of a server's postmaster.pid."""
 
     pid: int
     sockets: Path
@@ -86,7 +86,7 @@ class ServerRecord:
 
 
 class EmbeddedServer:
-    """The PostgreSQL in home. Whoever calls start or stop holds the start lock of the folder."""
+    """The PostgreSQL in home. Callers of start and stop hold the start lock of the folder."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -96,9 +96,9 @@ class EmbeddedServer:
         self._uid = self._account.pw_uid if self._account else os.geteuid()
 
     def is_initialised(self) -> bool:
-        """Return whether the database files exist; changes nothing.
+        """Return whether the database files exist; change nothing.
 
-        Raises StorageUnavailable for files of another OS user or of another PostgreSQL.
+        Raises StorageUnavailable for files of another OS user or another PostgreSQL version.
         """
         if not self.cluster.exists():
             for other in sorted(self.home.glob("postgres-[0-9][0-9]/PG_VERSION")):
@@ -112,16 +112,16 @@ class EmbeddedServer:
                 raise self._wrong_version(version)
             return True
         if any(self.cluster.iterdir()):
-            what = f"{CLUSTER} holds something that is not a PostgreSQL database"
+            what = f"{CLUSTER} holds files that are not a PostgreSQL database"
             raise unavailable(self.home, what, f"move it away, or {ELSEWHERE}")
         return False
 
     def start(self) -> ServerRecord:
-        """Return the server that answers, after creating and starting whatever is missing."""
+        """Return the running server, after creating and starting what is missing."""
         if self._account:
             let_through(self.home)
             let_run(self._binaries)
-        for leftover in self.home.glob(f"{CLUSTER}.partial-*"):  # of a process killed in initdb
+        for leftover in self.home.glob(f"{CLUSTER}.partial-*"):  # a process was killed in initdb
             shutil.rmtree(leftover, ignore_errors=True)
         if not self.is_initialised():
             self._initialise()
@@ -132,7 +132,7 @@ class EmbeddedServer:
             except StorageUnavailable:
                 if not attempts_left or time.monotonic() > deadline:
                     raise
-                # It died on the way up, or a start of a process that was killed came in between.
+                # It died while starting, or a killed process had started another one.
                 time.sleep(RETRY_S)
         raise AssertionError("unreachable")
 
@@ -147,12 +147,15 @@ class EmbeddedServer:
                 if record is None or not self._is_alive(record.pid):
                     self._launch()
                 elif record.is_ready and not (record.sockets / SOCKET).exists():
-                    self.stop(record)  # its socket was cleaned away: nobody can reach it again
+                    self.stop(record)  # its socket was deleted: no client can reach it again
             time.sleep(POLL_S)
         raise self._failed("the server did not get ready", log_tail(self.home))
 
     def stop(self, known: ServerRecord | None = None) -> None:
-        """Stop the server, without waiting for its clients; known: it, if its files are gone."""
+        """Stop the server without waiting for its clients.
+
+        known: the server's record, in case its files were deleted.
+        """
         record = read_record(self.cluster) or known
         if record is None or not self._is_alive(record.pid):
             return
@@ -170,26 +173,26 @@ class EmbeddedServer:
         logger.warning("embedded PostgreSQL (pid %d) in %s does not stop", record.pid, self.home)
 
     def _is_alive(self, pid: int) -> bool:
-        """Return whether pid is the server of this folder, not a later process of that number."""
+        """Return whether pid is this folder's server, and not a later process with its number."""
         return self._mark() in command_line(pid)
 
     def _mark(self) -> str:
-        """Return what the command line of this folder's server holds, and no other."""
+        """Return a text that only the command line of this folder's server contains."""
         return f"/postgres -D {self.cluster} "
 
     def _initialise(self) -> None:
-        """Create the database files under another name and rename them once they are complete."""
-        for pid in find_pids(self._mark()):  # of a deleted folder; it would fight for the socket
+        """Create the database files under another name and rename them when they are complete."""
+        for pid in find_pids(self._mark()):  # the server of a deleted folder would keep the socket
             self.stop(ServerRecord(pid, self.cluster, True))
         if shutil.disk_usage(self.home).free < DISK_NEEDED_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        # A new name each time: the initdb of a killed process may still be writing to the last one.
+        # A new name each time: the initdb of a killed process may still write to the last one.
         partial = Path(tempfile.mkdtemp(prefix=f"{CLUSTER}.partial-", dir=self.home))
         try:
             self._give_to_account(partial)
             self._initdb(partial)
             partial.rename(self.cluster)
-            _sync(self.home)  # or a power cut takes the name back, and every later commit with it
+            _sync(self.home)  # else a power cut undoes the rename, and loses every later commit
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
@@ -211,12 +214,12 @@ class EmbeddedServer:
         raise self._failed("initdb failed", output)
 
     def _launch(self) -> None:
-        """Start the server; comes back without one while an old one has not let go yet."""
+        """Start the server; return without one while an old server still holds its memory."""
         sockets = self._choose_sockets()
         for lock_file in (self.cluster / "postmaster.pid", sockets / f"{SOCKET}.lock"):
             self._remove_if_stale(lock_file)
-        # pg_ctl pastes its own -D and -l between double quotes into a shell command. The options
-        # go there as they are, so shlex makes every path safe; -k is a list of quoted names.
+        # pg_ctl pastes its own -D and -l between double quotes into a shell command. It adds the
+        # options unquoted, so shlex makes every path safe; -k is a list of quoted names.
         options = ["-D", f"{self.cluster}", "-h", "", "-p", f"{PORT}"]
         options += ["-k", f'"{sockets}"']
         with _open_log(self.home) as log:
@@ -225,14 +228,14 @@ class EmbeddedServer:
             code = self._run("pg_ctl", "start", *wait, "-o", shlex.join(options), output=log)
             log.seek(begin)
             output = log.read()
-        # The sessions of a killed server end their statement before they let go of its memory.
+        # The sessions of a killed server finish their statement before they release its memory.
         if code != 0 and "pre-existing shared memory block" not in output:
             raise self._failed("the server did not start", output)
 
     def _remove_if_stale(self, lock_file: Path) -> None:
-        """Remove a lock file that PostgreSQL would wrongly take for the one of a living server.
+        """Remove a lock file that PostgreSQL would wrongly take for that of a running server.
 
-        Should a server live after all, its shared memory still keeps a second one out.
+        If a server does run, its shared memory still keeps a second one out.
         """
         with suppress(FileNotFoundError):
             first = lock_file.read_text(errors="replace").partition("\n")[0].strip()
@@ -241,7 +244,7 @@ class EmbeddedServer:
                 lock_file.unlink()
 
     def _choose_sockets(self) -> Path:
-        """Return the data directory, or a private one where that path is unfit for a socket."""
+        """Return the data directory, or a private one if its path is unfit for a socket."""
         for directory in socket_directories(self.cluster):
             if len(os.fsencode(directory / SOCKET)) > SOCKET_LIMIT_BYTES:
                 continue
@@ -258,7 +261,7 @@ class EmbeddedServer:
             self._give_to_account(directory)
         found = directory.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != self._uid:
-            what = f"its socket directory {directory} belongs to someone else"
+            what = f"its socket directory {directory} belongs to another OS user"
             raise unavailable(self.home, what, f"remove that, or {ELSEWHERE}")
         directory.chmod(0o700)
 
@@ -280,8 +283,8 @@ class EmbeddedServer:
     def _run(self, program: str, *arguments: str, output: IO[str]) -> int:
         """Return the exit code of a program of PostgreSQL, run as the server's OS user.
 
-        In a session of its own the terminal's Ctrl-C does not reach the server. PG* variables are
-        about other servers. Messages are read here, so they have to be in English.
+        A session of its own keeps the terminal's Ctrl-C from the server. PG* variables concern
+        other servers. The messages are parsed, so they must be in English.
         """
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
         account = self._account
@@ -314,7 +317,7 @@ class EmbeddedServer:
 
 
 def socket_directories(cluster: Path) -> tuple[Path, ...]:
-    """Return where the socket of a data directory may be, the first that is fit for one."""
+    """Return the possible places of the socket of a data directory, in order of preference."""
     name = f"hippocampus-{sha256(os.fsencode(cluster)).hexdigest()[:16]}"
     return cluster, Path(tempfile.gettempdir()) / name, Path("/tmp") / name
 
@@ -325,7 +328,7 @@ def conninfo(sockets: Path, database: str) -> str:
 
 
 def ping_server(record: ServerRecord | None) -> pq.Ping:
-    """Return what a connection attempt meets: OK, REJECT while it starts or stops, or nobody."""
+    """Return the answer to a connection: OK, REJECT while it starts or stops, or NO_RESPONSE."""
     if record is None:
         return pq.Ping.NO_RESPONSE
     target = make_conninfo(conninfo(record.sockets, "postgres"), connect_timeout=5)
@@ -333,7 +336,7 @@ def ping_server(record: ServerRecord | None) -> pq.Ping:
 
 
 def read_record(cluster: Path) -> ServerRecord | None:
-    """Return what postmaster.pid says; None without one, half a one, or a copied one."""
+    """Return the entries of postmaster.pid; None if it is missing, incomplete or a copy."""
     with suppress(FileNotFoundError):
         lines = os.fsdecode((cluster / "postmaster.pid").read_bytes()).splitlines()
         if len(lines) >= 5 and lines[0].isdecimal() and lines[1] == str(cluster) and lines[4]:
@@ -350,7 +353,7 @@ def log_tail(home: Path, lines: int = 20) -> str:
 
 
 def _open_log(home: Path) -> IO[str]:
-    """Return the log, opened to append; a long one was moved aside."""
+    """Return the log, opened to append; move a long one aside first."""
     log = home / LOG
     if log.exists() and log.stat().st_size > LOG_LIMIT_BYTES:
         log.replace(log.with_name(f"{LOG}.1"))

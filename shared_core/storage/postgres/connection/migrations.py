@@ -1,16 +1,18 @@
-"""Brings a database to the schema this library speaks, once, however many processes start."""
+"""Brings a schema up to date, once, however many processes start at the same time."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 import psycopg
 from psycopg import sql
 
-from shared_core.errors import NotFound, SchemaOutOfDate, StorageUnavailable
+from shared_core.errors import NotFound, StorageUnavailable
+from shared_core.storage._migrations import Migration, check_applied, migrations_in
 from shared_core.storage.postgres.connection.pipeline import Connection
-from shared_core.storage.postgres.connection.sql_files import Migration, migrations
 
 APP_ROLE = "hippocampus_app"
 MIN_SERVER = 15
@@ -19,7 +21,7 @@ MIN_EXTENSION = (0, 8)
 
 @dataclass(frozen=True, slots=True)
 class PreparedSchema:
-    """How to speak to a database that is ready. is_spread: over the nodes of a Citus cluster."""
+    """How to work with a schema. is_spread: its tables lie on the nodes of a Citus cluster."""
 
     role: str
     search_path: str
@@ -31,13 +33,16 @@ class PreparedSchema:
 async def prepare(connection: Connection, schema: str, *, create: bool = True) -> PreparedSchema:
     """Migrate if needed and return how to work with the schema.
 
-    Raises StorageUnavailable when the server is too old, has no pgvector, or the rights are
-    missing; SchemaOutOfDate when the schema was made by a newer or an edited library; NotFound for
-    a schema that is not there, unless create.
+    Raises:
+        StorageUnavailable: the server is too old, has no pgvector, or a right is missing.
+        SchemaOutOfDate: a newer release or a development version made the schema.
+        NotFound: create is False and there is no schema.
     """
     _check_server(connection)
-    if not await _is_current(connection, schema):
-        if not create and not await _applied(connection, schema):
+    applied = await _applied(connection, schema)
+    check_applied(f"schema {schema!r}", applied, migrations())
+    if len(applied) < len(migrations()):
+        if not create and not applied:
             raise NotFound(
                 f"there is no memory in schema {schema!r} of database {connection.info.dbname!r}:"
                 " check the uri and the schema"
@@ -51,24 +56,14 @@ async def prepare(connection: Connection, schema: str, *, create: bool = True) -
     spread = await _is_spread(connection, schema)
     role = await _working_role(connection, spread)
     if role == APP_ROLE and not await _may_work(connection, schema):
-        await _grant(connection, schema)  # the role came to be after the schema
+        await _grant(connection, schema)  # an administrator created the role after the schema
     return PreparedSchema(role, path, version, len(migrations()), spread)
 
 
-async def _is_current(connection: Connection, schema: str) -> bool:
-    applied = await _applied(connection, schema)
-    for step, checksum in applied.items():
-        if step > len(migrations()):
-            raise SchemaOutOfDate(
-                f"schema {schema!r} is at version {step}, this library knows only"
-                f" {len(migrations())}: upgrade it with pip install -U pg-hippocampus"
-            )
-        if migrations()[step - 1].checksum != checksum:
-            raise SchemaOutOfDate(
-                f"migration {step} of schema {schema!r} was applied from another text than the one"
-                " this library ships: it was made by a development version; use another schema"
-            )
-    return len(applied) == len(migrations())
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """Return all migrations in order."""
+    return migrations_in(files("shared_core.storage.postgres") / "sql" / "migrations")
 
 
 async def _applied(connection: Connection, schema: str) -> dict[int, str]:
@@ -83,11 +78,11 @@ async def _applied(connection: Connection, schema: str) -> dict[int, str]:
             sql.Identifier(schema)
         )
     )
-    return {version: checksum for version, checksum in await cursor.fetchall()}
+    return dict(await cursor.fetchall())
 
 
 async def _migrate(connection: Connection, schema: str) -> None:
-    """Apply what is missing in one transaction; others wait for its lock and find nothing to do."""
+    """Apply missing migrations in one transaction; other processes wait for its lock."""
     key = int.from_bytes(hashlib.sha256(f"hippocampus {schema}".encode()).digest()[:8], "big") >> 1
     try:
         async with connection.transaction():
@@ -96,9 +91,9 @@ async def _migrate(connection: Connection, schema: str) -> None:
             await _ensure_role(connection)
             await _ensure_schema(connection, schema)
             done = await _applied(connection, schema)
-            for step in migrations():
-                if step.version not in done:
-                    await _apply(connection, schema, step)
+            for migration in migrations():
+                if migration.version not in done:
+                    await _apply(connection, schema, migration)
             await _grant(connection, schema)
     except psycopg.errors.InsufficientPrivilege as error:
         raise StorageUnavailable(
@@ -108,11 +103,12 @@ async def _migrate(connection: Connection, schema: str) -> None:
         ) from error
 
 
-async def _apply(connection: Connection, schema: str, step: Migration) -> None:
-    await connection.execute(step.sql.encode())
+async def _apply(connection: Connection, schema: str, migration: Migration) -> None:
+    await connection.execute(migration.sql.encode())
     record = "INSERT INTO {}.schema_migrations (version, name, checksum) VALUES (%s, %s, %s)"
     await connection.execute(
-        sql.SQL(record).format(sql.Identifier(schema)), [step.version, step.name, step.checksum]
+        sql.SQL(record).format(sql.Identifier(schema)),
+        [migration.version, migration.name, migration.checksum],
     )
 
 
@@ -159,17 +155,17 @@ async def _ensure_extension(connection: Connection) -> None:
             f" {database!r}: let an administrator run CREATE EXTENSION vector there once"
         ) from error
     except psycopg.errors.UniqueViolation:
-        pass  # another schema's migration created it in this very moment
+        pass  # the migration of another schema created it at the same moment
     found = await _extension(connection)
     if found and tuple(int(part) for part in found[0].split(".")[:2]) < MIN_EXTENSION:
         raise StorageUnavailable(
             f"database {database!r} has pgvector {found[0]}, at least 0.8 is needed:"
-            " install it on the server, then run ALTER EXTENSION vector UPDATE"
+            " install that on the server, then run ALTER EXTENSION vector UPDATE"
         )
 
 
 async def _ensure_role(connection: Connection) -> None:
-    """Create the application role if that is allowed; without it the caller works as itself."""
+    """Create the application role if the user may; without it the user works as itself."""
     try:
         async with connection.transaction():
             cursor = await connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [APP_ROLE])
@@ -184,7 +180,7 @@ async def _ensure_role(connection: Connection) -> None:
         psycopg.errors.InsufficientPrivilege,
         psycopg.errors.DuplicateObject,
         psycopg.errors.UniqueViolation,  # two databases of one server at once
-        psycopg.errors.InternalError_,  # "tuple concurrently updated", the same race
+        psycopg.errors.InternalError_,  # "tuple concurrently updated": the same race
     ):
         return
 
@@ -226,10 +222,10 @@ async def _is_spread(connection: Connection, schema: str) -> bool:
 
 
 async def _working_role(connection: Connection, spread: bool) -> str:
-    """Return the role to work as: one that row security binds.
+    """Return the role to work as, which row security must bind; "none" is the user who connected.
 
-    Where the tables are spread, that is the user who connected: the nodes connect to each other as
-    whoever works, and the application role may not log in.
+    On a Citus cluster the user works as itself: the nodes connect to each other as the working
+    role, and the application role may not log in.
     """
     cursor = await connection.execute(
         "SELECT u.rolsuper OR u.rolbypassrls,"

@@ -1,9 +1,8 @@
 """A connection that sends several statements as one message and reads their answers at once.
 
-psycopg's own pipeline writes to the socket and looks at it once per statement, and makes a cursor
-for each. For look-ups of a third of a millisecond that was as much work as the look-up itself
-(docs/decisions/0003-one-transaction-without-begin.md). Adaptation of types, waiting, cancelling and
-errors are psycopg's.
+psycopg's own pipeline writes to the socket and polls it once for each statement, and makes a cursor
+for each. For look-ups of a third of a millisecond that doubled the work (decision 3). Adaptation of
+types, waiting, cancelling and errors are psycopg's.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from shared_core.core.event_loops import on_callers_own_loop
 
 Rows: TypeAlias = list[tuple[Any, ...]]
 Statement: TypeAlias = tuple[bytes, Mapping[str, Any]]
-"""SQL with placeholders %(name)s, or %(name)b for a value that travels binary, and its values."""
+"""SQL with placeholders %(name)s, or %(name)b for a value sent in binary, and its values."""
 
 LITERAL = "SET LOCAL "
-"""Begins a statement that takes no parameters, so its text is another one each time: not kept."""
+"""Begins a statement that takes no parameters: its text differs each time, so it is not kept."""
 
 MAX_PREPARED = 200
-"""So many statements stay prepared on a connection; the one not used for longest gives way."""
+"""Maximum number of prepared statements on a connection; the least recently used one is dropped."""
 
 _BLOCKING_MS = 5
-"""A sync caller's thread waits so long for an answer without the ceremony of its event loop."""
+"""Milliseconds for which a sync caller's thread polls for an answer without its event loop."""
 
 _PLACEHOLDER = re.compile(rb"%(?:%|\((\w+)\)([sb]))")
 _FORMATS = {b"s": PyFormat.AUTO, b"b": PyFormat.BINARY}
@@ -47,7 +46,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A statement as the server takes it, with $1, $2, ... for the values of these names."""
+    """A statement in the server's form, with $1, $2, ... for the values of these names."""
 
     text: bytes
     names: Sequence[str]
@@ -79,7 +78,7 @@ _Adapted: TypeAlias = tuple[_Key, _Values, _Formats]
 
 @dataclass(frozen=True, slots=True)
 class _StatementUse:
-    """One prepared statement of a message; a new one is prepared on the way."""
+    """One prepared statement of a message; a new one is prepared in the same message."""
 
     key: _Key
     name: bytes
@@ -98,15 +97,13 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         self._adapter: abc.Transformer | None = None
 
     async def exchange(self, steps: Sequence[Statement], *, keep: bool = True) -> list[Rows]:
-        """Run statements, prepared, in one transaction; return the rows of each.
+        """Run prepared statements in one transaction and return the rows of each.
 
-        keep: False for statements that are not sent again: what is new among them stays unnamed.
-        On a connection in autocommit: there all up to the end of a message is one transaction, and
-        neither BEGIN nor COMMIT is sent. Raises what the server first refused; then nothing was
-        done.
+        In autocommit one message is one transaction, without BEGIN and COMMIT (decision 3).
+        keep: False for statements that are not sent again; new ones then stay unnamed. Raises the
+        server's first error; the transaction was then rolled back.
         """
-        # All values are adapted before the first statement is named: one that cannot be leaves
-        # nothing half-way.
+        # Adapts all values before it names a statement: a value that fails leaves nothing behind.
         adapted = [self._adapted(*step) for step in steps]
         parts = [self._named(*given, keep) for given in adapted]
         outdated = []
@@ -135,7 +132,7 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
     def _talk(
         self, parts: Sequence[_StatementUse], outdated: Sequence[bytes]
     ) -> PQGen[list[PGresult]]:
-        """Send a message and collect its answers; who leaves half-way leaves no connection."""
+        """Send a message and collect its answers; an interruption closes the connection."""
         pgconn = self.pgconn
         try:
             pgconn.enter_pipeline_mode()
@@ -148,7 +145,7 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         except BaseException:
             pgconn.finish()
             raise
-        # Here, and not where the answers are read: a cancelled caller reads none.
+        # Recorded here and not where the answers are read: a cancelled caller reads none.
         del answers[: len(outdated)]
         for part, made in _prepared(parts, answers):
             if part.name and made.status == ExecStatus.COMMAND_OK:
@@ -170,7 +167,7 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         self.pgconn.pipeline_sync()
 
     def _collected(self) -> PQGen[list[PGresult]]:
-        """Return all answers up to the end of the message; between two of them comes None."""
+        """Return all answers up to the end of the message; libpq puts None between two of them."""
         answers: list[PGresult] = []
         while True:
             while self.pgconn.is_busy():
@@ -200,7 +197,8 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
         return rows
 
     async def _answered(self, talk: PQGen[T]) -> T:
-        """Let a talk come to its end; a sync caller waits for it without its loop at first."""
+        """Complete an exchange; a sync caller first polls without its event loop."""
+        # The loop of a sync caller serves only this call: polling saves its overhead (decision 2).
         if on_callers_own_loop():
             try:
                 while next(talk) == Wait.R and _is_readable(self.fileno()):
@@ -214,7 +212,7 @@ class Connection(AsyncConnection[tuple[Any, ...]]):
 def _prepared(
     parts: Sequence[_StatementUse], answers: Sequence[PGresult]
 ) -> Iterator[tuple[_StatementUse, PGresult]]:
-    """Yield the new parts with the answers that tell whether they are prepared."""
+    """Yield the new statements with the answers that show whether they are prepared."""
     place = 0
     for part in parts:
         if part.is_new:

@@ -33,7 +33,10 @@ class _Waiter:
         self.future: asyncio.Future[Connection | None] = self._loop.create_future()
 
     def offer(self, connection: Connection | None, refused: Callable[[], None]) -> bool:
-        """Hand over from any thread; False if the loop is gone. refused: the caller gave up."""
+        """Hand over from any thread; return False if the loop is closed.
+
+        refused: called if the waiting caller gave up.
+        """
 
         def deliver() -> None:
             if self.future.done():
@@ -49,7 +52,10 @@ class _Waiter:
 
 
 class ConnectionPool:
-    """At most max_size connections, the warmest first; safe from any thread and any loop."""
+    """At most max_size connections, last used first; safe from any thread and any loop.
+
+    It belongs to no event loop, because callers come from many (decision 2).
+    """
 
     def __init__(
         self, connect: Callable[[], Awaitable[Connection]], *, max_size: int, timeout_s: float
@@ -70,10 +76,10 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """Lend a connection, to who asked first.
+        """Lend a connection; callers are served in order.
 
-        Raises StorageUnavailable when none at all came free for timeout_s: however many wait, the
-        time counts anew whenever one of them is served.
+        Raises StorageUnavailable if no connection came free for timeout_s. The time starts anew
+        whenever any waiting caller is served.
         """
         taken = await self._take()
         try:
@@ -82,7 +88,7 @@ class ConnectionPool:
             await self._give_back(taken)
 
     async def close(self) -> None:
-        """Close what is idle now and what is lent when it comes back; nothing is lent any more."""
+        """Close idle connections now, lent ones when they come back; lend none any more."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -128,7 +134,7 @@ class ConnectionPool:
             return waiter.future.result()
         except BaseException:
             if waiter.future.done() and not waiter.future.cancelled():
-                self._pass_on(waiter.future.result())  # it came in the very moment of giving up
+                self._pass_on(waiter.future.result())  # it came at the moment of giving up
             waiter.future.cancel()
             raise
         finally:
@@ -155,7 +161,7 @@ class ConnectionPool:
             self._pass_on(connection)
 
     def _pass_on(self, connection: Connection | None) -> None:
-        """Give a connection, or the right to open one, to who waits longest; else keep it."""
+        """Give a connection, or the right to open one, to the longest waiter; else keep it."""
         while True:
             with self._lock:
                 if connection is not None:
@@ -174,9 +180,9 @@ class ConnectionPool:
 
 
 def _alive(connection: Connection, idle_since: float) -> bool:
-    """Return False for a connection whose server has hung up; costs no round trip.
+    """Return False for a connection that its server has closed; costs no round trip.
 
-    An idle server sends nothing, so a readable socket holds its farewell.
+    An idle server sends nothing, so a readable socket means that it closed the connection.
     """
     if connection.closed:
         return False

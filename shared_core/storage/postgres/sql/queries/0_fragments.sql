@@ -31,12 +31,12 @@ m.tenant_id >= %(tenant)s AND m.tenant_id < %(tenant_end)s
 m.namespace >= %(path)s AND m.namespace < %(path_end)s
 
 -- fragment: soon
--- Now, by the clock of whoever says things: it may be ahead of ours by an hour.
+-- Now, with an hour of tolerance: the clock of a caller may be ahead of ours.
 %(now)s::timestamptz + interval '1 hour'
 
 -- fragment: begun
--- No fact that begins later, or whose end was known before it came and has come. Inside, "m" is the
--- fact, for the sake of its tenant.
+-- Excludes facts that begin later, and facts whose planned end has come. Inside, "m" is the fact, so
+-- that {tenant_scope} fits.
 m.memory_id NOT IN (SELECT m.memory_id FROM facts m
                     WHERE {tenant_scope} AND m.valid_from > {soon}
                     UNION ALL

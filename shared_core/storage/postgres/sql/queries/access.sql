@@ -1,10 +1,10 @@
 -- name: bind
--- Binds role, names and scope for the rest of the transaction, and nothing longer: safe behind a
--- connection pooler that hands the connection to someone else afterwards.
+-- Binds role, search path and scope until the end of the transaction only: safe behind a pooler that
+-- hands the connection to another client afterwards (decision 2).
 SELECT set_config('role', %(role)s, true),
        set_config('search_path', %(search_path)s, true),
        set_config('statement_timeout', %(statement_timeout)s, true),
-       -- Arrays hide their length from the planner: it would plan every call anew, for nothing.
+       -- The planner does not see the length of an array, so planning every call anew gains nothing.
        set_config('plan_cache_mode', 'force_generic_plan', true),
        set_config('hippocampus.scope', %(scope)s, true)
 
@@ -12,7 +12,7 @@ SELECT set_config('role', %(role)s, true),
 SELECT model, dimensions FROM embedding_models WHERE active
 
 -- name: drop_unused_model
--- A model that made no vector which is still there gives way to another.
+-- Drops a model without stored vectors, so that another one can take its place.
 DELETE FROM embedding_models m
 WHERE (model, dimensions) IS DISTINCT FROM (%(model)s, %(dimensions)s)
   AND NOT EXISTS (SELECT FROM embeddings e WHERE e.model = m.model)
@@ -23,5 +23,5 @@ VALUES (%(model)s, %(dimensions)s, %(now)s)
 ON CONFLICT DO NOTHING
 
 -- name: forget_plans
--- Every statement of this connection is planned anew, by how large the tables are now.
+-- Lets this connection plan every statement anew, for the present size of the tables.
 DISCARD PLANS

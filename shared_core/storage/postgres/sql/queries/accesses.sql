@@ -1,12 +1,12 @@
 -- name: commit_without_waiting
--- The transaction does not wait for the disk: a server that crashes may forget the reads of its last
--- half second, and nothing else.
+-- Commits without waiting for the disk: a server that crashes may lose the reads of its last half
+-- second, and nothing else.
 SELECT set_config('synchronous_commit', 'off', true)
 
 -- name: add_accesses
--- Counts reads, and puts off the moment each memory leaves its stage: both narrow, both once. A memory
--- that is gone is skipped, and so is one that somebody deletes right now: nobody who forgets waits for
--- a counter. In one order, so that two who count never wait in a ring.
+-- Counts reads, and postpones the moment at which each memory leaves its stage. Skips memories that
+-- are gone or being deleted, so that a deletion never waits for a counter. One order for all, so that
+-- two counting transactions never deadlock.
 INSERT INTO memory_access AS a (tenant_id, memory_id, access_count, last_accessed_at, forget_at)
 SELECT tenant_id, memory_id, access_count, last_accessed_at, forget_at
 FROM (
@@ -35,11 +35,11 @@ SET access_count = {counted},
         WHERE m.tenant_id = a.tenant_id AND m.memory_id = a.memory_id AND m.superseded_at IS NULL)
 
 -- fragment: counted
--- What no counter holds stays at the most it can.
+-- A count that the column cannot hold stays at its maximum.
 least(a.access_count::bigint + excluded.access_count, 2147483647)::integer
 
 -- name: accesses
--- How often some memories were read, of those that were.
+-- The counters of memories that were ever read.
 SELECT memory_id, access_count, last_accessed_at FROM memory_access
 WHERE tenant_id = %(tenant)s AND memory_id = ANY(%(memory_ids)b::uuid[])
   AND last_accessed_at IS NOT NULL

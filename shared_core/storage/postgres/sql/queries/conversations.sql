@@ -1,7 +1,7 @@
--- Conversations that open and end by themselves, on threads. Who writes one holds lock_conversation.
+-- Conversations that open and end by themselves, on threads. Writers hold lock_conversation.
 
 -- name: lock_conversation
--- Puts whoever opens, continues or ends the conversation of a user in line.
+-- Makes transactions that open, continue or end the conversation of a user wait for each other.
 SELECT pg_advisory_xact_lock(hashtextextended(%(tenant)s, 27))
 
 -- fragment: conversation_columns
@@ -11,12 +11,13 @@ c.thread_id, c.status, c.event_count, c.created_at, c.last_active_at, c.ends_at,
 (c.ends_at <= %(now)s OR c.event_count >= %(max_events)s)
 
 -- name: hear_turn
--- Appends a turn to the active conversation, or to a new one if there is none; the last one that it
--- may hold ends it. If the active one is over, nothing is written. Returns whether the turn is stored
--- and the conversation, with each of its last turns before this one, newest first. Sent again after
--- a lost answer it changes nothing. once: nor does it where an earlier conversation has a turn of this
--- id and text, or one of this id that was forgotten: then that one is named, as one that ended.
--- forgotten: a turn of this id was, and this one is not stored.
+-- Appends a turn to the active conversation, or to a new one; the last turn that a conversation may
+-- hold ends it. Writes nothing if the active conversation is over. Sent again after a lost answer it
+-- changes nothing.
+-- Returns whether the turn is stored, whether it was forgotten, and the conversation with each of its
+-- turns before this one, newest first.
+-- once: also write nothing if an earlier conversation has a turn with this id and text, or a
+-- forgotten turn with this id. That conversation is returned as an ended one.
 WITH active AS (
     SELECT c.*, {is_over} AS is_over, EXISTS (
         SELECT FROM events e WHERE e.tenant_id = c.tenant_id AND e.thread_id = c.thread_id
@@ -88,7 +89,7 @@ FROM shown c LEFT JOIN LATERAL (
 ) before ON true
 
 -- name: kin_of_user
--- How the user is called, and who stands in some relations to the user now, the newest first.
+-- The name of the user, and the people in given relations to the user now, newest first.
 SELECT e.relation, e.object, e.object_key FROM edges e
 WHERE e.tenant_id = %(tenant)s AND e.subject_key = %(user)s
   AND e.relation = ANY(%(relations)b::text[])
@@ -96,7 +97,7 @@ WHERE e.tenant_id = %(tenant)s AND e.subject_key = %(user)s
 ORDER BY e.valid_from DESC, e.edge_id LIMIT 20
 
 -- name: open_conversation
--- Opens a conversation in which nothing was said yet, unless one is active.
+-- Opens an empty conversation unless one is active.
 INSERT INTO conversations (tenant_id, thread_id, created_at, last_active_at, ends_at)
 VALUES (%(tenant)s, %(thread_id)s, %(now)s, %(now)s,
         %(now)s::timestamptz + least(%(timeout)s::interval, %(max_duration)s::interval))
@@ -111,8 +112,8 @@ SELECT {conversation_columns} FROM conversations c
 WHERE c.tenant_id = %(tenant)s AND c.thread_id = %(thread_id)s
 
 -- name: end_conversation
--- Ends the active conversation of a user, if_over: only if it is over, and asks for a job that
--- consolidates it. One in which nothing was said goes without a trace.
+-- Ends the active conversation of a user and enqueues the job that consolidates it. Deletes an empty
+-- conversation instead. if_over: only if it is over.
 WITH ended AS (
     UPDATE conversations c SET status = 'ending', ended_at = %(now)s
     WHERE c.tenant_id = %(tenant)s AND c.status = 'active' AND c.event_count > 0
@@ -139,7 +140,7 @@ SELECT {conversation_columns}, {hint}
 FROM (SELECT * FROM ended UNION ALL SELECT * FROM emptied) c
 
 -- name: finish_conversation
--- Notes that what was said in a conversation that ended has been consolidated, if all of it has.
+-- Marks an ending conversation as ended once all its turns are consolidated.
 UPDATE conversations c SET status = 'ended'
 FROM threads t
 WHERE c.tenant_id = %(tenant)s AND c.thread_id = %(thread_id)s AND c.status = 'ending'
@@ -147,7 +148,7 @@ WHERE c.tenant_id = %(tenant)s AND c.thread_id = %(thread_id)s AND c.status = 'e
   AND t.last_memory_seq <= t.consolidated_seq
 
 -- name: conversations_over
--- Users whose conversation is over, across tenants, the longest first.
+-- Users whose conversation is over, across tenants, the longest overdue first.
 SELECT c.tenant_id FROM conversations c
 WHERE c.status = 'active' AND c.ends_at <= %(now)s
 ORDER BY c.ends_at, c.tenant_id LIMIT %(limit)s

@@ -1,7 +1,7 @@
--- Erasures: everything of a user or of a thread goes, in one transaction with its receipt.
+-- Erasures: one transaction deletes everything of a user or a thread and writes the receipt.
 
 -- fragment: rows_of_tenant
--- How many rows each table has that an erasure reaches.
+-- The number of rows in each table that an erasure reaches.
 SELECT 'threads' AS name, count(*) AS rows FROM threads WHERE tenant_id = %(tenant)s
 UNION ALL SELECT 'conversations' AS name, count(*) AS rows FROM conversations WHERE tenant_id = %(tenant)s
 UNION ALL SELECT 'events' AS name, count(*) AS rows FROM events WHERE tenant_id = %(tenant)s
@@ -31,13 +31,14 @@ UNION ALL SELECT 'consolidation_jobs' AS name, count(*) AS rows FROM consolidati
 UNION ALL SELECT 'tombstones' AS name, count(*) AS rows FROM tombstones WHERE tenant_id = %(tenant)s
 
 -- name: drop_marks_of_words
--- An id that is made of what was said (shared_core.core.ids.id_of_words) would confirm a guess of it.
+-- Deletes tombstones whose id is made of the words of a turn (shared_core.core.ids.id_of_words): such
+-- an id would confirm a guess of the words.
 DELETE FROM tombstones
 WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
   AND event_id ^@ 'words-'
 
 -- name: blur_profiles
--- So would the hash of a version that lost a part: nothing says the same as it any more.
+-- Replaces the hash of a version that lost an entry: it too would confirm a guess.
 UPDATE profiles p SET content_hash = sha256(
     %(salt)s::bytea || uuid_send(p.memory_id) || int8send(p.version::bigint))
 WHERE p.tenant_id = %(tenant)s AND EXISTS (
@@ -46,14 +47,13 @@ WHERE p.tenant_id = %(tenant)s AND EXISTS (
                       AND m.memory_id = (x.entry ->> 'id')::uuid))
 
 -- name: count_before_erasing
--- Kept for the rest of the transaction, for add_erasure to compare with.
+-- Keeps the counts until the end of the transaction, for add_erasure.
 SELECT set_config('hippocampus.erasing', jsonb_object_agg(n.name, n.rows)::text, true),
        set_config('hippocampus.erased_tokens', '0', true)
 FROM ({rows_of_tenant}) n
 
 -- name: erase_logs
--- After the memory of a thread, or of all of them, was forgotten and its turns were marked: what
--- session logs hold goes, and the threads.
+-- Deletes session logs and threads, after their memories are forgotten and their turns marked.
 WITH unsaid AS (
     DELETE FROM events
     WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
@@ -62,7 +62,7 @@ DELETE FROM threads
 WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
 
 -- name: erase_user
--- What belongs to no thread.
+-- Deletes what belongs to no thread.
 WITH unshared AS (
     DELETE FROM shared_state WHERE tenant_id = %(tenant)s
 ), unretracted AS (
@@ -78,8 +78,8 @@ SELECT set_config('hippocampus.scope', %(app_tenant)s, true)
 SELECT set_config('hippocampus.scope', %(tenant)s, true)
 
 -- name: erase_tokens
--- A token for this user alone is revoked; what its owner called it may name the user as well. The
--- user's name goes from all. None may be left without users: null would be all of them.
+-- Revokes tokens for this user alone and clears their label, which may name the user. Removes the
+-- user's name from all tokens. No token is left without users: null means all users.
 WITH named AS (
     UPDATE api_tokens
     SET users = CASE WHEN array_remove(users, %(user)s) = '{}' THEN ARRAY[%(nobody)s]
@@ -93,8 +93,8 @@ WITH named AS (
 SELECT set_config('hippocampus.erased_tokens', count(*)::text, true) FROM named
 
 -- name: add_erasure
--- The receipt: how many rows of each table went. Of tombstones those that came. Sent again after a
--- lost answer it stays as it was. receipt_hash: as ErasureReceipt.is_intact has it.
+-- Writes the receipt: how many rows of each table were deleted, and how many tombstones were added.
+-- Sent again after a lost answer it changes nothing. receipt_hash: as in ErasureReceipt.is_intact.
 WITH counted AS (
     SELECT n.name, abs((b.before ->> n.name)::bigint - n.rows) AS rows
     FROM ({rows_of_tenant}) n

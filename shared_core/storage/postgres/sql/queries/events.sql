@@ -1,6 +1,6 @@
 -- name: known_turns
--- Which of the given turns are here: null for those that are remembered, or were forgotten, and need
--- no more; for those a session log holds that memory does not know yet, the digest of their text.
+-- Which of the given turns exist. Null for remembered and forgotten turns; the digest of the text for
+-- turns that only a session log holds.
 SELECT g.event_id, CASE WHEN t.event_id IS NULL AND e.memory_seq IS NULL AND e.payload IS NOT NULL
                    THEN sha256(convert_to(e.text, 'UTF8')) END
 FROM unnest(%(event_ids)b::text[]) AS g(event_id)
@@ -11,9 +11,9 @@ LEFT JOIN tombstones t ON t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id
 WHERE e.event_id IS NOT NULL OR t.event_id IS NOT NULL
 
 -- name: append_events
--- Remembers the given turns, in order: those that are new are appended to the thread, those of its
--- session log are there already; given without a text, they are remembered as they were logged.
--- Known and forgotten turns are passed over. Returns the ids of those that were new.
+-- Remembers the given turns in order and returns the ids of new ones. New turns are appended to the
+-- thread. Turns of its session log are there already; given without a text, they are remembered as
+-- logged. Known and forgotten turns are skipped.
 WITH given AS (
     SELECT * FROM unnest(
         %(event_ids)b::text[], %(authors)b::text[], %(roles)b::text[], %(texts)b::text[],
@@ -33,7 +33,7 @@ WITH given AS (
       AND NOT EXISTS (SELECT FROM tombstones t WHERE t.tenant_id = %(tenant)s
                       AND t.thread_id = %(thread_id)s AND t.event_id = g.event_id)
 ), thread AS (
-    -- Reserves the numbers; the row lock puts concurrent writers of one thread in line.
+    -- Reserves the numbers; the row lock makes concurrent writers of one thread wait.
     INSERT INTO threads AS t (tenant_id, thread_id, last_seq, last_memory_seq, unread_bytes,
                               created_at, updated_at)
     SELECT %(tenant)s, %(thread_id)s, count(*) FILTER (WHERE NOT logged), count(*),
@@ -94,7 +94,7 @@ WITH given AS (
 SELECT event_id FROM kept
 
 -- name: thread_events
--- The last of what is remembered of a thread, newest first.
+-- The last remembered turns of a thread, newest first.
 SELECT seq, event_id, author, role, text, occurred_at, metadata, importance, expires_at
 FROM events
 WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND memory_seq IS NOT NULL
@@ -102,7 +102,7 @@ WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND memory_seq IS NOT
 ORDER BY seq DESC LIMIT %(limit)s
 
 -- name: thread_history
--- The last turns of a thread that say something and were not forgotten, newest first.
+-- The last turns of a thread with text that were not forgotten, newest first.
 SELECT e.seq, e.event_id, e.author, e.role, e.text, e.occurred_at, e.metadata, e.importance,
        e.expires_at
 FROM events e
@@ -116,7 +116,7 @@ WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND e.text <> ''
 ORDER BY e.seq DESC LIMIT %(limit)s
 
 -- name: require_turns
--- Undoes the run if a turn it draws from was forgotten since the run read it.
+-- Undoes the run if a turn it draws from was forgotten after the run read it.
 SELECT require(count(*) = cardinality(%(event_ids)b::text[]), 'a turn was forgotten meanwhile')
 FROM unnest(%(thread_ids)b::text[], %(event_ids)b::text[]) AS g(thread_id, event_id)
 CROSS JOIN LATERAL {turn_by_key}

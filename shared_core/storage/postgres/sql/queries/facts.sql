@@ -1,5 +1,5 @@
 -- fragment: said_of_memory
--- When the turns were said that a memory was drawn from: those of a basis once, with the last.
+-- When the turns of a memory were said: the turns of one basis count once, with the last.
 SELECT max(e.occurred_at) AS at
 FROM memory_sources s
 JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id
@@ -8,12 +8,13 @@ WHERE s.tenant_id = %(tenant)s AND s.memory_id = k.memory_id
 GROUP BY s.basis
 
 -- fragment: stated_at
--- What rests on no turn was stated outright: what holds, when it was recorded; history, when it began.
+-- A memory without turns was stated outright: a current one when it was recorded, a closed one when
+-- it began.
 ARRAY[CASE WHEN k.valid_until IS NULL THEN greatest(k.recorded_at, k.valid_from)
       ELSE k.valid_from END]
 
 -- name: known_facts
--- What is believed now of the given slots, and what ended since, also where it has faded.
+-- Facts believed now of the given slots, and facts that ended since a moment, faded ones included.
 SELECT k.fact_type, k.key, k.memory_id, k.value, k.valid_from, k.valid_until,
        coalesce(t.said, {stated_at}),
        (SELECT m.demoted_at IS NOT NULL FROM memories m
@@ -32,8 +33,8 @@ WHERE tenant_id = %(tenant)s AND slot = ANY(%(slots)b::text[]) AND said_at > %(s
 SELECT coalesce(max(number), 0) FROM runs WHERE tenant_id = %(tenant)s
 
 -- name: require_known
--- Undoes the run if another one has changed what this one looked at since: facts and retractions of
--- its slots, edges of its subjects and relations.
+-- Undoes the run if another run changed what this one read: facts and retractions of its slots, edges
+-- of its subjects and relations.
 WITH later AS (
     SELECT run_id FROM runs WHERE tenant_id = %(tenant)s AND number > %(known_number)s
 ), written AS (
@@ -68,7 +69,7 @@ FROM unnest(%(retraction_ids)b::uuid[], %(fact_types)b::text[], %(slots)b::text[
      AS g(retraction_id, fact_type, slot, subject_key, value, said_at, valid_until, event_ids)
 
 -- name: note_bounds
--- What made history of what a run wrote; what the run wrote itself goes with it anyway.
+-- Notes what closed the facts that a run wrote. What the run wrote itself goes with the run anyway.
 INSERT INTO run_changes (tenant_id, run_id, change, target)
 SELECT DISTINCT %(tenant)s, %(run_id)s::uuid, 'bounded', target
 FROM unnest(%(bounds)b::uuid[]) AS g(target)
@@ -86,7 +87,7 @@ FROM unnest(%(memory_ids)b::uuid[], %(fact_types)b::text[], %(slots)b::text[], %
           valid_until)
 
 -- fragment: ends_later
--- An end is known that did not come yet, and no other value has come first.
+-- An end is known that has not come yet, and no other value has come first.
 f.valid_until > %(now)s AND m.superseded_at IS NULL
 AND NOT EXISTS (SELECT FROM facts x
                 WHERE x.tenant_id = f.tenant_id AND x.fact_type = f.fact_type AND x.key = f.key
@@ -96,8 +97,8 @@ AND NOT EXISTS (SELECT FROM facts x
                   AND (x.valid_until IS NULL OR x.valid_until > %(now)s))
 
 -- name: list_facts
--- The facts that hold now, or those of a slot, with history all, current ones first, then the closed
--- ones, newest first.
+-- The current facts, or those of a slot. With history also closed ones, after the current, newest
+-- first.
 SELECT {fact_columns}
 FROM facts f JOIN memories m USING (tenant_id, memory_id)
 WHERE f.tenant_id = %(tenant)s AND (m.expires_at IS NULL OR m.expires_at > %(now)s)

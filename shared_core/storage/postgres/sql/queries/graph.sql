@@ -1,5 +1,4 @@
--- The knowledge graph: its edges as they were believed at a moment, walks along them, and the names
--- that stand for one entity.
+-- The knowledge graph: its edges as believed at a moment, walks along them, and aliases of entities.
 
 -- fragment: alias_known
 (a.unmerged_at IS NULL OR a.unmerged_at > %(known)s::timestamptz)
@@ -9,15 +8,15 @@ AND (%(known)s::timestamptz IS NULL OR a.merged_at <= %(known)s)
 (%(known)s::timestamptz IS NULL OR e.recorded_at <= %(known)s)
 
 -- fragment: edge_covers
--- superseded_at says since when the end of an edge is known: before, it was open.
+-- superseded_at tells since when the end of an edge is known: before that it was open.
 e.valid_from <= coalesce(%(valid)s::timestamptz, %(now)s)
 AND (e.superseded_at > %(known)s::timestamptz
      OR e.valid_until > coalesce(%(valid)s::timestamptz, %(now)s)
      OR e.valid_until IS NULL AND e.superseded_at IS NULL)
 
 -- fragment: edge_holds
--- Of several edges of a functional relation that cover a moment the one that began last holds, as of
--- facts. What is current needs no look: a unique index holds it apart.
+-- Of several edges of a functional relation that cover a moment, the one that began last holds, as
+-- with facts. Current edges need no check: a unique index keeps them apart.
 {edge_covers}
 AND (%(valid)s::timestamptz IS NULL AND %(known)s::timestamptz IS NULL OR NOT e.functional
      OR NOT EXISTS (
@@ -32,8 +31,8 @@ AND (%(valid)s::timestamptz IS NULL AND %(known)s::timestamptz IS NULL OR NOT e.
                AND {edge_known} AND {edge_covers} AND {edge_living}) later))
 
 -- fragment: edge_living
--- What says a fact again fades with it. What rests on a fact or on turns lives as long as one basis of
--- it has not expired.
+-- An edge that repeats a fact fades with it. An edge that rests on a fact or on turns lives while one
+-- of its bases has not expired.
 NOT EXISTS (SELECT FROM memories m WHERE m.tenant_id = e.tenant_id
             AND m.memory_id = coalesce(e.fact_id, e.memory_id) AND m.demoted_at IS NOT NULL)
 AND CASE WHEN e.memory_id IS NOT NULL
@@ -75,15 +74,15 @@ coalesce((SELECT a.entity_key FROM entity_aliases a
           WHERE a.tenant_id = %(tenant)s AND a.alias_key = %(key)s AND {alias_known}), %(key)s)
 
 -- name: read_in_order
--- For this transaction: the planner knows what a name has on average, which of a hub is far too
--- little, and would read all its edges to sort them. An index has them in order.
+-- Until the end of the transaction, read along indexes. The planner expects an average number of
+-- edges for each name, far too few for a hub, and would read all its edges to sort them.
 SELECT set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true),
        set_config('enable_seqscan', 'off', true)
 
 -- name: walk
--- Breadth first from one entity: one row a step, with the entities it has come to and the edges it
--- met, the newest first, so many in all. Each step looks at so many edges of each name and
--- direction at most, however many there are; an entity is come to once, so cycles end.
+-- Breadth first from one entity. Each row is one step: the entities it reached and the edges it met,
+-- newest first, up to %(limit)s in all. A step reads at most %(limit)s edges of each name and
+-- direction. Every entity is reached once, so cycles end.
 WITH RECURSIVE steps AS (
     SELECT 0 AS hops, ARRAY[{key_of_entity}]::text[] AS reached,
            ARRAY[{key_of_entity}]::text[] AS visited, '{}'::uuid[] AS edge_ids, 0 AS found
@@ -148,7 +147,7 @@ SELECT a.alias_key FROM entity_aliases a
 WHERE a.tenant_id = %(tenant)s AND a.entity_key = {key_of_entity} AND {alias_known}
 
 -- name: edges_of
--- The last edges an entity ever had, whichever end it is: of each name and direction so many.
+-- The last edges that an entity ever had at either end, up to %(limit)s for each name and direction.
 SELECT {edge_columns}, 0
 FROM (SELECT DISTINCT t.valid_from, t.edge_id
       FROM ({keys_of_entity}) k
@@ -176,7 +175,7 @@ FROM edges e
 WHERE e.tenant_id = %(tenant)s AND e.edge_id = %(edge_id)s
 
 -- name: entities
--- Every entity with edges that hold, by how many it has. Text is matched without accents too:
+-- Entities with edges that hold, by their number of edges. Names also match without accents:
 -- decomposed, a letter stands before its marks.
 WITH living AS MATERIALIZED (
     SELECT e.edge_id, e.subject, e.object, e.valid_from,
@@ -212,7 +211,8 @@ WHERE %(matching)s = '' OR EXISTS (
 ORDER BY k.degree DESC, k.root LIMIT %(limit)s
 
 -- name: spells
--- What a subject's relation was and is, under all its names; of one object, or any.
+-- Every period in which a subject's relation held, under all names of the subject; to one object or
+-- to any.
 SELECT e.edge_id, coalesce(oa.entity_key, e.object_key), e.valid_from, e.valid_until,
        f.memory_id
 FROM ({keys_of_entity}) k
@@ -235,7 +235,7 @@ ORDER BY e.valid_from, e.recorded_at, e.edge_id
 ORDER BY 1
 
 -- name: reopen_edge
--- Reopens an edge that ended, and the fact it says again; refuses one that holds, or is gone.
+-- Reopens an edge that ended, and the fact it repeats. Refuses an edge that holds or is gone.
 WITH edge AS (
     SELECT e.edge_id, e.fact_id, e.valid_until, e.superseded_at FROM edges e
     WHERE e.tenant_id = %(tenant)s AND e.edge_id = %(edge_id)s AND e.superseded_at IS NOT NULL
@@ -256,7 +256,7 @@ WITH edge AS (
 SELECT require(count(*) = 1, 'the edge holds, or is gone') FROM edge
 
 -- name: move_edge_ends
--- Moves ends that are known, but did not come yet.
+-- Moves known ends that have not come yet.
 WITH moved AS (
     SELECT e.edge_id, e.valid_until AS was, e.superseded_at,
            greatest(g.valid_until, e.valid_from) AS valid_until
@@ -295,7 +295,7 @@ WITH ended AS (
     INSERT INTO run_changes (tenant_id, run_id, change, target, before)
     SELECT %(tenant)s, %(run_id)s::uuid, 'moved', alias_id, '{"alias": "ended"}' FROM ended
 )
-SELECT require(count(*) = cardinality(%(ended)b::uuid[]), 'the aliases were changed meanwhile')
+SELECT require(count(*) = cardinality(%(ended)b::uuid[]), 'another call changed the aliases: try again')
 FROM ended
 
 -- name: add_aliases
@@ -310,8 +310,8 @@ FROM unnest(%(alias_ids)b::uuid[], %(alias_keys)b::text[], %(aliases)b::text[],
             %(entity_keys)b::text[], %(entities)b::text[]) AS g
 
 -- name: require_entities
--- Undoes the transaction if an entity has become an alias of another one, or an alias an entity.
-SELECT require(count(*) = 0, 'the aliases were changed meanwhile')
+-- Undoes the transaction if an entity became an alias, or an alias an entity.
+SELECT require(count(*) = 0, 'another call changed the aliases: try again')
 FROM entity_aliases a JOIN entity_aliases b ON b.tenant_id = a.tenant_id
                                            AND b.alias_key = a.entity_key
 WHERE a.tenant_id = %(tenant)s AND a.unmerged_at IS NULL AND b.unmerged_at IS NULL
@@ -321,12 +321,12 @@ SELECT target, before ->> 'alias' AS how FROM run_changes
 WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change = 'moved' AND before ? 'alias'
 
 -- name: part_aliases
--- Names that a run merged stand for themselves again.
+-- Separates names that a run merged.
 DELETE FROM entity_aliases a USING ({aliases_changed}) c
 WHERE a.tenant_id = %(tenant)s AND a.alias_id = c.target AND c.how = 'added'
 
 -- name: rejoin_aliases
--- Names that a run parted are merged again.
+-- Merges names that a run separated.
 UPDATE entity_aliases a SET unmerged_at = NULL FROM ({aliases_changed}) c
 WHERE a.tenant_id = %(tenant)s AND a.alias_id = c.target AND c.how = 'ended'
 
@@ -334,7 +334,7 @@ WHERE a.tenant_id = %(tenant)s AND a.alias_id = c.target AND c.how = 'ended'
 DELETE FROM entity_aliases WHERE tenant_id = %(tenant)s
 
 -- name: edges_about
--- Edges that hold and touch one of some names, or a name that stands for the same entity.
+-- Edges that hold and touch one of some names, or another name of the same entity.
 WITH roots AS MATERIALIZED (
     SELECT DISTINCT coalesce(a.entity_key, k.key) AS root
     FROM unnest(%(keys)b::text[]) AS k(key)

@@ -1,9 +1,9 @@
--- Procedural memory. The newest version of an instruction is an item among memories; here all its
--- versions are kept, that one included.
+-- Procedural memory. The newest version of an instruction is an item among memories; this table holds
+-- all versions, the newest included.
 
 -- name: add_versions
--- Adds what stands in items, named by key, as versions of them, unless the newest says the same to
--- the letter (1 is not 1.0). The items are written and the tenants locked.
+-- Adds items, named by key, as versions of instructions, unless the newest version has the same text
+-- (1 is not 1.0). The items are written and the tenants locked.
 INSERT INTO instructions (tenant_id, instruction_key, version, content, metadata, created_at)
 SELECT m.tenant_id, m.key, coalesce(n.version, 0) + 1, m.text, m.value, m.updated_at
 FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
@@ -17,7 +17,7 @@ LEFT JOIN LATERAL (
 WHERE n.metadata::text IS DISTINCT FROM m.value::text
 
 -- name: stamp_versions
--- Gives the newest versions the times that their items had elsewhere.
+-- Gives the newest versions the times of their imported items.
 UPDATE instructions i SET created_at = m.updated_at
 FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
      AS g(tenant_id, namespace, key)
@@ -35,7 +35,7 @@ WHERE i.tenant_id = g.tenant_id AND i.instruction_key = g.key
 RETURNING 1
 
 -- name: instruction_versions
--- Versions of an instruction, the newest first, with the moment of the first.
+-- Versions of an instruction, newest first, with the time of the first version.
 SELECT instruction_key, version, metadata, created_at,
        (SELECT min(created_at) FROM instructions
         WHERE tenant_id = %(tenant)s AND instruction_key = %(key)s)
@@ -44,7 +44,7 @@ WHERE tenant_id = %(tenant)s AND instruction_key = %(key)s
 ORDER BY version DESC LIMIT %(limit)s
 
 -- name: newest_instructions
--- The newest version of every instruction, the last that changed first.
+-- The newest version of every instruction, last changed first.
 SELECT * FROM (
     SELECT DISTINCT ON (instruction_key) instruction_key, version, metadata, created_at,
            min(created_at) OVER (PARTITION BY instruction_key)

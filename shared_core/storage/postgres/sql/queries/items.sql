@@ -1,5 +1,5 @@
 -- name: get_items
--- Items by their names, also those that have faded out of listings and searches.
+-- Items by address, also those that faded out of listings and searches.
 SELECT m.tenant_id || substr(m.namespace, 2), m.key,
        CASE WHEN m.demoted_at IS NULL THEN m.value ELSE {archived_value} END,
        m.created_at, m.updated_at, m.ttl_s
@@ -17,8 +17,8 @@ ORDER BY m.updated_at DESC, m.tenant_id, m.namespace, m.key
 LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: search_items
--- Living items below a path, nearest first, by the nearest of their vectors; exact. The lateral
--- minimum walks the index of the tenant, so no planner choice can turn it into an approximate scan.
+-- Living items below a path, nearest first by the nearest of their vectors; exact. The lateral
+-- minimum walks the index of the tenant, so no plan can turn this into an approximate scan.
 SELECT {item_columns}, e.similarity
 FROM memories m
 CROSS JOIN LATERAL (
@@ -32,8 +32,8 @@ ORDER BY e.similarity DESC, m.updated_at DESC, m.tenant_id, m.namespace, m.key
 LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: search_rest
--- Living items below a path that have a vector or hold one of the words, without those named: nearest
--- first, then those without a vector, newest first.
+-- Living items below a path that have a vector or hold one of the words, except the named ones:
+-- nearest first, then those without a vector, newest first.
 SELECT {item_columns}, e.similarity
 FROM memories m
 CROSS JOIN LATERAL (
@@ -48,7 +48,7 @@ ORDER BY e.similarity DESC NULLS LAST, m.updated_at DESC, m.tenant_id, m.namespa
 LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: list_namespaces
--- Namespaces that hold living items, cut to a depth, in the order of their labels as they were given.
+-- Namespaces that hold living items, cut to a depth, ordered by their labels.
 SELECT path FROM (
     SELECT DISTINCT CASE WHEN cardinality(n.parts) - 2 <= %(max_depth)s THEN n.path
                     ELSE array_to_string(n.parts[:%(max_depth)s + 1], '/') || '/' END AS path
@@ -65,7 +65,7 @@ ORDER BY (
 LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: extend_items
--- Gives read items their full time to live again; rows without one are never touched.
+-- Restarts the time to live of read items; items without one are never touched.
 UPDATE memories m SET expires_at = %(now)s + make_interval(secs => m.ttl_s)
 FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
      AS g(tenant_id, namespace, key)
@@ -73,8 +73,8 @@ WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
   AND m.ttl_s IS NOT NULL AND m.expires_at > %(now)s
 
 -- name: sweep_expired
--- Deletes expired memories below a path, a bounded number at a time, with the turns they were, and
--- as many expired turns that left no memory, such as small talk.
+-- Deletes expired memories below a path with their turns, and expired turns without a memory; a
+-- limited number of each.
 WITH named AS (
     SELECT m.tenant_id, m.memory_id, m.kind FROM memories m
     WHERE {tenant_scope} AND {below} AND m.expires_at <= %(now)s

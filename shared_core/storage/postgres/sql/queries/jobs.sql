@@ -1,13 +1,14 @@
--- The queue. Times are given, so a clock decides and not the server.
+-- The queue. Times are parameters, so the caller's clock decides and not the server's.
 
 -- name: enqueue_job
--- Asks for work on a thread, or on a user when it is null; if_unread: only if the thread has unread
--- turns, and changed_at is null or the moment of its last change. A request that waits already moves to
--- the new time: the newest counts. But a thread that never rests waits ten times the delay at most,
--- one with event_count unread turns, or so many bytes of them, not at all, unless a worker is reading
--- it, and one whose last try failed until its next one. A new payload is a new job in the place of
--- the one that waits; what became of the old one's tries does not count. Sent again after a lost
--- answer, it finds the job that it made.
+-- Enqueues work on a thread, or on a user if thread_id is null.
+-- if_unread: only if the thread has unread turns, and changed_at is null or the time of its last
+-- change.
+-- A waiting job of the same work moves to the new time. But a busy thread waits at most ten times the
+-- delay. It does not wait at all with event_count unread turns, or with %(bytes)s unread bytes,
+-- unless a worker reads it; after a failure it waits for the next try.
+-- A new payload replaces the waiting job, and its tries start at zero. Sent again after a lost
+-- answer, the statement finds the job that it made.
 WITH waiting AS (
     SELECT run_after FROM consolidation_jobs
     WHERE tenant_id = %(tenant)s AND coalesce(thread_id, '') = coalesce(%(thread_id)s::text, '')
@@ -50,7 +51,7 @@ SELECT (SELECT count(*) FROM asked), {hint}
 (excluded.payload IS NOT NULL AND (j.attempts > 0 OR j.error IS NOT NULL))
 
 -- name: count_extraction
--- Counts an extraction of a user, and asks for a reflection with every so many.
+-- Counts an extraction of a user, and enqueues a reflection with every %(interval)s of them.
 WITH counted AS (
     INSERT INTO extraction_counts AS c (tenant_id, extractions) VALUES (%(tenant)s, 1)
     ON CONFLICT (tenant_id) DO UPDATE SET extractions = c.extractions + 1
@@ -68,20 +69,20 @@ WITH counted AS (
 SELECT {hint}
 
 -- name: open_thread
--- Makes sure that a thread is there.
+-- Creates a thread if it is missing.
 INSERT INTO threads (tenant_id, thread_id, last_seq, last_memory_seq, created_at, updated_at)
 VALUES (%(tenant)s, %(thread_id)s, 0, 0, %(now)s, %(now)s)
 ON CONFLICT (tenant_id, thread_id) DO NOTHING
 
 -- name: yield_job
--- Puts back the job of a thread whose worker was silent for its whole lease.
+-- Puts back the running job of a thread whose lease has expired.
 UPDATE consolidation_jobs j
 SET status = CASE WHEN {waits} THEN 'cancelled' ELSE 'pending' END, lease_until = NULL
 WHERE j.tenant_id = %(tenant)s AND j.thread_id = %(thread_id)s AND j.status = 'running'
   AND j.lease_until <= %(now)s
 
 -- name: start_job
--- Stores a job as one that its worker has taken already, if the thread exists.
+-- Stores a job as already claimed by its worker, if the thread exists.
 INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, status, priority, attempts,
                                 run_after, worker_id, lease_until, created_at, started_at)
 SELECT tenant_id, %(job_id)s, thread_id, %(job_type)s, 'running', %(priority)s, 1, %(now)s,
@@ -91,17 +92,17 @@ ON CONFLICT (tenant_id, job_id) DO UPDATE SET lease_until = excluded.lease_until
 RETURNING job_id
 
 -- name: take_in_order
--- For claim_job: rows come from the index in their order. Row security makes the planner expect so few
--- that it would rather fetch and sort all jobs of a tenant.
+-- For claim_job: makes rows come from the index in their order. Under row security the planner
+-- expects so few rows that it would fetch and sort all jobs of a tenant.
 SELECT set_config('enable_sort', 'off', true), set_config('enable_bitmapscan', 'off', true)
 
 -- name: claim_job
--- Takes a job whose worker was silent for its whole lease, or else the most urgent one that is due. A
--- worker does one at a time: one that is its own already was taken by a claim whose answer was lost.
--- At equal priority the tenants take turns. turns steps from one tenant with waiting jobs to the next,
--- a probe of the index each: lap 0 goes through those after the tenant that was served last, lap 1
--- through the rest, and a row due never begins the next priority. Nothing is sorted, so it stops at
--- the first job it can lock. A job of a thread of which one runs is passed over.
+-- Claims a job whose lease expired, or else the most urgent due one. A worker runs one job at a time:
+-- a job it already holds was claimed by a call whose answer was lost.
+-- At equal priority the tenants take turns. turns steps from one tenant with waiting jobs to the
+-- next, with one index probe each: lap 0 visits the tenants after the one served last, lap 1 the
+-- rest, and a row that is never due starts the next priority. Nothing is sorted, so the statement
+-- stops at the first job it can lock. Jobs of a thread with a running job are skipped.
 WITH RECURSIVE turns(priority, lap, tenant_id, run_after) AS (
     SELECT 32767::smallint, 0, %(after_tenant)s::text COLLATE "C", 'infinity'::timestamptz
     UNION ALL
@@ -152,23 +153,23 @@ FROM taken WHERE j.tenant_id = taken.tenant_id AND j.job_id = taken.job_id
 RETURNING j.tenant_id, j.job_id, j.thread_id, j.job_type, j.performer, j.attempts, j.payload
 
 -- fragment: doable
--- What a worker can do: types of jobs, and of callbacks those with a name it knows, within the
--- application that goes with the name.
+-- Jobs that a worker can run: types of jobs, and callbacks whose name it knows within the application
+-- that the name belongs to.
 (j.job_type = ANY(%(job_types)b::text[])
  AND (j.performer IS NULL OR EXISTS (
      SELECT FROM unnest(%(names)b::text[], %(applications)b::text[]) AS k(name, application)
      WHERE k.name = j.performer AND starts_with(j.tenant_id, k.application))))
 
 -- name: extend_job
--- Leases a job for longer, if its worker still has it.
+-- Extends the lease of a job that its worker still holds.
 UPDATE consolidation_jobs SET lease_until = %(lease_until)s
 WHERE tenant_id = %(tenant)s AND job_id = %(job_id)s AND status = 'running'
   AND worker_id = %(worker_id)s
 RETURNING 1
 
 -- name: complete_job
--- Notes that a job is done. Of each thread the last one is kept: a turn must not cost a row for ever,
--- and what made an earlier one fail is over.
+-- Marks a job as done. Only the last completed job of each thread is kept, because each turn would
+-- otherwise leave a row for good. Earlier failures of the same work are deleted: their cause is over.
 WITH done AS (
     UPDATE consolidation_jobs
     SET status = 'completed', completed_at = %(now)s, result = %(result)s::jsonb, error = NULL,
@@ -183,9 +184,9 @@ WHERE j.tenant_id = %(tenant)s AND coalesce(j.thread_id, '') = coalesce(d.thread
   AND j.status IN ('completed', 'failed', 'cancelled') AND j.job_id <> %(job_id)s
 
 -- name: return_job
--- Puts a job back to be tried again, unless a newer request waits for the same work, or gives it up;
--- of those given up the last is kept, and a conversation that waited for it has ended: nobody
--- works on it any more. uncounted: 1 if this was no try of the job, else 0.
+-- Puts a job back for another try, unless a newer request waits for the same work, or marks it as
+-- dead. Only the last dead job is kept, and a conversation that waited for it has ended. uncounted: 1
+-- if this was not a try of the job, else 0.
 WITH gone AS (
     DELETE FROM consolidation_jobs f USING consolidation_jobs j
     WHERE j.tenant_id = %(tenant)s AND j.job_id = %(job_id)s AND f.tenant_id = j.tenant_id
@@ -204,7 +205,7 @@ RETURNING j.tenant_id, j.thread_id, j.job_id, j.status
 {ended_with_their_jobs} AND r.status = 'failed'
 
 -- fragment: ended_with_their_jobs
--- Ends conversations whose jobs are returned, unless another one is at work on them or waits.
+-- Ends conversations of returned jobs, unless another job of theirs runs or waits.
 UPDATE conversations c SET status = 'ended'
 FROM returned r
 WHERE c.tenant_id = r.tenant_id AND c.thread_id = r.thread_id AND c.status = 'ending'
@@ -215,7 +216,7 @@ WHERE c.tenant_id = r.tenant_id AND c.thread_id = r.thread_id AND c.status = 'en
                                     WHERE x.tenant_id = o.tenant_id AND x.job_id = o.job_id))
 
 -- name: release_jobs
--- Puts back what a worker has taken and will not finish.
+-- Puts back jobs that a worker has claimed and will not finish.
 UPDATE consolidation_jobs j
 SET status = CASE WHEN {waits} THEN 'cancelled' ELSE 'pending' END, run_after = %(now)s,
     lease_until = NULL
@@ -233,7 +234,7 @@ EXISTS (SELECT FROM consolidation_jobs r
           AND r.status = 'running')
 
 -- name: next_job_at
--- When the next job is due, or a lease ends; null when nothing is open. Each half has its index.
+-- When the next job is due or a lease expires; null if no job is open. Each half has its index.
 SELECT least((SELECT j.run_after FROM consolidation_jobs j
               WHERE j.status = 'pending' AND {doable} AND NOT {thread_busy}
               ORDER BY j.run_after LIMIT 1),
@@ -241,14 +242,14 @@ SELECT least((SELECT j.run_after FROM consolidation_jobs j
               WHERE j.status = 'running' AND {doable}))
 
 -- name: hasten_jobs
--- Makes jobs of some threads due now. One that failed keeps its distance to the next try.
+-- Makes jobs of some threads due now. A failed job keeps its back-off.
 UPDATE consolidation_jobs j SET run_after = %(now)s
 FROM unnest(%(tenants)b::text[], %(thread_ids)b::text[]) AS g(tenant_id, thread_id)
 WHERE j.tenant_id = g.tenant_id AND j.thread_id = g.thread_id AND j.status = 'pending'
   AND {doable} AND j.error IS NULL AND j.run_after > %(now)s
 
 -- name: open_jobs
--- How many jobs of some threads wait or run.
+-- The number of jobs of some threads that wait or run.
 WITH asked AS (
     SELECT * FROM unnest(%(tenants)b::text[], %(thread_ids)b::text[]) AS g(tenant_id, thread_id)
 )
@@ -258,7 +259,7 @@ SELECT (SELECT count(*) FROM consolidation_jobs j JOIN asked USING (tenant_id, t
         WHERE j.status = 'running' AND {doable})
 
 -- fragment: hint
--- Tells who listens when a job is due that is new, or due earlier than before.
+-- Notifies listeners when a job is due that is new, or due earlier than before.
 (SELECT count(pg_notify('hippocampus',
                         current_schema() || ' ' || extract(epoch FROM a.run_after))::text)
  FROM asked a LEFT JOIN waiting w ON true
@@ -269,14 +270,14 @@ m.tenant_id, m.job_id, m.thread_id, m.job_type, m.performer, m.status, m.priorit
 m.created_at, m.run_after, m.lease_until, m.started_at, m.completed_at, m.error, m.result
 
 -- name: jobs_of_threads
--- All jobs of some threads, the newest first.
+-- All jobs of some threads, newest first.
 SELECT {job_columns}
 FROM unnest(%(tenants)b::text[], %(thread_ids)b::text[]) AS g(tenant_id, thread_id)
 JOIN consolidation_jobs m ON m.tenant_id = g.tenant_id AND coalesce(m.thread_id, '') = g.thread_id
 ORDER BY m.created_at DESC, m.job_id DESC
 
 -- name: list_jobs
--- Jobs by what is asked of them, the newest first; a null asks nothing.
+-- Jobs by their properties, newest first; a null matches all.
 SELECT {job_columns}
 FROM consolidation_jobs m
 WHERE {tenant_scope} AND status = ANY(%(statuses)b::text[])
@@ -286,7 +287,7 @@ ORDER BY created_at DESC, job_id DESC
 LIMIT %(limit)s
 
 -- name: retry_jobs
--- Puts back what was given up, as if it were new, unless a newer request waits for the same work.
+-- Makes dead jobs wait again as new ones, unless a newer request waits for the same work.
 UPDATE consolidation_jobs j
 SET status = CASE WHEN {waits} THEN 'cancelled' ELSE 'pending' END, attempts = 0,
     run_after = %(now)s, error = NULL, completed_at = NULL
@@ -294,8 +295,8 @@ WHERE j.status = 'failed' AND j.job_id = ANY(%(job_ids)b::uuid[])
 RETURNING 1
 
 -- name: cancel_jobs
--- A worker that has one loses it: its next heartbeat finds nothing to extend. A conversation that
--- waited for one has ended.
+-- Cancels jobs. A worker that runs one loses it at its next heartbeat. A conversation that waited for
+-- one has ended.
 WITH returned AS (
     UPDATE consolidation_jobs
     SET status = 'cancelled', lease_until = NULL, payload = NULL, completed_at = %(now)s
@@ -307,11 +308,11 @@ WITH returned AS (
 SELECT 1 FROM returned
 
 -- name: hint_worker
--- A hint for one worker, to see whether hints arrive.
+-- Notifies one worker, to prove that notifications arrive.
 SELECT pg_notify('hippocampus', %(worker)s)
 
 -- name: job_stats
--- How full the queue is. Each part has its index.
+-- The size of the queue. Each part has its index.
 SELECT (SELECT count(*) FROM consolidation_jobs WHERE status = 'pending'),
        (SELECT count(*) FROM consolidation_jobs WHERE status = 'pending' AND run_after <= %(now)s),
        (SELECT count(*) FROM consolidation_jobs WHERE status = 'running'),

@@ -1,7 +1,7 @@
 -- name: put_memories
--- Writes memories by namespace and key; a key that exists is replaced and keeps its id and birth.
--- updated_at always rises. An expired row counts as gone: its key starts a new life. What was drawn
--- from a turn stays so, whoever rewrites it: deleting it must still reach the turn.
+-- Writes memories by namespace and key. An existing key is replaced and keeps its id and creation
+-- time; updated_at always rises. An expired row counts as gone, so its key starts a new life. A
+-- memory drawn from a turn stays so after a rewrite, because forgetting the turn must still reach it.
 WITH written AS (
 INSERT INTO memories AS m (tenant_id, memory_id, namespace, key, kind, text, value, terms,
                            term_count, author, importance, occurred_at, created_at, updated_at,
@@ -34,8 +34,8 @@ RETURNING m.tenant_id, m.namespace, m.key, m.memory_id, m.kind, m.importance, m.
 {timed_written}
 
 -- name: clear_derived
--- After memories were replaced by key, which put their writers in line: the vectors, structure,
--- sources, archived text and stage of what stood there before go.
+-- Deletes what belonged to the replaced memories: vectors, facts, sources, archived text and stage.
+-- Their writers wait for each other by the rows of put_memories.
 WITH named AS (
     SELECT m.tenant_id, m.memory_id, m.kind
     FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[])
@@ -59,7 +59,7 @@ WHERE s.tenant_id = n.tenant_id AND s.memory_id = n.memory_id
   AND n.kind NOT IN ('episodic', 'summary')
 
 -- name: add_embeddings
--- Vectors of memories named by namespace and key; those of a key that is not there are dropped.
+-- Writes vectors of memories by namespace and key; vectors of missing keys are dropped.
 INSERT INTO embeddings (tenant_id, model, memory_id, field, embedding)
 SELECT m.tenant_id, %(model)s, m.memory_id, g.field, g.embedding
 FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[], %(fields)b::text[],
@@ -68,21 +68,21 @@ JOIN memories m USING (tenant_id, namespace, key)
 ON CONFLICT DO NOTHING
 
 -- name: resolve_ids
--- The namespace and key behind memory ids, of those that exist.
+-- The namespaces and keys of existing memory ids.
 SELECT m.tenant_id || substr(m.namespace, 2), m.key FROM memories m
 WHERE m.tenant_id = %(tenant)s AND m.memory_id = ANY(%(memory_ids)b::uuid[])
 
 -- name: lock_tenants
--- Puts whoever derives knowledge and whoever forgets what it was derived from in line.
+-- Makes transactions that derive knowledge, and those that forget its sources, wait for each other.
 SELECT pg_advisory_xact_lock(hashtextextended(tenant, 0))
 FROM (SELECT DISTINCT unnest(%(tenants)b::text[]) AS tenant ORDER BY 1) t
 
 -- fragment: forgetting
--- Ends a statement whose CTEs hold the memories to delete (named) and the turns that go (said): a turn
--- leaves a tombstone, and with it go memories and edges of which no basis is whole any more, and the
--- summaries of its thread that were replaced; these go with a summary that is deleted, too. With
--- any memory go the reflections drawn from it.
--- A session log keeps its event, as one that is not remembered.
+-- Ends a statement whose CTEs hold the memories to delete (named) and the turns to forget (said). A
+-- turn leaves a tombstone. Memories and edges go when their last basis loses a turn, and so do
+-- replaced summaries of the thread. A deleted summary takes its replaced ones along, and any deleted
+-- memory the reflections drawn from it. A session log keeps its event, as a turn that is not
+-- remembered.
 broken AS (
     SELECT DISTINCT s.tenant_id, s.memory_id, s.basis
     FROM said JOIN memory_sources s USING (tenant_id, thread_id, event_id)
@@ -135,7 +135,7 @@ broken AS (
                                      FROM said GROUP BY 1, 2) s
     WHERE r.tenant_id = s.tenant_id AND r.thread_id = s.thread_id AND r.event_ids && s.event_ids
 ), unretracted_of_person AS (
-    -- What was retracted of somebody by name goes with the fact that named them.
+    -- A retraction about a named person goes with the fact that named them.
     DELETE FROM retractions r
     USING derived d JOIN facts f USING (tenant_id, memory_id)
     WHERE r.tenant_id = d.tenant_id AND starts_with(f.slot, 'relation.')
@@ -153,7 +153,7 @@ broken AS (
            EXCEPT SELECT tenant_id, edge_id FROM whole_edges) b
     WHERE e.tenant_id = b.tenant_id AND e.edge_id = b.edge_id AND e.memory_id IS NULL
 ), edges_alone AS (
-    -- Without its fact an edge rests on the turns that say it themselves.
+    -- Without its fact an edge rests on its own turns.
     UPDATE edges e SET memory_id = NULL FROM derived d
     WHERE e.tenant_id = d.tenant_id AND e.memory_id = d.memory_id
       AND EXISTS (SELECT FROM edge_sources s
@@ -215,7 +215,7 @@ WITH said AS (
 ), {forgetting}
 
 -- name: forget_scope
--- Deletes every memory of a scope, whatever its namespace.
+-- Deletes every memory of a scope in all namespaces.
 WITH edges_gone AS (
     DELETE FROM edges WHERE tenant_id = %(tenant)s
 )
@@ -231,7 +231,7 @@ ORDER BY m.occurred_at DESC, m.memory_id DESC
 LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: memories_without_vectors
--- Turns of a thread that were remembered before there was time to embed them, oldest first.
+-- Turns of a thread that were remembered before they could be embedded, oldest first.
 SELECT m.key, m.text
 FROM memory_sources s
 JOIN memories m ON m.tenant_id = s.tenant_id AND m.memory_id = s.memory_id
@@ -243,8 +243,8 @@ ORDER BY m.memory_id
 LIMIT %(limit)s
 
 -- fragment: bm25
--- BM25 with k1 = 1.2, b = 0.75 (Robertson and Zaragoza, 2009, equation 3.15) and frequency 1: turns
--- are short, and counting words in a tsvector costs ten times as much as asking for one.
+-- BM25 with k1 = 1.2 and b = 0.75 (Robertson and Zaragoza, 2009, equation 3.15) and term frequency 1:
+-- turns are short, and counting words in a tsvector costs ten times as much as testing for one.
 w.idf * 2.2 / (1 + 1.2 * (0.25 + 0.75 * l.term_count / c.mean_length))
 
 -- fragment: similarity
@@ -252,14 +252,14 @@ w.idf * 2.2 / (1 + 1.2 * (0.25 + 0.75 * l.term_count / c.mean_length))
  WHERE e.tenant_id = %(tenant)s AND e.model = %(model)s AND e.memory_id = m.memory_id)
 
 -- name: recall
--- Candidates of a scope by meaning, by words and by both of a turn and its neighbours; with the first
--- of them the scope's corpus: of every living memory the similarity, the words of the query it holds
--- and its length, in the order they were said, so that whoever ranks can compare and look around.
--- Turns of a thread with no pause of six hours between them are one session.
--- The planner takes every tenant for one row. So nothing here joins two sets of a tenant's size:
--- they are put under each other and grouped, which is linear whatever it believes.
+-- Candidates of a scope by meaning, by words, and by both of a turn and its neighbours. The first row
+-- carries the corpus of the scope: for every living memory, in order of occurrence, its similarity,
+-- its length and the query words it holds. The ranking needs it to compare and to look around
+-- (decision 7). Turns of a thread without a pause of six hours are one session.
+-- The planner expects one row of any tenant. So no two sets of a tenant's size are joined here: they
+-- are appended and grouped, which is linear whatever the planner expects.
 WITH living AS MATERIALIZED (
-    -- Words are kept of memories that hold one of the query: copying costs as much as reading.
+    -- Keeps words only of memories that hold a query word: copying costs as much as reading.
     SELECT m.memory_id, m.updated_at, m.term_count,
            CASE WHEN m.terms @@ %(any_term)s::tsquery THEN m.terms END AS terms,
            row_number() OVER said AS number,
@@ -273,12 +273,12 @@ WITH living AS MATERIALIZED (
     SELECT count(*)::float8 AS size, greatest(avg(term_count), 1)::float8 AS mean_length
     FROM living
 ), held AS MATERIALIZED (
-    -- Which memory holds which word, by the word's place in the query.
+    -- The words of each memory, as places in the query.
     SELECT l.memory_id, l.updated_at, l.term_count, l.number, q.place
     FROM unnest(%(term_queries)s::tsquery[]) WITH ORDINALITY AS q(query, place)
     JOIN (SELECT * FROM living WHERE terms IS NOT NULL) l ON l.terms @@ q.query
 ), rarity AS MATERIALIZED (
-    -- How much it tells that a memory holds a word of the query.
+    -- The weight (inverse document frequency) of each word of the query.
     SELECT array_agg(ln(1 + (c.size - h.holders + 0.5) / (h.holders + 0.5)) ORDER BY q.place) AS idfs
     FROM unnest(%(term_queries)s::tsquery[]) WITH ORDINALITY AS q(query, place)
     CROSS JOIN corpus c
@@ -292,13 +292,13 @@ WITH living AS MATERIALIZED (
     CROSS JOIN LATERAL (SELECT l.idf) w
     CROSS JOIN corpus c
 ), reach AS MATERIALIZED (
-    -- Whether to read all vectors of the tenant in one go: three cost what one look-up by id does.
+    -- Whether to read all vectors of the tenant in one scan: three in a scan cost one look-up by id.
     SELECT (SELECT count(*) FROM (
                 SELECT FROM embeddings e WHERE e.tenant_id = %(tenant)s AND e.model = %(model)s
                 LIMIT (SELECT (3 * size)::bigint FROM corpus)) n) < 3 * size AS is_wide
     FROM corpus
 ), by_meaning AS MATERIALIZED (
-    -- A vector without a number is of a memory that was not asked for.
+    -- A vector without a number belongs to a memory outside the query's filter.
     SELECT * FROM (
         SELECT memory_id, max(updated_at) AS updated_at, max(similarity) AS similarity,
                max(number) AS number, bool_or(opens) AS opens, max(term_count) AS term_count
@@ -315,7 +315,7 @@ WITH living AS MATERIALIZED (
         GROUP BY memory_id
     ) every WHERE number IS NOT NULL
 ), spread AS MATERIALIZED (
-    -- What holds no word of the query scores 0 and is in no list of words, but counts here.
+    -- A memory without a word of the query scores 0 and is in no list of words, but counts here.
     SELECT coalesce(s.mean, 0) AS similarity_mean, nullif(s.sd, 0) AS similarity_sd,
            b.total / c.size AS bm25_mean,
            nullif(sqrt(greatest(b.squares / c.size - (b.total / c.size) ^ 2, 0)), 0) AS bm25_sd
@@ -338,7 +338,7 @@ WITH living AS MATERIALIZED (
           GROUP BY memory_id) either
     CROSS JOIN spread d
 ), in_context AS (
-    -- Half of what the turns before and after score: an answer seldom repeats its question.
+    -- Half the score of the turns before and after: an answer seldom repeats its question.
     SELECT memory_id, updated_at, number, is_found,
            score + 0.5 * CASE WHEN opens THEN 0 ELSE lag(score) OVER said END
                  + 0.5 * CASE WHEN lead(opens) OVER said THEN 0
@@ -375,7 +375,7 @@ SELECT {own_columns},
            WHERE s.tenant_id = %(tenant)s AND s.memory_id = m.memory_id)
        ELSE {source_ids} END,
        CASE WHEN m.kind = 'episodic' THEN m.role END,
-       -- The share of the facts drawn from a turn, or from those of a summary, that hold no longer.
+       -- The share of ended facts among those drawn from a turn, or from the turns of a summary.
        CASE WHEN (SELECT any_ended FROM ends) AND m.kind IN ('episodic', 'summary') THEN (
            SELECT avg(({ended})::int)::float8
            FROM (SELECT DISTINCT d.memory_id

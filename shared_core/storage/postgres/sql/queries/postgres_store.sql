@@ -1,8 +1,8 @@
--- Reads the tables of LangGraph's PostgresStore, wherever they are on the search path. Old ones
--- have no expires_at and ttl_minutes: then these names mean the NULLs of `absent`.
+-- Reads the tables of LangGraph's PostgresStore, wherever they are on the search path. Old tables
+-- lack expires_at and ttl_minutes: these names then mean the NULLs of `absent`.
 
 -- name: store_tables
--- Whether a table store of the right form is here, and one with vectors.
+-- Whether the search path has a table store of the expected form, and one with vectors.
 SELECT (SELECT count(*) = 3 FROM pg_attribute
         WHERE attrelid = to_regclass('store') AND attname IN ('prefix', 'key', 'value')
           AND NOT attisdropped),
@@ -17,7 +17,7 @@ FROM (VALUES (NULL::timestamptz)) AS absent (expires_at)
 CROSS JOIN LATERAL (SELECT expires_at FROM store s WHERE {store_below}) t
 
 -- name: store_vector_tally
--- How many items have vectors, and of how many dimensions one of them is.
+-- How many items have vectors, and the dimensions of one vector.
 SELECT (SELECT count(*) FROM store s
         WHERE {store_below} AND EXISTS (SELECT FROM store_vectors v
                                         WHERE v.prefix = s.prefix AND v.key = s.key)),
@@ -25,13 +25,13 @@ SELECT (SELECT count(*) FROM store s
         WHERE embedding IS NOT NULL LIMIT 1)
 
 -- name: store_sizes
--- The next items by the order of the primary key, and the bytes of their values as they are stored.
+-- The next items in order of the primary key, with the stored bytes of their values.
 SELECT s.prefix, s.key, pg_column_size(s.value)::bigint FROM store s
 WHERE {filter} AND {store_below}
 ORDER BY s.prefix, s.key LIMIT %(limit)s
 
 -- name: store_sizes_with_vectors
--- The same with their vectors, whose numbers take eight times the room once they are read.
+-- As store_sizes, with vectors: read as numbers they take eight times their stored bytes.
 SELECT s.prefix, s.key,
        pg_column_size(s.value) + 8 * coalesce((
            SELECT sum(pg_column_size(v.embedding)) FROM store_vectors v
@@ -41,7 +41,7 @@ WHERE {filter} AND {store_below}
 ORDER BY s.prefix, s.key LIMIT %(limit)s
 
 -- name: store_page
--- Some items, by the order of the primary key.
+-- Some items, in order of the primary key.
 SELECT i.* FROM (VALUES (NULL::timestamptz, NULL::integer)) AS absent (expires_at, ttl_minutes)
 CROSS JOIN LATERAL (
     SELECT s.prefix, s.key, s.value::text, coalesce(s.created_at, s.updated_at, now()),
@@ -72,7 +72,7 @@ unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[],
     AS g(tenant_id, namespace, key, created_at, updated_at, expires_at, ttl_s)
 
 -- name: stamp_written
--- Gives items that this transaction wrote the times they had elsewhere.
+-- Gives items that this transaction wrote their original times.
 UPDATE memories m
 SET created_at = g.created_at, updated_at = g.updated_at, occurred_at = g.updated_at,
     expires_at = g.expires_at, ttl_s = g.ttl_s
@@ -80,8 +80,8 @@ FROM {given_stamps}
 WHERE m.tenant_id = g.tenant_id AND m.namespace = g.namespace AND m.key = g.key
 
 -- name: stamp_items
--- Gives items the times they have elsewhere, if they were not written here since. Reads there and
--- here may have given one of the same age more time: the longer life counts.
+-- Gives items their original times, unless they were written here since. Reads may have extended
+-- items on both sides: the later expiry wins.
 UPDATE memories m
 SET created_at = g.created_at, updated_at = g.updated_at, occurred_at = g.updated_at,
     expires_at = g.expires_at, ttl_s = g.ttl_s

@@ -1,13 +1,13 @@
--- Profiles: versions of what is known of a user or an agent, made of memories. The newest version
--- decides which of them are shown; the others stay for history and for who goes back.
+-- Profiles: versions of the knowledge about a user or an agent, made of memories. The newest version
+-- decides which memories are shown; the others serve history and rollback.
 
 -- fragment: version_columns
 p.subject_kind, p.subject_id, p.version, p.memory_id, p.event_limit, p.content_hash, p.run_id,
 p.began_at, p.created_at, p.revision
 
 -- fragment: with_entries
--- Versions (p) with the memories they are made of, in their order, each with its turns by basis; one
--- row without a memory for a version of none. What was forgotten is not there any more.
+-- Versions (p) with their memories in order, each with its turns by basis. A version without memories
+-- has one row without a memory. Forgotten memories are absent.
 SELECT {version_columns}, (x.entry ->> 'id')::uuid, x.entry ->> 'role', m.value::text,
        (SELECT jsonb_agg(jsonb_build_array(s.basis, s.thread_id, s.event_id)
                          ORDER BY s.basis, s.thread_id, s.event_id)
@@ -16,14 +16,14 @@ FROM chosen p
 LEFT JOIN LATERAL jsonb_array_elements(p.entries) WITH ORDINALITY AS x(entry, place)
     ON %(roles)s::text[] IS NULL OR x.entry ->> 'role' = ANY(%(roles)s)
 LEFT JOIN LATERAL (
-    -- By its key: the planner cannot know how few they are.
+    -- Looked up by key: the planner cannot know how few rows there are.
     SELECT m.tenant_id, m.memory_id, m.value FROM memories m
     WHERE m.tenant_id = p.tenant_id AND m.memory_id = (x.entry ->> 'id')::uuid OFFSET 0
 ) m ON true
 ORDER BY p.subject_kind DESC, p.version DESC, x.place
 
 -- name: profile_by_id
--- The newest version of a profile, or the one of a number.
+-- The newest version of a profile, or the one with a number.
 WITH chosen AS (
     SELECT p.* FROM profiles p
     WHERE p.tenant_id = %(tenant)s AND p.memory_id = %(memory_id)s
@@ -42,8 +42,8 @@ WITH chosen AS (
 {with_entries}
 
 -- name: profiles_to_show
--- The profile of the user and that of the agent, as of a moment: of several the one of the agent that
--- is called as the application, else the one that changed last.
+-- The profile of the user and that of the agent at a moment. Of several agents the one named like the
+-- application is used, else the one that changed last.
 WITH newest AS (
     SELECT DISTINCT ON (p.subject_kind, p.subject_id) p.* FROM profiles p
     WHERE p.tenant_id = %(tenant)s
@@ -62,7 +62,7 @@ WHERE p.tenant_id = %(tenant)s AND p.memory_id = %(memory_id)s
 ORDER BY p.version DESC LIMIT %(limit)s
 
 -- name: profile_of_run
--- The version that a run wrote, and the newest of the same profile.
+-- The version that a run wrote, and the newest version of the same profile.
 SELECT p.memory_id, p.version, n.version, n.run_id
 FROM profiles p
 CROSS JOIN LATERAL (SELECT l.version, l.run_id FROM profiles l
@@ -75,7 +75,8 @@ SELECT FROM runs
 WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND kind = 'profile'
 
 -- name: require_profile_version
--- Undoes the transaction unless the newest version of a subject is the expected one, of this profile.
+-- Undoes the transaction unless the newest version of the subject is the expected one of this
+-- profile.
 SELECT require(coalesce(
     (SELECT (p.version, p.revision, p.memory_id)
             = (%(expected)s::int, %(revision)s::int, %(memory_id)s::uuid)
@@ -86,13 +87,13 @@ SELECT require(coalesce(
     %(expected)s::int = 0), 'the profile was changed meanwhile')
 
 -- name: revise_profile
--- Notes that the newest version was told again.
+-- Notes that other turns stated the newest version again.
 UPDATE profiles SET revision = revision + 1
 WHERE tenant_id = %(tenant)s AND subject_kind = %(subject_kind)s AND subject_id = %(subject_id)s
   AND version = %(expected)s::int
 
 -- name: require_profile_rows
--- Undoes the transaction if a memory it rewrites was forgotten meanwhile.
+-- Undoes the transaction if a memory that it rewrites was forgotten meanwhile.
 SELECT require(count(*) = cardinality(%(rewritten)b::uuid[]), 'a memory was forgotten meanwhile')
 FROM memories m WHERE m.tenant_id = %(tenant)s AND m.memory_id = ANY(%(rewritten)b::uuid[])
 
@@ -103,7 +104,7 @@ VALUES (%(tenant)s, %(subject_kind)s, %(subject_id)s, %(expected)s::int + 1, %(c
         %(run_id)s, %(now)s, %(memory_id)s, %(entries)s::jsonb, %(event_limit)s, %(began_at)s)
 
 -- name: prune_profile
--- Deletes the versions before the newest so many, and the memories that they alone named.
+-- Deletes the versions before the newest %(keep)s, and memories that only they named.
 WITH gone AS (
     DELETE FROM profiles p
     WHERE p.tenant_id = %(tenant)s AND p.subject_kind = %(subject_kind)s
@@ -127,7 +128,7 @@ WHERE m.tenant_id = %(tenant)s AND m.memory_id = o.id::uuid
       AND k.entries @> jsonb_build_array(jsonb_build_object('id', o.id)))
 
 -- name: add_profile_sources
--- The turns of memories named by key, in bases; those that were forgotten meanwhile are none.
+-- Adds the turns of memories named by key, in bases; forgotten turns are skipped.
 INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id, basis)
 SELECT m.tenant_id, m.memory_id, g.thread_id, g.event_id, g.basis
 FROM unnest(%(keys)b::text[], %(thread_ids)b::text[], %(event_ids)b::text[], %(bases)b::int[])
@@ -143,7 +144,7 @@ WHERE m.tenant_id = %(tenant)s AND m.namespace = %(namespace)s AND m.key = %(par
   AND b.tenant_id = m.tenant_id AND b.memory_id = m.memory_id
 
 -- name: add_profile_bases
--- The paragraph goes with any memory it tells.
+-- Makes the paragraph go with any memory it is made of.
 INSERT INTO memory_bases (tenant_id, memory_id, basis_id)
 SELECT m.tenant_id, m.memory_id, g.basis_id
 FROM memories m CROSS JOIN unnest(%(told)b::uuid[]) AS g(basis_id)
@@ -151,7 +152,7 @@ WHERE m.tenant_id = %(tenant)s AND m.namespace = %(namespace)s AND m.key = %(par
 ON CONFLICT DO NOTHING
 
 -- name: show_profile
--- Shows what the newest version names, and retires the rest.
+-- Shows the memories that the newest version names, and retires the others.
 UPDATE memories m
 SET superseded_at = CASE WHEN m.memory_id = ANY(%(shown)b::uuid[]) OR m.key = %(paragraph_key)s
                     THEN NULL ELSE %(now)s::timestamptz END
@@ -179,7 +180,7 @@ WHERE l.tenant_id = %(tenant)s AND l.run_id = %(run_id)s AND l.step = 1
   AND r.read IS NOT NULL AND NOT l.input ? 'to_seq'
 
 -- name: mark_all_read
--- Before a profile goes: what was said up to now is not read into the next one of the same agent.
+-- Before a profile is deleted: keeps earlier turns out of the next profile of the same agent.
 WITH earlier AS (
     DELETE FROM runs r
     WHERE r.tenant_id = %(tenant)s AND r.run_id IN (
@@ -212,8 +213,8 @@ LEFT JOIN profiles p ON p.tenant_id = l.tenant_id AND p.run_id = l.run_id
 ORDER BY r.started_at DESC, l.run_id DESC, l.step
 
 -- name: turns_to_profile
--- The first of what was consolidated of a thread and no profile of these ids has read: neither by
--- itself, up to to_seq, nor where a conversation was given to it, in read. Undone runs count as well.
+-- The first consolidated turns of a thread that no profile of these ids has read, neither up to
+-- to_seq nor in a conversation it was given (read). Undone runs count as well.
 WITH known AS MATERIALIZED (
     SELECT coalesce(max((l.input ->> 'to_seq')::bigint), 0) AS to_seq,
            coalesce(range_agg((l.input ->> 'read')::int8multirange), '{}') AS read
@@ -235,7 +236,7 @@ WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
   AND t.event_id = ANY(%(event_ids)b::text[])
 
 -- name: drop_profile
--- Deletes a profile with all its versions, its memories, and the record of the runs about it.
+-- Deletes a profile with all its versions and memories, and the record of the runs about it.
 WITH gone AS (
     DELETE FROM profiles WHERE tenant_id = %(tenant)s AND memory_id = %(memory_id)s
     RETURNING 1
@@ -251,8 +252,8 @@ WITH gone AS (
 SELECT count(*) FROM gone
 
 -- name: recent_threads
--- The threads that were spoken in last, with the number of their turns, their summaries, and what
--- users said last, of each turn the beginning.
+-- The threads with the newest turns, with their number of turns, summary, and the beginnings of the
+-- user's last turns.
 SELECT t.thread_id, n.turns, n.first_at, n.last_at,
        (SELECT m.text FROM memories m
         WHERE m.tenant_id = %(tenant)s AND m.thread_id = t.thread_id AND m.kind = 'summary'

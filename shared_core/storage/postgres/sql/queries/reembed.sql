@@ -1,4 +1,4 @@
--- Vectors of another model beside those of the active one, until it takes its place.
+-- Vectors of another model, kept beside those of the active one until it takes their place.
 
 -- name: begin_model
 -- Notes a model that is not active yet.
@@ -9,7 +9,7 @@ VALUES (%(model)s, %(dimensions)s, false, %(now)s) ON CONFLICT DO NOTHING
 SELECT dimensions FROM embedding_models WHERE model = %(model)s
 
 -- name: embedded_otherwise
--- The next fields with a vector of another model and none of this one, and what they are made of.
+-- The next fields with a vector of another model and none of this one, with their text.
 SELECT e.tenant_id, e.memory_id, e.field, m.text, m.value::text, m.updated_at
 FROM embeddings e JOIN memories m USING (tenant_id, memory_id)
 WHERE (e.tenant_id, e.memory_id) > (%(after_tenant)s::text, %(after_memory)s::uuid)
@@ -20,8 +20,8 @@ WHERE (e.tenant_id, e.memory_id) > (%(after_tenant)s::text, %(after_memory)s::uu
 ORDER BY e.tenant_id, e.memory_id LIMIT %(limit)s
 
 -- name: add_reembedded
--- A memory that was rewritten since it was read has another text: its vector is made again. Whoever
--- rewrites one is waited for, or waits and then takes away what is added here.
+-- Adds vectors unless the memory was rewritten since it was read: its new text needs another vector.
+-- A concurrent rewrite is waited for, or waits and then deletes the vector added here.
 WITH given AS (
     SELECT * FROM unnest(%(tenants)b::text[], %(memory_ids)b::uuid[], %(fields)b::text[],
                          %(updated_at)b::timestamptz[], %(embeddings)b::halfvec[])
@@ -45,7 +45,7 @@ UPDATE embedding_models SET active = false WHERE active AND model <> %(model)s
 UPDATE embedding_models SET active = true WHERE model = %(model)s
 
 -- name: drop_old_vectors
--- Some vectors of other models, of what has one of this model; returns how many went.
+-- Deletes some vectors of other models where this model has one, and returns how many.
 WITH old AS (
     SELECT e.tenant_id, e.model, e.memory_id, e.field FROM embeddings e
     WHERE e.model <> %(model)s

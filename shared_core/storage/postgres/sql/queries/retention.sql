@@ -1,4 +1,4 @@
--- When memories leave their stages, and what becomes of them then.
+-- When memories leave their stages, and their fates then.
 
 -- fragment: due_at
 -- When a memory m leaves its stage, by its rule r and its counters a, which may be missing.
@@ -8,8 +8,8 @@ CASE WHEN m.superseded_at IS NULL THEN
                   greatest(m.updated_at, a.last_accessed_at), m.created_at) END
 
 -- fragment: timed_written
--- Ends a statement whose CTE written holds memories that were written: those that fade are in their
--- first stage, and it is known when they leave it.
+-- Ends a statement whose CTE written holds written memories: puts those that fade in their first
+-- stage, and computes when they leave it.
 INSERT INTO memory_access AS a (tenant_id, memory_id, strength, forget_at)
 SELECT w.tenant_id, w.memory_id, s.strength,
        next_stage_at(r, 0, NULL, c.pinned_at, s.strength, w.importance, w.arousal,
@@ -27,7 +27,7 @@ ON CONFLICT (tenant_id, memory_id) DO UPDATE
 SET stage = 0, staged_at = NULL, strength = excluded.strength, forget_at = excluded.forget_at
 
 -- name: retime_turns
--- After turns were rated: when their memories leave their stage.
+-- After turns were rated: recomputes when their memories leave their stage.
 UPDATE memory_access a SET forget_at = {due_at}
 FROM memory_sources s
 JOIN memories m USING (tenant_id, memory_id)
@@ -37,7 +37,7 @@ WHERE s.tenant_id = %(tenant)s AND s.thread_id = %(thread_id)s
   AND a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
 
 -- name: retime_run
--- After a run ended, or was undone: when what it changed leaves its stage.
+-- After a run was applied or undone: recomputes when its changed memories leave their stage.
 INSERT INTO memory_access AS x (tenant_id, memory_id, forget_at)
 SELECT m.tenant_id, m.memory_id, {due_at}
 FROM (SELECT DISTINCT target FROM run_changes
@@ -49,7 +49,8 @@ WHERE r.fades OR a.forget_at IS NOT NULL
 ON CONFLICT (tenant_id, memory_id) DO UPDATE SET forget_at = excluded.forget_at
 
 -- name: hold_policies
--- Until the transaction ends, the policies of some tenants stay as they are: whoever sets one waits.
+-- Keeps the policies of some tenants unchanged until the transaction ends: a writer of policies
+-- waits.
 SELECT pg_advisory_xact_lock_shared(hashtextextended(path, 1))
 FROM (SELECT '/' AS path
       UNION
@@ -60,7 +61,7 @@ FROM (SELECT '/' AS path
 SELECT pg_advisory_xact_lock_shared(hashtextextended('', 1))
 
 -- name: lock_policies
--- Waits for those who go by the policies of a path; whoever comes then sees what is set here.
+-- Waits for transactions that use the policies of a path; later ones see the policies set here.
 SELECT pg_advisory_xact_lock(hashtextextended('', 1)),
        pg_advisory_xact_lock(hashtextextended(%(path)s, 1))
 
@@ -74,11 +75,11 @@ SET after_tenant = excluded.after_tenant, after_id = excluded.after_id
 SELECT looked_at, changed FROM retime_memories(%(path)s, %(limit)s)
 
 -- name: ahead_of_server
--- By how many seconds a clock is ahead of the server's.
+-- The seconds by which a clock is ahead of the server's.
 SELECT extract(epoch FROM %(now)s::timestamptz - clock_timestamp())::float8
 
 -- name: retimings
--- Paths below one of which not all memories were told that a policy changed.
+-- Paths whose policies changed and whose memories are not all recomputed yet.
 SELECT tenant_id FROM retimings
 WHERE tenant_id >= %(tenant)s AND tenant_id < %(tenant_end)s
 ORDER BY tenant_id
@@ -88,13 +89,13 @@ r.fades, r.decay_rate, r.threshold, r.min_age_days, r.archive_threshold, r.archi
 r.erase_threshold, r.erase_after_days, r.with_history
 
 -- name: retention_rules
--- What holds for a tenant, an application or all: of each kind the nearest policy.
+-- The policies in effect for a tenant, an application or all: the nearest one for each kind.
 SELECT k.kind, {policy_columns}
 FROM unnest(%(kinds)s::text[]) AS k(kind)
 CROSS JOIN LATERAL retention_rule(%(path)s, k.kind) r
 
 -- name: own_rules
--- What was set for a path itself.
+-- The policies set for a path itself.
 SELECT r.kind, {policy_columns} FROM retention_policies r WHERE r.tenant_id = %(path)s
 
 -- name: drop_policies
@@ -104,7 +105,7 @@ WITH untold AS (
 DELETE FROM retention_policies WHERE tenant_id = %(path)s
 
 -- name: drop_policies_of
--- Those of some kinds of memory.
+-- Deletes the policies of some kinds.
 DELETE FROM retention_policies WHERE tenant_id = %(path)s AND kind = ANY(%(kinds)s::text[])
 
 -- name: add_policies
@@ -134,7 +135,7 @@ memory_arousal(m.value), coalesce(a.access_count, 0), a.last_accessed_at,
 greatest(m.updated_at, a.last_accessed_at), m.created_at, a.forget_at, {policy_columns}
 
 -- name: kept
--- How some memories are kept.
+-- The retention state of some memories.
 SELECT {kept_columns}
 FROM memories m
 LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
@@ -142,12 +143,12 @@ CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
 WHERE {one_tenant} AND m.memory_id = ANY(%(memory_ids)b::uuid[])
 
 -- fragment: fate
--- What becomes of a memory that is due.
+-- The next stage of a memory that is due.
 CASE WHEN coalesce(a.stage, 0) = 0 THEN 'demoted'
      WHEN a.stage = 1 AND r.archive_threshold IS NOT NULL THEN 'archived' ELSE 'erased' END
 
 -- fragment: ripe
--- Memories m of a path with their counters a that are due by what their counters say.
+-- Memories m of a path, with their counters a, that are due by their counters.
 memory_access a
 JOIN memories m USING (tenant_id, memory_id)
 CROSS JOIN LATERAL retention_rule(m.tenant_id, m.kind) r
@@ -158,13 +159,13 @@ WHERE a.forget_at <= %(now)s AND (a.staged_at IS NULL OR a.staged_at < %(now)s)
 SELECT kind, fate, memories FROM forget_faded(%(tenant)s, %(now)s, %(limit)s)
 
 -- name: what_is_due
--- What forget_faded would do, each with what its score is made of, those that have waited longest first.
+-- What forget_faded would do, with the inputs of each score, longest overdue first.
 SELECT {kept_columns}, {fate}
 FROM {ripe} AND {due_at} <= %(now)s
 ORDER BY a.forget_at, a.memory_id LIMIT %(limit)s
 
 -- name: count_due
--- How many of each kind would meet which fate, and how many would be erased along with them.
+-- The number of memories of each kind by fate, and of those erased along with them.
 WITH due AS MATERIALIZED (
     SELECT m.tenant_id, m.memory_id, m.kind, m.thread_id, r.with_history, {fate} AS fate
     FROM {ripe} AND {due_at} <= %(now)s
@@ -201,7 +202,7 @@ FROM forget_weak(array_fill(%(tenant)s::text, ARRAY[cardinality(%(memory_ids)b::
                  %(memory_ids)b::uuid[], %(threshold)s, %(min_age_days)s, %(decay_rate)s, %(now)s)
 
 -- name: weak
--- What forget_weak would erase.
+-- The memories that forget_weak would erase.
 SELECT m.memory_id
 FROM memories m
 LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id
@@ -211,14 +212,14 @@ WHERE {one_tenant}
 ORDER BY m.memory_id
 
 -- name: named_ids
--- The ids of memories that are named by key or by id, and the keys they are named by.
+-- The ids of memories named by key or by id, with the keys that name them.
 SELECT m.memory_id, m.key, m.namespace = %(namespace)s FROM memories m
 WHERE {one_tenant} AND (m.namespace = %(namespace)s AND m.key = ANY(%(keys)b::text[])
                         OR m.memory_id = ANY(%(memory_ids)b::uuid[]))
 ORDER BY m.memory_id
 
 -- name: pin
--- They are never forgotten from now on, whatever their score.
+-- Pinned memories never fade, whatever their score.
 INSERT INTO memory_access AS a (tenant_id, memory_id, pinned_at)
 SELECT tenant_id, memory_id, %(now)s
 FROM (SELECT m.tenant_id, m.memory_id FROM memories m
@@ -242,8 +243,8 @@ WHERE x.tenant_id = %(tenant)s AND x.memory_id = ANY(%(memory_ids)b::uuid[])
 RETURNING x.memory_id
 
 -- name: out_of_recall
--- Those of some memories that are demoted or archived, with the text of the latter, since when it is
--- archived, and whether its words have to be made anew.
+-- The demoted and archived ones of some memories, with the archived text, the time of archiving, and
+-- whether their search terms are missing.
 SELECT m.memory_id, m.tenant_id || substr(m.namespace, 2), m.key, x.text, x.archived_at,
        NOT x.keeps_words
 FROM memories m
@@ -251,7 +252,7 @@ LEFT JOIN memory_archive x ON x.tenant_id = m.tenant_id AND x.memory_id = m.memo
 WHERE {one_tenant} AND m.memory_id = ANY(%(memory_ids)b::uuid[]) AND m.demoted_at IS NOT NULL
 
 -- name: staged
--- Memories out of recall, of some stages and kinds, those that left it last first.
+-- Memories out of recall, by stage and kind, last faded first.
 SELECT {kept_columns}
 FROM memory_access a
 JOIN memories m USING (tenant_id, memory_id)
@@ -261,13 +262,14 @@ WHERE {one_tenant} AND a.stage = ANY(%(stages)s::int[]) AND m.demoted_at IS NOT 
 ORDER BY a.staged_at DESC, a.memory_id LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: lock_memories
--- Who moves them on, or writes them anew, is waited for; what they did is seen by the next statement.
+-- Waits for transactions that move these memories on or rewrite them; the next statement sees their
+-- changes.
 SELECT m.memory_id FROM memories m
 WHERE {one_tenant} AND m.memory_id = ANY(%(memory_ids)b::uuid[])
 ORDER BY m.memory_id FOR NO KEY UPDATE
 
 -- name: require_faded
--- Undoes the transaction if any of some memories was moved on, restored or written since it was read.
+-- Undoes the transaction if a memory was moved on, revived or written since it was read.
 SELECT require(count(*) = cardinality(%(memory_ids)b::uuid[]), 'a memory was moved on meanwhile')
 FROM unnest(%(memory_ids)b::uuid[], %(archived_at)b::timestamptz[]) AS g(memory_id, archived_at)
 JOIN memories m ON {one_tenant} AND m.memory_id = g.memory_id
@@ -275,8 +277,8 @@ LEFT JOIN memory_archive x ON x.tenant_id = m.tenant_id AND x.memory_id = m.memo
 WHERE m.demoted_at IS NOT NULL AND x.archived_at IS NOT DISTINCT FROM g.archived_at
 
 -- name: revive_memories
--- Brings memories back into recall, as if they were read now; what was archived with its text, and
--- the words made of it, unless it kept them.
+-- Brings memories back into recall as if they were read now: archived ones with their text and with
+-- new search terms, unless they kept their own.
 WITH given AS (
     SELECT g.memory_id, g.terms, g.term_count, x.text, x.value, x.is_shown, x.words_key,
            x.memory_id IS NOT NULL AS is_archived,
@@ -315,20 +317,21 @@ WHERE a.tenant_id = b.tenant_id AND a.memory_id = b.memory_id
 RETURNING a.memory_id
 
 -- name: take_time
--- For the rest of the transaction: a statement that reads everything may take a while, and memory, and
--- is planned for what it reads. Of a tenant it does not know yet, or a policy of row security, the
--- planner expects few rows, and would look each counter up by itself.
+-- Until the end of the transaction: gives a statement that reads everything more time and memory, and
+-- a plan for what it reads. Row security makes the planner expect few rows, so it would look up each
+-- counter by itself.
 SELECT set_config('statement_timeout', '600000', true), set_config('work_mem', '64MB', true),
        set_config('plan_cache_mode', 'force_custom_plan', true),
        set_config('enable_nestloop', 'off', true)
 
 -- name: retention_stats
--- How the memories below a path are kept, in one pass over them: of each kind, stage and tenth of the
--- score how many, the sum of their scores, and how many are pinned; parted by what becomes of them
--- next, and after how many of the horizons, which rise: 0 within the first, as many as there are, or
--- NULL, within none; and by the same of the two stages after that, what is due by now going a little
--- later. What never fades scores as if it were new. OFFSET 0: or strength, score and moments would be
--- reckoned wherever they are named.
+-- The retention of the memories below a path, in one pass: by kind, stage and tenth of the score the
+-- number of memories, the sum of their scores, and the pinned ones.
+-- Rows are split by the next fate and the first horizon within which it is met: 0 for the first
+-- horizon, the number of horizons for none of them or NULL. Then the same for the two stages after
+-- that; what is due already counts as due slightly later.
+-- Memories that never fade score as new. OFFSET 0 keeps strength, score and moments from being
+-- computed wherever they are named.
 SELECT kind, fades, stage, least(floor(score * 10), 9)::integer, width_bucket(forget_at, ends), fate,
        count(*), sum(score), count(pinned_at), width_bucket(second_at, ends), second_fate,
        width_bucket(third_at, ends)

@@ -1,4 +1,4 @@
--- Runs: what one reads of a thread and of what is known, what it changes, and how that is undone.
+-- Runs: what a run reads of a thread and of known facts, what it changes, and how it is undone.
 
 -- fragment: event_columns
 e.memory_seq, e.event_id, e.author, e.role, e.text, e.occurred_at, e.metadata, e.importance,
@@ -12,7 +12,7 @@ m.tenant_id = %(tenant)s AND m.namespace = %(namespace)s AND m.key = %(summary_k
 AND m.kind = 'summary'
 
 -- fragment: summed
--- How far the summary of a thread goes; 0 when there is none any more.
+-- The number of the last summarised turn of a thread; 0 without a summary.
 (SELECT CASE WHEN EXISTS (SELECT FROM memories m WHERE {summary_of_thread} AND {living})
         THEN t.summarised_seq ELSE 0 END
  FROM threads t WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s)
@@ -24,7 +24,7 @@ SELECT t.consolidated_seq, t.summarised_seq, {summed},
 FROM threads t WHERE t.tenant_id = %(tenant)s AND t.thread_id = %(thread_id)s
 
 -- name: unread_turns
--- The first of what was remembered of a thread since it was last extracted from.
+-- The first remembered turns of a thread after the last extraction.
 SELECT {event_columns} FROM events e
 WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND {unexpired}
   AND e.memory_seq > (SELECT consolidated_seq FROM threads
@@ -32,7 +32,7 @@ WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND {unexpired}
 ORDER BY e.memory_seq LIMIT %(turns)s
 
 -- name: turns_before
--- The last of what was extracted from already, newest first.
+-- The last turns that were extracted already, newest first.
 SELECT {event_columns} FROM events e
 WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND {unexpired}
   AND e.memory_seq <= (SELECT consolidated_seq FROM threads
@@ -46,8 +46,8 @@ WHERE e.tenant_id = %(tenant)s AND e.thread_id = %(thread_id)s AND {unexpired}
 ORDER BY e.memory_seq LIMIT %(replay)s
 
 -- name: known_people
--- Whom the user is known to have, the newest first, with the turns of the first basis in which the
--- user says so, and the other names that stand for them.
+-- The people the user has named, newest first, with the turns of the first basis and their other
+-- names.
 SELECT p.memory_id, substr(p.slot, length('relation.') + 1), p.name, m.text, t.thread_ids,
        t.event_ids, t.told_at, t.expires_at, a.names
 FROM (SELECT f.memory_id, f.slot, f.value #>> '{}' AS name, f.recorded_at,
@@ -88,7 +88,7 @@ ORDER BY p.recorded_at DESC, p.memory_id DESC
 SELECT * FROM unnest(%(subjects)b::text[], %(relations)b::text[])
 
 -- name: known_edges
--- What is believed now of the given subjects and relations, and what ended since.
+-- Edges believed now of the given subjects and relations, and edges that ended since a moment.
 SELECT k.edge_id, k.subject, k.relation, k.object, k.valid_from, k.valid_until,
        coalesce(t.said, {stated_at})
 FROM edges k
@@ -106,14 +106,14 @@ WHERE k.tenant_id = %(tenant)s AND (k.subject_key, k.relation) IN ({edges_looked
   AND (k.valid_until IS NULL OR k.valid_until > %(since)s OR k.superseded_at > %(since)s)
 
 -- name: said_texts
--- The memories whose words are those of each of some keys.
+-- The memories with the words of each key.
 SELECT g.position::int, m.memory_id, m.text, 1.0
 FROM unnest(%(words_keys)b::uuid[]) WITH ORDINALITY AS g(words_key, position)
 JOIN memories m ON m.tenant_id = %(tenant)s AND m.words_key = g.words_key
 WHERE {below} AND {living} AND m.kind = ANY(%(kinds)b::text[])
 
 -- name: require_unsaid
--- Undoes the run if another one has said the same in the same words since this one looked.
+-- Undoes the run if another run has stored the same words since this one looked.
 SELECT require(count(*) = 0, 'a statement was written by another run')
 FROM memories m
 WHERE {one_tenant} AND m.words_key = ANY(%(words_keys)b::uuid[]) AND m.namespace = %(namespace)s
@@ -144,7 +144,7 @@ ORDER BY m.occurred_at DESC, m.memory_id DESC
 LIMIT %(limit)s
 
 -- name: add_run
--- Numbers are counted behind the lock that the runs of a tenant share.
+-- Runs of a tenant are numbered behind the lock they share.
 INSERT INTO runs (tenant_id, run_id, kind, thread_id, extractor, from_seq, to_seq, summed_from_seq,
                   summed_to_seq, counts, started_at, finished_at, number)
 VALUES (%(tenant)s, %(run_id)s, %(kind)s, %(thread_id)s, %(extractor)s, %(from_seq)s, %(to_seq)s,
@@ -152,8 +152,8 @@ VALUES (%(tenant)s, %(run_id)s, %(kind)s, %(thread_id)s, %(extractor)s, %(from_s
         (SELECT coalesce(max(number), 0) + 1 FROM runs WHERE tenant_id = %(tenant)s))
 
 -- name: move_marks
--- Moves what a run read and summed up from where it began, or undoes it if another one came first.
--- What is left unread keeps its share of the bytes.
+-- Moves the marks of what a run read and summarised, or undoes the run if another one was first.
+-- Turns left unread keep their share of the unread bytes.
 WITH moved AS (
     UPDATE threads
     SET consolidated_seq = coalesce(%(to_seq)s::bigint, consolidated_seq),
@@ -169,18 +169,18 @@ WITH moved AS (
 SELECT require(count(*) = 1, 'the thread was consolidated by another run') FROM moved
 
 -- name: require_memories
--- Undoes the run if a memory it draws from was forgotten since the run read it.
+-- Undoes the run if a memory it draws from was forgotten after the run read it.
 SELECT require(count(*) = (SELECT count(DISTINCT d) FROM unnest(%(inherited)b::uuid[]) d),
                'a memory was forgotten meanwhile')
 FROM memories WHERE tenant_id = %(tenant)s AND memory_id = ANY(%(inherited)b::uuid[])
 
 -- name: require_summary
--- Undoes the run if the summary it builds on was forgotten, or replaced, since the run read it.
+-- Undoes the run if the summary it builds on was forgotten or replaced after the run read it.
 SELECT require((SELECT m.run_id FROM memories m WHERE {summary_of_thread} AND {living})
                IS NOT DISTINCT FROM %(summary_run)s::uuid, 'the summary was changed meanwhile')
 
 -- name: note_revived
--- What is needed to let revived memories fade again if the run is undone.
+-- Notes how revived memories had faded, so that they fade again if the run is undone.
 INSERT INTO run_changes (tenant_id, run_id, change, target, before)
 SELECT m.tenant_id, %(run_id)s, 'revived', m.memory_id,
        jsonb_build_object('demoted_at', m.demoted_at, 'staged_at', a.staged_at,
@@ -190,8 +190,8 @@ FROM memories m JOIN memory_access a USING (tenant_id, memory_id)
 WHERE m.tenant_id = %(tenant)s AND m.memory_id = ANY(%(memory_ids)b::uuid[])
 
 -- name: close_facts
--- Ends facts, or undoes the run if one of them was ended or forgotten since the run read it. An end
--- that is known and did not come yet comes earlier.
+-- Ends facts, or undoes the run if one of them ended or was forgotten after the run read it. A known
+-- end that has not come yet moves forward.
 WITH ending AS (
     SELECT f.memory_id, f.valid_until AS was, f.superseded_at,
            greatest(g.valid_until, f.valid_from) AS valid_until
@@ -215,8 +215,8 @@ SELECT require(count(*) = cardinality(%(memory_ids)b::uuid[]), 'a fact was chang
 FROM closed
 
 -- name: retire_memories
--- Takes ended facts out of recall, and with them statements of the same turns that hold what has
--- ended and are no fact, unless another turn has told the statement since the end.
+-- Takes ended facts out of recall, with the statements of the same turns that hold the ended value
+-- and are no facts, unless another turn has told the statement since the end.
 WITH told AS (
     SELECT DISTINCT o.memory_id FROM memory_sources s
     JOIN facts f USING (tenant_id, memory_id)
@@ -249,7 +249,7 @@ SELECT %(tenant)s, %(run_id)s, 'retired', memory_id FROM retired
 WHERE run_id IS DISTINCT FROM %(run_id)s
 
 -- name: close_edges
--- Ends edges, and those that say again a fact that ends, of which no end is known that has come.
+-- Ends edges, and edges that repeat an ending fact, unless their known end has come.
 WITH ending AS (
     SELECT DISTINCT ON (e.edge_id) e.edge_id, e.valid_until AS was, e.superseded_at,
            greatest(g.valid_until, e.valid_from) AS valid_until
@@ -276,9 +276,9 @@ SELECT %(tenant)s, %(run_id)s, CASE WHEN was IS NULL THEN 'edge' ELSE 'moved' EN
 FROM ending
 
 -- name: keep_summary
--- Before the summary of a thread is replaced: a copy of it stays, superseded, with its vectors; of
--- the copies the last ten. The copy takes the place of the sources by its thread. One that expired since the
--- run began still is part of what replaces it.
+-- Keeps a superseded copy of the summary of a thread, with its vectors, before the summary is
+-- replaced; the last ten copies stay. The copy is linked to its thread instead of its sources. A
+-- summary that expired after the run began is still kept, because the new one builds on it.
 WITH current AS (
     SELECT m.* FROM memories m
     WHERE {summary_of_thread} AND m.superseded_at IS NULL
@@ -323,14 +323,15 @@ FROM unnest(%(edge_ids)b::uuid[], %(memory_ids)b::uuid[], %(fact_ids)b::uuid[],
           functional, confidence, valid_from, valid_until)
 
 -- fragment: turn_by_key
--- One look-up by the whole key: joined freely, a thread the planner knows nothing of is walked once
--- per turn.
+-- One look-up by the whole key. In a free join the planner walks a thread without statistics once for
+-- each turn.
 (SELECT e.thread_id, e.event_id, e.memory_seq FROM events e
  WHERE e.tenant_id = %(tenant)s AND e.thread_id = g.thread_id AND e.event_id = g.event_id
  OFFSET 0) e
 
 -- fragment: note_bases
--- Ends a statement whose CTE fresh holds new bases: those of what was there before the run are noted.
+-- Ends a statement whose CTE fresh holds new bases: notes those of memories that existed before the
+-- run.
 INSERT INTO run_changes (tenant_id, run_id, change, target, event_id, before)
 SELECT %(tenant)s, %(run_id)s, 'sourced', f.target, e.event_id,
        jsonb_build_object('bases', jsonb_agg(f.basis))
@@ -339,9 +340,10 @@ WHERE f.run_id IS DISTINCT FROM %(run_id)s
 GROUP BY f.target, e.event_id
 
 -- name: add_sources
--- Turns that memories, named by namespace and key, were drawn from; those of one basis say it
--- together. One that holds another falls with it, and tells when it was said again. What runs wrote
--- of threads alone has more than the first; what a user wrote does not go with a turn.
+-- Adds the turns that memories, named by namespace and key, were drawn from; turns of one basis say
+-- it together. A basis that contains another one adds nothing to its survival, and tells when it was
+-- said again. Memories that only runs wrote get more than their first basis; a memory that a user
+-- wrote does not go with a turn.
 WITH given AS (
     SELECT m.memory_id AS target, m.run_id, g.basis,
            array_agg(e.thread_id ORDER BY e.thread_id, e.event_id) AS thread_ids,
@@ -377,7 +379,7 @@ WITH given AS (
 {note_bases}
 
 -- name: add_edge_sources
--- As add_sources, of edges.
+-- As add_sources, for edges.
 WITH given AS (
     SELECT d.edge_id AS target, d.run_id, g.basis,
            array_agg(e.thread_id ORDER BY e.thread_id, e.event_id) AS thread_ids,
@@ -411,7 +413,7 @@ WITH given AS (
 {note_bases}
 
 -- name: inherit_sources
--- A memory that was drawn from others rests on all that they rest on.
+-- A memory drawn from others rests on all of their turns.
 INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
 SELECT DISTINCT m.tenant_id, m.memory_id, s.thread_id, s.event_id
 FROM unnest(%(tenants)b::text[], %(namespaces)b::text[], %(keys)b::text[], %(inherited)b::uuid[])
@@ -421,7 +423,8 @@ JOIN memory_sources s ON s.tenant_id = m.tenant_id AND s.memory_id = g.source
 ON CONFLICT DO NOTHING
 
 -- name: add_bases
--- Notes what a memory was drawn from; undoes the run if any of it was forgotten or ended meanwhile.
+-- Notes the memories that a memory was drawn from. Undoes the run if one of them was forgotten or
+-- ended meanwhile.
 WITH added AS (
     INSERT INTO memory_bases (tenant_id, memory_id, basis_id)
     SELECT m.tenant_id, m.memory_id, b.memory_id
@@ -436,7 +439,7 @@ SELECT require(count(*) = cardinality(%(inherited)b::uuid[]), 'a memory was ende
 FROM added
 
 -- name: retire_drawn
--- Takes out of recall what was drawn from a memory that is out of recall.
+-- Takes memories out of recall that were drawn from a memory out of recall.
 WITH retired AS (
     UPDATE memories m SET superseded_at = %(now)s
     FROM memory_bases d JOIN memories b ON b.tenant_id = d.tenant_id AND b.memory_id = d.basis_id
@@ -449,14 +452,14 @@ SELECT %(tenant)s, %(run_id)s, 'retired', memory_id FROM retired
 ON CONFLICT DO NOTHING
 
 -- name: drop_baseless
--- Deletes what was drawn from a memory that is gone.
+-- Deletes memories drawn from a memory that is gone.
 DELETE FROM memories m USING memory_bases d
 WHERE d.tenant_id = %(tenant)s AND m.tenant_id = d.tenant_id AND m.memory_id = d.memory_id
   AND NOT EXISTS (SELECT FROM memories b
                   WHERE b.tenant_id = d.tenant_id AND b.memory_id = d.basis_id)
 
 -- name: add_summary_sources
--- A summary tells of every turn it went through.
+-- A summary rests on every turn it covers.
 INSERT INTO memory_sources (tenant_id, memory_id, thread_id, event_id)
 SELECT m.tenant_id, m.memory_id, e.thread_id, e.event_id
 FROM memories m CROSS JOIN LATERAL (
@@ -471,13 +474,13 @@ WHERE {summary_of_thread}
 ON CONFLICT DO NOTHING
 
 -- name: bound_summary
--- A summary that replaced another lives no longer than that one would have.
+-- A summary expires no later than the summary it replaced.
 UPDATE memories m SET expires_at = least(m.expires_at, c.expires_at)
 FROM memories c
 WHERE {summary_of_thread} AND c.tenant_id = m.tenant_id AND c.memory_id = %(copy_id)s
 
 -- name: renew_facts
--- What was said again expires with the last of its bases, or never: each with the first of its turns.
+-- A fact said again expires with its last basis, or never. A basis expires with its first turn.
 WITH renewed AS (
     UPDATE memories m SET expires_at = said.expires_at
     FROM (SELECT m.memory_id, m.expires_at AS old
@@ -504,7 +507,8 @@ SELECT %(tenant)s, %(run_id)s, 'renewed', memory_id, jsonb_build_object('expires
 FROM renewed WHERE run_id IS DISTINCT FROM %(run_id)s
 
 -- name: rate_turns
--- What a run found out about turns: importance where nobody gave one, emotion where none was noted.
+-- Stores what a run found out about turns: importance unless the caller gave one, emotion unless one
+-- was noted.
 WITH given AS (
     SELECT m.memory_id, m.importance AS old, g.importance, g.emotion
     FROM unnest(%(event_ids)b::text[], %(importances)b::real[], %(emotions)s::jsonb[])
@@ -540,11 +544,11 @@ ORDER BY number DESC LIMIT %(limit)s
 SELECT r.undone_at FROM runs r WHERE r.tenant_id = %(tenant)s AND r.run_id = %(run_id)s
 
 -- fragment: builders_on
--- Live runs that came after a run and build on it: of its thread, or on what it wrote or changed.
+-- Later live runs that build on a run: on its thread, or on what it wrote or changed.
 WITH run AS (
     SELECT * FROM runs WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
 ), freed AS (
-    -- The places of what the run ended: who took one since builds on that.
+    -- The places of facts that the run ended: a run that filled one since builds on it.
     SELECT f.fact_type, f.key FROM run_changes c
     JOIN facts f ON f.tenant_id = c.tenant_id AND f.memory_id = c.target
     WHERE c.tenant_id = %(tenant)s AND c.run_id = %(run_id)s AND c.change = 'closed'
@@ -583,7 +587,7 @@ ORDER BY l.number DESC
 SELECT require(count(*) = 0, 'a later run builds on this one') FROM ({builders_on}) b
 
 -- name: begin_undo
--- Marks a run as undone, or refuses: it is gone, or undone, or a later run builds on it.
+-- Marks a run as undone. Refuses a run that is gone or undone, or that a later run builds on.
 WITH undone AS (
     UPDATE runs SET undone_at = %(now)s
     WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND undone_at IS NULL
@@ -592,7 +596,7 @@ WITH undone AS (
 SELECT require(count(*) = 1, 'the run is gone, or was undone') FROM undone
 
 -- name: restore_summary
--- Puts back the summary a run replaced: its copy's text, times and vectors.
+-- Puts back the summary that a run replaced: its text, times and vectors, from the copy.
 WITH change AS (
     SELECT target, (before ->> 'copy')::uuid AS copy_id FROM run_changes
     WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change = 'summary'
@@ -618,8 +622,8 @@ WITH change AS (
 SELECT target FROM copy
 
 -- name: restore_summary_vectors
--- The vectors of the copy go back to the summary, and the copy goes, with what had become of the one
--- that is undone.
+-- Gives the vectors of the copy back to the summary, and deletes the copy and the counters of the
+-- undone summary.
 WITH change AS (
     SELECT target, (before ->> 'copy')::uuid AS copy_id FROM run_changes
     WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s AND change = 'summary'
@@ -637,7 +641,7 @@ WITH change AS (
 DELETE FROM memories m USING change c WHERE m.tenant_id = %(tenant)s AND m.memory_id = c.copy_id
 
 -- name: unwrite
--- What a run wrote goes, with vectors, facts, sources, edges and retractions.
+-- Deletes what a run wrote, with vectors, facts, sources, edges and retractions.
 WITH edges_gone AS (
     DELETE FROM edges WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
 ), retractions_gone AS (
@@ -646,7 +650,7 @@ WITH edges_gone AS (
 DELETE FROM memories WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
 
 -- name: reopen
--- What a run had ended holds again.
+-- Reopens what a run had ended.
 WITH change AS (
     SELECT change, target, event_id, before FROM run_changes
     WHERE tenant_id = %(tenant)s AND run_id = %(run_id)s
@@ -657,7 +661,7 @@ WITH change AS (
     UPDATE edges e SET valid_until = NULL, superseded_at = NULL FROM change c
     WHERE c.change = 'edge' AND e.tenant_id = %(tenant)s AND e.edge_id = c.target
 ), added AS (
-    -- Runs of an older library noted no bases: theirs were of one turn each.
+    -- Imported runs of early versions noted no bases: each change was of one turn.
     SELECT c.target, c.event_id, c.before -> 'bases' AS bases, r.thread_id
     FROM change c CROSS JOIN runs r
     WHERE c.change = 'sourced' AND r.tenant_id = %(tenant)s AND r.run_id = %(run_id)s
@@ -670,7 +674,7 @@ WITH change AS (
     DELETE FROM edge_sources s USING added a
     WHERE s.tenant_id = %(tenant)s AND s.edge_id = a.target AND a.bases @> to_jsonb(s.basis)
 ), back AS (
-    -- One row may be changed in several ways, and is updated once.
+    -- A row may have several changes, and an UPDATE touches it once.
     SELECT target, bool_or(change = 'retired') AS retired,
            bool_or(change = 'renewed') AS renewed,
            max((before ->> 'expires_at')::timestamptz) AS expires_at,
@@ -712,7 +716,7 @@ UPDATE memories m SET demoted_at = f.demoted_at FROM faded f
 WHERE m.tenant_id = %(tenant)s AND m.memory_id = f.memory_id
 
 -- name: move_marks_back
--- What is unread again counts again, by its bytes.
+-- Turns that are unread again count again, by their bytes.
 UPDATE threads t
 SET unread_bytes = CASE WHEN t.consolidated_seq = r.to_seq THEN (
         SELECT coalesce(sum(octet_length(e.text)), 0) FROM events e

@@ -1,5 +1,6 @@
 -- name: take_turn
--- Takes what is due for a while, unless somebody else is at it. What was never done is due.
+-- Claims a task that is due for a while, unless another worker holds it. A task that never ran is
+-- due.
 INSERT INTO schedules AS s (tenant_id, task, next_at, worker_id, lease_until)
 VALUES (%(tenant)s, %(task)s, %(now)s, %(worker_id)s, %(lease_until)s)
 ON CONFLICT (tenant_id, task) DO UPDATE

@@ -1,8 +1,8 @@
--- Session logs: a thread with the events of a framework, and the state they leave behind.
+-- Session logs: threads with the events of a framework and the state they leave.
 
 -- name: open_session
--- Opens the session log of a thread; no row when one is open. What memory knows of it stays. A
--- version is never used again, by a later log of the same name either. The same opening may be sent
+-- Opens the session log of a thread and keeps what memory knows of it; returns no row if one is open.
+-- A version is never used again, not even by a later log of the same name. The opening may be sent
 -- twice, when its answer was lost.
 WITH opened AS (
     INSERT INTO threads AS t (tenant_id, thread_id, state, version, created_at, updated_at,
@@ -44,7 +44,7 @@ SELECT * FROM (
 ) newest
 
 -- name: list_sessions
--- The session logs of a tenant or a range of tenants, the one that changed last at the end.
+-- The session logs of a tenant or a range of tenants, last changed last.
 SELECT m.tenant_id, m.thread_id, m.version, m.session_updated_at, m.state FROM threads m
 WHERE {tenant_scope} AND m.session_started_at IS NOT NULL
 ORDER BY m.session_updated_at, m.tenant_id, m.thread_id
@@ -53,10 +53,9 @@ ORDER BY m.session_updated_at, m.tenant_id, m.thread_id
 SELECT m.tenant_id, m.state FROM shared_state m WHERE {tenant_scope}
 
 -- name: append_session_event
--- Appends an event to a session log, and what it changes in the states, if the writer has seen all
--- events before: if it knows the version, the last event, or the moment of the last change.
--- Returns the new version, or null; whether the event was there already, and the same; and the
--- version before, null when no log is open.
+-- Appends an event to a session log with its state changes, if the writer has seen all events: if it
+-- knows the version, the last event, or the time of the last change. Returns the new version or null,
+-- whether the same event was there already, and the version before, null if no log is open.
 WITH log AS (
     SELECT version FROM threads
     WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND session_started_at IS NOT NULL
@@ -75,7 +74,7 @@ WITH log AS (
                OR t.last_event_id IS NOT DISTINCT FROM %(seen_event)s END
     RETURNING t.last_seq, t.version
 ), logged AS (
-    -- A turn that memory knew before its session was logged here takes its place in the log.
+    -- A turn that memory knew before the session was logged here takes its place in the log.
     INSERT INTO events (tenant_id, thread_id, seq, event_id, author, role, text, occurred_at,
                         recorded_at, payload)
     SELECT %(tenant)s, %(thread_id)s, last_seq, %(event_id)s, %(author)s, %(role)s, %(text)s,
@@ -94,7 +93,7 @@ WITH log AS (
 SELECT (SELECT version FROM moved), (SELECT same FROM known), (SELECT version FROM log)
 
 -- name: close_session
--- Ends the session log of a thread: its events go, except what memory was drawn from.
+-- Closes the session log of a thread: deletes its events, except those that memories were drawn from.
 WITH closed AS (
     UPDATE threads SET session_started_at = NULL, session_updated_at = NULL, last_event_id = NULL,
                        state = '{}', version = version + 1, updated_at = %(now)s
@@ -110,8 +109,8 @@ WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s AND memory_seq IS NOT
   AND payload IS NOT NULL AND EXISTS (SELECT FROM closed)
 
 -- name: bury_threads
--- Marks every turn of the given threads as forgotten, of all threads when none is given, and takes
--- those away that no session log holds.
+-- Marks every turn of a thread as forgotten, or of all threads, and deletes turns that no session log
+-- holds.
 WITH said AS (
     SELECT thread_id, event_id FROM events
     WHERE tenant_id = %(tenant)s
@@ -130,7 +129,8 @@ WHERE tenant_id = %(tenant)s AND payload IS NOT NULL AND memory_seq IS NOT NULL
   AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
 
 -- name: drop_runs
--- What profiles have read of a thread counts no more: its turns are numbered anew.
+-- Deletes the runs of a thread, and resets what profiles have read of it: its turns are numbered
+-- anew.
 WITH unread AS (
     UPDATE pipeline_log SET input = input - 'to_seq' - 'read'
     WHERE tenant_id = %(tenant)s AND thread_id = %(thread_id)s::text
@@ -143,7 +143,7 @@ DELETE FROM consolidation_jobs
 WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
 
 -- name: drop_lost_jobs
--- After threads went: where tables are spread, no foreign key takes their jobs along.
+-- Deletes the jobs of deleted threads: on a Citus cluster no foreign key does so.
 DELETE FROM consolidation_jobs
 WHERE tenant_id = %(tenant)s AND (%(thread_id)s::text IS NULL OR thread_id = %(thread_id)s)
   AND thread_id NOT IN (SELECT t.thread_id FROM threads t WHERE t.tenant_id = %(tenant)s

@@ -1,18 +1,18 @@
 -- name: tenant_indexes
--- The approximate indexes: whether each can be used, and what it says of itself.
+-- The approximate indexes: whether each is valid, and the comment that describes it.
 SELECT c.relname, i.indisvalid, obj_description(c.oid, 'pg_class')
 FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 WHERE i.indrelid = to_regclass('embeddings') AND c.relname ^@ 'embeddings_near_'
 ORDER BY c.relname
 
 -- name: vectors_per_page
--- As of the last time statistics were taken; null before.
+-- As of the last statistics; null before the first.
 SELECT CASE WHEN reltuples > 0 AND relpages > 0 THEN reltuples / relpages END
 FROM pg_class WHERE oid = to_regclass('embeddings')
 
 -- name: large_tenants
--- Vectors of the active model by tenant, of tenants that a sample of the pages of the table shows
--- often and of those named; how many are of memories above the cutoff. Counted in the index alone.
+-- The number of vectors of the active model by tenant, and of memories above the cutoff: of tenants
+-- that a sample of the table's pages shows often, and of the named ones. Counted in the index alone.
 WITH active AS MATERIALIZED (
     SELECT model, dimensions FROM embedding_models WHERE active
 ), seen AS MATERIALIZED (
@@ -35,9 +35,9 @@ CROSS JOIN LATERAL (
 ORDER BY n.vectors DESC, s.tenant_id
 
 -- name: tune_index_search
--- For the rest of the transaction: the scan of an index goes on until enough is found, and sorting is
--- shunned, so that the nearest come from the index whatever the statistics say. Compiling costs more
--- than the search.
+-- Until the end of the transaction: an index scan continues until it has found enough. Sorting is
+-- disabled, so that the nearest come from the index whatever the statistics say. Compiling would cost
+-- more than the search.
 SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),
        set_config('hnsw.ef_search', %(ef_search)s, true),
        set_config('hnsw.max_scan_tuples', %(max_scan)s, true),
@@ -46,12 +46,12 @@ SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),
        set_config('jit', 'off', true)
 
 -- name: search_items_indexed
--- As search_items, for a tenant that has an index: candidates from the index in the order they come,
--- and from the memories younger than the index in exact order, ranked exactly. No row when few
--- memories are below the path: then reading them all is less work, and complete. Tenant, model
--- and cutoff stand here as literals, or the planner could not prove that the index fits.
+-- As search_items, for a tenant with an index: candidates of the index in its order and memories
+-- younger than the index in exact order, all ranked exactly. No row if few memories are below the
+-- path: reading all of them is then less work, and complete. Tenant, model and cutoff are literals,
+-- so that the planner can prove that the partial index fits (decision 9).
 WITH reach AS MATERIALIZED (
-    -- In the order of an index, so that nothing but this index is read.
+    -- In the order of an index, so that only this index is read.
     SELECT CASE WHEN %(path)s = '/' THEN true ELSE (
         SELECT count(*) >= %(few)s
         FROM (SELECT FROM memories m
@@ -67,7 +67,7 @@ WITH reach AS MATERIALIZED (
     ) n
     CROSS JOIN LATERAL (
         SELECT m.memory_id FROM (
-            -- A fence: of these conditions only the primary key is an index.
+            -- An optimisation fence: it leaves the planner only the primary key.
             SELECT m.* FROM memories m
             WHERE m.tenant_id = {tenant_literal} AND m.memory_id = n.memory_id
             OFFSET 0) m
@@ -84,7 +84,7 @@ WITH reach AS MATERIALIZED (
     ) n
     CROSS JOIN LATERAL (
         SELECT m.memory_id FROM (
-            -- A fence: of these conditions only the primary key is an index.
+            -- An optimisation fence: it leaves the planner only the primary key.
             SELECT m.* FROM memories m
             WHERE m.tenant_id = {tenant_literal} AND m.memory_id = n.memory_id
             OFFSET 0) m

@@ -1,4 +1,4 @@
--- What held at a moment, as believed at a moment; and ends of facts that are taken back.
+-- Facts that held at a moment, as believed at a moment; and ends of facts that are undone.
 
 -- fragment: valid
 coalesce(%(valid)s::timestamptz, %(now)s)
@@ -7,7 +7,7 @@ coalesce(%(valid)s::timestamptz, %(now)s)
 coalesce(%(known)s::timestamptz, 'infinity')
 
 -- fragment: told_facts
--- The facts that had been recorded and had begun, each with its end as it was known.
+-- The facts that were recorded and had begun, each with its end as known then.
 SELECT f.tenant_id, f.memory_id, f.fact_type, f.slot, f.key, f.value, f.confidence, f.extractor,
        f.pattern, f.valid_from, f.recorded_at, c.valid_until, c.closed_at
 FROM facts f
@@ -27,7 +27,7 @@ WHERE f.tenant_id = %(tenant)s AND f.recorded_at <= {known} AND f.valid_from <= 
 regexp_replace(k.key, '^((relation[.][^.]+[.])?)dislike(?=[:@])', '\1like')
 
 -- fragment: held_of_told
--- Of each key, and of a like and the dislike of the same (facts.OPPOSITES), the fact that held: of
+-- The fact that held of each key, and of a like and a dislike of the same thing (facts.OPPOSITES): of
 -- several that cover the moment, the one that began last.
 SELECT DISTINCT ON (t.fact_type, p.place) t.memory_id
 FROM told t CROSS JOIN LATERAL (SELECT {liked_key} AS place FROM (SELECT t.key) k) p
@@ -35,12 +35,11 @@ WHERE t.valid_until IS NULL OR t.valid_until > {valid}
 ORDER BY t.fact_type, p.place, t.valid_from DESC, t.recorded_at DESC, t.memory_id DESC
 
 -- fragment: current
--- What lives and has begun to hold.
+-- Living memories that have begun to hold.
 {living} AND {begun}
 
 -- fragment: current_then
--- What {current} is as of now, as of another moment. What expired, or has faded out of recall since, is
--- gone as of every one.
+-- {current} at another moment. Memories that have expired or faded since are absent at every moment.
 (m.expires_at IS NULL OR m.expires_at > %(now)s) AND m.demoted_at IS NULL
 AND CASE WHEN m.memory_id IN (SELECT x.memory_id FROM facts x WHERE x.tenant_id = %(tenant)s)
     THEN m.memory_id IN (WITH told AS ({told_facts}) {held_of_told})
@@ -54,7 +53,8 @@ coalesce(f.valid_until <= {soon}, false)
 coalesce(f.valid_until <= {valid} AND f.superseded_at <= {known}, false)
 
 -- name: facts_as_of
--- The facts that held at a moment, or those of a slot, with history those that had ended as well, newest first.
+-- The facts that held at a moment, or those of a slot; with history also those that had ended, newest
+-- first.
 WITH told AS MATERIALIZED ({told_facts})
 SELECT f.memory_id, f.fact_type, f.slot, f.value, m.text, f.confidence, f.extractor, f.pattern,
        f.valid_from, f.valid_until, m.thread_id,
@@ -71,7 +71,7 @@ f.valid_from, f.valid_until, m.thread_id,
 f.recorded_at, f.superseded_at, f.key
 
 -- name: named_memory
--- The memory of a key, or else of an id, and the fact it is, if it is one.
+-- The memory with a key, or else with an id, and its fact if it is one.
 SELECT m.kind, {fact_columns}
 FROM memories m LEFT JOIN facts f USING (tenant_id, memory_id)
 WHERE {one_tenant} AND (m.namespace = %(namespace)s AND m.key = %(key)s
@@ -88,7 +88,7 @@ WHERE f.tenant_id = %(tenant)s AND f.fact_type = %(fact_type)s AND f.key = ANY(%
   AND (m.expires_at IS NULL OR m.expires_at > %(now)s)
 
 -- fragment: reopened
--- Facts in the CTE ended hold again: their ends are kept as ones that were believed, and noted.
+-- Reopens the facts in the CTE ended: keeps and notes their ends as ends that were believed.
 kept AS (
     INSERT INTO fact_closures (tenant_id, memory_id, closed_at, restored_at, valid_until, run_id)
     SELECT %(tenant)s, memory_id, superseded_at, %(now)s, valid_until, %(run_id)s::uuid FROM ended
@@ -107,8 +107,8 @@ kept AS (
 )
 
 -- name: reopen_fact
--- Lets a fact hold again and keeps its end as one that was believed; undoes the run if it was
--- changed since, or something that cannot hold beside it is current.
+-- Reopens a fact and keeps its end as one that was believed. Undoes the run if the fact was changed
+-- since, or if a fact that excludes it is current.
 WITH ended AS (
     SELECT f.memory_id, f.valid_until, f.superseded_at, m.superseded_at AS retired_at
     FROM facts f JOIN memories m USING (tenant_id, memory_id)
@@ -122,7 +122,7 @@ WITH ended AS (
 SELECT require(count(*) = 1, 'the fact was changed meanwhile') FROM ended
 
 -- name: require_no_opposite
--- Undoes the run if a fact holds again, and so does the opposite of it.
+-- Undoes the run if a reopened fact and its opposite both hold.
 SELECT require(count(*) = 0, 'the opposite holds now: retract that first')
 FROM facts r
 JOIN facts o ON o.tenant_id = r.tenant_id AND o.fact_type = r.fact_type AND o.key <> r.key
@@ -132,8 +132,8 @@ WHERE r.tenant_id = %(tenant)s AND r.memory_id = %(memory_id)s
   AND (SELECT {liked_key} FROM (SELECT r.key) k) = (SELECT {liked_key} FROM (SELECT o.key) k)
 
 -- name: reopen_told
--- With a fact come back the statements of its turns that were retired with it, unless they hold the
--- value of another fact that has ended; and reflections that rest on what has come back.
+-- Restores the statements of a fact's turns that were retired with it, unless they hold the value of
+-- another ended fact; and reflections that rest on what was restored.
 WITH fact AS (
     SELECT memory_id, value FROM facts
     WHERE tenant_id = %(tenant)s AND memory_id = %(memory_id)s
@@ -195,7 +195,7 @@ SELECT require(count(*) = 0, 'an edge has taken the place')
 {rivals_of_edges}
 
 -- name: reopen_edges
--- With a fact come back the edges that ended with it, unless another one has taken their place.
+-- Reopens the edges that ended with a fact, unless another edge has taken their place.
 WITH ended AS (
     SELECT e.edge_id, e.valid_until, e.superseded_at FROM edges e
     WHERE e.tenant_id = %(tenant)s AND e.fact_id = %(memory_id)s
@@ -215,7 +215,7 @@ SELECT %(tenant)s, %(run_id)s::uuid, 'moved', edge_id,
 FROM ended
 
 -- name: move_back
--- What a run moved is as it was: ends of facts and edges, and what was retired.
+-- Undoes the moves of a run: ends of facts and edges, and retired memories.
 WITH change AS (
     SELECT target, (before ->> 'valid_until')::timestamptz AS valid_until,
            (before ->> 'superseded_at')::timestamptz AS superseded_at,

@@ -9,13 +9,13 @@ SELECT tenant_id, token_id, label, users, created_at, expires_at, revoked_at, se
 FROM api_tokens WHERE token_id = %(token_id)s
 
 -- name: tokens
--- Of one application, or of all; the newest first.
+-- Tokens of one application, or of all, newest first.
 SELECT tenant_id, token_id, label, users, created_at, expires_at, revoked_at
 FROM api_tokens WHERE %(tenant)s::text IS NULL OR tenant_id = %(tenant)s
 ORDER BY created_at DESC, token_id
 
 -- name: revoke_token
--- Once: the first moment stays.
+-- The first moment of revocation stays.
 UPDATE api_tokens SET revoked_at = coalesce(revoked_at, %(now)s) WHERE token_id = %(token_id)s
 RETURNING true
 

@@ -1,13 +1,14 @@
--- Everything of a user or of an application as lines of JSON, and back. {table}, {columns} and the
--- keys are names of the catalogue, quoted.
+-- All rows of a user or an application as lines of JSON, and back. {table}, {columns} and the keys
+-- are quoted names of the catalogue.
 
 -- name: plain_values
--- How values are written as text, whatever the server is set to: so two exports of the same are equal.
+-- Fixes the text form of values whatever the server's settings, so that two exports of the same rows
+-- are equal.
 SELECT set_config('TimeZone', 'UTC', true), set_config('DateStyle', 'ISO, YMD', true),
        set_config('bytea_output', 'hex', true), set_config('extra_float_digits', '1', true)
 
 -- name: table_shapes
--- The columns of tables and, in order, those of their primary keys.
+-- The columns of tables, and those of their primary keys in order.
 SELECT g.name, columns.names, keys.names
 FROM unnest(%(tables)s::text[]) AS g(name)
 CROSS JOIN LATERAL (
@@ -20,7 +21,7 @@ CROSS JOIN LATERAL (
     WHERE i.indrelid = to_regclass(g.name) AND i.indisprimary) keys
 
 -- name: applications
--- The first label of every tenant, of all tables whose rows can be the first ones of a user.
+-- The first label of every tenant, from all tables that can hold the first row of a user.
 SELECT DISTINCT split_part(tenant_id, '/', 2) AS label
 FROM (SELECT tenant_id FROM threads UNION SELECT tenant_id FROM memories
       UNION SELECT tenant_id FROM tombstones UNION SELECT tenant_id FROM shared_state
@@ -30,13 +31,13 @@ FROM (SELECT tenant_id FROM threads UNION SELECT tenant_id FROM memories
 WHERE tenant_id <> '/' ORDER BY label
 
 -- name: export_rows
--- The rows of a table in the order of its key. JSON that was given with line breaks between its parts
--- is stored with them: within a text they are escaped.
+-- The rows of a table in order of its key. Line breaks between the parts of a JSON value become
+-- blanks; within a text they are escaped.
 SELECT replace(row_to_json(m)::text, E'\n', ' ') FROM {table} m
 WHERE {tenant_range} ORDER BY {key}
 
 -- name: export_embedded
--- What has vectors of the active model.
+-- The fields with vectors of the active model.
 SELECT json_build_object('tenant_id', m.tenant_id, 'memory_id', m.memory_id, 'field', m.field)::text
 FROM embeddings m JOIN embedding_models a ON a.model = m.model AND a.active
 WHERE {tenant_range} ORDER BY m.tenant_id, m.memory_id, m.field
@@ -52,7 +53,7 @@ WHERE {tenant_range} ORDER BY m.tenant_id, m.memory_id, m.field
  CROSS JOIN LATERAL json_populate_record(NULL::{table}, line.text::json -> 'row') r)
 
 -- name: restore_turns
--- Takes back that turns were forgotten, because they are given.
+-- Deletes the tombstones of the given turns.
 DELETE FROM tombstones t USING {given_rows} g
 WHERE t.tenant_id = g.tenant_id AND t.thread_id = g.thread_id AND t.event_id = g.event_id
   AND g.memory_seq IS NOT NULL
@@ -74,7 +75,7 @@ SELECT require(NOT EXISTS (
     'this session was erased here: import it with restore (--restore) to bring such sessions back')
 
 -- name: import_rows
--- Writes the rows that are not here, and counts them.
+-- Writes the missing rows and counts them.
 WITH written AS (
     INSERT INTO {table} ({columns}) SELECT {columns} FROM {given_rows} g
     ON CONFLICT DO NOTHING RETURNING 1
@@ -82,8 +83,8 @@ WITH written AS (
 SELECT count(*) FROM written
 
 -- name: count_on_threads
--- Lets a thread that is here count on behind what is given. What it has read and summed up stays
--- where it is: nothing that is unread here is passed over.
+-- Lets existing threads number their turns behind the given ones. What they have read and summarised
+-- stays where it is, so that no unread turn is skipped.
 UPDATE threads t
 SET last_seq = greatest(t.last_seq, g.last_seq),
     last_memory_seq = greatest(t.last_memory_seq, g.last_memory_seq),
@@ -95,7 +96,7 @@ WHERE t.tenant_id = g.tenant_id AND t.thread_id = g.thread_id
   AND (g.last_seq > t.last_seq OR g.last_memory_seq > t.last_memory_seq)
 
 -- name: count_on_events
--- Lets the threads of events count on behind them, whatever their own lines said.
+-- Lets the threads of events number their turns behind them, whatever the lines of the threads said.
 UPDATE threads t
 SET last_seq = greatest(t.last_seq, g.last_seq),
     last_memory_seq = greatest(t.last_memory_seq, g.last_memory_seq)
@@ -105,15 +106,15 @@ WHERE t.tenant_id = g.tenant_id AND t.thread_id = g.thread_id
   AND (g.last_seq > t.last_seq OR g.last_memory_seq > t.last_memory_seq)
 
 -- name: require_rows
--- What is not here by its key now was kept out by something else that is.
+-- Undoes the transaction if another row has kept one of the given rows out.
 SELECT require(bool_and(EXISTS (SELECT FROM {table} t WHERE ({here_key}) = ({given_key}))),
     'something else has its place here: export and forget that first, or import into another schema')
 FROM {given_rows} g
 
 -- name: import_ended
--- Writes conversations that are active in the export and could not be written because another one of
--- the user is active here: they have ended, and ask_for_ends has them consolidated. One in which
--- nothing was said has no more to wait for.
+-- Writes conversations that are active in the export as ended ones, if another conversation of the
+-- user is active here; ask_for_ends enqueues their consolidation. An empty conversation has nothing
+-- to wait for.
 WITH written AS (
     INSERT INTO {table} ({columns}) SELECT {columns} FROM (
         SELECT r.* FROM {given_rows} g CROSS JOIN LATERAL jsonb_populate_record(
@@ -126,7 +127,7 @@ WITH written AS (
 SELECT count(*) FROM written
 
 -- name: ask_for_ends
--- Asks for jobs that consolidate conversations that have ended, where none was ever asked for.
+-- Enqueues the consolidation of ended conversations that never had a job.
 INSERT INTO consolidation_jobs (tenant_id, job_id, thread_id, job_type, priority, run_after, created_at)
 SELECT m.tenant_id, gen_random_uuid(), m.thread_id, %(job_type)s, %(priority)s, %(now)s, %(now)s
 FROM conversations m JOIN threads t USING (tenant_id, thread_id)
@@ -136,7 +137,7 @@ WHERE {tenant_range} AND m.status = 'ending' AND NOT EXISTS (
 ON CONFLICT DO NOTHING
 
 -- name: count_other_rows
--- Rows that were here before with other values.
+-- The number of rows that were here before with other values.
 SELECT count(*) FROM {given_rows} g JOIN {table} t ON ({here_key}) = ({given_key})
 WHERE row_to_json(t)::text <> row_to_json(g)::text
 
@@ -154,7 +155,7 @@ SELECT require(bool_and(vector_dims(g.embedding) = %(dimensions)s),
 FROM {given_rows} g
 
 -- name: unembedded
--- What of the given has no vector of a model yet, and what it says.
+-- The given fields without a vector of a model yet, with their text.
 SELECT m.tenant_id || substr(m.namespace, 2), m.key, g.field, m.text, m.value::text
 FROM {given_rows} g JOIN memories m USING (tenant_id, memory_id)
 WHERE NOT EXISTS (SELECT FROM embeddings e

@@ -1,11 +1,13 @@
--- The same tables and columns as on PostgreSQL (../../sql/schema.sql says what they mean), in types of
--- OceanBase: ids are BINARY(16), text keys VARBINARY, so that no two that differ are equal; moments are
--- DATETIME(6) in UTC; what PostgreSQL keeps as jsonb or as an array is JSON in a LONGTEXT, in this
--- project's own spelling. memories.terms: the words with a space before and after each.
--- {table} ends every table of tenants: kept by its key, in partitions of tenants where there are many.
+-- The tables and columns of PostgreSQL (../../postgres/sql/migrations/0001_schema.sql explains them) in
+-- types of OceanBase:
+-- * Ids are BINARY(16). Text keys are VARBINARY, so that no two different keys compare equal.
+-- * Moments are DATETIME(6) in UTC.
+-- * jsonb and arrays of PostgreSQL are JSON in a LONGTEXT, in this project's own spelling.
+-- * memories.terms holds the words with a space before and after each.
+-- {table} ends every table of tenants: organised by its key, in partitions by tenant on a server.
 -- Vectors stand in tables of their own, one for each number of dimensions (vectors.py).
 
--- Whoever writes to a tenant holds its row, from before the first statement to the commit.
+-- A write to a tenant holds its row, from before the first statement until the commit.
 CREATE TABLE IF NOT EXISTS tenants (
     tenant_id VARBINARY(1500) NOT NULL,
     PRIMARY KEY (tenant_id)
@@ -55,7 +57,8 @@ CREATE TABLE IF NOT EXISTS events (
     PRIMARY KEY (tenant_id, thread_id, seq),
     UNIQUE (tenant_id, thread_id, event_id),
     FOREIGN KEY (tenant_id, thread_id) REFERENCES threads (tenant_id, thread_id) ON DELETE CASCADE,
-    KEY events_expiry (tenant_id, expires_at)
+    KEY events_expiry (tenant_id, expires_at),
+    KEY events_of_id (tenant_id, event_id)
 ) {table};
 
 CREATE TABLE IF NOT EXISTS tombstones (
@@ -63,7 +66,8 @@ CREATE TABLE IF NOT EXISTS tombstones (
     thread_id          VARBINARY(1500) NOT NULL,
     event_id           VARBINARY(1500) NOT NULL,
     deleted_at         DATETIME(6) NOT NULL,
-    PRIMARY KEY (tenant_id, thread_id, event_id)
+    PRIMARY KEY (tenant_id, thread_id, event_id),
+    KEY tombstones_of_id (tenant_id, event_id)
 ) {table};
 
 CREATE TABLE IF NOT EXISTS shared_state (
@@ -456,3 +460,10 @@ CREATE TABLE IF NOT EXISTS api_tokens (
     KEY api_tokens_by_id (token_id)
 ) {table};
 
+-- The last transaction that each connection wrote: tells whether a commit whose answer was lost
+-- took place (connection/attempts.py).
+CREATE TABLE IF NOT EXISTS writes (
+    writer_id          BINARY(16) NOT NULL PRIMARY KEY,
+    write_id           BINARY(16) NOT NULL,
+    written_at         DATETIME(6) NOT NULL
+) ORGANIZATION = INDEX;

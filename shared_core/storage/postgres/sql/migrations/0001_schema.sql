@@ -1,10 +1,10 @@
--- Threads and their events, the way every table is guarded, and the models that made the vectors.
--- Runs with search_path set to the schema of the project and creates nothing outside it.
+-- The schema of pg-hippocampus. Runs with search_path set to the project's schema and creates nothing
+-- outside it. First: the guard of every table, the models, threads and their events.
 
--- Puts a table under the rules every table of this schema follows: rows are seen and written only
--- inside the scope bound to the transaction, by the owner of the table too. A scope is a whole path,
--- so it ends in a slash: half a label is no scope, and a setting that was once set locally reads as
--- '' afterwards. As a sub-select it is looked up once per statement, not per row.
+-- Puts a table under row security: rows are read and written only inside the scope bound to the
+-- transaction, also by the owner of the table. A scope is a whole path and ends in a slash, so half a
+-- label is no scope. A setting that was once set locally reads as '' afterwards. The sub-select is
+-- evaluated once per statement, not per row.
 CREATE FUNCTION protect(target regclass) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     within CONSTANT text := '(tenant_id ^@ (SELECT scope'
@@ -15,7 +15,7 @@ BEGIN
     EXECUTE format('CREATE POLICY within_scope ON %s USING %s WITH CHECK %s', target, within, within);
 END $$;
 
--- Undoes the transaction when what it relies on no longer holds; HC409 is read as a conflict.
+-- Undoes the transaction unless a condition holds; HC409 becomes a Conflict.
 CREATE FUNCTION require(held boolean, reason text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF held IS NOT TRUE THEN
@@ -23,7 +23,7 @@ BEGIN
     END IF;
 END $$;
 
--- One row per model that made stored vectors. At most one is active: the one recall reads.
+-- The models of the stored vectors. At most one is active: recall reads its vectors.
 CREATE TABLE embedding_models (
     model       text COLLATE "C" PRIMARY KEY,
     dimensions  integer NOT NULL CHECK (dimensions > 0),
@@ -32,11 +32,11 @@ CREATE TABLE embedding_models (
 );
 CREATE UNIQUE INDEX embedding_models_one_active ON embedding_models (active) WHERE active;
 
--- A conversation, and its session log if a framework keeps one here. last_seq numbers its events;
--- last_memory_seq what is remembered, in the order it was; consolidated_seq, the watermark of
--- extraction, is a mark on that line. The session columns are null for a thread that only memory
--- knows. version counts the events of the session log: a writer that has not seen them all is told.
--- unread_bytes: of what was remembered since the watermark; a quarter of it estimates tokens.
+-- A thread, with its session log if a framework keeps one here. last_seq numbers its events,
+-- last_memory_seq its remembered turns in order; consolidated_seq is the mark of extraction on the
+-- latter. The session columns are null for a thread that only memory knows. version counts the events
+-- of the session log, so that a writer learns that it has not seen all. unread_bytes: bytes
+-- remembered since the mark; a quarter of them estimates tokens.
 CREATE TABLE threads (
     tenant_id           text COLLATE "C" NOT NULL,
     thread_id           text COLLATE "C" NOT NULL,
@@ -55,9 +55,9 @@ CREATE TABLE threads (
     PRIMARY KEY (tenant_id, thread_id)
 ) WITH (fillfactor = 70);
 
--- What was said, in order; append-only. (tenant, thread, event_id) makes ingestion idempotent.
--- memory_seq is null for what is logged and not remembered. payload is the whole event of the
--- framework, as it was given, for an event of a session log: never read by SQL, so not parsed.
+-- Turns, in order; append-only. (tenant, thread, event_id) makes ingestion idempotent. memory_seq is
+-- null for a turn that is logged and not remembered. payload is the framework's whole event, in a
+-- session log; SQL never reads it, so it is not parsed (decision 5).
 CREATE TABLE events (
     tenant_id    text COLLATE "C" NOT NULL,
     thread_id    text COLLATE "C" NOT NULL,
@@ -79,11 +79,11 @@ CREATE TABLE events (
 );
 
 CREATE INDEX events_expiry ON events (tenant_id, expires_at) WHERE expires_at IS NOT NULL;
--- Of an input that is sent again, whatever its session.
+-- Finds an input that is sent again, in any conversation.
 CREATE INDEX events_of_conversations ON events (tenant_id, event_id)
     WHERE left(thread_id, 13) = 'conversation:';
 
--- Events that were forgotten: ingesting their thread again must not bring them back.
+-- Forgotten turns: ingesting their thread again does not bring them back.
 CREATE TABLE tombstones (
     tenant_id   text COLLATE "C" NOT NULL,
     thread_id   text COLLATE "C" NOT NULL,
@@ -96,8 +96,8 @@ CREATE INDEX tombstones_of_conversations ON tombstones (tenant_id, event_id)
 
 SELECT protect('threads'), protect('events'), protect('tombstones');
 
--- What all sessions of an application share, or all sessions of one of its users; tenant_id is the
--- path of either. What works in a scope reads and writes the state of its application as well.
+-- State that all sessions of an application, or of one of its users, share; tenant_id is the path of
+-- either. A transaction in a scope also reads and writes the state of its application.
 CREATE TABLE shared_state (
     tenant_id   text COLLATE "C" NOT NULL,
     state       jsonb NOT NULL,
@@ -109,12 +109,12 @@ CREATE POLICY above_scope ON shared_state
     USING (tenant_id = (SELECT substring(scope FROM '^/[^/]+/')
                         FROM current_setting('hippocampus.scope', true) AS scope));
 
--- What is remembered, its vectors, where it came from, and how often it was read.
+-- Memories: their vectors, provenance and counters.
 
--- One memory. tenant_id is the path of the first two labels of its namespace, namespace the path
--- of the rest. text is what is searched and shown; value is what a key-value face shows.
--- terms holds the words (CJK: characters and pairs), made in Python; term_count is its length.
--- demoted_at: since when recall leaves it out, null for what it finds.
+-- A memory. tenant_id is the path of the first two labels of its namespace, namespace the path of the
+-- rest (decision 1). text is searched and shown; value is what a key-value face shows. terms holds
+-- the words (CJK: characters and pairs), made in Python; term_count is its length. demoted_at: since
+-- when recall leaves it out; null while recall finds it.
 CREATE TABLE memories (
     tenant_id      text COLLATE "C" NOT NULL,
     memory_id      uuid NOT NULL,
@@ -143,20 +143,20 @@ CREATE TABLE memories (
     UNIQUE (tenant_id, namespace, key),
     CHECK (namespace ^@ '/')
 );
--- The summaries of a thread: the current one and, superseded, those before it.
+-- The summaries of a thread: the current one, and superseded ones.
 CREATE INDEX summaries_of_thread ON memories (tenant_id, thread_id) WHERE kind = 'summary';
--- What a run wrote.
+-- Finds what a run wrote.
 CREATE INDEX memories_of_run ON memories (tenant_id, run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX memories_expiry ON memories (tenant_id, expires_at) WHERE expires_at IS NOT NULL;
--- What was remembered in a stretch of time, in order.
+-- Memories of a period, in order.
 CREATE INDEX memories_in_time ON memories (tenant_id, occurred_at, memory_id);
 
--- The words of what a run wrote, as a digest (shared_core.nlp.similarity.words_key): what says the same in
--- the same words is found by it within the transaction that writes. No text can be read from it.
+-- A digest of the words that a run wrote (shared_core.nlp.similarity.words_key): finds the same words
+-- within the transaction that writes. No text can be read from it.
 CREATE INDEX memories_of_words ON memories (tenant_id, words_key) WHERE words_key IS NOT NULL;
 
--- The vectors of a memory, one per indexed field and model, in a table of their own: rewriting a
--- memory or counting its reads never touches a vector, and two models can live side by side.
+-- Vectors of memories, one for each indexed field and model, in a table of their own: rewriting a
+-- memory or counting its reads never touches a vector, and two models can coexist (decision 4).
 CREATE TABLE embeddings (
     tenant_id  text COLLATE "C" NOT NULL,
     model      text COLLATE "C" NOT NULL REFERENCES embedding_models (model),
@@ -166,12 +166,12 @@ CREATE TABLE embeddings (
     PRIMARY KEY (tenant_id, model, memory_id, field),
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE
 );
--- Kept in the row whenever it fits a page: fetching from a side table doubles the scan.
+-- In the row whenever it fits a page: fetching from a side table doubles the time of a scan.
 ALTER TABLE embeddings ALTER COLUMN embedding SET STORAGE MAIN;
 CREATE INDEX embeddings_of_memory ON embeddings (tenant_id, memory_id);
 
 -- The turns a memory was drawn from; an episodic memory has exactly one. basis: turns that say it
--- together; the memory stays as long as all turns of one basis are there.
+-- together. The memory stays while all turns of one basis exist.
 CREATE TABLE memory_sources (
     tenant_id  text COLLATE "C" NOT NULL,
     memory_id  uuid NOT NULL,
@@ -183,8 +183,8 @@ CREATE TABLE memory_sources (
 );
 CREATE INDEX memory_sources_of_event ON memory_sources (tenant_id, thread_id, event_id);
 
--- The memories a reflection was drawn from: without one of them it goes, or is retired with it. A
--- memory that fades takes only these rows along.
+-- The memories a reflection was drawn from. It goes with any of them, or is retired with it. A memory
+-- that fades takes only these rows along.
 CREATE TABLE memory_bases (
     tenant_id  text COLLATE "C" NOT NULL,
     memory_id  uuid NOT NULL,
@@ -194,10 +194,10 @@ CREATE TABLE memory_bases (
 );
 CREATE INDEX memory_bases_of_basis ON memory_bases (tenant_id, basis_id);
 
--- Counters that change on every read, apart from the rows that are expensive to rewrite. stage: 0 kept,
--- 1 demoted, 2 archived, since staged_at. strength: the initial strength that a caller's own function
--- gave. forget_at: when the memory leaves its stage, in closed form, set when it is written and when
--- it is read: no row changes by ageing.
+-- Counters that change on every read, apart from the rows that are expensive to rewrite. stage: 0
+-- kept, 1 demoted, 2 archived, since staged_at. strength: the initial strength from the caller's own
+-- function. forget_at: when the memory leaves its stage, in closed form, set at a write and a read:
+-- no row changes by ageing.
 CREATE TABLE memory_access (
     tenant_id         text COLLATE "C" NOT NULL,
     memory_id         uuid NOT NULL,
@@ -217,12 +217,11 @@ CREATE INDEX memory_access_due ON memory_access (forget_at, tenant_id)
 SELECT protect('memories'), protect('embeddings'), protect('memory_sources'),
        protect('memory_bases'), protect('memory_access');
 
--- Structured knowledge with two time lines: when it held in the world, when it was believed here.
+-- Structured knowledge with two time lines: when it held in the world, and when it was believed here.
 
--- The structured side of a semantic memory; same id, so both live and die together.
--- valid_from/valid_until: when it was true. recorded_at: since when it is known; superseded_at: since
--- when its end is.
--- key is the slot for a slot that holds one value, slot and value for one that holds several.
+-- The structured side of a semantic memory, with the same id. valid_from/valid_until: when it was
+-- true. recorded_at: since when it is known; superseded_at: since when its end is known (decision
+-- 11). key is the slot for a slot with one value, slot and value for a slot with several.
 CREATE TABLE facts (
     tenant_id      text COLLATE "C" NOT NULL,
     memory_id      uuid NOT NULL,
@@ -242,18 +241,18 @@ CREATE TABLE facts (
     FOREIGN KEY (tenant_id, memory_id) REFERENCES memories (tenant_id, memory_id) ON DELETE CASCADE,
     CHECK (valid_until >= valid_from)
 );
--- One current value per key; the closed ones stay as history.
+-- One current value for each key; closed ones stay as history.
 CREATE UNIQUE INDEX facts_current ON facts (tenant_id, fact_type, key)
     WHERE valid_until IS NULL AND superseded_at IS NULL;
 CREATE INDEX facts_history ON facts (tenant_id, fact_type, key, valid_from);
 CREATE INDEX facts_begin ON facts (tenant_id, valid_from);
 -- The values of a slot.
 CREATE INDEX facts_of_slot ON facts (tenant_id, slot);
--- Ends of facts that were known before they came; as a rule, none.
+-- Ends of facts that were known before they came; there are few.
 CREATE INDEX facts_planned_ends ON facts (tenant_id, valid_until) WHERE superseded_at < valid_until;
 
--- Ends of facts that were taken back: from closed_at until restored_at it was believed that the fact
--- had ended at valid_until. run_id: of the run that restored it.
+-- Ends of facts that were undone: from closed_at until restored_at the fact was believed to have
+-- ended at valid_until. run_id: the run that restored it.
 CREATE TABLE fact_closures (
     tenant_id    text COLLATE "C" NOT NULL,
     memory_id    uuid NOT NULL,
@@ -266,9 +265,8 @@ CREATE TABLE fact_closures (
 );
 CREATE INDEX fact_closures_of_run ON fact_closures (tenant_id, run_id);
 
--- The knowledge graph: subject, relation, object, on the same two time lines.
--- fact_id: the fact that an edge says again, and ends with. memory_id: the same if the edge rests on
--- it as well, so that it lives while the fact does.
+-- The knowledge graph: subject, relation, object, on the same two time lines. fact_id: the fact that
+-- an edge repeats and ends with. memory_id: the same if the edge also lives only while the fact does.
 CREATE TABLE edges (
     tenant_id      text COLLATE "C" NOT NULL,
     edge_id        uuid NOT NULL,
@@ -301,7 +299,7 @@ CREATE UNIQUE INDEX edges_functional ON edges (tenant_id, subject_key, relation)
 CREATE INDEX edges_of_run ON edges (tenant_id, run_id) WHERE run_id IS NOT NULL;
 CREATE INDEX edges_of_fact ON edges (tenant_id, fact_id) WHERE fact_id IS NOT NULL;
 
--- The turns an edge was drawn from, in bases as those of a memory.
+-- The turns an edge was drawn from, in bases as for a memory.
 CREATE TABLE edge_sources (
     tenant_id  text COLLATE "C" NOT NULL,
     edge_id    uuid NOT NULL,
@@ -314,7 +312,7 @@ CREATE TABLE edge_sources (
 CREATE INDEX edge_sources_of_event ON edge_sources (tenant_id, thread_id, event_id);
 
 -- Names that stand for an entity, as its user says: alias for entity, from merged_at until
--- unmerged_at. An entity is no alias of another at the same time.
+-- unmerged_at. An entity is never an alias at the same time.
 CREATE TABLE entity_aliases (
     tenant_id    text COLLATE "C" NOT NULL,
     alias_id     uuid NOT NULL,
@@ -345,10 +343,10 @@ CREATE TABLE instructions (
     PRIMARY KEY (tenant_id, instruction_key, version)
 );
 
--- Versions of what is known of a user or an agent. Each names the memories it is made of (entries: id
--- and role), whose texts stand in memories alone: forgetting one, or its
--- turns, takes it out of every version. subject_id: whose profile it is, or who knows the user.
--- revision: how often a version was told again by other turns, which changes nothing of what it says.
+-- Versions of the knowledge about a user or an agent. Each names its memories (entries: id and role).
+-- Their texts stand in memories alone, so forgetting one, or its turns, removes it from every
+-- version. subject_id: the subject of the profile, or the agent that knows the user. revision: how
+-- often other turns stated the version again without changing it.
 CREATE TABLE profiles (
     tenant_id     text COLLATE "C" NOT NULL,
     subject_kind  text NOT NULL CHECK (subject_kind IN ('user', 'agent')),
@@ -369,9 +367,10 @@ CREATE INDEX profiles_of_run ON profiles (tenant_id, run_id) WHERE run_id IS NOT
 
 SELECT protect('instructions'), protect('profiles');
 
--- The work of turning events into knowledge: the queue, its runs, their log, and erasure receipts.
+-- The work that turns events into knowledge: the queue, its runs, their log, and erasure receipts.
 
--- A reflection is about a user, and has no thread; a callback is a caller's own code.
+-- A job on a thread. A reflection is about a user and has no thread; a callback is a caller's own
+-- code.
 CREATE TABLE consolidation_jobs (
     tenant_id     text COLLATE "C" NOT NULL,
     job_id        uuid NOT NULL,
@@ -400,14 +399,14 @@ CREATE TABLE consolidation_jobs (
     CONSTRAINT consolidation_jobs_performer_check
         CHECK ((performer IS NULL) = (job_type <> 'callback'))
 );
--- At most one waiting job per thread and type, for callbacks also per name (performer), the newest
--- request joins it; at most one that runs per thread. What has no thread counts as one.
+-- At most one job of a thread and type waits, for callbacks also of a name (performer): the newest
+-- request joins it. At most one job of a thread runs. Jobs without a thread count as one thread.
 CREATE UNIQUE INDEX consolidation_jobs_waiting
     ON consolidation_jobs (tenant_id, thread_id, job_type, performer)
     NULLS NOT DISTINCT WHERE status = 'pending';
 CREATE UNIQUE INDEX consolidation_jobs_running ON consolidation_jobs (tenant_id, thread_id)
     NULLS NOT DISTINCT WHERE status = 'running';
--- The tenants in turn, and each one's oldest job; and what is due next of all.
+-- For claims: the tenants in turn with each one's oldest job, and the next due job of all.
 CREATE INDEX consolidation_jobs_turns ON consolidation_jobs (priority DESC, tenant_id, run_after)
     WHERE status = 'pending';
 CREATE INDEX consolidation_jobs_due ON consolidation_jobs (run_after) WHERE status = 'pending';
@@ -417,15 +416,15 @@ CREATE INDEX consolidation_jobs_failed ON consolidation_jobs (tenant_id) WHERE s
 CREATE INDEX consolidation_jobs_of_thread
     ON consolidation_jobs (tenant_id, coalesce(thread_id, ''));
 
--- How many extractions the threads of a user had: every so many ask for a reflection.
+-- The number of extractions of a user; after every interval of them a reflection is enqueued.
 CREATE TABLE extraction_counts (
     tenant_id    text COLLATE "C" NOT NULL,
     extractions  bigint NOT NULL,
     PRIMARY KEY (tenant_id)
 );
 
--- One row per run that derived something; every derived row names its run. number: in the order in
--- which those of the tenant were applied, whatever the clocks of those who did it say.
+-- A run that derived something; every derived row names its run (decision 10). number: the order in
+-- which the tenant's runs were applied, whatever the clocks of their processes said.
 CREATE TABLE runs (
     tenant_id    text COLLATE "C" NOT NULL,
     run_id       uuid NOT NULL,
@@ -446,10 +445,10 @@ CREATE TABLE runs (
 CREATE INDEX runs_in_order ON runs (tenant_id, number);
 CREATE INDEX runs_of_thread ON runs (tenant_id, thread_id, finished_at);
 
--- What a run changed of what was there before it, and how that stood: ids, moments and numbers, no
--- text of a user. target: a memory, an edge or a retraction. bounded: what the run wrote had ended
--- already, by the target; who undoes that undoes this run first. moved: the end of an edge or a
--- fact, to another moment or away, or the retirement of a memory; before says what it was.
+-- What a run changed of earlier rows, and their values before: ids, moments and numbers, never text
+-- of a user. target: a memory, an edge or a retraction. bounded: the target ended what the run wrote;
+-- undoing the run that wrote the target undoes this run first. moved: the end of an edge or a fact
+-- was moved or removed, or a memory was retired or restored.
 CREATE TABLE run_changes (
     tenant_id  text COLLATE "C" NOT NULL,
     run_id     uuid NOT NULL,
@@ -464,9 +463,10 @@ CREATE TABLE run_changes (
 );
 CREATE INDEX run_changes_of_target ON run_changes (tenant_id, target);
 
--- What was retracted, known or not: a turn that is read later and was said before ends with it.
--- subject_key: of the slot for one subject; value: normalised, empty for whatever the slot held.
--- valid_until: as of when, if that was said. It goes with any of its turns, and with its run.
+-- Retractions, also of unknown facts: a turn that was said before, and is read later, ends with it.
+-- subject_key: of a slot about one subject. value: normalised; empty for any value of the slot.
+-- valid_until: the end, if the user named one. A retraction goes with any of its turns, and with its
+-- run.
 CREATE TABLE retractions (
     tenant_id      text COLLATE "C" NOT NULL,
     retraction_id  uuid NOT NULL,
@@ -485,8 +485,8 @@ CREATE TABLE retractions (
 CREATE INDEX retractions_of_slot ON retractions (tenant_id, slot);
 CREATE INDEX retractions_of_thread ON retractions (tenant_id, thread_id);
 CREATE INDEX retractions_of_run ON retractions (tenant_id, run_id);
--- The stages of a run, in order, for whoever must explain it: counts and ids, no text of a user.
--- memory_id: of the profile it was about; thread_id: of the conversation.
+-- The stages of a run, in order, to explain it: counts and ids, no text of a user. memory_id: its
+-- profile; thread_id: its conversation.
 CREATE TABLE pipeline_log (
     tenant_id   text COLLATE "C" NOT NULL,
     run_id      uuid NOT NULL,
@@ -507,7 +507,7 @@ CREATE TABLE pipeline_log (
 CREATE INDEX pipeline_log_of_memory ON pipeline_log (tenant_id, memory_id, started_at)
     WHERE memory_id IS NOT NULL;
 
--- Receipts: what an erasure removed, counted and hashed, without what it said.
+-- Receipts of erasures: what was deleted, counted and hashed, without its text.
 CREATE TABLE erasures (
     tenant_id     text COLLATE "C" NOT NULL,
     erasure_id    uuid NOT NULL,
@@ -522,10 +522,10 @@ CREATE TABLE erasures (
 SELECT protect('consolidation_jobs'), protect('extraction_counts'), protect('runs'),
        protect('run_changes'), protect('retractions'), protect('pipeline_log'), protect('erasures');
 
--- What was imported, so that a later import does not bring back what was deleted here since.
+-- Imported items, so that a later import does not bring back those deleted here since.
 
--- address_hash: SHA-256 of the item's namespace and key, or empty for all of the tenant.
--- updated_at: as of its source. deleted_at: when it was deleted here, the last time.
+-- address_hash: SHA-256 of the item's namespace and key, or empty for all items of the tenant.
+-- updated_at: at the source. deleted_at: the last deletion here.
 CREATE TABLE import_marks (
     tenant_id     text COLLATE "C" NOT NULL,
     address_hash  bytea NOT NULL,
@@ -535,14 +535,14 @@ CREATE TABLE import_marks (
 );
 SELECT protect('import_marks');
 
--- How memories fade, as data, and when each leaves the stage it is in. docs/forgetting.md has the
--- formulas; shared_core.core.decay has the same in Python, and agrees to 1e-9.
+-- How memories fade, as data, and when each leaves its stage. docs/forgetting.md has the formulas;
+-- shared_core.core.decay has the same in Python, and agrees to 1e-9.
 
--- How a kind of memory fades. tenant_id: '/' for all, the path of an application, or of one of its
--- users; the nearest counts. fades: false for never. decay_rate: a day. A memory is demoted once its
--- score is below threshold and it is min_age_days old; archived (null: not) and erased (null: never)
--- once it is below those thresholds as well, and so many days in the stage before. with_history: with
--- a fact that is erased go the ended facts of its place.
+-- How a kind of memory fades. tenant_id: '/' for all, the path of an application or of one of its
+-- users; the nearest applies. fades: false for never. decay_rate: per day. A memory is demoted when
+-- its score is below threshold and it is min_age_days old; archived and erased (null: never) when its
+-- score is below those thresholds too and it has been that many days in the stage before.
+-- with_history: an erased fact takes the ended facts of its place along.
 CREATE TABLE retention_policies (
     tenant_id           text COLLATE "C" NOT NULL,
     kind                text NOT NULL
@@ -568,8 +568,8 @@ CREATE POLICY above_scope ON retention_policies FOR SELECT
     USING (tenant_id IN (SELECT '/' UNION ALL SELECT substring(scope FROM '^/[^/]+/')
                          FROM current_setting('hippocampus.scope', true) AS scope));
 
--- The nearest policy of a kind of memory in a tenant; where none is stored, turns, summaries and
--- reflections fade by the default one.
+-- The nearest policy of a kind of memory in a tenant. Without a stored one, turns, summaries and
+-- reflections fade by the default policy.
 CREATE FUNCTION retention_rule(p_tenant text, p_kind text)
 RETURNS SETOF retention_policies LANGUAGE sql STABLE ROWS 1 AS $$
     SELECT r.* FROM (
@@ -584,7 +584,7 @@ RETURNS SETOF retention_policies LANGUAGE sql STABLE ROWS 1 AS $$
     ORDER BY length(r.tenant_id) DESC, r.updated_at DESC LIMIT 1
 $$;
 
--- Raises: there is no such retention.
+-- Raises for arguments without a retention score.
 CREATE FUNCTION retention_refused(VARIADIC p_given double precision[])
 RETURNS double precision LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -594,22 +594,22 @@ BEGIN
         HINT = 'counts and decay rates are finite numbers from 0, strength and arousal from 0 to 1';
 END $$;
 
--- The decay rate a day of what excites: full arousal halves it. What is too small or too large to
--- reckon with is as good as nothing, or as at once.
+-- The decay rate per day at an arousal: full arousal halves it. A rate too small or too large for the
+-- arithmetic counts as none, or as immediate.
 CREATE FUNCTION slowed_decay(p_decay_rate double precision, p_arousal double precision)
 RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN p_decay_rate < 1e-30 THEN 0
            ELSE least(p_decay_rate, 1e290) * (2 - p_arousal) / 2 END
 $$;
 
--- The score of a fresh memory that was never read, by its importance from 1 to 10: 0.4 to 1.
+-- The score of a fresh, unread memory by its importance from 1 to 10: 0.4 to 1.
 CREATE FUNCTION initial_strength(p_importance double precision)
 RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN p_importance <= 5 THEN 0.4 + 0.3 * (p_importance - 1) / 4
            ELSE 0.7 + 0.3 * (p_importance - 5) / 5 END
 $$;
 
--- The arousal that the metadata of a memory tell, 0 where they tell none.
+-- The arousal in the metadata of a memory, or 0.
 CREATE FUNCTION memory_arousal(p_value jsonb)
 RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN jsonb_typeof(p_value #> '{metadata,emotion,arousal}') = 'number'
@@ -617,7 +617,7 @@ RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
            ELSE 0 END
 $$;
 
--- How well a memory is kept as of a moment, 0 to 1. p_last_accessed_at: when it was last read, or
+-- The retention score of a memory at a moment, 0 to 1. p_last_accessed_at: when it was last read or
 -- written; a moment in the future counts as p_as_of. p_initial: 0.2 is the documented function.
 CREATE FUNCTION calculate_retention_score(
     p_access_count      bigint,
@@ -639,7 +639,7 @@ CREATE FUNCTION calculate_retention_score(
         ELSE retention_refused(p_access_count, p_decay_rate, p_initial, p_arousal) END
 $$;
 
--- For how many days a score is at least the threshold; infinity for ever.
+-- The number of days for which a score is at least the threshold, or infinity.
 CREATE FUNCTION days_above(
     p_threshold double precision, p_strength double precision, p_slowed double precision
 ) RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
@@ -648,10 +648,10 @@ CREATE FUNCTION days_above(
            ELSE (ln(p_strength) - ln(p_threshold)) / p_slowed END
 $$;
 
--- When a memory leaves the stage it is in (0 kept, 1 demoted, 2 archived), as things stand; null for
--- never, which includes what lies past the calendar of Python. To the first microsecond. p_initial:
--- the strength it was given, or null for that of its importance. p_staged_at: since when it is in its
--- stage; of one that is kept, when it was restored.
+-- When a memory leaves its stage (0 kept, 1 demoted, 2 archived) if nothing changes, to the
+-- microsecond; null for never, which includes moments past Python's calendar. p_initial: its given
+-- strength, or null for that of its importance. p_staged_at: since when it is in its stage; for a
+-- kept one, when it was revived.
 CREATE FUNCTION next_stage_at(
     rule            retention_policies,
     p_stage         integer,
@@ -698,10 +698,10 @@ BEGIN
     RETURN CASE WHEN due_at < '10000-01-01 00:00+00' THEN due_at END;
 END $$;
 
--- What archived memories said; their rows in memories hold neither text nor words, and they have no
--- vector. is_shown: value held the text as well, as "content". keeps_words: vectors
--- and words stayed with the memory. Those of an item are made of fields that only its store knows. Small
--- rows are compressed, too.
+-- The texts of archived memories: their rows in memories hold neither text nor words, and they have
+-- no vector. is_shown: value held the text as well, as "content". keeps_words: vectors and words
+-- stayed with the memory, because only its store knows the fields of an item. Small rows are
+-- compressed, too.
 CREATE TABLE memory_archive (
     tenant_id    text COLLATE "C" NOT NULL,
     memory_id    uuid NOT NULL,
@@ -717,8 +717,8 @@ CREATE TABLE memory_archive (
 ALTER TABLE memory_archive ALTER COLUMN text SET STORAGE MAIN, ALTER COLUMN value SET STORAGE MAIN;
 SELECT protect('memory_archive');
 
--- Paths whose policies changed: up to which memory those below it were told anew when they leave their
--- stage. The row goes with the last of them.
+-- Paths whose policies changed, with the last memory below them whose moment was recomputed. The row
+-- is deleted after the last of them.
 CREATE TABLE retimings (
     tenant_id     text COLLATE "C" NOT NULL,
     after_tenant  text COLLATE "C" NOT NULL,
@@ -727,9 +727,9 @@ CREATE TABLE retimings (
 );
 SELECT protect('retimings');
 
--- Tells at most p_limit memories anew when they leave their stage, after the policies of a path
--- changed: from where the last call stopped, in the order of their ids. looked_at: 0 when all are told.
--- They are locked first, so that who moves one on is waited for, and what they did is seen.
+-- Recomputes when at most p_limit memories leave their stage, after the policies of a path changed:
+-- in the order of their ids, from where the last call stopped. looked_at: 0 when all are done. Locks
+-- them first: it waits for transactions that move one on, and sees what they did.
 CREATE FUNCTION retime_memories(p_path text, p_limit integer)
 RETURNS TABLE (looked_at bigint, changed bigint) LANGUAGE plpgsql
 SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_seqscan TO off SET jit TO off
@@ -777,8 +777,8 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- What goes along when a memory is erased: of a fact the ended facts of its place, if its policy says
--- so; of a summary those it replaced. What is pinned stays.
+-- What goes along with an erased memory: the ended facts of a fact's place, if its policy says so;
+-- the replaced summaries of a summary. Pinned ones stay.
 CREATE FUNCTION erased_along(
     p_tenant text, p_memory_id uuid, p_kind text, p_thread_id text, p_with_history boolean
 ) RETURNS TABLE (tenant_id text, memory_id uuid, kind text) LANGUAGE sql STABLE AS $$
@@ -798,13 +798,12 @@ CREATE FUNCTION erased_along(
     WHERE a.pinned_at IS NULL
 $$;
 
--- Moves at most p_limit memories below a path on that are due as of p_now, one stage each, and returns
--- how many of each kind met which fate: demoted, archived, erased, or retimed, when a policy has
--- changed meanwhile and it was too early; and along: what was erased with them. With an erased turn
--- goes what was said, and a tombstone keeps it from coming back; facts drawn from it stay. What
--- somebody else works on is left alone, and does not count. What is due is read in the order of its
--- index, no further than p_limit, and every row is looked up by its key: the planner cannot know how
--- few they are.
+-- Moves at most p_limit memories below a path that are due at p_now one stage on. Returns the number
+-- of each kind by fate: demoted, archived, erased; retimed, if a policy changed meanwhile and it was
+-- too early; along, for what was erased with them. An erased turn loses its text, and a tombstone
+-- keeps it from coming back; facts drawn from it stay. Rows that another transaction holds are
+-- skipped and not counted. Due rows are read in index order up to p_limit, and each row is looked up
+-- by key: the planner cannot know how few they are.
 CREATE FUNCTION forget_faded(p_scope text, p_now timestamptz, p_limit integer)
 RETURNS TABLE (kind text, fate text, memories bigint) LANGUAGE sql
 SET enable_hashjoin TO off SET enable_mergejoin TO off SET enable_seqscan TO off SET jit TO off
@@ -823,7 +822,7 @@ AS $$
             ORDER BY a.forget_at
             FOR UPDATE SKIP LOCKED) a
         CROSS JOIN LATERAL (
-            -- A fence: each by the whole key.
+            -- An optimisation fence: each is looked up by its whole key.
             SELECT m.kind, m.thread_id, m.importance, memory_arousal(m.value) AS arousal,
                    m.updated_at, m.created_at, m.superseded_at
             FROM memories m
@@ -904,7 +903,7 @@ AS $$
         WHERE e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id AND e.event_id = s.event_id
           AND e.payload IS NOT NULL
     ), along AS MATERIALIZED (
-        -- Who pins one holds it: those are left alone; who did just before is seen here.
+        -- A transaction that pins a memory holds it, so it is skipped; an earlier pin is seen here.
         SELECT g.tenant_id, g.memory_id, g.kind
         FROM (SELECT DISTINCT g.* FROM fated f
               CROSS JOIN LATERAL erased_along(f.tenant_id, f.memory_id, f.kind, f.thread_id,
@@ -937,8 +936,8 @@ AS $$
     SELECT a.kind, 'along', count(*) FROM along a GROUP BY 1
 $$;
 
--- Whether a memory fades, by its rule and its counters, which may be missing, is not pinned, so old,
--- and scores below a threshold. p_decay_rate: null for that of its policy.
+-- Whether a memory fades, by its rule and its counters, which may be missing, is not pinned, is old
+-- enough, and scores below a threshold. p_decay_rate: null for that of its policy.
 CREATE FUNCTION is_weak(
     m               memories,
     a               memory_access,
@@ -958,9 +957,9 @@ CREATE FUNCTION is_weak(
            ) < p_threshold
 $$;
 
--- Erases at once those of some memories that are weak, and returns their ids. What was drawn from them
--- stays, and so do their turns, as said: adding them again brings nothing back. They are locked, and
--- judged after that: what was pinned or read meanwhile stays, and so does what somebody works on.
+-- Erases the weak ones of some memories at once and returns their ids. Memories drawn from them and
+-- their logged turns stay: adding the turns again brings nothing back. They are locked before they
+-- are judged: memories pinned or read meanwhile stay, and so do those that another transaction holds.
 CREATE FUNCTION forget_weak(
     p_tenants       text[],
     p_memory_ids    uuid[],
@@ -1019,7 +1018,7 @@ BEGIN
     SELECT w.tenant_id, w.memory_id FROM weak w;
 END $$;
 
--- As forget_weak, of at most p_limit below a path. Reads every memory below the path.
+-- As forget_weak, for at most p_limit memories below a path. Reads every memory below the path.
 CREATE FUNCTION forget_below(
     p_scope         text,
     p_threshold     double precision,
@@ -1041,10 +1040,10 @@ CREATE FUNCTION forget_below(
                                    p_now) g
 $$;
 
--- For SQL alone, e.g. pg_cron. Without a threshold and an age: moves at most p_limit memories on by
--- their policies, as the worker does. With one of them: erases at once at most p_limit whose score is
--- below it (left out: 0.1) and which are so many days old (left out: 7). Returns how many.
--- p_scope: '/' for all, '/app/' or '/app/user/', with %25 for % and %2F for / in names.
+-- For SQL alone, e.g. pg_cron. Without a threshold and an age it moves at most p_limit memories on by
+-- their policies, as the worker does. With one of them it erases at once at most p_limit memories
+-- with a score below the threshold (default 0.1) and of at least the age in days (default 7). Returns
+-- how many. p_scope: '/' for all, '/app/' or '/app/user/', with %25 for % and %2F for / in names.
 CREATE FUNCTION cleanup_low_value_memories(
     p_threshold     double precision DEFAULT NULL,
     p_min_age_days  double precision DEFAULT NULL,
@@ -1082,8 +1081,8 @@ BEGIN
     RETURN moved;
 END $$;
 
--- What is done now and then for a whole path, by one worker at a time: when it is due next, who is at
--- it and until when that counts, and what came of it last.
+-- Periodic tasks for a whole path, each run by one worker at a time: when a task is due next, which
+-- worker holds it until when, and its last result.
 CREATE TABLE schedules (
     tenant_id    text COLLATE "C" NOT NULL,
     task         text COLLATE "C" NOT NULL,
@@ -1095,10 +1094,10 @@ CREATE TABLE schedules (
     PRIMARY KEY (tenant_id, task)
 );
 SELECT protect('schedules');
--- For who asks in SQL: what a model should read before it answers, within a budget. Row security holds:
--- SELECT set_config('hippocampus.scope', '/my_app/ana/', true) first. docs/context.md has the rest.
+-- For callers in SQL: the context of a model within a budget. Row security applies: first run SELECT
+-- set_config('hippocampus.scope', '/my_app/ana/', true). docs/context.md explains the rest.
 
--- The words of a query that a text is searched for: of Han every pair of neighbours.
+-- The words of a query that are searched for: for Han every pair of neighbours.
 CREATE FUNCTION query_words(p_query text) RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(array_agg(DISTINCT word), '{}')
     FROM regexp_matches(lower(p_query), '[^[:space:][:punct:]，。！？、；：（）“”《》]+', 'g') run(found)
@@ -1116,19 +1115,19 @@ LANGUAGE sql IMMUTABLE AS $$
     FROM unnest(p_words) word
 $$;
 
--- At most how many tokens o200k makes of a text, without its vocabulary: two of three bytes of small
--- letters, spaces, Han and Chinese punctuation, each other byte one. So many only random letters and
--- rare Han come near; English and Chinese have a third to half of it.
+-- An upper bound of the tokens that o200k makes of a text, without its vocabulary: two for every
+-- three bytes of small letters, spaces, Han and Chinese punctuation, one for every other byte. Only
+-- random letters and rare Han come near; English and Chinese have a third to half of it.
 CREATE FUNCTION tokens_at_most(p_text text) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT ceil((2 * octet_length(p_text) + octet_length(
         regexp_replace(p_text, '[a-z]{2,}|[ 一-鿿，。！？、；：]', '', 'g'))) / 3.0)::integer
 $$;
 
--- Facts, memories and turns that fit p_max_tokens together, facts and memories best first, turns
--- oldest first, the newest kept. p_query_embedding: of the active model; without it words alone find.
--- p_thread_id: whose turns; without it the newest of all. The ratios are the least that memories and
--- history may take, the rest is the facts'; what one does not need goes to the others.
--- p_tokens_per_byte: instead of tokens_at_most(); 1 is never too little for a tokenizer of bytes.
+-- Facts, memories and turns that fit p_max_tokens together: facts and memories best first, turns
+-- oldest first with the newest kept. p_query_embedding: of the active model; without it words alone
+-- find. p_thread_id: the thread of the turns; without it the newest of all. The ratios are the least
+-- that memories and history may take, and facts get the rest; an unused share goes to the others.
+-- p_tokens_per_byte: replaces tokens_at_most(); 1 is always enough for a tokenizer of bytes.
 CREATE FUNCTION get_context_window(
     p_user_id text,
     p_app_name text,
@@ -1222,7 +1221,7 @@ BEGIN
                                           WHEN 'history' THEN p_history_ratio
                                           ELSE 1 - p_memory_ratio - p_history_ratio END))
     INTO needed FROM unnest(sections) s(name);
-    -- What the sections that come later need of their shares is theirs, in the first round.
+    -- In the first round, later sections keep what they need of their shares.
     FOREACH section IN ARRAY sections || sections LOOP
         needed := needed - section;
         room := p_max_tokens - used
@@ -1244,8 +1243,8 @@ BEGIN
              (c ->> 'place')::int * CASE c ->> 'section' WHEN 'history' THEN -1 ELSE 1 END;
 END $$;
 
--- Conversations that are opened and ended by themselves: one at a time for a user, on a thread of its
--- own. ends_at: when it has been idle or has lasted long enough, unless something is said before.
+-- Conversations that open and end by themselves: one active at a time for a user, each on a thread of
+-- its own. ends_at: when it ends by its idle time or duration, unless another turn comes.
 CREATE TABLE conversations (
     tenant_id       text COLLATE "C" NOT NULL,
     thread_id       text COLLATE "C" NOT NULL,
@@ -1258,13 +1257,13 @@ CREATE TABLE conversations (
     PRIMARY KEY (tenant_id, thread_id)
 ) WITH (fillfactor = 70);
 CREATE UNIQUE INDEX conversations_one_active ON conversations (tenant_id) WHERE status = 'active';
--- Read by who ends what nobody has gone on with, across tenants.
+-- Finds expired conversations, across tenants.
 CREATE INDEX conversations_ending ON conversations (ends_at) WHERE status = 'active';
 SELECT protect('conversations');
 
--- Bearer tokens of the HTTP server. tenant_id: the path of the application one is for. secret_hash:
--- SHA-256 of a random secret of 256 bits, which nobody stores. users: whose memories it opens, null
--- for all of the application. A revoked one stays, so that its id is never another's.
+-- Bearer tokens of the HTTP server. tenant_id: the path of the token's application. secret_hash:
+-- SHA-256 of a random secret of 256 bits, which is never stored. users: whose memories it opens, null
+-- for all of the application. A revoked token stays, so that its id is never used again.
 CREATE TABLE api_tokens (
     tenant_id    text COLLATE "C" NOT NULL,
     token_id     text COLLATE "C" NOT NULL,

@@ -1,2 +1,0 @@
--- The column takes every kind of change, 'revived' included: nothing to alter here.
-SELECT 1;

@@ -1,0 +1,225 @@
+"""Reads of memories on PostgreSQL: recall, slices of time, and counters of accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import psycopg
+from pgvector import HalfVector
+
+from shared_core.core.domain import AsOf, Memory, MemoryId, Scope, ThreadId
+from shared_core.core.namespaces import (
+    common_prefix,
+    memories_namespace,
+    path_end,
+    rest_of,
+    scope_path,
+    tenant_of,
+)
+from shared_core.errors import InvalidInput, StorageReadOnly
+from shared_core.ports.events import SliceOrder, SliceQuery
+from shared_core.ports.recall import Candidate, Corpus, Recalled, SearchRequest
+from shared_core.ports.retention import Accesses, NewAccesses
+from shared_core.ports.storage import Clock
+from shared_core.storage._filters import compile_filter
+from shared_core.storage._rows import (
+    MEMORY_COLUMNS,
+    any_term,
+    as_known,
+    memory_from_row,
+    moments,
+    quoted_term,
+    utc,
+)
+from shared_core.storage.postgres.connection.database import PostgresDatabase
+from shared_core.storage.postgres.connection.statements import Step, step
+from shared_core.storage.postgres.graph import edges_about_steps, found_edge
+
+DIRECTIONS: Final[dict[SliceOrder, str]] = {"newest": "DESC", "oldest": "ASC"}
+BETWEEN: Final = "m.occurred_at >= %(begin)s::timestamptz AND m.occurred_at < %(end)s::timestamptz"
+IMPORTANT: Final = "m.importance >= %(min_importance)s::real"
+"""The cast compares at the column's precision: a stored 5.7 then equals 5.7."""
+MOST_EDGES: Final = 50
+"""Maximum number of edges for each name and direction; the newest are returned."""
+ROLE, ENDED, NUMBER, CORPUS = range(MEMORY_COLUMNS, MEMORY_COLUMNS + 4)
+"""Columns of a row of recall after those of the memory: the role of a turn, its ended share, its
+number in the corpus, and the corpus, which one row carries."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresRecall:
+    """Recall of one scope, in one round trip (decision 7)."""
+
+    _database: PostgresDatabase
+    _clock: Clock
+
+    async def recall(self, request: SearchRequest) -> Recalled:
+        tenant, as_of = scope_path(request.scope), request.as_of
+        if request.namespace[:2] != (request.scope.app, request.scope.user):
+            raise InvalidInput(f"namespace {request.namespace} is not in scope {request.scope}")
+        queries = [quoted_term(term) for term in dict.fromkeys(request.terms)]
+        sent = [self._candidates(request, queries)]
+        if request.mentions:
+            sent += edges_about_steps(
+                request.scope, request.mentions, MOST_EDGES, as_of, self._clock()
+            )
+        answers = await self._database.run(tenant, *sent)
+        rows = answers.named("recall")
+        edges = answers.named("edges_about") if request.mentions else []
+        corpus = next((_corpus(row, len(queries)) for row in rows if row[CORPUS] is not None), None)
+        return Recalled(
+            candidates=[_candidate(row, as_of) for row in rows],
+            corpus=corpus,
+            edges=[found_edge(row).edge for row in edges],
+        )
+
+    def _candidates(self, request: SearchRequest, queries: Sequence[str]) -> Step:
+        path, as_of = rest_of(request.namespace), request.as_of
+        values = {
+            "tenant": scope_path(request.scope),
+            "path": path,
+            "path_end": path_end(path),
+            "now": self._clock(),
+            "kinds": None if request.kinds is None else list(request.kinds),
+            "term_queries": queries,
+            "any_term": any_term(request.terms),
+            "model": request.model,
+            "embedding": None if request.vector is None else HalfVector(request.vector[0]),
+            "candidates": request.candidates,
+        }
+        filter_sql, filter_values = compile_filter(request.filter)
+        if request.begin is not None or request.end is not None:
+            filter_sql = f"({filter_sql}) AND {BETWEEN}"
+            filter_values |= _bounds(request.begin, request.end)
+        if request.min_importance:
+            filter_sql = f"({filter_sql}) AND {IMPORTANT}"
+            filter_values["min_importance"] = request.min_importance
+        values |= filter_values | (moments(as_of) if as_of else {})
+        return step("recall", values, as_of=as_of is not None, filter_sql=filter_sql)
+
+
+def _corpus(row: Sequence[Any], terms: int) -> Corpus:
+    similarity, length, opens, holders, words = row[CORPUS:]
+    return Corpus.of(
+        similarity=similarity,
+        length=length,
+        opens=opens,
+        holders=[number - 1 for number in holders or ()],
+        words=[place - 1 for place in words or ()],
+        terms=terms,
+    )
+
+
+def _candidate(row: Sequence[Any], as_of: AsOf | None) -> Candidate:
+    return Candidate(
+        memory_id=row[0],
+        kind=row[3],
+        text=row[4],
+        author=row[6],
+        occurred_at=row[8],
+        number=row[NUMBER] - 1,
+        memory=lambda: as_known(memory_from_row(row), as_of),
+        role=row[ROLE],
+        ended=row[ENDED] or 0.0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresSlices:
+    """Memories between two moments."""
+
+    _database: PostgresDatabase
+    _clock: Clock
+
+    async def thread_summary(
+        self, scope: Scope, thread_id: ThreadId, as_of: AsOf | None = None
+    ) -> Memory | None:
+        query = SliceQuery(
+            scope=scope, namespace=memories_namespace(scope), begin=None, end=None, as_of=as_of
+        )
+        summary = self._step("thread_summary", query, thread_id=thread_id)
+        [rows] = await self._database.run(scope_path(scope), summary)
+        return as_known(memory_from_row(rows[0]), as_of) if rows else None
+
+    async def slice(
+        self, query: SliceQuery, order: SliceOrder, limit: int, offset: int
+    ) -> Sequence[Memory]:
+        literals = (("direction", DIRECTIONS[order]),)
+        _, rows = await self._database.run(
+            scope_path(query.scope),
+            step("walk_index"),
+            self._step("slice", query, literals, limit=limit, offset=offset),
+        )
+        return [as_known(memory_from_row(row), query.as_of) for row in rows]
+
+    async def slice_extent(self, query: SliceQuery) -> tuple[datetime, datetime] | None:
+        extent = self._step("slice_extent", query)
+        [[(first, last)]] = await self._database.run(scope_path(query.scope), extent)
+        return None if first is None else (utc(first), utc(last))
+
+    async def slice_counts(self, query: SliceQuery, bounds: Sequence[datetime]) -> Sequence[int]:
+        counting = self._step("slice_counts", query, bounds=list(bounds))
+        [rows] = await self._database.run(scope_path(query.scope), counting)
+        counts: dict[int, int] = dict(rows)
+        return [counts.get(number, 0) for number in range(1, len(bounds) + 1)]
+
+    def _step(
+        self,
+        name: str,
+        query: SliceQuery,
+        literals: tuple[tuple[str, str], ...] = (),
+        **values: object,
+    ) -> Step:
+        path = rest_of(query.namespace)
+        common = {
+            "tenant": scope_path(query.scope),
+            "path": path,
+            "path_end": path_end(path),
+            "kinds": None if query.kinds is None else list(query.kinds),
+            "now": self._clock(),
+            **_bounds(query.begin, query.end),
+            **moments(query.as_of),
+        }
+        return step(name, common | values, as_of=query.as_of is not None, literals=literals)
+
+
+def _bounds(begin: datetime | None, end: datetime | None) -> dict[str, object]:
+    """Return the parameters %(begin)s and %(end)s."""
+    return {"begin": begin or "-infinity", "end": end or "infinity"}
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresAccesses:
+    """Counters of reads, in a table of their own: rows of memories are expensive to rewrite."""
+
+    _database: PostgresDatabase
+
+    async def add_accesses(self, batch: Sequence[NewAccesses]) -> None:
+        values = {
+            "tenants": [scope_path(one.scope) for one in batch],
+            "memory_ids": [one.memory_id for one in batch],
+            "counts": [one.accesses.access_count for one in batch],
+            "moments": [one.accesses.last_accessed_at for one in batch],
+        }
+        above = tenant_of(common_prefix((one.scope.app, one.scope.user) for one in batch))
+        try:
+            await self._database.run(
+                above,
+                step("commit_without_waiting"),
+                step("hold_policies", values),
+                step("add_accesses", values),
+                repeats=False,  # sent again after a lost answer, it would count twice
+            )
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise StorageReadOnly(
+                f"reads cannot be counted: {error.diag.message_primary}"
+            ) from error
+
+    async def accesses(
+        self, scope: Scope, memory_ids: Sequence[MemoryId]
+    ) -> Mapping[MemoryId, Accesses]:
+        rows = await self._database.rows(scope_path(scope), "accesses", memory_ids=list(memory_ids))
+        return {MemoryId(row[0]): Accesses(row[1], utc(row[2])) for row in rows}
