@@ -43,7 +43,7 @@ from shared_core.ingest.items import page_bounds
 from shared_core.nlp.coreference import has_pronoun, resolve_query
 from shared_core.nlp.question_subject import mentioned
 from shared_core.nlp.relation_phrases import asked_kin, relations_for_question
-from shared_core.ports.conversations import CONVERSATION, Heard, Session, WhoAsks
+from shared_core.ports.conversations import CONVERSATION, Heard, Session, Speaker
 from shared_core.ports.jobs import JobPriority, JobType, NewJob
 from shared_core.ports.runs import Fact
 from shared_core.recall.query import RecallOptions
@@ -162,7 +162,7 @@ class Conversations:
         self,
         scope: Scope,
         text: str,
-        whom: WhoAsks,
+        whom: Speaker,
         said: Sequence[Event],
         embedded: tuple[Vectors | None, bool] | None = None,
         *,

@@ -1,4 +1,4 @@
-"""What the core asks of a storage, an embedder, an extractor and a reranker, as protocols."""
+"""Protocols of a storage, an embedder, an extractor and a reranker, with their values."""
 
 from __future__ import annotations
 

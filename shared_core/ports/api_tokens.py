@@ -1,4 +1,4 @@
-"""What the core asks of a storage for bearer tokens; ports.Storage joins it."""
+"""Bearer tokens of the HTTP and MCP servers, and their storage."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiToken:
-    """A bearer token as it is stored: whose memories it opens, and until when. Without its secret.
+    """A stored bearer token, without its secret.
 
-    users: those users of the application; None for all of them. label: what its owner calls it.
+    users: the users of the application that it gives access to; None for all of them. label: a
+    name chosen by its owner.
     """
 
     token_id: str
@@ -29,18 +30,18 @@ class ApiToken:
 
 
 class TokenStorage(Protocol):
-    """Tokens of all applications; an id is unique among them."""
+    """Tokens of all applications; token ids are unique across applications."""
 
     async def add_token(self, token: ApiToken, secret_hash: bytes) -> None: ...
 
     async def token(self, token_id: str) -> tuple[ApiToken, bytes] | None:
-        """Return a token and the SHA-256 of its secret, whatever its state; None for none."""
+        """Return a token and the SHA-256 of its secret, also if revoked or expired; else None."""
 
     async def tokens(self, app: str | None) -> Sequence[ApiToken]:
-        """Return the tokens of an application, or of all, newest first."""
+        """Return the tokens of one application, or of all, newest first."""
 
     async def revoke_token(self, token_id: str) -> bool:
-        """Revoke a token; return whether it is there. A revoked one keeps its moment."""
+        """Revoke a token; return whether it exists. A second call keeps the first moment."""
 
     async def any_token(self) -> bool:
-        """Return whether one was ever made."""
+        """Return whether a token was ever created."""

@@ -1,4 +1,4 @@
-"""Conversations that open and end by themselves, and what the core asks of a storage for them."""
+"""Sessions of the conversation layer, which open and end automatically, and their storage."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from shared_core.errors import InvalidInput
 from shared_core.ports.jobs import NewJob
 
 CONVERSATION: Final = "conversation:"
-"""How the ids of threads of sessions begin."""
+"""Prefix of the ids of threads that belong to sessions."""
 
 
 def check_thread(thread_id: object, what: str = "thread_id") -> ThreadId:
-    """Return the id of a thread that a caller writes to.
+    """Return the id of a thread that a caller may write to.
 
-    Raises InvalidInput, naming it by what, for no label and for one that begins as those of
-    sessions do.
+    Raises InvalidInput, naming what, for an invalid label and for a label with the prefix of
+    sessions.
     """
     if check_label(thread_id, what).startswith(CONVERSATION):
         raise InvalidInput(
@@ -32,20 +32,20 @@ def check_thread(thread_id: object, what: str = "thread_id") -> ThreadId:
 
 
 class SessionStatus(StrEnum):
-    """Where a session stands."""
+    """The state of a session."""
 
     ACTIVE = "active"
     ENDING = "ending"
-    """Over; what was said is being consolidated."""
+    """Closed to new turns; its turns are being consolidated."""
     ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A session of a user: what was said in a row. Its id is that of its thread, and internal.
+    """A session of a user: consecutive turns. session_id is the internal id of its thread.
 
-    events: where they were asked for, oldest first. event_count: of all. ends_at: when it is over,
-    unless something is said before. ended_at: None while it is active. Times are aware, in UTC.
+    events: oldest first, where requested. event_count: of all events. ends_at: when it ends unless
+    another turn comes first. ended_at: None while it is active. Times are aware, in UTC.
     """
 
     session_id: ThreadId
@@ -65,7 +65,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRules:
-    """When a session is over: idle for so long, lasted so long, or so many events."""
+    """Limits that end a session: idle time, duration, and number of events."""
 
     timeout: timedelta
     max_duration: timedelta
@@ -73,10 +73,10 @@ class SessionRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WhoAsks:
-    """Of whom an input is. user_name: as the user is called, "" if that is not known.
+class Speaker:
+    """The user behind an input. user_name: "" if unknown.
 
-    kin: keys of those who stand in the relations that were asked for.
+    kin: entity keys of the people in the requested relations to the user.
     """
 
     user_name: str = ""
@@ -84,12 +84,13 @@ class WhoAsks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard(WhoAsks):
-    """What became of a turn. stored: False where the active session was over, and nothing is.
+class Heard(Speaker):
+    """The result of appending a turn.
 
-    session: the active one, its events those before the turn. Where the turn was known from an
-    earlier one, that one as ended, with its id and those events alone. forgotten: one of this id
-    was, so this one is not kept, whatever it says.
+    stored: False if the active session is over; then nothing was written. session: the active
+    session, with the events before the turn; for a turn known from an earlier session, that ended
+    session with the same events. forgotten: a turn with this id was forgotten, so this one is not
+    stored.
     """
 
     stored: bool
@@ -98,20 +99,20 @@ class Heard(WhoAsks):
 
     @property
     def earlier(self) -> ThreadId | None:
-        """The session that ended and had this turn already; None if it is of the active one."""
+        """The ended session that holds this turn already, or None."""
         is_active = self.session.status is SessionStatus.ACTIVE
         return None if is_active or not self.stored else self.session.session_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around(WhoAsks):
-    """What an input would be read with. said: the turns before it, oldest first."""
+class InputContext(Speaker):
+    """The context of an input. said: the turns before it, oldest first."""
 
     said: Sequence[Event] = ()
 
 
 class ConversationStorage(Protocol):
-    """Sessions on threads. Every method is one transaction; those of a user go one by one."""
+    """Sessions on threads. Every method is one transaction, serialised per user."""
 
     async def hear_turn(
         self,
@@ -124,38 +125,38 @@ class ConversationStorage(Protocol):
         *,
         once: bool,
     ) -> Heard:
-        """Append a turn to the active session, or to a new one of this id if there is none.
+        """Append a turn to the active session, or to a new session with id new_id.
 
-        context: so many turns before it come back with the session. kin: relations of the user,
-        as the knowledge graph calls them. once: a turn that an earlier session had with this id
-        and text, or that was forgotten, is not appended.
+        context: number of preceding turns to return with the session. kin: relations to the user,
+        as named in the knowledge graph. once: do not append a turn that was forgotten, or whose id
+        and text an earlier session has.
         """
 
     async def around_input(
         self, scope: Scope, thread_id: ThreadId | None, context: int, kin: Sequence[str]
-    ) -> Around:
-        """Return what hear_turn() would read an input with. thread_id: of the active session."""
+    ) -> InputContext:
+        """Return the context hear_turn() would give. thread_id: of the active session."""
 
     async def open_conversation(
         self, scope: Scope, new_id: ThreadId, rules: SessionRules
     ) -> Session:
-        """Return the active session; a new one of this id if there is none."""
+        """Return the active session, or a new one with id new_id."""
 
     async def active_conversation(self, scope: Scope) -> Session | None:
-        """Return the session that is active, or was left so and is over."""
+        """Return the active session, also if it is over but not ended yet, or None."""
 
     async def conversation_of_thread(self, scope: Scope, thread_id: ThreadId) -> Session | None: ...
 
     async def end_conversation(
         self, scope: Scope, job: NewJob, rules: SessionRules, *, if_over: bool
     ) -> Session | None:
-        """End the active session and ask for a job on it; None if there is none to end.
+        """End the active session and enqueue a job on it; return it, or None if there is none.
 
-        if_over: only one that is over. One in which nothing was said goes, without a job.
+        if_over: end it only if it is over. A session without turns is deleted, without a job.
         """
 
     async def finish_conversation(self, scope: Scope, thread_id: ThreadId) -> None:
-        """Note that a session that ended is consolidated, if every turn of it was read."""
+        """Mark an ended session as consolidated, if every turn of it was read."""
 
     async def conversations_over(self, limit: int) -> tuple[Sequence[Scope], datetime | None]:
-        """Return users whose session is over, and when the next one is to end; None for never."""
+        """Return users whose session is over, and when the next session ends, or None."""

@@ -1,4 +1,4 @@
-"""Erasures, their receipts, and what the core asks of a storage; ports.Storage joins it."""
+"""Erasures with receipts, and their storage."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from shared_core.core.domain import JsonValue, Scope, ThreadId
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ERASED_TOKEN = "[erased]"
-"""Whom a token was for that was only for a user who is erased; it is revoked."""
+"""Replaces the user name in a token whose only user was erased; the token is revoked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureReceipt:
-    """What an erasure took away, in numbers: nothing of what it said.
+    """Proof of an erasure: row counts, without any erased text.
 
-    thread_id: the one thread that was erased; None for all of the user. counts: rows by table. Of
-    "tombstones" those that were left, so that what was erased does not come back; of "api_tokens"
-    those that named the user. Times are aware, in UTC. receipt_hash: SHA-256 of all else.
+    thread_id: the erased thread, or None for the whole user. counts: erased rows by table; for
+    "tombstones" the rows left to keep erased turns from coming back, for "api_tokens" those that
+    named the user. Times are aware, in UTC. receipt_hash: SHA-256 of all other fields.
     """
 
     erasure_id: UUID
@@ -35,15 +35,15 @@ class ErasureReceipt:
 
     @property
     def is_intact(self) -> bool:
-        """Whether the receipt says what it said when it was written."""
+        """Whether the hash matches the other fields."""
         return self.receipt_hash == self.sealed().receipt_hash
 
     def sealed(self) -> ErasureReceipt:
-        """Return the receipt with the hash of what it says."""
+        """Return the receipt with the hash of its other fields."""
         return replace(self, receipt_hash=hashlib.sha256(self._hashed().encode()).hexdigest())
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return what can be written as JSON; times in ISO 8601."""
+        """Return a JSON object; times in ISO 8601."""
         return {
             "erasure_id": str(self.erasure_id),
             "app": self.scope.app,
@@ -56,7 +56,7 @@ class ErasureReceipt:
         }
 
     def _hashed(self) -> str:
-        """Return the lines that are hashed, as the statement add_erasure puts them."""
+        """Return the hashed lines, in the format of the statement add_erasure."""
         times = [str((at - EPOCH) // timedelta(microseconds=1)) for at in self._times()]
         rows = [f"{table}={count}" for table, count in sorted(self.counts.items())]
         head = [str(self.erasure_id), self.scope.app, self.scope.user, self.thread_id or ""]
@@ -72,7 +72,7 @@ class ErasureStorage(Protocol):
     async def erase(
         self, scope: Scope, thread_id: ThreadId | None, erasure_id: UUID, requested_at: datetime
     ) -> ErasureReceipt:
-        """Erase a user, or one thread; return the receipt, which is stored. Tombstones stay."""
+        """Erase a user, or one thread; store and return the receipt. Tombstones stay."""
 
     async def erasures(self, scope: Scope | None, app: str | None) -> Sequence[ErasureReceipt]:
-        """Return receipts, newest first: of a user, of an application, or of all."""
+        """Return the receipts of a user, of an application, or of all, newest first."""

@@ -24,11 +24,11 @@ from shared_core.ports.jobs import NewJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRow:
-    """A turn to append. memory_id is None when the turn has no text to remember.
+    """A turn to append. memory_id: None if the turn has no text to remember.
 
-    terms: the words of its text for full-text search, in order, with repeats. value: what a
-    key-value face shows, without the text. logged: the very text is in the session log of the
-    thread already and is not sent again.
+    terms: the words of its text for full-text search, in order, with repeats. value: the JSON
+    object of key-value reads, without the text. logged: the session log of the thread holds the
+    same text already, so it is not sent again.
     """
 
     event: Event
@@ -40,9 +40,9 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryQuery:
-    """Living memories below a namespace of a scope, newest first; as of now, or of a moment.
+    """Selects living memories below a namespace of a scope, newest first, now or as of a moment.
 
-    thread_id: only those drawn from that thread.
+    thread_id: only memories derived from that thread.
     """
 
     scope: Scope
@@ -60,9 +60,9 @@ class EventStorage(Protocol):
     async def known_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
     ) -> Mapping[str, bytes | None]:
-        """Return those of the ids that are here: None if remembered or forgotten.
+        """Return the known ones of the ids, mapped to None if remembered or forgotten.
 
-        What a session log holds and memory does not know comes with the SHA-256 of its text.
+        A turn that only the session log holds is mapped to the SHA-256 of its text.
         """
 
     async def append_events(
@@ -73,30 +73,30 @@ class EventStorage(Protocol):
         vectors: VectorRows | None,
         job: NewJob | None = None,
     ) -> set[str]:
-        """Append the turns that are new, remember them, and return their ids; enqueue the job."""
+        """Append and remember the new turns, enqueue the job, and return the ids of new turns."""
 
     async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
-        """Return the last of what is remembered of a thread, in the order it was said."""
+        """Return the last remembered turns of a thread, oldest first."""
 
     async def thread_history(
         self, scope: Scope, thread_id: ThreadId, limit: int, as_of: AsOf | None = None
     ) -> Sequence[Event]:
-        """Return the last turns of a thread with words in them, remembered or logged, in order."""
+        """Return the last turns with text of a thread, remembered or logged, oldest first."""
 
     async def forget_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
     ) -> int:
-        """Delete the memories of turns, and what was drawn only from them."""
+        """Delete turns and the memories derived from them alone; return the number of rows."""
 
     async def forget_scope(self, scope: Scope, thread_id: ThreadId | None) -> int:
-        """Erase what is remembered of a scope, or of one of its threads; session logs stay."""
+        """Delete the memories of a scope, or of one thread; session logs stay."""
 
     async def list_memories(self, query: MemoryQuery) -> Sequence[Memory]: ...
 
     async def memories_without_vectors(
         self, scope: Scope, thread_id: ThreadId, model: str, limit: int
     ) -> Sequence[tuple[ItemAddress, str]]:
-        """Return addresses and texts of turns of a thread that the model did not embed yet."""
+        """Return addresses and texts of the turns of a thread without a vector of the model."""
 
     async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None: ...
 
@@ -107,9 +107,9 @@ BucketUnit = Literal["hour", "day", "week", "month", "year"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceQuery:
-    """What was remembered below a namespace of a scope from begin to end, exclusively.
+    """Selects memories below a namespace of a scope, from begin to before end.
 
-    begin, end: aware; None for no bound. as_of: None for what is current.
+    begin, end: aware; None for no bound. as_of: None for current memories.
     """
 
     scope: Scope
@@ -121,27 +121,23 @@ class SliceQuery:
 
 
 class SliceStorage(Protocol):
-    """Reads along the line on which things were said."""
+    """Reads by the time at which memories occurred."""
 
     async def thread_summary(
         self, scope: Scope, thread_id: ThreadId, as_of: AsOf | None = None
     ) -> Memory | None:
-        """Return the summary of a thread that stands, or stood; source_event_ids is all it tells.
-
-        None if there is none.
-        """
+        """Return the summary of a thread, with its full provenance, or None."""
 
     async def slice(
         self, query: SliceQuery, order: SliceOrder, limit: int, offset: int
     ) -> Sequence[Memory]:
-        """Return a page of a stretch of time, in its order."""
+        """Return a page of the selected memories, in order."""
 
     async def slice_extent(self, query: SliceQuery) -> tuple[datetime, datetime] | None:
-        """Return when the first and the last of it were said; None if nothing was."""
+        """Return the times of the first and the last selected memory, or None."""
 
     async def slice_counts(self, query: SliceQuery, bounds: Sequence[datetime]) -> Sequence[int]:
-        """Return how many there are from each bound to the next; bounds rise.
+        """Return the number of memories from each bound to before the next.
 
-        The first bound is at or before all, and of as many bounds come as many counts: the last
-        counts what is at or after the last bound.
+        Bounds rise, and the first is at or before all memories. The last count has no upper bound.
         """

@@ -1,4 +1,4 @@
-"""What the core asks of a storage for facts: what held when, and to let one hold again."""
+"""Facts in a storage: what held when, and restoring a fact."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shared_core.ports.runs import Fact
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedMemory:
-    """What a caller named. fact: None for a memory that is no fact. place: the key of the fact."""
+    """A memory found by its name. fact: None if it is no fact. place: the key of the fact."""
 
     kind: MemoryKind
     fact: Fact | None
@@ -24,9 +24,9 @@ class NamedMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restoration:
-    """A fact that shall hold again. closed_at: since when its end is known.
+    """A fact to restore. closed_at: since when its end is known.
 
-    keys: of what cannot hold beside it, its own among them.
+    keys: of the facts that exclude it, its own included.
     """
 
     run_id: UUID
@@ -47,13 +47,13 @@ class FactStorage(Protocol):
         history: bool = False,
         as_of: AsOf | None = None,
     ) -> Sequence[Fact]:
-        """Return what holds, of one slot or all, now or as of a moment.
+        """Return the facts of one slot or all, now or as of a moment.
 
-        history: what had ended as well.
+        history: include ended facts.
         """
 
     async def named_memory(self, scope: Scope, name: str) -> NamedMemory | None:
-        """Return the memory of a key, or else of a memory id."""
+        """Return the memory with a key, or else with a memory id, or None."""
 
     async def facts_in_place(
         self, scope: Scope, fact_type: FactType, keys: Sequence[str]
@@ -61,7 +61,7 @@ class FactStorage(Protocol):
         """Return the current facts of some keys."""
 
     async def edges_in_place(self, scope: Scope, memory_id: MemoryId) -> Sequence[Edge]:
-        """Return the current edges that those of a fact that ended cannot hold beside."""
+        """Return the current edges that exclude the edges of an ended fact."""
 
     async def restore_fact(self, restoration: Restoration) -> None:
-        """Let a fact and what ended with it hold again. Conflict if it was changed meanwhile."""
+        """Restore a fact and what ended with it. Raises Conflict if it changed meanwhile."""

@@ -1,4 +1,4 @@
-"""What the core asks of a storage for the knowledge graph; ports.Storage joins it."""
+"""The knowledge graph and its storage."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from shared_core.core.domain import AsOf, MemoryId, Scope
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """A stored edge: subject and object as they were said, with both times and where it came from.
+    """A stored edge, with the names as spoken, both time lines and its provenance.
 
-    subject_entity, object_entity: whom the names stand for, aliases merged. hops: how many edges
-    away from where the question began, 1 for an edge of that entity itself; 0 where nothing was
-    walked. valid_until: None while it holds. superseded_at: since when its end is known here.
-    current: whether it holds at the moment that was asked about. fact_id: the memory of the fact
-    that it says again.
+    subject_entity, object_entity: the entities of the names, aliases resolved. hops: distance from
+    the start of a walk, 1 for an edge of the start itself; 0 without a walk. valid_until: None
+    while it holds. superseded_at: since when its end is known. current: whether it holds at the
+    requested moment. fact_id: the fact that it restates.
     """
 
     edge_id: UUID
@@ -46,7 +45,7 @@ class Edge:
 class Subgraph:
     """Edges around an entity, nearest and newest first.
 
-    entities: the names of all that the edges touch, and how many hops away each is, nearest first.
+    entities: the entities that the edges touch, and their distance in hops, nearest first.
     more: whether there were more edges than the limit.
     """
 
@@ -57,9 +56,9 @@ class Subgraph:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Path:
-    """A way from one entity to another that meets none twice.
+    """A simple path between two entities.
 
-    entities: one more than edges, from the first to the last; edges may be walked either way.
+    entities: one more than edges, in order. Edges may be walked in either direction.
     """
 
     entities: Sequence[str]
@@ -68,7 +67,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """A name in the graph, the names that were merged into it, and how many edges it has."""
+    """An entity of the graph, the aliases merged into it, and its number of edges."""
 
     name: str
     aliases: tuple[str, ...]
@@ -76,7 +75,7 @@ class Entity:
 
 
 class Operation(StrEnum):
-    """What became of an edge that was to be added."""
+    """The effect of adding an edge."""
 
     ADD = "ADD"
     NOOP = "NOOP"
@@ -85,9 +84,9 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphChange:
-    """What add() or retract() did. edge_id: of the edge that says it, for add().
+    """The result of add() or retract(). edge_id: of the edge that add() made or found.
 
-    closed: the edges that ended. run_id: what undo_run() takes it back by; None if nothing changed.
+    closed: the edges that ended. run_id: the run to pass to undo_run(); None if nothing changed.
     """
 
     operation: Operation
@@ -98,9 +97,9 @@ class GraphChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundEdge:
-    """An edge as a walk met it. subject_root, object_root: keys of the entities it joins.
+    """An edge found by a walk. subject_root, object_root: keys of the entities it joins.
 
-    subject_alias_of, object_alias_of: the name that the alias was merged into, None for no alias.
+    subject_alias_of, object_alias_of: the entity of the alias, or None if the name is no alias.
     """
 
     edge: Edge
@@ -112,7 +111,7 @@ class FoundEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walk:
-    """What was met on the way from an entity. root: its key. Edges are nearest and newest first."""
+    """The edges around an entity, nearest and newest first. root: the key of the entity."""
 
     root: str
     edges: Sequence[FoundEdge]
@@ -120,7 +119,7 @@ class Walk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spell:
-    """A time during which a subject had an object. value: the key of the object's entity."""
+    """A period in which a subject had an object. value: the key of the object's entity."""
 
     edge_id: UUID
     value: str
@@ -131,10 +130,10 @@ class Spell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSpells:
-    """The spells of a subject's relation, and whose they are.
+    """The spells of a subject's relation.
 
-    value: the key of the object asked about. subject_keys: all names of the subject. number: of
-    the last run they are the work of.
+    value: the key of the requested object. subject_keys: all names of the subject. number: of the
+    last run that changed them.
     """
 
     value: str
@@ -145,7 +144,7 @@ class KnownSpells:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alias:
-    """A name that was merged into an entity. alias, entity: as they were given."""
+    """A name that was merged into an entity. alias, entity: as the caller spelled them."""
 
     alias_id: UUID
     alias_key: str
@@ -157,42 +156,42 @@ class Alias:
 class GraphStorage(Protocol):
     """The graph of one scope. Every method is one transaction and one round trip.
 
-    Names come as keys (facts.normalised). What is asked about now leaves out as_of's moments.
+    Keys are normalised names (nlp.text.normalised). as_of: None for now.
     """
 
     async def walk(
         self, scope: Scope, keys: Sequence[str], depth: int, limit: int, as_of: AsOf | None
     ) -> Sequence[Walk]:
-        """Return the edges within depth hops of each entity, limit of each at most."""
+        """Return the edges within depth hops of each entity, at most limit per entity."""
 
     async def edges_of(
         self, scope: Scope, key: str, limit: int, as_of: AsOf | None
     ) -> Sequence[FoundEdge]:
-        """Return the last edges that an entity ever had, in time order, as believed at as_of."""
+        """Return the latest edges of an entity, ended ones too, in time order."""
 
     async def entities(
         self, scope: Scope, matching: str, limit: int, as_of: AsOf | None
     ) -> Sequence[Entity]:
-        """Return entities with current edges of which a name holds a text; most edges first."""
+        """Return entities with current edges whose name or alias contains a text, by degree."""
 
     async def known_spells(
         self, scope: Scope, subject_key: str, relation: str, object_key: str, *, alone: bool
     ) -> KnownSpells:
-        """Return what a subject's relation was and is; alone: to this object, not to any."""
+        """Return the spells of a subject's relation; alone: only those with this object."""
 
     async def one_edge(self, scope: Scope, edge_id: UUID) -> Edge | None:
-        """Return one edge by its id."""
+        """Return one edge by its id, or None."""
 
     async def restore_edge(self, scope: Scope, edge: Edge, run_id: UUID) -> None:
-        """Reopen an edge that ended, with its fact and what ended with that, as a run.
+        """Restore an ended edge, its fact and what ended with that fact, as a run.
 
-        Conflict if its place is taken.
+        Raises Conflict if another edge or fact took its place.
         """
 
     async def aliases(self, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
-        """Return the current aliases in the groups that any of the keys belongs to."""
+        """Return the current aliases of the entities that any of the keys names."""
 
     async def change_aliases(
         self, scope: Scope, run_id: UUID, ended: Sequence[UUID], added: Sequence[Alias]
     ) -> None:
-        """End some aliases and add others, as a run. Conflict if they were changed meanwhile."""
+        """End and add aliases, as a run. Raises Conflict if they changed meanwhile."""

@@ -34,9 +34,9 @@ class TenantIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantVectors:
-    """How many vectors of the active model a tenant has, and how many its index does not hold.
+    """Number of vectors of the active model in a tenant, and number outside its index.
 
-    namespace: its two labels, the application and the user. tail: all of them without an index.
+    namespace: the labels of application and user. tail: equals vectors without an index.
     """
 
     namespace: Namespace
@@ -48,7 +48,7 @@ class TenantVectors:
 
 
 class IndexBuilder(Protocol):
-    """Builds and drops indexes, as the owner of the tables, while everybody reads and writes."""
+    """Builds and drops indexes as the owner of the tables, without blocking reads and writes."""
 
     async def build(self, tenant: TenantVectors) -> TenantIndex: ...
     async def drop(self, name: str) -> None: ...
@@ -58,35 +58,35 @@ class IndexBuilder(Protocol):
 
 
 class IndexStorage(Protocol):
-    """Approximate indexes, for tenants that have earned one."""
+    """Approximate indexes of large tenants."""
 
     @property
     def index_threshold(self) -> int | None:
-        """How many vectors earn a tenant an index; None: no index is built, and none is used."""
+        """Minimum number of vectors for an index; None neither builds nor uses indexes."""
 
     @property
     def builds_indexes(self) -> bool:
-        """Whether indexes are built here; False where the engine keeps its own by itself."""
+        """Whether the core builds the indexes; False if the engine maintains its own."""
 
     async def tenant_indexes(self) -> Sequence[TenantIndex]:
-        """Return the indexes that can be used."""
+        """Return the usable indexes."""
 
     async def large_tenants(
         self, threshold: int, known: Sequence[TenantIndex]
     ) -> Sequence[TenantVectors]:
-        """Count the vectors of those tenants that may have so many, and of those of known indexes.
+        """Count the vectors of tenants that may exceed the threshold, and of indexed tenants.
 
-        Which may have so many is seen in a sample of the table: one just above the threshold is
-        overlooked once in some thousand times.
+        A sample of the table selects the tenants; it misses a tenant just above the threshold about
+        once in a thousand calls.
         """
 
     def index_builder(self) -> AbstractAsyncContextManager[IndexBuilder | None]:
-        """Return the one builder there is at a time; None while another process has it."""
+        """Return the only builder, or None while another process holds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedField:
-    """A field of a memory with a vector of another model. updated_at: of the memory, as read."""
+    """A field of a memory with a vector of another model. updated_at: of the memory."""
 
     tenant: str
     memory_id: UUID
@@ -97,25 +97,26 @@ class EmbeddedField:
 
 
 class ReembedStorage(Protocol):
-    """Two models side by side; reads go to the active one."""
+    """Re-embedding: two models side by side; one of them is active."""
 
     async def begin_model(self, model: str, dimensions: int) -> None:
-        """Note a model that is to become the active one. Raises EmbeddingMismatch if it is known
-        with other dimensions."""
+        """Register a model to activate later.
+
+        Raises EmbeddingMismatch if it is known with other dimensions.
+        """
 
     async def embedded_otherwise(
         self, model: str, after: tuple[str, UUID] | None, limit: int
     ) -> Sequence[EmbeddedField]:
-        """Return fields without a vector of a model, of memories after one, in a fixed order."""
+        """Return fields without a vector of the model, in a fixed order; after: the last one."""
 
     async def add_reembedded(
         self, model: str, fields: Sequence[EmbeddedField], vectors: Matrix
     ) -> int:
-        """Add vectors, (fields, dimensions), of memories that are as they were read; return how
-        many."""
+        """Add vectors, (fields, dimensions), of unchanged memories; return the number added."""
 
     async def activate_model(self, model: str, dimensions: int) -> None:
-        """Let reads and writes go to a model from now on."""
+        """Make a model the active one for reads and writes."""
 
     async def drop_old_vectors(self, model: str, limit: int) -> int:
-        """Delete some vectors of others than a model, where it has one; return how many."""
+        """Delete vectors of other models where this one has a vector; return the number."""

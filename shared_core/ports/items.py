@@ -22,10 +22,10 @@ ItemAddress: TypeAlias = tuple[Namespace, str]
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What a key-value face reads.
+    """A stored item.
 
-    similarity: the cosine, None unless the item was found by meaning. score: what ranked it, None
-    in a listing. parts: what a score of a hybrid search is made of, as in domain.Hit.
+    similarity: the cosine; None unless meaning found the item. score: None in a listing. parts: the
+    parts of the score of a hybrid search, as in domain.Hit.
     """
 
     namespace: Namespace
@@ -43,7 +43,7 @@ class Item:
 class MemoryRow:
     """A memory to write by namespace and key.
 
-    words_key: of what a run writes, so that nothing is written twice; as in likeness.
+    words_key: identifies the words of a run's memory, so that no text is written twice.
     """
 
     memory_id: MemoryId
@@ -74,7 +74,7 @@ class VectorRows:
     vectors: Vectors
 
     def only(self, wanted: Collection[ItemAddress]) -> VectorRows | None:
-        """Return the rows of some addresses, None if there are none."""
+        """Return the rows of some addresses, or None if there are none."""
         kept = [place for place, address in enumerate(self.addresses) if address in wanted]
         if not kept:
             return None
@@ -88,11 +88,11 @@ class VectorRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemQuery:
-    """Living items below a namespace, newest first, or nearest first when there is a vector.
+    """Selects living items below a namespace, newest first, or nearest first with a vector.
 
-    terms: with them it is what has a vector, nearest first, and then what only holds one of them,
-    newest first. besides: memories to leave out, with terms alone.
-    filter: field to value or to {"$operator": value}; all must hold (storage.filters).
+    terms: after the items with a vector come items that hold any of these words, newest first.
+    besides: memories to exclude, only without a vector. filter: field to value or to
+    {"$operator": value}; all conditions must hold (storage.filters).
     """
 
     prefix: Namespace
@@ -107,7 +107,7 @@ class ItemQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceQuery:
-    """Namespaces that hold living items. A label "*" in prefixes or suffixes is any one label."""
+    """Selects namespaces of living items. "*" in prefixes or suffixes matches any one label."""
 
     prefixes: Sequence[Sequence[str]] = ()
     suffixes: Sequence[Sequence[str]] = ()
@@ -118,7 +118,7 @@ class NamespaceQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemStamp:
-    """The times an item had elsewhere. ttl_s: what a refreshing read gives it again."""
+    """The times of an imported item at its origin. ttl_s: renewed by a refreshing read."""
 
     address: ItemAddress
     created_at: datetime
@@ -129,13 +129,13 @@ class ItemStamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportMark:
-    """That an item was imported, as it was at updated_at there, and when it was deleted here."""
+    """An import of an item, as of updated_at at its origin, and its deletion here."""
 
     updated_at: datetime
     deleted_at: datetime | None = None
 
     def after(self, other: ImportMark) -> ImportMark:
-        """Return what both marks say together."""
+        """Return this mark with the later deletion of both."""
         deleted = [mark.deleted_at for mark in (self, other) if mark.deleted_at]
         return ImportMark(updated_at=self.updated_at, deleted_at=max(deleted, default=None))
 
@@ -150,15 +150,12 @@ class ItemStorage(Protocol):
     async def sweep_expired(self, prefix: Namespace, limit: int) -> int: ...
 
     async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None:
-        """Note items as imported, and give them the times they have elsewhere.
-
-        Not to those that were written here since.
-        """
+        """Mark items as imported and set their original times, unless written here since."""
 
     async def import_marks(
         self, addresses: Sequence[ItemAddress]
     ) -> Mapping[ItemAddress, ImportMark]:
-        """Return the marks of those items that have one."""
+        """Return the import marks of the items that have one."""
 
     async def put_memories(
         self,
@@ -167,17 +164,17 @@ class ItemStorage(Protocol):
         forgotten: Sequence[ItemAddress] = (),
         stamps: Sequence[ItemStamp] = (),
     ) -> None:
-        """Write memories by namespace and key, replacing those that exist, vectors included.
+        """Write memories by namespace and key, and replace existing ones with their vectors.
 
-        forgotten: what to delete in the same transaction, as forget() does. stamps: times that
-        written items had elsewhere, and have here then. What is written in a namespace of
-        instructions becomes a version of it, unless the newest says the same.
+        forgotten: addresses to forget in the same transaction. stamps: original times of imported
+        items among the rows. A row in a namespace of instructions adds a version, unless the newest
+        version is equal.
         """
 
     async def forget(self, addresses: Sequence[ItemAddress]) -> int:
-        """Delete memories and what was drawn only from them; return how many rows went.
+        """Delete memories and those derived from them alone; return the number of rows.
 
-        An instruction goes with all its versions.
+        An instruction is deleted with all its versions.
         """
 
     async def resolve_ids(
@@ -190,7 +187,7 @@ Search: TypeAlias = Literal["vector", "hybrid", "text"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadItem:
-    """Read one item. refresh: give it its full time to live again, if it has one."""
+    """Read one item. refresh: renew its time to live, if it has one."""
 
     address: ItemAddress
     refresh: bool = True
@@ -200,7 +197,7 @@ class ReadItem:
 class FindItems:
     """Find items below a namespace: best first for a query, newest first without one.
 
-    search: by meaning ("vector"), by words ("text"), or by both ("hybrid", as recall does).
+    search: by meaning ("vector"), by words ("text"), or by both as recall does ("hybrid").
     """
 
     prefix: Namespace
@@ -216,10 +213,9 @@ class FindItems:
 class WriteItem:
     """Write one item, or delete it when value is None.
 
-    texts: field name to the text that is embedded and whose words are searched; None takes what the
-    value says in words, an empty mapping keeps the item out of every search with a query. words:
-    what is searched by words where that is not the texts. ttl_s: seconds to live, from when it is
-    written.
+    texts: field name to the text to embed and to search by words. None takes the texts within the
+    value; an empty mapping excludes the item from every search with a query. words: the text to
+    search by words, if it differs from texts. ttl_s: time to live in seconds after the write.
     """
 
     address: ItemAddress
@@ -251,15 +247,15 @@ class InstructionStorage(Protocol):
     async def instruction_versions(
         self, scope: Scope, key: str, limit: int
     ) -> Sequence[Instruction]:
-        """Return versions, the newest first."""
+        """Return the versions, newest first."""
 
     async def newest_instructions(
         self, scope: Scope, limit: int, offset: int
     ) -> Sequence[Instruction]:
-        """Return the newest version of every instruction, the last that changed first."""
+        """Return the newest version of every instruction, latest change first."""
 
     async def drop_instruction(self, scope: Scope, key: str) -> int:
-        """Delete an instruction, its item included; return how many versions went."""
+        """Delete an instruction and its item; return the number of versions."""
 
     async def put_instruction(self, row: MemoryRow, vectors: VectorRows | None) -> Instruction:
-        """Write one instruction as put_memories() does, and return its newest version."""
+        """Write one instruction like put_memories(), and return its newest version."""

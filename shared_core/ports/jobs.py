@@ -15,36 +15,36 @@ from shared_core.errors import InvalidInput
 
 
 class JobType(StrEnum):
-    """What a job does."""
+    """The kinds of jobs."""
 
     FAST_REPLAY = "fast_replay"
-    """Sums a thread up."""
+    """Summarises a thread."""
     DEEP_REFLECTION = "deep_reflection"
-    """Draws facts from what is new in a thread."""
+    """Extracts facts from the unread turns of a thread."""
     FULL_CONSOLIDATION = "full_consolidation"
     """Both."""
     REFLECTION = "reflection"
-    """Draws conclusions from what is remembered of a user, across threads. It has no thread."""
+    """Reflects on the memories of a user across threads. It has no thread."""
     CALLBACK = "callback"
-    """Runs a caller's own code, in processes that know it."""
+    """Runs a caller's code, in processes that registered it."""
 
 
 class JobStatus(StrEnum):
-    """Where a job stands."""
+    """The state of a job."""
 
     PENDING = "pending"
     RUNNING = "running"
     COMPLETED = "completed"
     FAILED = "failed"
-    """Given up, with a reason: a dead letter. `hippocampus jobs --retry` puts it back."""
+    """A dead job, with a reason. `hippocampus jobs --retry` enqueues it again."""
     CANCELLED = "cancelled"
 
 
 class JobPriority(IntEnum):
-    """Which of the jobs that are due goes first, before the fair turns of the tenants."""
+    """Priority of a due job; it precedes the round robin of the tenants."""
 
     TURN = 0
-    """A quiet thread, enough turns, or enough tokens."""
+    """Enqueued because the thread is idle, or has enough turns or tokens."""
     SESSION_END = 10
     MANUAL = 20
 
@@ -55,9 +55,9 @@ OPEN_OR_FAILED = (JobStatus.PENDING, JobStatus.RUNNING, JobStatus.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """What a worker can do: jobs of a type; of callbacks those of a name alone.
+    """A type of jobs that a worker can do; for callbacks, one name of them.
 
-    app: within that application; None for any.
+    app: restricts it to an application; None for any.
     """
 
     job_type: JobType
@@ -67,11 +67,11 @@ class Capability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """Work to do on a thread, not before run_after. payload: what it needs beside the turns.
+    """A job to enqueue, due at run_after. payload: its input beside the turns.
 
-    performer: the name of the code that a callback is for; nothing else has one.
-    event_count, token_threshold: with so many unread turns, or so many tokens of them, it is due
-    at once. A storage estimates tokens as a quarter of the bytes.
+    performer: the name of the code of a callback; None for other types.
+    event_count, token_threshold: with that many unread turns, or tokens in them, it is due at once.
+    A storage estimates tokens as a quarter of the bytes.
     """
 
     job_id: UUID
@@ -86,7 +86,7 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectionDue:
-    """Asks for a reflection over a user with every so many extractions from its threads."""
+    """Enqueues a reflection on a user after every `interval` extractions from its threads."""
 
     job_id: UUID
     interval: int
@@ -94,9 +94,8 @@ class ReflectionDue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job that this worker has taken. attempts counts this one. A reflection has no thread.
-
-    performer: the name of the code that a callback is for.
+    """A job that this worker has claimed. attempts: includes this one. thread_id: None for a
+    reflection. performer: the name of the code of a callback.
     """
 
     job_id: UUID
@@ -110,10 +109,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job as it stands. run_after: when it is due; lease_until: while a worker has it.
+    """The current state of a job. run_after: when it is due. lease_until: set while claimed.
 
-    error: why its last try failed, without what anyone said. performer: the name of the code that a
-    callback is for.
+    error: of the last attempt, without any text of a user. performer: the name of the code of a
+    callback.
     """
 
     job_id: UUID
@@ -134,15 +133,15 @@ class JobRecord:
 
     @property
     def is_open(self) -> bool:
-        """Whether it waits or runs."""
+        """Whether it is pending or running."""
         return self.status in (JobStatus.PENDING, JobStatus.RUNNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs: of an application, of a user of it, of a thread, by id; all that is None is any.
+    """Selects jobs by application, user, thread, id and status; None matches any.
 
-    statuses: those that are open or were given up, unless said.
+    statuses: by default open and dead jobs.
     """
 
     app: str | None = None
@@ -155,10 +154,10 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStats:
-    """How full the queue is. due: of those pending, whose time has come.
+    """Sizes of the queue. due: pending jobs whose time has come.
 
-    due_callbacks: of those due, how many need a process that knows a caller's code.
-    oldest_due_s: for how many seconds the oldest of these has been due; None if none is.
+    due_callbacks: due jobs that need a process with a caller's code. oldest_due_s: seconds since
+    the oldest due job became due; None if none is due.
     """
 
     pending: int
@@ -170,26 +169,26 @@ class JobStats:
 
 
 class JobStorage(Protocol):
-    """The queue: at most one job per thread and type waits, and at most one per thread runs.
+    """The queue: at most one job per thread and type is pending, and one per thread runs.
 
-    Of callbacks one may wait per thread and name.
+    For callbacks, one per thread and name may be pending.
     """
 
     async def enqueue(self, scope: Scope, thread_id: ThreadId | None, job: NewJob) -> None:
-        """Ask for a job; one that waits already moves to the new time.
+        """Enqueue a job; a pending one of the same kind moves to the new time.
 
-        With a payload the new job takes the place of the one that waits, which is gone.
+        A job with a payload replaces the pending one.
         """
 
     async def end_session(self, scope: Scope, thread_id: ThreadId, job: NewJob) -> bool:
-        """Ask for a job if a thread has unread turns; return whether it has."""
+        """Enqueue a job if a thread has unread turns; return whether it has."""
 
     async def start_job(
         self, scope: Scope, thread_id: ThreadId, job: NewJob, worker_id: str, lease_s: float
     ) -> Job | None:
-        """Store a job as one that a worker has taken; None if there is no such thread.
+        """Store a job as claimed by a worker; return it, or None if there is no such thread.
 
-        Conflict while another job of the thread runs.
+        Raises Conflict while another job of the thread runs.
         """
 
     async def claim_job(
@@ -199,16 +198,16 @@ class JobStorage(Protocol):
         capabilities: Sequence[Capability],
         after_tenant: Scope | None,
     ) -> Job | None:
-        """Take the most urgent job that is due, or whose lease ended; None when there is none.
+        """Claim the most urgent job that is due or whose lease expired, or return None.
 
-        Tenants take turns at equal priority: the next one after the given one comes first.
+        At equal priority tenants take turns: the next one after after_tenant comes first.
         """
 
     async def extend_job(self, job: Job, worker_id: str, lease_s: float) -> bool:
-        """Lease a job for longer; False if it is not this worker's any more."""
+        """Extend a lease; return False if the worker lost the job."""
 
     async def release_jobs(self, worker_id: str) -> None:
-        """Put back what a worker has taken and will not finish."""
+        """Return all jobs that a worker has claimed to the queue."""
 
     async def complete_job(
         self, job: Job, worker_id: str, result: Mapping[str, JsonValue]
@@ -223,45 +222,45 @@ class JobStorage(Protocol):
         *,
         counted: bool = True,
     ) -> None:
-        """Put a job back, to be tried again at retry_at; None gives it up.
+        """Return a job to the queue for a retry at retry_at; None makes it a dead job.
 
-        counted: False if this was no try of the job.
+        counted: False if this attempt does not count.
         """
 
     async def next_job_at(self, capabilities: Sequence[Capability]) -> datetime | None:
-        """Return when the next job is due or a lease ends; None when nothing is open.
+        """Return when the next job is due or a lease expires, or None if no job is open.
 
-        What waits for another job of its thread does not count.
+        Ignores jobs that wait for another job of their thread.
         """
 
     def job_hints(self) -> AsyncIterator[datetime | None]:
-        """Yield when new jobs are due, as other processes ask for them.
+        """Yield when new jobs are due, as other processes enqueue them.
 
-        First yields None, when hints are known to arrive. Raises StorageUnavailable when they do
-        not, or no more.
+        Yields None first, once the subscription is active. Raises StorageUnavailable if hints
+        cannot arrive, or stop arriving.
         """
 
     async def open_jobs(
         self, threads: Sequence[tuple[Scope, ThreadId]], capabilities: Sequence[Capability]
     ) -> int:
-        """Return how many jobs of the threads wait or run; what waits for its time is due now.
+        """Return the number of open jobs of the threads, and make the pending ones due now.
 
-        A job that failed keeps waiting for its next try.
+        A failed job keeps the time of its retry.
         """
 
     async def list_jobs(self, wanted: JobFilter) -> Sequence[JobRecord]:
-        """Return jobs, the newest first."""
+        """Return the selected jobs, newest first."""
 
     async def jobs_of_threads(
         self, threads: Sequence[tuple[Scope, ThreadId]]
     ) -> Sequence[JobRecord]:
-        """Return all jobs of some threads, the newest first."""
+        """Return all jobs of some threads, newest first."""
 
     async def retry_jobs(self, job_ids: Sequence[UUID]) -> int:
-        """Put back jobs that were given up, as new ones due now; return how many."""
+        """Enqueue dead jobs again, due now; return the number."""
 
     async def cancel_jobs(self, job_ids: Sequence[UUID]) -> int:
-        """Cancel jobs that wait or run; return how many. A worker learns of it at its heartbeat."""
+        """Cancel open jobs; return the number. A worker notices it at its next heartbeat."""
 
     async def job_stats(self) -> JobStats: ...
 
@@ -271,16 +270,21 @@ MAX_DELAY_S = 366 * 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionStrategy:
-    """When the turns of a thread are read, and when what was read is reflected on.
+    """When new turns of a thread are consolidated, and when reflections run.
 
         open_memory(strategy=ExtractionStrategy(delay_s=60, event_count=20))
 
-    delay_s: when the thread was quiet for so long; a newer turn moves it, up to ten times the
-    delay. 0 is at once. event_count, token_threshold: at once when so many turns, or about so many
-    tokens of them (a quarter of their bytes), were not read yet; None: never for that reason.
-    on_session_end: at once, and before others, when the session ends. reflection_interval: a
-    reflection over the user after every so many extractions, of all threads; None for none.
-    Raises InvalidInput for a number that makes no sense.
+    Args:
+        delay_s: seconds without a new turn before consolidation; new turns postpone it, up to ten
+            times the delay. 0 consolidates at once.
+        event_count: number of unread turns that triggers it at once; None disables this.
+        token_threshold: the same for their tokens, about a quarter of their bytes.
+        on_session_end: whether the end of a session triggers it at once, with priority.
+        reflection_interval: number of extractions of a user between reflections; None disables
+            reflection.
+
+    Raises:
+        InvalidInput: for a value out of range.
     """
 
     delay_s: float = 0.0
@@ -301,7 +305,7 @@ class ExtractionStrategy:
 
 
 def check_delay(delay_s: float) -> None:
-    """Raise InvalidInput for anything but a number of seconds from 0 to a year."""
+    """Raise InvalidInput unless delay_s is a number of seconds from 0 to a year."""
     valid = isinstance(delay_s, int | float) and math.isfinite(delay_s)
     if not valid or not 0 <= delay_s <= MAX_DELAY_S:
         raise InvalidInput(f"delay_s must be from 0 to a year of seconds, not {delay_s!r}")

@@ -1,4 +1,4 @@
-"""What the core asks of a storage for profiles; ports.Storage joins it."""
+"""Versioned profiles and their storage."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from shared_core.ports.events import EventRow
 from shared_core.ports.items import MemoryRow, VectorRows
 
 SAID = 50
-"""So many turns of a thread tell what it is about,"""
+"""Maximum number of turns in ThreadOverview.said."""
 SAID_CHARACTERS = 1_000
-"""and so much of each."""
+"""Maximum characters of each turn in ThreadOverview.said."""
 
 SubjectKind = Literal["user", "agent"]
 EntryRole = Literal["statement", "ended", "event", "mind"]
 StageStatus = Literal["success", "warning", "error"]
 
 PARAGRAPH_KEY = "profile"
-"""The key under which the paragraph of a profile stands, as a key-value face reads it."""
+"""The item key of the paragraph of a profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileVersion:
-    """One version of a profile. began_at: when its first was stored; created_at: this one.
+    """One version of a profile. began_at: time of the first version; created_at: of this one.
 
-    revision: how often it was told again by other turns since.
+    revision: number of times that other turns confirmed it.
     """
 
     subject: SubjectKind
@@ -46,7 +46,7 @@ class ProfileVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileEntry:
-    """A memory in a version: what it is there, as it was written, and its turns as they are now."""
+    """A memory in a version: its role, its value as written, and its current provenance."""
 
     role: EntryRole
     value: Mapping[str, JsonValue]
@@ -55,7 +55,7 @@ class ProfileEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredProfile:
-    """A version with all it is made of that was not forgotten. forgotten: the ids of the rest."""
+    """A version with its entries. forgotten: ids of entries that were forgotten."""
 
     version: ProfileVersion
     entries: Sequence[ProfileEntry]
@@ -64,7 +64,7 @@ class StoredProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageRecord:
-    """A stage of a pipeline: counts and ids of what went in and came out, no text of a user."""
+    """A stage of a pipeline: counts and ids of its input and output, without text of a user."""
 
     stage: str
     status: StageStatus
@@ -77,7 +77,7 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageLog:
-    """A stage as it was logged. version: of the profile that its run wrote, if it wrote one."""
+    """A logged stage. version: the profile version that its run wrote, or None."""
 
     run_id: UUID
     step: int
@@ -88,7 +88,7 @@ class StageLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileRun:
-    """The record of a run about a profile. undoes: the run it takes back."""
+    """The record of a run on a profile. undoes: the run that it undoes."""
 
     run_id: UUID
     extractor: str
@@ -101,12 +101,13 @@ class ProfileRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewVersion:
-    """A version to write after the one numbered expected (0: none), whole or not at all.
+    """A version to write atomically after the version `expected` (0: none).
 
-    revises: it says the same as that one, and only rows of it are written anew. revision: of it.
-    entries: memory and role, in order. rows: those to write, the paragraph among them, with their
-    turns by basis in sources; rewritten: those of them that must still be there. required: turns
-    that must be there. told: what the paragraph tells. keep: so many versions are kept, with it.
+    revises: the content equals that version, so only its rows are rewritten. revision: the new
+    revision number. entries: memory and role, in order. rows: memories to write, including the
+    paragraph. sources: key, turn and basis of the rows. rewritten: rows that must still exist.
+    required: turns that must still exist. told: memories that the paragraph covers. keep: number
+    of versions to keep, including this one.
     """
 
     subject: SubjectKind
@@ -128,7 +129,7 @@ class NewVersion:
 
 @dataclass(frozen=True, slots=True)
 class RunOfProfile:
-    """The version of a profile that a run wrote, and the newest. None: no version of it is kept."""
+    """The version that a run wrote, and the newest one. None: no such version is kept."""
 
     memory_id: UUID | None
     version: int | None
@@ -138,9 +139,9 @@ class RunOfProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadOverview:
-    """A thread. turns: how many are remembered, from started_at to ended_at.
+    """Overview of a thread. turns: number of remembered turns, from started_at to ended_at.
 
-    said: what users said last, in order. summary: as consolidation wrote it, or drawn from said;
+    said: the last turns of users, in order. summary: by consolidation, or else made from said.
     topics: of said.
     """
 
@@ -154,29 +155,29 @@ class ThreadOverview:
 
 
 def marks_id(agent_id: str) -> UUID:
-    """Return under which id it is logged how far deleted profiles of an agent had read."""
+    """Return the log id for the read positions of an agent's deleted profiles."""
     return uuid5(NAMESPACE_OID, agent_id)
 
 
 class ProfileStorage(Protocol):
-    """Profiles with all their versions; ports.Storage.save_profile writes them."""
+    """Profiles with all their versions."""
 
     async def profile_by_id(
         self, scope: Scope, memory_id: UUID, version: int | None = None
     ) -> StoredProfile | None:
-        """Return the newest version of a profile, or the one of a number."""
+        """Return the newest version of a profile, or the given one; None if there is none."""
 
     async def profile_of(
         self, scope: Scope, subject: SubjectKind, agent_id: str
     ) -> StoredProfile | None:
-        """Return the newest version of the profile of a subject."""
+        """Return the newest version of the profile of a subject, or None."""
 
     async def profiles_to_show(
         self, scope: Scope, known: datetime | None, roles: Sequence[EntryRole]
     ) -> Sequence[StoredProfile]:
-        """Return the profiles a prompt shows, as they were known at a moment: user, then agent.
+        """Return the profiles for a prompt, as known at a moment: user, then agent.
 
-        roles: only these entries of them.
+        roles: the entries to include.
         """
 
     async def profile_versions(
@@ -185,39 +186,39 @@ class ProfileStorage(Protocol):
         """Return the versions of a profile, newest first."""
 
     async def profile_of_run(self, scope: Scope, run_id: UUID) -> RunOfProfile | None:
-        """Return what a run about a profile wrote; None if it is no such run."""
+        """Return the version that a run wrote; None if it is no run on a profile."""
 
     async def pipeline_history(
         self, scope: Scope, memory_id: UUID, limit: int
     ) -> Sequence[StageLog]:
-        """Return the stages of the runs about a profile, newest run first."""
+        """Return the stages of the runs on a profile, newest run first."""
 
     async def turns_to_profile(
         self, scope: Scope, agent_id: str, memory_id: UUID, thread_id: ThreadId, limit: int
     ) -> Sequence[tuple[int, Event]]:
         """Return the first consolidated turns of a thread that a profile of a user has not read.
 
-        Nor was told before a profile of the same agent was deleted. Each with its number in the
-        order of remembering.
+        Excludes turns from before the deletion of a profile of the same agent. Each turn comes
+        with its number in the order of storage.
         """
 
     async def forgotten_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
     ) -> set[str]:
-        """Return those of the ids whose turns were forgotten."""
+        """Return the ids whose turns were forgotten."""
 
     async def drop_profile(
         self, scope: Scope, memory_id: UUID, subject: SubjectKind, agent_id: str
     ) -> int:
-        """Delete a profile with its memories and its log; return how many versions went.
+        """Delete a profile with its memories and its log; return the number of versions.
 
-        What was said up to now counts as read for the next profile of the same agent and user.
+        All turns up to now count as read for the next profile of the same agent and user.
         """
 
     async def recent_threads(
         self, scope: Scope, author: str | None, limit: int
     ) -> Sequence[ThreadOverview]:
-        """Return the threads spoken in last; author: only where this agent said something."""
+        """Return the most recently used threads; author: only those with turns of this agent."""
 
     async def save_profile(
         self,
@@ -228,8 +229,8 @@ class ProfileStorage(Protocol):
         vectors: VectorRows | None,
         turns: Sequence[EventRow] = (),
     ) -> set[str]:
-        """Append turns, write a version of a profile and the record of its run: one transaction.
+        """Append turns, and write a version and the record of its run; return the new turns' ids.
 
-        version: None where nothing changed. vectors: of the rows of both. Returns the ids of turns
-        that were new. Conflict, and nothing is written, if the version is not the next one.
+        version: None if nothing changed. vectors: of the rows of turns and version. Raises
+        Conflict, and writes nothing, if the version is not the next one.
         """

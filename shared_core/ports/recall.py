@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 
 Ranking = Literal["linear", "fusion", "rrf", "vector", "bm25", "three_factor"]
-"""How candidates are ranked; shared_core.recall.ranking.rank says what each is."""
+"""The ways of ranking; shared_core.recall.ranking.rank describes each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreeFactor:
-    """The three-factor score with weights of one's own (Park et al., 2023):
+    """The three-factor score with custom weights (Park et al., 2023):
 
         relevance ** w1 * recency ** w2 * importance ** w3,    recency = e^(-days / recency_days)
 
-    each factor 0 to 1. A weight of 0 leaves its factor out; all 1 is "three_factor".
+    Each factor is 0 to 1. A weight of 0 removes its factor; all weights 1 is "three_factor".
     """
 
     relevance: float = 1.0
@@ -62,13 +62,13 @@ class ThreeFactor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """One question to one scope: what is below the namespace, by meaning and by words.
+    """A query within a scope: memories below the namespace, by meaning and by words.
 
-    vector is None when there is no embedder or it is down: then words alone find.
-    candidates: how many of each channel are fetched for ranking. filter: on values, as of items.
-    mentions: keys of entities; the edges of the graph that touch one come along. as_of: None for
-    what is current. begin, end: only what occurred from one to before the other; None for no bound.
-    min_importance: only what is at least so important, 1 to 10; 0 for all.
+    vector: None without an embedder, or while it is down; then only words find memories.
+    candidates: number per channel to fetch for ranking. filter: on values, as in ItemQuery.
+    mentions: keys of entities whose edges are returned too. as_of: None for current memories.
+    begin, end: restrict occurred_at, end exclusive; None for no bound. min_importance: 1 to 10; 0
+    for all.
     """
 
     scope: Scope
@@ -88,12 +88,11 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A memory that may answer, and for a turn the role of who said it.
+    """A memory to rank. role: of the speaker, for a turn.
 
-    ended: of the facts drawn from a turn, or from the turns of a summary, the share that holds no
-    longer, 0 to 1.
-    number: its place in the corpus. Ranking looks at ten candidates for every one it returns, so
-    it gets of each what it looks at; memory() builds the whole.
+    ended: the share, 0 to 1, of facts derived from a turn, or from the turns of a summary, that no
+    longer hold. number: its index in the corpus. memory: builds the complete memory; it is lazy,
+    because ranking drops about nine of ten candidates.
     """
 
     memory_id: MemoryId
@@ -109,12 +108,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpus:
-    """What was asked, whole: N living memories in order, turns by thread, as arrays.
+    """Arrays over all N living memories of a query, in order, turns by thread.
 
-    similarity: (N,), cosine with the query, NaN without a vector. length: (N,), words of each.
-    opens: (N,), whether it is the first of its session; what is no turn is a session of its own.
-    holders and words: (H,) each, that memory holders[i] holds the word words[i] of the query.
-    terms: how many words the query has.
+    similarity: (N,), cosine with the query, NaN without a vector. length: (N,), number of words.
+    opens: (N,), whether it opens a session; a memory that is no turn is a session of its own.
+    holders, words: (H,) each; memory holders[i] holds the word words[i] of the query.
+    terms: number of words of the query.
     """
 
     similarity: Numbers
@@ -135,7 +134,7 @@ class Corpus:
         words: Sequence[int],
         terms: int,
     ) -> Corpus:
-        """Return the corpus of these sequences. What is first in it opens a session."""
+        """Return the corpus of these sequences. Its first memory opens a session."""
         import numpy as np
 
         def array(values: Sequence[Any], kind: type) -> NDArray[Any]:
@@ -155,9 +154,9 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """What a storage found: candidates in no order, and the corpus; None where nothing lives.
+    """The answer of a storage: unordered candidates, and the corpus, or None if it is empty.
 
-    edges: those that hold and touch what the query mentions, in no order.
+    edges: current edges of the mentioned entities, unordered.
     """
 
     candidates: Sequence[Candidate] = ()
@@ -167,7 +166,7 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankingQuery:
-    """A query as ranking sees it: its text, its words, each once, and when it was asked."""
+    """A query for ranking: its text, its distinct words, and its time."""
 
     text: str
     terms: Sequence[str]
@@ -178,7 +177,7 @@ class RecallStorage(Protocol):
     """Candidates of recall."""
 
     async def recall(self, request: SearchRequest) -> Recalled:
-        """Return what may answer, by meaning, by words and by the turns around."""
+        """Return candidates by meaning, by words and by neighbouring turns."""
 
 
 Found: TypeAlias = Literal["vector_results", "graph_results", "merged"]
@@ -186,12 +185,12 @@ Found: TypeAlias = Literal["vector_results", "graph_results", "merged"]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RecallResult(Sequence[Hit]):
-    """The hits of one question, best first; as a sequence it is merged, and equals it as a list.
+    """The hits of one query, best first. As a sequence it behaves like its merged hits.
 
-    merged: by meaning, by words and by what stands around, ranked. vector_results: by meaning
-    alone, nearest first, at most as many as asked for; the score of each is its cosine similarity.
-    graph_results: edges of the knowledge graph that fit. degraded: the embedder was down, so words
-    alone found. reranked: a reranker gave the scores; False without one, or when it failed.
+    merged: ranked by meaning, words and context. vector_results: by meaning alone, nearest first,
+    up to the limit; the score is the cosine similarity. graph_results: matching edges of the
+    knowledge graph. degraded: the embedder was down, so only words found memories. reranked: the
+    scores come from a reranker; False without one, or if it failed.
     """
 
     merged: tuple[Hit, ...] = ()
@@ -209,7 +208,7 @@ class RecallResult(Sequence[Hit]):
     @overload
     def __getitem__(self, at: Literal["graph_results"]) -> Sequence[Edge]: ...
     def __getitem__(self, at: int | slice | Found) -> Hit | Sequence[Hit] | Sequence[Edge]:
-        """Return a hit or some by place, or the results of one name."""
+        """Return hits by index or slice, or the results with a name."""
         if isinstance(at, slice):
             return list(self.merged[at])
         if isinstance(at, int):
@@ -228,7 +227,7 @@ class RecallResult(Sequence[Hit]):
         return isinstance(other, list | tuple) and list(self.merged) == list(other)
 
     def to_dict(self) -> dict[Found, list[dict[str, JsonValue]]]:
-        """Return the documented results by name, as what can be written as JSON."""
+        """Return the documented results by name, as a JSON object."""
         return {
             "vector_results": [hit.to_dict() for hit in self.vector_results],
             "graph_results": [
@@ -247,10 +246,10 @@ def _plain(value: JsonValue | UUID | datetime | tuple[str, ...]) -> JsonValue:
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Reads a query and each text together: slower than vectors, and nearer to the mark.
+    """Scores texts against a query: slower than vectors, and more precise.
 
-    A cross-encoder, a service, or a language model. It is awaited on the bridge's one loop.
+    A cross-encoder, a service, or a language model. It is awaited on the bridge's loop.
     """
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """Return one finite score for each text, in their order; larger fits better."""
+        """Return one finite score per text, in order; a higher score is a better match."""

@@ -16,12 +16,12 @@ Fate: TypeAlias = Literal["demoted", "archived", "erased"]
 FATES: Final[tuple[Fate, ...]] = ("demoted", "archived", "erased")
 
 Counts: TypeAlias = Mapping[Fate, Mapping[MemoryKind, int]]
-"""How many memories of each kind met which fate."""
+"""Number of memories by fate and kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retimed:
-    """A page of memories, told anew when they leave their stage. looked_at: 0 at the end."""
+    """A page of memories whose next stage was recomputed. looked_at: 0 at the end."""
 
     looked_at: int
     changed: int
@@ -29,9 +29,9 @@ class Retimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionBatch:
-    """What one short transaction did. retimed: it was too early for them, by a newer policy.
+    """The result of one short transaction. retimed: memories not due under a newer policy.
 
-    along: what was erased along with others, such as the ended facts of a fact.
+    along: memories erased with others, such as the ended facts of a slot.
     """
 
     counts: Counts
@@ -40,13 +40,13 @@ class RetentionBatch:
 
     @property
     def size(self) -> int:
-        """How many memories were looked at."""
+        """Number of examined memories."""
         return self.retimed + sum(sum(kinds.values()) for kinds in self.counts.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weak:
-    """What is below one threshold. decay_rate: None for those of the policies."""
+    """Selects memories below a threshold. decay_rate: None for the rates of the policies."""
 
     threshold: float
     min_age_days: float
@@ -55,9 +55,9 @@ class Weak:
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """A memory that is out of recall. text, archived_at: None unless it was archived.
+    """A faded memory. text, archived_at: None unless it is archived.
 
-    is_wordless: its vector and its words have to be made anew.
+    is_wordless: its vector and search terms must be made again.
     """
 
     memory_id: UUID
@@ -83,11 +83,11 @@ class Revival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """How one memory is kept: what its score and its next stage are made of.
+    """The retention of one memory: the inputs of its score and its next stage.
 
-    strength: its initial score. used_at: when it was last read, or written if it never was.
-    staged_at: since when it is in its stage; of one that is kept, when it was restored, if it was.
-    forget_at: when it leaves its stage, None for never. rule: None if its kind never fades.
+    strength: initial score. used_at: last read, or else written. staged_at: when it entered its
+    stage; for stage "kept", when it was revived, if ever. forget_at: when it leaves its stage; None
+    for never. rule: None if its kind never fades.
     """
 
     memory_id: MemoryId
@@ -111,7 +111,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class RetentionRow:
-    """How many memories of a kind and stage score in a tenth, and what their scores add up to."""
+    """Number and score sum of the memories of a kind and stage within a tenth of the scores."""
 
     kind: MemoryKind
     fades: bool
@@ -124,7 +124,7 @@ class RetentionRow:
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """What the last run of a task did. done_at: None while the first is at work."""
+    """The last run of a periodic task. done_at: None during the first run."""
 
     next_at: datetime
     done_at: datetime | None
@@ -132,13 +132,13 @@ class TaskRun:
 
 
 class RetentionStorage(Protocol):
-    """Policies as data, and the moments that follow from them."""
+    """Retention policies, stages, and periodic tasks."""
 
     async def retention_rules(self, scope: Scope | None, app: str | None) -> Rules:
-        """Return what holds for a user, an application (scope None), or all (both None)."""
+        """Return the effective rules of a user, an application (scope None), or all (both None)."""
 
     async def own_rules(self, scope: Scope | None, app: str | None) -> Rules:
-        """Return what was set for a user, an application or all itself, of the kinds it is of."""
+        """Return the rules set for exactly this user or application, or for all."""
 
     async def set_retention_rules(
         self,
@@ -147,35 +147,34 @@ class RetentionStorage(Protocol):
         rules: Rules | None,
         of: Sequence[MemoryKind] | None = None,
     ) -> str:
-        """Store what holds for a user, an application or all from now on; None: what is above.
+        """Set the rules of a user, an application or all; None inherits them.
 
-        of: kinds whose own rules are replaced; None: of all. It waits for those who write by the
-        rules that held, and notes in the same transaction that memories have to be told: returns
-        the path for retime().
+        of: kinds whose rules are replaced; None for all. Waits for writers that use the old rules,
+        and schedules a retiming in the same transaction. Returns the path for retime().
         """
 
     async def retimings(self, scope: Scope | None, app: str | None) -> Sequence[str]:
-        """Return the paths, below one, whose memories were not all told that a policy changed."""
+        """Return the paths below this one that still need retime()."""
 
     async def retime(self, path: str, limit: int) -> Retimed:
-        """Tell a page of memories of a path anew when they leave their stage, where it stopped."""
+        """Recompute the next stage of the next page of memories of a path."""
 
     async def ahead_of_server(self, now: datetime) -> timedelta:
-        """Return by how much a moment is ahead of the clock of the database server."""
+        """Return how far a moment is ahead of the clock of the database server."""
 
     async def kept(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Kept]:
-        """Return how memories are kept; unknown ids are left out."""
+        """Return the retention of memories; unknown ids are skipped."""
 
     async def retention_stats(
         self, scope: Scope | None, app: str | None, now: datetime, days: Sequence[float]
     ) -> tuple[Sequence[RetentionRow], Mapping[float, Mapping[Fate, int]]]:
-        """Return how memories are kept, and how many meet which fate within so many days."""
+        """Return retention statistics, and the number of memories by fate within each of days."""
 
     async def take_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
-        """Take a task that is done for all now and then, if it is due and nobody is at it."""
+        """Lease a periodic task if it is due and free; return whether it succeeded."""
 
     async def keep_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
-        """Keep a task that was taken; False if it is somebody else's by now."""
+        """Extend the lease of a task; return False if another worker has it."""
 
     async def end_turn(
         self,
@@ -185,51 +184,51 @@ class RetentionStorage(Protocol):
         next_at: datetime,
         result: Mapping[str, JsonValue],
     ) -> None:
-        """Tell what came of a task that was taken, and when it is due again."""
+        """Store the result of a leased task and when it is due again."""
 
     async def last_turn(self, task: str) -> TaskRun | None:
-        """Return what the last run of a task did."""
+        """Return the last run of a task, or None."""
 
     async def drop_task(self, task: str) -> None:
-        """Forget a task, as if nobody had ever been at it."""
+        """Delete a task and its last run."""
 
     async def named_ids(self, scope: Scope, keys: Sequence[str]) -> Sequence[UUID]:
-        """Return the ids of memories that are named by key or by id."""
+        """Return the ids of memories given by key or id."""
 
     async def unknown_names(self, scope: Scope, names: Sequence[str]) -> Sequence[str]:
-        """Return those of some keys and ids, in order, that no memory has."""
+        """Return the keys and ids that match no memory, in order."""
 
     async def forget_faded(
         self, scope: Scope | None, app: str | None, now: datetime, limit: int
     ) -> RetentionBatch:
-        """Move memories that are due on by one stage, in one short transaction.
+        """Move due memories on by one stage, in one short transaction.
 
-        What was moved as of the same moment already, and what somebody else works on, is left.
+        Skips memories already moved as of the same moment, and memories locked by others.
         """
 
     async def due(
         self, scope: Scope | None, app: str | None, now: datetime, limit: int
     ) -> tuple[Counts, Mapping[MemoryKind, int], Sequence[tuple[Kept, Fate]]]:
-        """Return what forget_faded() would do: how many in all and along, and which first."""
+        """Preview forget_faded(): counts by fate, counts erased along, and the first memories."""
 
     async def average_score(self, scope: Scope, weak: Weak) -> tuple[int, float]:
-        """Return how many memories there are that fade, in all stages, and their average score."""
+        """Return the number of memories that fade, in all stages, and their average score."""
 
     async def weak(self, scope: Scope, weak: Weak) -> Sequence[MemoryId]:
-        """Return what forget_weak() would erase."""
+        """Return the memories that forget_weak() would erase."""
 
     async def forget_weak(
         self, scope: Scope, weak: Weak, memory_ids: Sequence[UUID]
     ) -> Sequence[MemoryId]:
-        """Erase at once those of some memories that are still weak; return which.
+        """Erase the given memories that are still weak; return their ids.
 
-        What was drawn from them stays, and so do their turns.
+        Their turns stay, and so do the memories derived from them.
         """
 
     async def set_pinned(
         self, scope: Scope, memory_ids: Sequence[UUID], pinned: bool
     ) -> Sequence[MemoryId]:
-        """Pin memories, or no longer; return those that are pinned now, or no longer are."""
+        """Pin or unpin memories; return the ids that are in the requested state now."""
 
     async def staged(
         self,
@@ -239,10 +238,10 @@ class RetentionStorage(Protocol):
         limit: int,
         offset: int,
     ) -> Sequence[Kept]:
-        """Return memories that are out of recall, those that left it last first."""
+        """Return faded memories, latest first."""
 
     async def out_of_recall(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Archived]:
-        """Return those of some memories that are demoted or archived."""
+        """Return the given memories that are demoted or archived."""
 
     async def revive_memories(self, scope: Scope, revival: Revival) -> Sequence[MemoryId]:
         """Bring faded memories back into recall in one transaction; return their ids.
@@ -253,7 +252,7 @@ class RetentionStorage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """How often a memory was returned to a caller who searched, and when last."""
+    """Number and last time of the reads of a memory by search or recall."""
 
     access_count: int
     last_accessed_at: datetime
@@ -261,7 +260,7 @@ class Accesses:
 
 @dataclass(frozen=True, slots=True)
 class NewAccesses:
-    """Reads of one memory that are not counted yet."""
+    """Reads of one memory to add to its counters."""
 
     scope: Scope
     memory_id: MemoryId
@@ -269,15 +268,15 @@ class NewAccesses:
 
 
 class AccessStorage(Protocol):
-    """Counters beside memories; they go with them."""
+    """Access counters, deleted with their memories."""
 
     async def add_accesses(self, batch: Sequence[NewAccesses]) -> None:
-        """Count reads, in one round trip; those of memories that are gone, or going, are skipped.
+        """Add reads to the counters, skipping memories that are deleted or locked.
 
-        Raises StorageReadOnly where nothing can be written.
+        Raises StorageReadOnly if the database is read-only.
         """
 
     async def accesses(
         self, scope: Scope, memory_ids: Sequence[MemoryId]
     ) -> Mapping[MemoryId, Accesses]:
-        """Return the counters of those memories that were ever read."""
+        """Return the counters of the memories that were ever read."""

@@ -1,4 +1,4 @@
-"""What the core asks of a storage for runs: what one reads, what it changes, and to undo it."""
+"""Runs: their input, their changes, their record, and their undo."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from shared_core.ports.retention import Revival
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
-    """What a run wants of a thread. turns: so many unread ones; context: so many before them.
+    """Maximum numbers to read of a thread. turns: unread turns; context: turns before them.
 
-    replay: so many turns that its summary does not tell of, and reread before those; 0 for none.
-    people: so many of those whom the user has named, in any thread.
+    replay: turns not covered by the summary; reread: turns before those; 0 for none.
+    people: people named by the user in any thread.
     """
 
     turns: int
@@ -45,11 +45,11 @@ class ReadRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadWindow:
-    """A thread as a run finds it. Turns come with their number, in the order of remembering.
+    """The input of a run from a thread. Turns come with their number, in the order of storage.
 
-    read_mark, replay_mark: the numbers of the last turn that was extracted, and that was summed up.
-    summed: up to which number summary tells of the thread; 0 and "" when it is gone. summary_run:
-    the run that wrote it. people: whom the user has named, as of the run known_number.
+    read_mark: number of the last extracted turn. replay_mark: of the last summarised turn.
+    summary, summed: the current summary and the last turn it covers; "" and 0 without one.
+    summary_run: the run that wrote it. people: named by the user, as of the run known_number.
     """
 
     read_mark: int
@@ -66,9 +66,9 @@ class ThreadWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFact:
-    """A fact that is believed now, or was. said: when its turns were said; () for valid_from.
+    """A current or ended fact. said: times of its turns; () stands for valid_from.
 
-    has_faded: out of recall, though it is known.
+    has_faded: demoted or archived.
     """
 
     memory_id: MemoryId
@@ -83,10 +83,10 @@ class KnownFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retraction:
-    """What no longer holds since it was said so, whether it was known or not.
+    """A statement that a fact no longer holds, whether the fact was known or not.
 
-    subject_key: of the slot for one subject (facts.subject_key). value: normalised, "" for
-    whatever the slot held. valid_until: as of when, if that was said.
+    subject_key: of slot and subject (fact_planning.subject_key). value: normalised; "" for every
+    value of the slot. valid_until: the stated end, or None.
     """
 
     retraction_id: UUID
@@ -100,9 +100,9 @@ class Retraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A stored fact with both its times and where it came from.
+    """A stored fact with both time lines and its provenance.
 
-    recorded_at: since when it is known. superseded_at: since when its end is.
+    recorded_at: since when it is known. superseded_at: since when its end is known.
     """
 
     memory_id: MemoryId
@@ -122,13 +122,13 @@ class Fact:
 
     @property
     def key(self) -> str:
-        """What retract(), restore() and forget() name it by; its memory id as text."""
+        """The key for retract(), restore() and forget(): its memory id as text."""
         return str(self.memory_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFact:
-    """A fact to write; valid_until is set when a later turn of the same run already ended it."""
+    """A fact to write. valid_until: set if a later turn of the same run ended it."""
 
     memory_id: MemoryId
     draft: FactDraft
@@ -139,7 +139,7 @@ class PlannedFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownEdge:
-    """An edge of the graph that is believed now, or was. said: as of a KnownFact."""
+    """A current or ended edge of the graph. said: as in KnownFact."""
 
     edge_id: UUID
     subject: str
@@ -152,7 +152,7 @@ class KnownEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known that drafts may meet. number: of the last run that it is the work of."""
+    """Known facts, retractions and edges to compare drafts with. number: of their last run."""
 
     facts: Sequence[KnownFact]
     retractions: Sequence[Retraction]
@@ -162,10 +162,10 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedEdge:
-    """An edge to write. fact_id: of the fact it says again and ends with, if there is one.
+    """An edge to write. fact_id: the fact that it restates and ends with, or None.
 
-    memory_id: the same if the edge rests on that fact; else it rests on its turns. subject_key,
-    object_key: both names as they are compared (facts.normalised).
+    memory_id: the same if the fact is its provenance, else None. subject_key, object_key: the
+    normalised names.
     """
 
     edge_id: UUID
@@ -180,7 +180,7 @@ class PlannedEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LikeText:
-    """What is known and says nearly what a draft says. similarity: the cosine."""
+    """A known memory with nearly the text of a draft. similarity: the cosine."""
 
     memory_id: MemoryId
     text: str
@@ -189,7 +189,7 @@ class LikeText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A turn a memory was drawn from. basis: turns of one number say it together."""
+    """A turn of a memory's provenance. basis: turns with one number support it jointly."""
 
     address: ItemAddress
     turn: Turn
@@ -198,7 +198,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """What a run found out about a turn; only what the turn does not say itself is written."""
+    """Emotion and importance that a run found in a turn; values set by the caller stay."""
 
     event_id: str
     emotion: Emotion | None
@@ -207,7 +207,7 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """The turns of a thread a run went through: from the number after mark to the number to."""
+    """The turns that a run processed: numbers after mark, up to and including to."""
 
     mark: int
     to: int
@@ -215,19 +215,19 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """Everything one run changes: applied whole or not at all.
+    """All changes of one run, applied in one transaction.
 
-    thread_id: None for a run across threads. read: what it extracted from; summed: what its summary
-    tells of, which stands under summary_key. ended: facts that hold no more, those of close among
-    them: with them go statements of their turns. inherited: memories that rest on all that others
-    rest on. summary_run: the run that wrote the summary this one builds on. drawn_from: turns of
-    any thread that must still be there. counts: for the record of the run. reflection: counts this
-    extraction, asks for a reflection with every so many. unsaid: keys of words that nobody may have
-    written meanwhile. slots; relations, each with its subject_key: of which no run after
-    known_number may have changed anything. retractions: with the ids of their turns. edge_sources:
-    edge, turn and basis, as of a Source. bounds: what made history of what is written. move_edges:
-    edges of which an end to come is known, and comes earlier. revival: faded facts that the run
-    states again.
+    thread_id: None for a run across threads. read: the extracted turns. summed: the turns that the
+    new summary covers, stored under summary_key. summary_run: the run of the summary it extends.
+    close: facts and their ends. ended: all facts that no longer hold; statements of their turns
+    retire with them. inherited: memories that take over the provenance of others. edge_sources:
+    edge, turn and basis, as in Source. move_edges: edges whose known future end moves to an earlier
+    time. retractions: with the ids of their turns. bounds: rows that ended the written ones.
+    revival: faded facts that the run states again. reflection: counts this extraction and may
+    enqueue a reflection. counts: for the record of the run.
+
+    The storage raises Conflict unless these hold: the turns of drawn_from exist; no memory has the
+    words of unsaid; no run after known_number changed slots, or relations of their subject_key.
     """
 
     run_id: UUID
@@ -266,7 +266,7 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """A run as it was. counts: what it changed, and what a model was asked for."""
+    """The record of a run. counts: its changes and its model usage."""
 
     run_id: UUID
     kind: str
@@ -279,12 +279,12 @@ class RunRecord:
 
 
 class RunStorage(Protocol):
-    """What runs read and change. Every method is one transaction and one round trip."""
+    """Input and changes of runs. Every method is one transaction and one round trip."""
 
     async def read_thread(
         self, scope: Scope, thread_id: ThreadId, request: ReadRequest
     ) -> ThreadWindow | None:
-        """Return what is new of a thread since the last runs; None when there is no thread."""
+        """Return the unread part of a thread, or None if there is no thread."""
 
     async def known(
         self,
@@ -293,8 +293,10 @@ class RunStorage(Protocol):
         relations: Sequence[tuple[str, str]],
         since: datetime,
     ) -> Known:
-        """Return what holds now or ended after since: facts of some slots, retractions of them,
-        edges of some pairs of subject_key and relation."""
+        """Return facts and retractions of some slots, and edges of some relations.
+
+        Includes what holds now or ended after since. relations: pairs of subject_key and relation.
+        """
 
     async def like_texts(
         self,
@@ -303,18 +305,21 @@ class RunStorage(Protocol):
         words_keys: Mapping[ItemAddress, UUID],
         vectors: VectorRows | None,
     ) -> Mapping[ItemAddress, Sequence[LikeText]]:
-        """Return what is known for each address: what has its words, and what is nearest."""
+        """Return, for each address, memories with the same words and the nearest ones."""
 
     async def apply_run(self, plan: RunPlan) -> None:
-        """Apply a run whole. Conflict if another run of the thread or on a fact came first."""
+        """Apply a run. Raises Conflict if another run of the thread or on a fact came first."""
 
     async def list_runs(
         self, scope: Scope, thread_id: ThreadId | None, limit: int
     ) -> Sequence[RunRecord]:
-        """Return runs, newest first; of one thread, or all."""
+        """Return the runs of one thread, or all, newest first."""
 
     async def undo_run(self, scope: Scope, run_id: UUID) -> None:
-        """Restore what was before a run. NotFound, or Conflict if a later run builds on it."""
+        """Restore the state before a run.
+
+        Raises NotFound, or Conflict if a later run builds on it.
+        """
 
     async def recent_memories(self, scope: Scope, limit: int) -> Sequence[Memory]:
         """Return the newest living memories of a user that no reflection wrote, newest first."""

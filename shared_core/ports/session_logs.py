@@ -1,4 +1,4 @@
-"""What the core asks of a storage for session logs; ports.Storage joins it."""
+"""Session logs of ADK and their storage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChange:
-    """What changes in the states of an application, of a user of it, and of one session."""
+    """Changes to the state of an application, of a user, and of one session."""
 
     app: Mapping[str, JsonValue] = field(default_factory=dict)
     user: Mapping[str, JsonValue] = field(default_factory=dict)
@@ -24,9 +24,9 @@ NO_CHANGE = StateChange()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
-    """A session log as it stands. payloads: the JSON texts of its events, oldest first.
+    """A session log. payloads: the JSON texts of its events, oldest first.
 
-    version changes with every event; updated_at is the moment of the last event.
+    version: changes with every event. updated_at: time of the last event.
     """
 
     scope: Scope
@@ -41,7 +41,7 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a writer has seen of a log: its version, or else its last event and last change."""
+    """The state of a log that a writer knows: its version, or its last event and change."""
 
     version: int | None
     event_id: str | None = None
@@ -50,10 +50,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What came of appending an event. version: after it, or None when nothing was appended.
+    """The result of appending an event. version: the new one, or None if nothing was appended.
 
-    known: the event was there, True if it is the same; None if it was not there. stored_version:
-    of the log before, None when no log is open.
+    known: None if the event is new, True if the same event exists, False if a different one has its
+    id. stored_version: of the log before; None if no log is open.
     """
 
     version: int | None
@@ -67,15 +67,15 @@ class SessionStorage(Protocol):
     async def open_session(
         self, scope: Scope, thread_id: ThreadId, state: StateChange
     ) -> SessionRecord | None:
-        """Open the log of a thread; None when it is open already."""
+        """Open the log of a thread; return None if it is open already."""
 
     async def load_session(
         self, scope: Scope, thread_id: ThreadId, *, after: datetime | None, limit: int | None
     ) -> SessionRecord | None:
-        """Return a log with its newest events; None when there is none."""
+        """Return a log with its newest events, or None."""
 
     async def list_sessions(self, app: str, user: str | None) -> Sequence[SessionRecord]:
-        """Return logs without their events, the one that changed last at the end."""
+        """Return logs without events, in the order of their last change."""
 
     async def user_state(self, scope: Scope) -> Mapping[str, JsonValue]: ...
 
@@ -90,4 +90,4 @@ class SessionStorage(Protocol):
     ) -> Appended: ...
 
     async def close_session(self, scope: Scope, thread_id: ThreadId, *, forget: bool) -> None:
-        """End a log; with forget, erase what is remembered of the thread as well."""
+        """Delete a log; with forget, also the memories of the thread."""

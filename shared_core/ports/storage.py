@@ -1,4 +1,4 @@
-"""What the core asks of the outside: a store of memories, an embedder, an extractor, a clock."""
+"""The ports of the core: storage, embedder, extractor, reflector and clock."""
 
 from __future__ import annotations
 
@@ -41,11 +41,10 @@ Clock: TypeAlias = Callable[[], datetime]
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of one length, L2-normalised, float32.
+    """Turns texts into L2-normalised float32 vectors of one length.
 
-    model names the vectors in the database. Both methods take texts that are not blank and
-    return an array of shape (number of texts, dimensions). Raise ModelUnavailable when the model
-    fails.
+    model: names the vectors in the database. Both methods take non-blank texts, return an array of
+    shape (texts, dimensions), and raise ModelUnavailable if the model fails.
     """
 
     @property
@@ -58,12 +57,12 @@ class Embedder(Protocol):
 
 
 class Extractor(Protocol):
-    """Reads what is worth keeping out of turns, and sums up.
+    """Extracts facts and statements from turns, and summarises threads.
 
-    name is stored with everything it found, and names the version of its rules or prompts. Raise
-    ModelUnavailable when a model fails: the turns then wait, and are read later.
-    window_tokens: about so much text is given to it at once. reread_turns: so many turns it wants
-    to see again when it sums up, for one that does not build on the summary before.
+    name: stored with all its results; it includes the version of its rules or prompts.
+    window_tokens: approximate size of one call. reread_turns: number of earlier turns it needs
+    again to summarise; 0 if it extends the previous summary.
+    Raise ModelUnavailable if a model fails: a later run then reads the turns.
     """
 
     @property
@@ -74,31 +73,31 @@ class Extractor(Protocol):
     def reread_turns(self) -> int: ...
 
     async def extract(self, events: Sequence[Event], context: Sequence[Event]) -> Extraction:
-        """Return what events say. context: turns before them, read already, to understand them.
+        """Return drafts from events. context: earlier turns, for understanding only.
 
-        A draft that tells something of context names those turns too, so that it goes with them.
+        A draft that uses context lists those turns too, so that it is forgotten with them.
         """
 
     async def summarise(
         self, events: Sequence[Event], previous: str, max_characters: int
     ) -> tuple[str, ModelUsage]:
-        """Return what a thread is about in one short text, in its language.
+        """Return a short summary of a thread in its language.
 
-        previous: the summary of what was said before events, "" if nothing was.
+        previous: the summary of the turns before events, or "".
         """
 
 
 @runtime_checkable
 class Acquainted(Protocol):
-    """An extractor that knows whom the user has named before the turns it is given."""
+    """An extractor that accepts the people whom the user named in earlier turns."""
 
     def knowing(self, people: Sequence[KnownPerson]) -> Extractor:
-        """Return the extractor that reads one window with these people in mind."""
+        """Return an extractor for one window that knows these people."""
 
 
 @runtime_checkable
 class Reflector(Protocol):
-    """Draws conclusions out of memories of several threads. An extractor may be one as well."""
+    """Draws conclusions from memories across threads. An extractor may also be one."""
 
     @property
     def name(self) -> str: ...
@@ -106,14 +105,14 @@ class Reflector(Protocol):
     async def reflect(
         self, memories: Sequence[Memory]
     ) -> tuple[Sequence[InsightDraft], ModelUsage]:
-        """Return what memories let one conclude; memory_ids of each name what it rests on."""
+        """Return conclusions, each with the memory_ids of its provenance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageReport:
-    """What is behind the storage, for `hippocampus migrate --json`.
+    """The state of a database, for `hippocampus migrate --json`.
 
-    size_bytes: on disk; None where the server does not tell.
+    size_bytes: on disk; None if the server does not report it.
     """
 
     engine: str
@@ -150,21 +149,21 @@ class Storage(
     ErasureStorage,
     Protocol,
 ):
-    """Outcomes, not SQL. Every method is one transaction and touches only the scope it names.
+    """A storage engine. Every method is one transaction and touches only the scope it names.
 
-    Raise StorageUnavailable when the database cannot be reached.
+    Every method raises StorageUnavailable if the database is unreachable.
     """
 
     @property
     def is_embedded(self) -> bool:
-        """Whether open() starts a server in a folder of this machine."""
+        """Whether open() starts a server in a local folder."""
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
     async def report(self) -> StorageReport: ...
 
     async def dsn(self) -> str:
-        """Return how to connect to the same database, password included."""
+        """Return the connection string of the database, including the password."""
 
     async def use_model(self, model: str, dimensions: int) -> None:
-        """Declare the model that makes vectors; EmbeddingMismatch if another one made them."""
+        """Declare the embedding model; raises EmbeddingMismatch if another one is active."""

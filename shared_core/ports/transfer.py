@@ -18,23 +18,23 @@ TABLES = (
     "runs", "run_changes", "retractions", "pipeline_log", "extraction_counts", "erasures",
     "import_marks", "retention_policies", "embeddings", "consolidation_jobs",
 )  # fmt: skip
-"""Tables that are exported, each after those it refers to; work that waits comes last."""
+"""Exported tables, each after the tables it refers to; pending jobs come last."""
 
 LEFT_OUT = {
-    "api_tokens": "keys to one server; whoever runs another one makes new ones",
+    "api_tokens": "keys to one server; another server needs new ones",
     "embedding_models": "of the database; the first line of an export names the model",
     "retimings": "work under way in one database",
     "schedules": "of the workers of one database",
     "schema_migrations": "of the database",
 }
-"""Tables that are not exported, and why."""
+"""Tables excluded from exports, and the reason."""
 
 EMBEDDINGS = "embeddings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportScope:
-    """What is exported: all below a path, a user's or an application's."""
+    """The path of a user or an application to export."""
 
     app: str
     user: str | None
@@ -43,7 +43,7 @@ class ExportScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedRow:
-    """A row of a table as the text of a JSON object, in one line."""
+    """A row of a table as a JSON object on one line."""
 
     table: str
     text: str
@@ -51,7 +51,7 @@ class ExportedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What an export begins with: version of the schema, the model of its vectors, the rows."""
+    """An export: the version of the schema, the embedding model, and the rows."""
 
     schema_version: int
     model: str | None
@@ -61,7 +61,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBatch:
-    """Lines of an export: rows of one table with the same columns. numbers: of the lines."""
+    """Rows of one table with the same columns. numbers: line numbers in the export."""
 
     table: str
     columns: tuple[str, ...]
@@ -71,7 +71,7 @@ class RowBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unembedded:
-    """A field of a memory that has no vector of the model in use."""
+    """A field of a memory without a vector of the active model."""
 
     address: ItemAddress
     field: str
@@ -81,7 +81,7 @@ class Unembedded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What became of rows: how many were written, are here with other values, and cannot be."""
+    """Number of rows that were written, exist with other values, or cannot be written."""
 
     written: int
     differ: int = 0
@@ -89,58 +89,65 @@ class Written:
 
 
 class TransferStorage(Protocol):
-    """All rows of a user or an application as text, and back."""
+    """Exports and imports all rows of a user or an application."""
 
     async def rows_version(self) -> int:
-        """Return of which version of PostgreSQL's schema the rows are; later ones are not read."""
+        """Return the version of PostgreSQL's schema of the rows; later ones are refused."""
 
     def snapshot(
         self, whose: ExportScope, *, vectors: bool
     ) -> AbstractAsyncContextManager[Snapshot]:
-        """Return all rows as of one moment, to be read inside of the context.
+        """Return a consistent snapshot of all rows, readable within the context.
 
-        They come table by table, in the order of the keys. vectors: with those of the active model,
-        else only with the names of what has some.
+        Rows come table by table, in key order. vectors: include vectors of the active model, else
+        only the names of the embedded fields.
         """
 
     async def applications(self) -> Sequence[str]:
-        """Return the names of all applications that have anything here, in order."""
+        """Return the names of all applications with data, sorted."""
 
     async def import_rows(self, whose: ExportScope, batch: RowBatch, *, restore: bool) -> Written:
-        """Write rows that are not here, in one transaction.
+        """Write missing rows in one transaction.
 
-        Threads that are here count on behind what is given; their marks stay.
-        Raises InvalidInput for what does not fit its table, Conflict for what something else has
-        taken the place of, or was forgotten here. restore: what was forgotten comes back. A session
-        that is active in the export has ended if another one of the user is active here.
+        Existing threads keep their read marks, and continue counting after the imported turns. An
+        active session is imported as ended if the user has another active one.
+
+        Args:
+            whose: the user or application to import.
+            batch: the rows of one table.
+            restore: whether to import forgotten rows again.
+
+        Raises:
+            InvalidInput: a row does not fit its table.
+            Conflict: another row has the place of a row, or it was forgotten here.
         """
 
     async def require_unforgotten(self, whose: ExportScope, batch: RowBatch) -> None:
-        """Raise Conflict if a turn of a batch of events was forgotten here."""
+        """Raise Conflict if a turn of the batch was forgotten here."""
 
     async def ask_for_ends(self, whose: ExportScope) -> None:
-        """Have what was said in sessions that have ended consolidated, where nobody did."""
+        """Enqueue the consolidation of ended sessions that was never done."""
 
     async def import_vectors(
         self, whose: ExportScope, batch: RowBatch, model: str, dimensions: int
     ) -> Written:
-        """Write vectors that are not here. Raises as import_rows()."""
+        """Write missing vectors. Raises the same errors as import_rows()."""
 
     async def unembedded(
         self, whose: ExportScope, batch: RowBatch, model: str
     ) -> Sequence[Unembedded]:
-        """Return what has no vector of a model yet, of what the batch says has vectors."""
+        """Return the fields of the batch that have no vector of the model yet."""
 
     async def add_made_vectors(self, whose: ExportScope, vectors: VectorRows) -> None:
-        """Add vectors to memories that are here."""
+        """Add vectors to existing memories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceItem:
-    """An item as LangGraph's PostgresStore keeps it.
+    """An item of LangGraph's PostgresStore.
 
-    prefix: its labels, joined by dots. value_json: the text of its value, not parsed yet.
-    vectors: by field; None where only the field was asked for.
+    prefix: its labels, joined by dots. value_json: its value as JSON text. vectors: by field; None
+    if only the fields were requested.
     """
 
     prefix: str
@@ -155,7 +162,7 @@ class SourceItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTally:
-    """How many items a source holds, expired ones included, and how many of them have vectors."""
+    """Number of items of a source, of expired ones among them, and of embedded ones."""
 
     items: int
     expired: int
@@ -164,9 +171,9 @@ class SourceTally:
 
 
 class ItemSource(Protocol):
-    """A store that is only read."""
+    """A store to import from."""
 
     async def tally(self) -> SourceTally: ...
 
     def pages(self, limit: int, *, vectors: bool) -> AsyncIterator[Sequence[SourceItem]]:
-        """Yield all items in a stable order, at most limit at a time."""
+        """Yield pages of up to limit items, in a stable order."""

@@ -12,7 +12,13 @@ from datetime import datetime
 from shared_core.core.domain import USER, Event, Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import from_path, scope_path
-from shared_core.ports.conversations import Around, Heard, Session, SessionRules, SessionStatus
+from shared_core.ports.conversations import (
+    Heard,
+    InputContext,
+    Session,
+    SessionRules,
+    SessionStatus,
+)
 from shared_core.ports.jobs import NewJob
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
@@ -72,13 +78,13 @@ class OceanBaseConversations(OceanBasePart):
 
     async def around_input(
         self, scope: Scope, thread_id: ThreadId | None, context: int, kin: Sequence[str]
-    ) -> Around:
+    ) -> InputContext:
         tenant, now = scope_path(scope), self._clock()
 
-        def work(tx: Transaction) -> Around:
+        def work(tx: Transaction) -> InputContext:
             said = [] if thread_id is None else last_turns(tx, tenant, thread_id, context, now)
             name, keys = _whom(tx, tenant, kin)
-            return Around(said=said, user_name=name, kin=keys)
+            return InputContext(said=said, user_name=name, kin=keys)
 
         return await self._database.read(work)
 

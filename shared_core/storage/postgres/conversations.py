@@ -10,7 +10,13 @@ from typing import Any
 from shared_core.core.domain import USER, Event, Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import ROOT, from_path, scope_path
-from shared_core.ports.conversations import Around, Heard, Session, SessionRules, SessionStatus
+from shared_core.ports.conversations import (
+    Heard,
+    InputContext,
+    Session,
+    SessionRules,
+    SessionStatus,
+)
 from shared_core.ports.jobs import NewJob
 from shared_core.ports.storage import Clock
 from shared_core.storage._rows import event_from_row, utc
@@ -67,14 +73,14 @@ class PostgresConversations:
 
     async def around_input(
         self, scope: Scope, thread_id: ThreadId | None, context: int, kin: Sequence[str]
-    ) -> Around:
+    ) -> InputContext:
         tenant = scope_path(scope)
         turns = {"tenant": tenant, "thread_id": thread_id, "limit": context, "now": self._clock()}
         rows, known = await self._database.run(
             tenant, step("thread_events", turns), _kin_step(scope, kin)
         )
         said = [event_from_row(row[1:]) for row in reversed(rows)]
-        return Around(said=said, user_name=_name(known), kin=_kin(known))
+        return InputContext(said=said, user_name=_name(known), kin=_kin(known))
 
     async def open_conversation(
         self, scope: Scope, new_id: ThreadId, rules: SessionRules
