@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from shared_core.cli.show_extraction import LineReading, kind_of, read_lines
+
 from shared_core.extraction.rule_based import RuleExtractor
 
 OWN_DATA: Final = Path(__file__).parent / "data" / "utterances.json"

@@ -1,1 +1,1 @@
-from .run_import import StoreImport as StoreImport, import_store as import_store
+from .imports import StoreImport as StoreImport, import_store as import_store

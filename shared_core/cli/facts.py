@@ -1,19 +1,21 @@
-"""Commands that show facts of a user, state them, and correct them."""
+"""Commands that show, state, retract and restore facts."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from shared_core.cli.app import (
     App,
     AsJson,
+    AsOfDate,
     Embedder,
+    KnownDate,
     Schema,
     Uri,
     User,
@@ -21,78 +23,81 @@ from shared_core.cli.app import (
     as_of_options,
     console,
     date_option,
+    day,
+    iso,
     open_memory,
+    print_all,
+    print_json,
+    with_memory,
+    word_table,
 )
-from shared_core.core.domain import Scope
+from shared_core.core.domain import JsonValue, Scope
+from shared_core.core.id_prefixes import chosen_id, short_id, whole_id
 from shared_core.errors import NotFound
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
     from shared_core.ports.runs import Fact
 
-Key = Annotated[str, typer.Argument(help="Key of a fact, or how it begins or ends.")]
+Key = Annotated[
+    str, typer.Argument(help="Key of the fact, or the beginning or the end of the key.")
+]
+PART_OF_ID = re.compile(r"[0-9a-fA-F-]+")
 
 
 @app.command()
 def facts(
     app_name: App,
     user: User,
-    slot: Annotated[str, typer.Argument(help="Only this one, e.g. employer or 公司.")] = "",
+    slot: Annotated[str, typer.Argument(help="Only this slot, e.g. employer or 公司.")] = "",
     uri: Uri = None,
     schema: Schema = None,
-    history: Annotated[bool, typer.Option("--history", help="Those that ended, too.")] = False,
-    as_of: Annotated[
-        str | None, typer.Option(metavar="DATE", help="What held then, e.g. 2024-05-01.")
-    ] = None,
-    known: Annotated[
-        str | None, typer.Option(metavar="DATE", help="What was believed here then.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="Include facts that ended.")] = False,
+    as_of: AsOfDate = None,
+    known: KnownDate = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Show what is known of a user by slot, and since when."""
-    from shared_core.cli.show_facts import facts_json, facts_table
-
+    """List the facts about a user by slot, each with the date since when it holds."""
     then = as_of_options(as_of, known)
-
-    async def run() -> None:
-        async with open_memory(uri, schema=schema, worker=False) as memory:
-            scope = Scope(app_name, user)
-            found = await memory.facts(scope, slot, history=history, as_of=then)
-        if as_json:
-            typer.echo(json.dumps(facts_json(found), ensure_ascii=False, indent=2))
-        elif found:
-            console().print(facts_table(found))
-        else:
-            about = f" by the slot {slot!r}" if slot else ""
-            typer.echo(f"No fact is known of {user} in {app_name}{about}.")
-
-    asyncio.run(run())
+    found = with_memory(
+        open_memory(uri, schema=schema, worker=False),
+        lambda memory: memory.facts(Scope(app_name, user), slot, history=history, as_of=then),
+    )
+    if as_json:
+        print_json(facts_json(found), indent=2)
+    elif found:
+        console().print(facts_table(found))
+    else:
+        in_slot = f" in the slot {slot!r}" if slot else ""
+        typer.echo(f"No facts are stored for {user} in {app_name}{in_slot}.")
 
 
 @app.command()
 def state(
     app_name: App,
     user: User,
-    slot: Annotated[str, typer.Argument(help="e.g. employer, 公司, or one of your own.")],
-    value: Annotated[str, typer.Argument(help="What it is, e.g. Zenith.")],
+    slot: Annotated[str, typer.Argument(help="Slot: employer, 公司, or a name of your own.")],
+    value: Annotated[str, typer.Argument(help="Value of the slot, e.g. Zenith.")],
     subject: Annotated[
-        str | None, typer.Option(help="Whom it is about. [default: the user]")
+        str | None, typer.Option(help="Person the fact is about. [default: the user]")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Since when it holds. [default: now]")
+        str | None, typer.Option(metavar="DATE", help="Date since when it holds. [default: now]")
     ] = None,
     uri: Uri = None,
     schema: Schema = None,
     embedder: Embedder = None,
     as_json: AsJson = False,
 ) -> None:
-    """State a fact as key and value; it takes the place of another value."""
+    """Store a fact as slot and value. It supersedes the current value of the slot."""
     begins = date_option(since, "--since")
-
-    async def change(memory: MemoryEngine, scope: Scope) -> Fact:
-        return await memory.state_fact(scope, slot, value, subject=subject, valid_from=begins)
-
-    _change(uri, schema, embedder, Scope(app_name, user), change, as_json)
+    fact = with_memory(
+        open_memory(uri, schema=schema, embedder=embedder, worker=False),
+        lambda memory: memory.state_fact(
+            Scope(app_name, user), slot, value, subject=subject, valid_from=begins
+        ),
+    )
+    _show(fact, as_json)
 
 
 @app.command()
@@ -101,19 +106,21 @@ def retract(
     user: User,
     key: Key,
     at: Annotated[
-        str | None, typer.Option(metavar="DATE", help="As of when. [default: now]")
+        str | None, typer.Option(metavar="DATE", help="Date when it ends. [default: now]")
     ] = None,
     uri: Uri = None,
     schema: Schema = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a fact; it stays as history."""
+    """End a fact. It stays in the history."""
     until = date_option(at, "--at")
-
-    async def change(memory: MemoryEngine, scope: Scope) -> Fact:
-        return await _named(memory, scope, key, lambda name: memory.retract(scope, name, at=until))
-
-    _change(uri, schema, None, Scope(app_name, user), change, as_json)
+    fact = with_memory(
+        open_memory(uri, schema=schema, worker=False),
+        lambda memory: _change(
+            memory, app_name, user, key, lambda scope, name: memory.retract(scope, name, at=until)
+        ),
+    )
+    _show(fact, as_json)
 
 
 @app.command()
@@ -121,44 +128,73 @@ def restore(
     app_name: App, user: User, key: Key, uri: Uri = None, schema: Schema = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Let a fact that ended hold again."""
+    """Undo the end of a fact, so that it holds again."""
+    fact = with_memory(
+        open_memory(uri, schema=schema, worker=False),
+        lambda memory: _change(memory, app_name, user, key, memory.restore),
+    )
+    _show(fact, as_json)
 
-    async def change(memory: MemoryEngine, scope: Scope) -> Fact:
-        return await _named(memory, scope, key, lambda name: memory.restore(scope, name))
 
-    _change(uri, schema, None, Scope(app_name, user), change, as_json)
-
-
-async def _named(
-    memory: MemoryEngine, scope: Scope, key: str, verb: Callable[[str], Awaitable[Fact]]
+async def _change(
+    memory: MemoryEngine,
+    app_name: str,
+    user: str,
+    key: str,
+    verb: Callable[[Scope, str], Awaitable[Fact]],
 ) -> Fact:
-    """Return what verb does to the fact that key means."""
-    from shared_core.cli.show_facts import named_fact, unknown_fact
-
-    name = await named_fact(memory, scope, key)
+    """Apply a verb to the fact with this key, or with a key that begins or ends with it."""
+    scope = Scope(app_name, user)
+    command = f"hippocampus facts {app_name} {user} --history"
+    name = key
+    if whole_id(key) is None and PART_OF_ID.fullmatch(key.strip()):
+        ids = [fact.memory_id for fact in await memory.facts(scope, history=True)]
+        name = str(chosen_id(key, ids, what="fact", shown_by=command))
     try:
-        return await verb(name)
+        return await verb(scope, name)
     except NotFound as error:
-        raise unknown_fact(key, scope) from error
+        raise NotFound(
+            f"there is no memory {key!r} of {scope}: {command} shows all facts with their keys"
+        ) from error
 
 
-def _change(
-    uri: str | None,
-    schema: str | None,
-    embedder: str | None,
-    scope: Scope,
-    change: Callable[[MemoryEngine, Scope], Awaitable[Fact]],
-    as_json: bool,
-) -> None:
-    from shared_core.cli.show_facts import facts_json, told
+def _show(fact: Fact, as_json: bool) -> None:
+    if as_json:
+        print_json(facts_json([fact])[0])
+        return
+    until = f", until {fact.valid_until:%Y-%m-%d %H:%M} UTC" if fact.valid_until else ""
+    since = f"since {fact.valid_from:%Y-%m-%d %H:%M} UTC{until}"
+    print_all([Text(f"{fact.statement} ({since}; key {fact.key})")])
 
-    async def run() -> None:
-        async with open_memory(uri, schema=schema, embedder=embedder, worker=False) as memory:
-            fact = await change(memory, scope)
-        if as_json:
-            typer.echo(json.dumps(facts_json([fact])[0], ensure_ascii=False))
-            return
-        screen = console()
-        screen.print(Text(told(fact)), soft_wrap=not screen.is_terminal)
 
-    asyncio.run(run())
+def facts_json(found: Sequence[Fact]) -> list[JsonValue]:
+    """Return facts as JSON values."""
+    return [
+        {
+            "key": fact.key,
+            "slot": fact.slot,
+            "value": fact.value,
+            "statement": fact.statement,
+            "fact_type": fact.fact_type,
+            "confidence": round(fact.confidence, 4),
+            "extractor": fact.extractor,
+            "pattern": fact.pattern,
+            "valid_from": fact.valid_from.isoformat(),
+            "valid_until": iso(fact.valid_until),
+            "recorded_at": iso(fact.recorded_at),
+            "superseded_at": iso(fact.superseded_at),
+            "thread_id": fact.thread_id,
+            "source_event_ids": list(fact.source_event_ids),
+        }
+        for fact in found
+    ]
+
+
+def facts_table(found: Sequence[Fact]) -> Table:
+    """Return facts as a table with the ends of their keys. Facts that ended are dimmed."""
+    rows = [
+        (short_id(fact.key), fact.slot, fact.value, day(fact.valid_from), day(fact.valid_until))
+        for fact in found
+    ]
+    ended = [fact.valid_until is not None for fact in found]
+    return word_table(("key", "slot", "value", "since", "until"), rows, dim=ended)

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shared_core.cli.app import Embedder, Llm, Schema, Uri, app, open_memory
+from shared_core.cli.app import Embedder, Llm, Schema, Uri, app, open_memory, ready_model
+from shared_core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from shared_core.engine import MemoryEngine
 
 
 @app.command()
 def mcp(
     app_name: Annotated[
         str,
-        typer.Option("--app", envvar="HIPPOCAMPUS_APP", help="The application, ADK's app_name."),
+        typer.Option("--app", envvar="HIPPOCAMPUS_APP", help="Application, ADK's app_name."),
     ] = "default",
     user: Annotated[
-        str | None, typer.Option(help="Answer for this user alone. [default: whom a call names]")
+        str | None,
+        typer.Option(help="Serve this user alone. [default: the user that a call names]"),
     ] = None,
     http: Annotated[
         str | None,
@@ -33,16 +39,57 @@ def mcp(
 ) -> None:
     """Serve the memory as tools of the Model Context Protocol, over standard input and output.
 
-    Standard output carries the protocol and nothing else; what there is to say goes to standard
-    error. Clients start it by themselves.
+    Standard output carries the protocol alone; messages go to standard error. Clients start this
+    command themselves.
     """
-    from shared_core.cli.run_mcp import serve
-
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    model = None
-    if llm is not None:
-        from shared_core.models.language_model import ready_language_model
+    memory = open_memory(uri, schema=schema, embedder=embedder, llm=ready_model(llm))
+    asyncio.run(_serve(memory, app_name, user, http))
 
-        model = ready_language_model(llm)
-    memory = open_memory(uri, schema=schema, embedder=embedder, llm=model)
-    asyncio.run(serve(memory, app_name, user, http))
+
+async def _serve(memory: MemoryEngine, app: str, user: str | None, http: str | None) -> None:
+    """Serve on standard input and output, or at HOST:PORT. Raises InvalidInput without the SDK."""
+    from shared_core.core.shutdown_signals import told_to_end
+
+    try:
+        from shared_core.mcp import server as mcp
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] not in {"mcp", "mcp_types", "uvicorn"}:
+            raise
+        raise InvalidInput(
+            "hippocampus mcp needs the SDK of the Model Context Protocol:"
+            " pip install 'pg-hippocampus[mcp]'"
+        ) from error
+    if http is None:
+        await mcp.serve_stdio(mcp.build(memory, app, user), memory)
+        return
+    host, port = mcp.address_of(http)
+    signals: list[int] = []
+    with told_to_end(signals.append):
+        async with memory:
+            if not signals:
+                await _serve_http(memory, app, user, (host, port), signals)
+
+
+async def _serve_http(
+    memory: MemoryEngine,
+    app: str,
+    user: str | None,
+    address: tuple[str, int],
+    signals: Sequence[int],
+) -> None:
+    """Serve at an address until a signal; not at all if one arrives before the server is up."""
+    from shared_core.jobs.api_tokens import FirstToken
+    from shared_core.mcp import server as mcp
+    from shared_core.mcp.access import TokenGate
+
+    first = FirstToken(memory.tokens)
+    with_tokens = await first.is_made()
+    with mcp.listen(*address, with_tokens=with_tokens) as listening:
+        server = mcp.build(memory, app, user)
+        access = "a token is needed" if with_tokens else "no token is needed"
+        typer.echo(f"Serving {mcp.url_of(listening)} ({access})", err=True)
+        gate = TokenGate(app, memory.tokens.verify, first.is_made)
+        if signals:
+            return
+        await mcp.serve_http(server, memory, listening, gate=gate)

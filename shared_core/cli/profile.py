@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import re
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, Literal
 
 import typer
+from rich.table import Table
 from rich.text import Text
 
 from shared_core.cli.app import (
@@ -25,32 +26,47 @@ from shared_core.cli.app import (
     app,
     console,
     open_memory,
+    print_all,
+    print_json,
+    with_memory,
+    word_table,
 )
-from shared_core.core.domain import Scope
+from shared_core.core.domain import ROLES, JsonValue, Scope
+from shared_core.core.json_text import MAX_DEPTH, check_json
 from shared_core.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from shared_core.engine import MemoryEngine
+    from shared_core.ports.profiles import ProfileVersion
     from shared_core.profiles.by_agent import ProfileDesk
+    from shared_core.profiles.memory import Memory
+    from shared_core.profiles.repository import ProfileDiff
+
+MAX_BYTES: Final = 16_777_216
+"""Maximum size of a conversation in bytes, 16 MiB."""
+JSON: Final = re.compile(r"\s*(?:\{|\[\s*[{\]])")
+SPEAKERS: Final[Mapping[str, str]] = {**ROLES, "用户": "user", "助手": "agent"}
+SPEAKER: Final = re.compile(rf"({'|'.join(SPEAKERS)})\s*[:：]\s*", re.IGNORECASE)
 
 
 class Of(StrEnum):
-    """Of whom a profile tells."""
+    """The person a profile is about."""
 
     USER = "user"
     AGENT = "agent"
 
 
 profiles = typer.Typer(
-    cls=Commands, help="Who a user or an agent is, in one paragraph with versions.",
+    cls=Commands, help="Show and update versioned profiles of users and agents.",
     no_args_is_help=True,
 )  # fmt: skip
 app.add_typer(profiles, name="profile")
 
 Agent = Annotated[
     str | None,
-    typer.Option("--agent", help="Who knows the user, or whose it is. [default: the application]"),
+    typer.Option("--agent", help="Agent that keeps the profile. [default: the application]"),
 ]
-Subject = Annotated[Of, typer.Option("--of", help="The user, or the agent itself.")]
+Subject = Annotated[Of, typer.Option("--of", help="Profile of the user, or of the agent itself.")]
 Number = Annotated[int, typer.Argument(min=1, help="Number of a version.")]
 
 
@@ -67,21 +83,20 @@ def show(
     schema: Schema = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a profile: the paragraph, what happened, and what may be concluded."""
+    """Show a profile: who the user is, what happened, and what may be concluded."""
 
-    async def ask(desk: ProfileDesk) -> None:
-        from shared_core.cli.show_profile import profile_lines
+    async def call(desk: ProfileDesk) -> None:
         from shared_core.profiles.by_agent import memory_json
 
         known = await (desk.current() if version is None else desk.show(version))
         if as_json:
-            _tell(None if known is None else memory_json(known))
+            print_json(None if known is None else memory_json(known))
         elif known is None:
-            typer.echo(f"No profile is stored of {user} in {app_name}.")
+            typer.echo(f"No profile is stored for {user} in {app_name}.")
         else:
-            _print(profile_lines(known))
+            print_all(_profile_lines(known))
 
-    _at_desk(uri, schema, Scope(app_name, user), agent, subject, ask)
+    _with_desk(uri, schema, Scope(app_name, user), agent, subject, call)
 
 
 @profiles.command("update")
@@ -92,11 +107,13 @@ def update(
     subject: Subject = Of.USER,
     file: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="The conversation. [default: stdin]"),
+        typer.Option(
+            exists=True, dir_okay=False, help="File with the conversation. [default: stdin]"
+        ),
     ] = None,
     conversation: Annotated[
         str | None,
-        typer.Option("--conversation", help="Its id: given again, it changes nothing."),
+        typer.Option("--conversation", help="Id of the conversation; sending it again is safe."),
     ] = None,
     uri: Uri = None,
     schema: Schema = None,
@@ -104,35 +121,34 @@ def update(
     llm: Llm = None,
     as_json: AsJson = False,
 ) -> None:
-    """Remember a conversation and update the profile from it.
+    """Store a conversation and update the profile from it.
 
-    It is JSON, as docs/profiles.md has it, or a message a line. A line is the user's, unless it
-    begins with "assistant:" (助手：).
+    The conversation is JSON as in docs/profiles.md, or plain text with one message per line. A line
+    is the user's unless it begins with "assistant:" (助手：).
     """
 
-    async def ask(desk: ProfileDesk) -> None:
-        from shared_core.cli.show_profile import diff_lines
+    async def call(desk: ProfileDesk) -> None:
         from shared_core.profiles.by_agent import update_json
 
         before = await desk.current()
         known, result = await desk.update(given)
         if as_json:
-            _tell(update_json(known, result))
+            print_json(update_json(known, result))
         elif not result.changed:
             typer.echo(f"Nothing is new: the profile stays at version {known.version}.")
         else:
             typer.echo(f"The profile is at version {known.version}.")
             if before is not None:
-                _print(diff_lines(await desk.diff(before.version, known.version)))
-            elif not known.to_prompt():
-                typer.echo(f"Nothing in the conversation tells who {user} is.")
+                print_all(_diff_lines(await desk.diff(before.version, known.version)))
             else:
-                _print([Text(known.to_prompt())])
+                prompt = known.to_prompt()
+                empty = f"The conversation says nothing about who {user} is."
+                print_all([Text(prompt or empty)])
 
     given = _conversation(file, conversation)
-    _at_desk(
-        uri, schema, Scope(app_name, user), agent, subject, ask, embedder=embedder, llm=llm,
-        reads=True,
+    _with_desk(
+        uri, schema, Scope(app_name, user), agent, subject, call, embedder=embedder, llm=llm,
+        consolidates=True,
     )  # fmt: skip
 
 
@@ -142,26 +158,25 @@ def versions(
     user: User,
     agent: Agent = None,
     subject: Subject = Of.USER,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of versions.")] = 100,
     uri: Uri = None,
     schema: Schema = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the versions of a profile that are kept, newest first."""
+    """List the stored versions of a profile, newest first."""
 
-    async def ask(desk: ProfileDesk) -> None:
-        from shared_core.cli.show_profile import versions_table
+    async def call(desk: ProfileDesk) -> None:
         from shared_core.profiles.by_agent import version_json
 
         found = [] if await desk.current() is None else await desk.versions(limit)
         if as_json:
-            _tell([version_json(one) for one in found])
+            print_json([version_json(one) for one in found])
         elif found:
-            console().print(versions_table(found))
+            console().print(_versions_table(found))
         else:
-            typer.echo(f"No profile is stored of {user} in {app_name}.")
+            typer.echo(f"No profile is stored for {user} in {app_name}.")
 
-    _at_desk(uri, schema, Scope(app_name, user), agent, subject, ask)
+    _with_desk(uri, schema, Scope(app_name, user), agent, subject, call)
 
 
 @profiles.command("diff")
@@ -178,17 +193,16 @@ def diff(
 ) -> None:
     """Show what changed from one version of a profile to another."""
 
-    async def ask(desk: ProfileDesk) -> None:
-        from shared_core.cli.show_profile import diff_lines
+    async def call(desk: ProfileDesk) -> None:
         from shared_core.profiles.by_agent import diff_json
 
         found = await desk.diff(from_version, to_version)
         if as_json:
-            _tell(diff_json(found))
+            print_json(diff_json(found))
         else:
-            _print(diff_lines(found))
+            print_all(_diff_lines(found))
 
-    _at_desk(uri, schema, Scope(app_name, user), agent, subject, ask)
+    _with_desk(uri, schema, Scope(app_name, user), agent, subject, call)
 
 
 @profiles.command("rollback")
@@ -203,48 +217,45 @@ def rollback(
     embedder: Embedder = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a new version that says what an earlier one said."""
+    """Store an earlier version of a profile again, as a new version."""
 
-    async def ask(desk: ProfileDesk) -> None:
+    async def call(desk: ProfileDesk) -> None:
         from shared_core.profiles.by_agent import memory_json
 
         known = await desk.rollback(version)
         if as_json:
-            _tell(memory_json(known))
+            print_json(memory_json(known))
         else:
-            typer.echo(f"Version {known.version} says what version {version} said.")
+            typer.echo(f"Version {known.version} has the content of version {version}.")
 
-    _at_desk(uri, schema, Scope(app_name, user), agent, subject, ask, embedder=embedder)
+    _with_desk(uri, schema, Scope(app_name, user), agent, subject, call, embedder=embedder)
 
 
-def _at_desk(
+def _with_desk(
     uri: str | None,
     schema: str | None,
     scope: Scope,
     agent: str | None,
     subject: Of,
-    ask: Callable[[ProfileDesk], Awaitable[None]],
+    call: Callable[[ProfileDesk], Awaitable[None]],
     *,
     embedder: str | None = None,
     llm: str | None = None,
-    reads: bool = False,
+    consolidates: bool = False,
 ) -> None:
-    """Ask at a desk. reads: draw facts and a summary out of what was left for later, and wait."""
+    """Call with the desk of one profile. consolidates: run the queued jobs and wait for them."""
     of: Literal["user", "agent"] = "agent" if subject is Of.AGENT else "user"
 
-    async def run() -> None:
-        memory = open_memory(uri, schema=schema, embedder=embedder, llm=llm, worker=reads)
-        async with memory:
-            await ask(memory.profiles.desk(scope, agent, of))
-            if reads and not await memory.flush():
-                typer.echo("Facts are not drawn from it yet: see hippocampus jobs.", err=True)
+    async def run(memory: MemoryEngine) -> None:
+        await call(memory.profiles.desk(scope, agent, of))
+        if consolidates and not await memory.flush():
+            typer.echo("Its facts are not extracted yet: see hippocampus jobs.", err=True)
 
-    asyncio.run(run())
+    memory = open_memory(uri, schema=schema, embedder=embedder, llm=llm, worker=consolidates)
+    with_memory(memory, run)
 
 
-def _conversation(file: Path | None, named: str | None) -> object:
-    from shared_core.cli.show_profile import read_conversation
-
+def _conversation(file: Path | None, conversation_id: str | None) -> object:
     if file is not None:
         with file.open("rb") as source:
             given = read_conversation(source)
@@ -252,18 +263,84 @@ def _conversation(file: Path | None, named: str | None) -> object:
         raise InvalidInput("standard input is closed: give the conversation with --file")
     else:
         given = read_conversation(typer.get_binary_stream("stdin"))
-    if named is None:
+    if conversation_id is None:
         return given
-    return {**given, "conversation_id": named} if isinstance(given, dict) else {
-        "conversation_id": named, "messages": given,
-    }  # fmt: skip
+    messages = given if isinstance(given, dict) else {"messages": given}
+    return {**messages, "conversation_id": conversation_id}
 
 
-def _tell(value: object) -> None:
-    typer.echo(json.dumps(value, ensure_ascii=False))
+def read_conversation(source: BinaryIO) -> object:
+    """Return the conversation in a UTF-8 stream: JSON, or plain text with one message per line.
+
+    JSON is what update_with_pipeline() takes. A line is the user's unless it begins with
+    "assistant:" (助手：) or another of domain.ROLES. Raises InvalidInput for anything else, and
+    for more than 16 MiB.
+    """
+    raw = source.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise InvalidInput("the conversation is longer than 16 MiB: send it in parts")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(
+            f"the conversation is not UTF-8 (byte {error.start + 1}): convert it first, e.g. with"
+            " iconv -f GB18030 -t UTF-8"
+        ) from None
+    if JSON.match(text):
+        try:
+            found = json.loads(text)
+        except RecursionError:
+            raise InvalidInput(
+                f"the conversation is nested too deep: at most {MAX_DEPTH} levels are allowed"
+            ) from None
+        except ValueError as error:
+            raise InvalidInput(f"the conversation is not valid JSON: {error}") from None
+        check_json(found, "the conversation")
+        return found
+    return [_message(line) for line in text.splitlines() if line.strip()]
 
 
-def _print(lines: Iterable[Text]) -> None:
-    screen = console()
-    for line in lines:
-        screen.print(line, soft_wrap=not screen.is_terminal)
+def _message(line: str) -> dict[str, JsonValue]:
+    speaker = SPEAKER.match(line)
+    if speaker is None:
+        return {"role": "user", "content": line.strip()}
+    return {"role": SPEAKERS[speaker[1].lower()], "content": line[speaker.end() :].strip()}
+
+
+def _profile_lines(memory: Memory) -> Iterator[Text]:
+    """Yield the prompt of a profile, then its findings with their confidence."""
+    yield Text(memory.to_prompt() or "Nothing is known.")
+    if memory.mind.findings:
+        yield Text("")
+    for one in memory.mind.findings:
+        yield Text(f"{one.dimension} {one.confidence:.1f}  {one.text}", style="dim")
+
+
+def _versions_table(found: Sequence[ProfileVersion]) -> Table:
+    rows = [
+        (
+            str(one.version),
+            f"{one.created_at:%Y-%m-%d %H:%M}",
+            str(one.revision),
+            "" if one.run_id is None else str(one.run_id),
+        )
+        for one in found
+    ]
+    return word_table(("version", "stored (UTC)", "repeated", "run"), rows)
+
+
+def _diff_lines(found: ProfileDiff) -> Iterator[Text]:
+    """Yield what changed: "-" before what is gone, "+" before what is new."""
+    changes = (
+        (found.removed, found.added),
+        (found.removed_events, found.added_events),
+        (found.removed_findings, found.added_findings),
+    )
+    changed = False
+    for removed, added in changes:
+        for sign, style, texts in (("-", "red", removed), ("+", "green", added)):
+            for text in texts:
+                changed = True
+                yield Text(f"{sign} {text}", style=style)
+    if not changed:
+        yield Text(f"Versions {found.from_version} and {found.to_version} have the same content.")

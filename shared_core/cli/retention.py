@@ -1,158 +1,159 @@
-"""Commands about keeping and forgetting: cleanup, stats, curve, policy, pin, unpin, recover."""
+"""Commands of retention: cleanup, stats, curve, policy, pin, unpin, recover, forget, faded."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
+from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from shared_core.cli.app import (
     App,
     AsJson,
     Embedder,
+    OnlyApp,
+    OnlyUser,
     Schema,
     Uri,
     User,
     app,
     console,
+    day,
+    iso,
     malformed,
     open_memory,
-    tell,
+    plain_table,
+    print_all,
+    print_json,
+    progress_bar,
+    report,
+    scope_options,
+    with_memory,
 )
-from shared_core.core.domain import MemoryKind, Scope
-from shared_core.errors import InvalidInput, NotFound
+from shared_core.core.domain import JsonValue, MemoryKind, Scope
+from shared_core.core.retention_policy import POLICIES, STAGES, RetentionPolicy, Rules
+from shared_core.errors import NotFound
+from shared_core.ports.retention import FATES
 
 if TYPE_CHECKING:
-    from shared_core.core.retention_policy import RetentionPolicy
     from shared_core.engine import MemoryEngine
+    from shared_core.ports.retention import Kept
+    from shared_core.retention.cleanup import RetentionReport
+    from shared_core.retention.statistics import RetentionCurve, RetentionStats
 
-AnApp = Annotated[
-    str | None, typer.Option("--app", help="Only users of an application. [default: of all]")
-]
-AUser = Annotated[str | None, typer.Option(help="Only a user of --app.")]
-Keys = Annotated[list[str], typer.Argument(help="Keys as recall shows them, or memory ids.")]
+Keys = Annotated[list[str], typer.Argument(help="Keys as recall prints them, or memory ids.")]
 
-
-def _whose(app_name: str | None, user: str | None) -> tuple[Scope | None, str | None]:
-    if user is None:
-        return None, app_name
-    if app_name is None:
-        raise InvalidInput("--user needs --app: a user is one of an application")
-    return Scope(app_name, user), None
+MAX_SHOWN = 48
+"""Characters of a memory's text that a table shows."""
 
 
 @app.command()
 def cleanup(
     uri: Uri = None,
     schema: Schema = None,
-    app_name: AnApp = None,
-    user: AUser = None,
+    app_name: OnlyApp = None,
+    user: OnlyUser = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would go and why, and write nothing.")
+        bool, typer.Option("--dry-run", help="List what would fade and why; change nothing.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=0, help="How many to list in a dry run.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=0, help="Maximum number of memories that a dry run lists.")
+    ] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Forget what has faded, of all applications unless --app is given, by the stored policies.
+    """Demote, archive or erase faded memories by the stored policies, one stage per run.
 
-    It is demoted, archived or erased, one stage in each run. A worker does the same every
-    HIPPOCAMPUS_CLEANUP_HOURS, where that is set.
+    A worker does the same every HIPPOCAMPUS_CLEANUP_HOURS hours if that is set.
     """
-    from shared_core.cli import show_retention as show
+    scope, of_app = scope_options(app_name, user)
+    of = f"{scope.app} / {scope.user}" if scope else of_app or "all applications"
 
-    scope, of_app = _whose(app_name, user)
-    of = show.whose(scope, of_app)
+    async def run(memory: MemoryEngine) -> RetentionReport:
+        with progress_bar(console(stderr=True)) as progress:
+            bar = progress.add_task("Forgetting", total=None)
 
-    async def run() -> None:
-        async with open_memory(uri, schema=schema, worker=False) as memory:
-            with show.progress_bar(console(stderr=True), "Forgetting") as progress:
-                report = await memory.forget_faded(
-                    scope, app=of_app, dry_run=dry_run, limit=limit,
-                    progress=None if dry_run else progress,
-                )  # fmt: skip
-        if as_json:
-            typer.echo(json.dumps(show.report_json(report, of), ensure_ascii=False))
-            return
-        console().print(Text(f"Of {of}:"))
-        if report.listed:
-            console().print(show.fading_table(report))
-        console().print(show.report_lines(report))
+            def on_batch(done: int, total: int) -> None:
+                progress.update(bar, completed=done, total=max(done, total))
 
-    asyncio.run(run())
+            return await memory.forget_faded(
+                scope, app=of_app, dry_run=dry_run, limit=limit,
+                progress=None if dry_run else on_batch,
+            )  # fmt: skip
+
+    done = with_memory(open_memory(uri, schema=schema, worker=False), run)
+    if as_json:
+        print_json(_cleanup_json(done, of))
+        return
+    console().print(Text(f"Of {of}:"))
+    if done.listed:
+        console().print(_fading_table(done))
+    console().print(_cleanup_line(done))
 
 
 @app.command()
 def stats(
     uri: Uri = None,
     schema: Schema = None,
-    app_name: AnApp = None,
-    user: AUser = None,
+    app_name: OnlyApp = None,
+    user: OnlyUser = None,
     days: Annotated[
-        list[float] | None, typer.Option(help="So many days ahead; may be repeated.")
+        list[float] | None, typer.Option(help="Days to look ahead; repeatable.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how memories are kept: scores, stages, and what will be forgotten when."""
-    from shared_core.cli import show_retention as show
+    """Show retention statistics: scores, stages, and what fades within the next days."""
     from shared_core.retention.statistics import HORIZONS
 
-    scope, of_app = _whose(app_name, user)
-
-    async def run() -> None:
-        async with open_memory(uri, schema=schema, worker=False) as memory:
-            found = await memory.retention_stats(scope, app=of_app, days=days or HORIZONS)
-        if as_json:
-            typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
-            return
-        for piece in show.stats_tables(found):
-            console().print(piece)
-
-    asyncio.run(run())
+    scope, of_app = scope_options(app_name, user)
+    found = with_memory(
+        open_memory(uri, schema=schema, worker=False),
+        lambda memory: memory.retention_stats(scope, app=of_app, days=days or HORIZONS),
+    )
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_all(_stats_tables(found))
 
 
 @app.command()
 def curve(
     app_name: App,
     user: User,
-    key: Annotated[str, typer.Argument(help="Key of a memory, or its id.")],
+    key: Annotated[str, typer.Argument(help="Key or id of a memory.")],
     uri: Uri = None,
     schema: Schema = None,
-    days: Annotated[float | None, typer.Option(help="So many days ahead.")] = None,
+    days: Annotated[float | None, typer.Option(help="Days to look ahead.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Draw it to a .png or .svg file (extra [plot]).")
+        Path | None, typer.Option(help="Draw the curve to a .png or .svg file (extra [plot]).")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how the retention of one memory went, and will go if nobody reads it."""
-    from shared_core.cli import show_retention as show
+    """Show the retention score of a memory over time, and its future if nobody reads it."""
     from shared_core.retention.statistics import draw
 
-    async def run() -> None:
-        async with open_memory(uri, schema=schema, worker=False, track_access=False) as memory:
-            scope = Scope(app_name, user)
-            try:
-                found = await memory.retention_curve(scope, key, days_ahead=days)
-            except NotFound as error:
-                raise NotFound(
-                    f"there is no memory {key!r} of {scope}: hippocampus timeline {app_name} {user}"
-                    " --json shows keys"
-                ) from error
-        if out is not None:
-            drawn = str(draw(found, out))
-            tell(drawn, {"file": drawn}, as_json)
-        elif as_json:
-            typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
-        else:
-            for line in show.curve_text(found):
-                console().print(line, soft_wrap=True)
+    async def run(memory: MemoryEngine) -> RetentionCurve:
+        scope = Scope(app_name, user)
+        try:
+            return await memory.retention_curve(scope, key, days_ahead=days)
+        except NotFound as error:
+            raise NotFound(
+                f"there is no memory {key!r} of {scope}: hippocampus timeline {app_name} {user}"
+                " --json shows keys"
+            ) from error
 
-    asyncio.run(run())
+    found = with_memory(open_memory(uri, schema=schema, worker=False, track_access=False), run)
+    if out is not None:
+        drawn = str(draw(found, out))
+        report(drawn, {"file": drawn}, as_json)
+    elif as_json:
+        print_json(found.to_dict())
+    else:
+        print_all(_curve_lines(found))
 
 
 @app.command()
@@ -160,57 +161,54 @@ def policy(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="default, high-interaction, low-interaction, sensitive or knowledge; 'inherit'"
-            " for what holds above. Left out: show what holds."
+            help="default, high-interaction, low-interaction, sensitive or knowledge; inherit to"
+            " use the policy of the level above. [default: show the policy]"
         ),
     ] = None,
     uri: Uri = None,
     schema: Schema = None,
-    app_name: AnApp = None,
-    user: AUser = None,
+    app_name: OnlyApp = None,
+    user: OnlyUser = None,
     never: Annotated[
-        list[str] | None, typer.Option(help="A kind that never fades; may be repeated.")
+        list[str] | None, typer.Option(help="Kind of memory that never fades; repeatable.")
     ] = None,
     erase_after: Annotated[
         float | None,
-        typer.Option(help="Erase so many days after the stage before; below 0: never."),
+        typer.Option(help="Days in the stage before until erased; below 0 for never."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how memories fade, or set it: for all, an application, or one of its users."""
-    from shared_core.cli import show_retention as show
-    from shared_core.core.retention_policy import POLICIES
+    """Show or set the retention policy: for everyone, an application or one of its users."""
     from shared_core.retention.policies import kinds_named, policy_named
 
-    scope, of_app = _whose(app_name, user)
-    wanted: str | RetentionPolicy | None = None if name == "inherit" else name
+    scope, of_app = scope_options(app_name, user)
+    chosen: str | RetentionPolicy | None = None if name == "inherit" else name
     with malformed():
-        if isinstance(wanted, str):
-            policy_named(wanted)
+        if isinstance(chosen, str):
+            policy_named(chosen)
         kinds = kinds_named(cast(Sequence[MemoryKind], never or ()))
-    if wanted in POLICIES and erase_after is not None:
-        stored = POLICIES[str(wanted)]
-        wanted = (
+    if chosen in POLICIES and erase_after is not None:
+        stored = POLICIES[str(chosen)]
+        chosen = (
             replace(stored, erase_threshold=None)
             if erase_after < 0
             else replace(stored, erase_threshold=1.0, erase_after_days=erase_after)
         )
 
-    async def run() -> None:
-        async with open_memory(uri, schema=schema, worker=False) as memory:
-            if name is not None:
-                changed = await memory.set_retention_policy(wanted, scope, app=of_app, never=kinds)
-                typer.echo(f"{changed} memories are timed anew.", err=True)
-            rules = await memory.retention_policy(scope, app=of_app)
-        if as_json:
-            typer.echo(json.dumps(show.rules_json(rules)))
-        else:
-            console().print(show.rules_table(rules))
+    async def run(memory: MemoryEngine) -> Rules:
+        if name is not None:
+            changed = await memory.set_retention_policy(chosen, scope, app=of_app, never=kinds)
+            typer.echo(f"{changed} memories have a new time to fade.", err=True)
+        return await memory.retention_policy(scope, app=of_app)
 
-    asyncio.run(run())
+    rules = with_memory(open_memory(uri, schema=schema, worker=False), run)
+    if as_json:
+        print_json({kind: _rule_json(rule) for kind, rule in rules.items()})
+    else:
+        console().print(_rules_table(rules))
 
 
-def each_key(
+def _each_key(
     memory: MemoryEngine,
     scope: Scope,
     keys: Sequence[str],
@@ -218,16 +216,18 @@ def each_key(
     verb: Callable[[Scope, Sequence[str]], Awaitable[int]],
     as_json: bool,
 ) -> None:
-    """Do what a verb does with memories, say how many, and name unknown keys: exit code 1."""
+    """Apply a verb to memories, report their number, and name each unknown key.
 
-    async def run() -> tuple[int, Sequence[str]]:
-        async with memory:
-            unknown = await memory.unknown_keys(scope, keys)
-            return await verb(scope, keys), unknown
+    The exit code is 1 if a key is unknown or no memory changed.
+    """
 
-    count, unknown = asyncio.run(run())
-    told = f"{count} {'memory' if count == 1 else 'memories'} {done}"
-    tell(told, {"memories": count, "done": done, "unknown": list(unknown)}, as_json)
+    async def run(memory: MemoryEngine) -> tuple[int, Sequence[str]]:
+        unknown = await memory.unknown_keys(scope, keys)
+        return await verb(scope, keys), unknown
+
+    count, unknown = with_memory(memory, run)
+    text = f"{count} {'memory' if count == 1 else 'memories'} {done}"
+    report(text, {"memories": count, "done": done, "unknown": list(unknown)}, as_json)
     for key in unknown:
         typer.echo(
             f"Error: {scope.app} / {scope.user} has no memory {key!r}; `hippocampus timeline"
@@ -241,9 +241,9 @@ def pin(
     app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
     embedder: Embedder = None, as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Never forget some memories, whatever their score. Exit code 1 if a key is unknown."""
+    """Protect memories from fading, whatever their score. Exit code 1 if a key is unknown."""
     memory = open_memory(uri, schema=schema, embedder=embedder, worker=False)
-    each_key(memory, Scope(app_name, user), keys, "pinned", memory.pin, as_json)
+    _each_key(memory, Scope(app_name, user), keys, "pinned", memory.pin, as_json)
 
 
 @app.command()
@@ -251,9 +251,9 @@ def unpin(
     app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Let memories fade again. Exit code 1 if a key is unknown, or none was pinned."""
+    """Let pinned memories fade again. Exit code 1 if a key is unknown or none was pinned."""
     memory = open_memory(uri, schema=schema, worker=False)
-    each_key(memory, Scope(app_name, user), keys, "no longer pinned", memory.unpin, as_json)
+    _each_key(memory, Scope(app_name, user), keys, "no longer pinned", memory.unpin, as_json)
 
 
 @app.command()
@@ -263,10 +263,10 @@ def recover(
 ) -> None:  # fmt: skip
     """Bring demoted and archived memories back into recall.
 
-    Exit code 1 if a key is unknown, or none came back.
+    Exit code 1 if a key is unknown or no memory came back.
     """
     memory = open_memory(uri, schema=schema, embedder=embedder, worker=False)
-    each_key(memory, Scope(app_name, user), keys, "restored", memory.restore_memory, as_json)
+    _each_key(memory, Scope(app_name, user), keys, "restored", memory.restore_memory, as_json)
 
 
 @app.command()
@@ -274,9 +274,9 @@ def forget(
     app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Forget memories and what was drawn from them alone. Exit code 1 if a key is unknown."""
+    """Remove memories and everything derived from them alone. Exit code 1 if a key is unknown."""
     memory = open_memory(uri, schema=schema)
-    each_key(memory, Scope(app_name, user), keys, "forgotten", memory.forget, as_json)
+    _each_key(memory, Scope(app_name, user), keys, "forgotten", memory.forget, as_json)
 
 
 @app.command()
@@ -285,21 +285,159 @@ def faded(
     user: User,
     uri: Uri = None,
     schema: Schema = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of memories.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """List what has faded out of recall and can be restored, what left it last first."""
-    from shared_core.cli import show_retention as show
+    """List memories that faded out of recall and can be recovered, latest first."""
+    found = with_memory(
+        open_memory(uri, schema=schema, worker=False),
+        lambda memory: memory.list_faded(Scope(app_name, user), limit=limit),
+    )
+    if as_json:
+        for one in found:
+            print_json(_kept_json(one))
+    elif found:
+        table = plain_table("stage", "since", "kind", "memory", "key")
+        for one in found:
+            table.add_row(one.stage, day(one.staged_at), one.kind, _short(one), Text(one.key))
+        console().print(table)
+    else:
+        typer.echo("Nothing has faded.")
 
-    async def run() -> None:
-        async with open_memory(uri, schema=schema, worker=False) as memory:
-            found = await memory.list_faded(Scope(app_name, user), limit=limit)
-        if as_json:
-            for one in found:
-                typer.echo(json.dumps(show.kept_json(one), ensure_ascii=False))
-        elif found:
-            console().print(show.kept_table(found))
-        else:
-            typer.echo("Nothing has faded.")
 
-    asyncio.run(run())
+def _cleanup_json(done: RetentionReport, of: str) -> dict[str, JsonValue]:
+    """Return a cleanup or its dry run as JSON values. of: the application or user it was for."""
+    return {
+        "of": of,
+        "dry_run": done.dry_run,
+        "total": done.total,
+        "not_listed": done.not_listed,
+        "counts": {fate: _str_keys(done.counts.get(fate, {})) for fate in FATES},
+        "along": _str_keys(done.along),
+        "retimed": done.retimed,
+        "batches": done.batches,
+        "duration_s": round(done.duration_s, 4),
+        "memories": [
+            {**_kept_json(one.kept), "fate": one.fate, "score": one.score, "why": one.why}
+            for one in done.listed
+        ],
+    }
+
+
+def _str_keys(counts: Mapping[MemoryKind, int]) -> dict[str, JsonValue]:
+    return {kind: count for kind, count in counts.items()}
+
+
+def _kept_json(kept: Kept) -> dict[str, JsonValue]:
+    return {
+        "app": kept.namespace[0] if kept.namespace else "",
+        "user": kept.namespace[1] if len(kept.namespace) > 1 else "",
+        "key": kept.key,
+        "memory_id": str(kept.memory_id),
+        "kind": kept.kind,
+        "stage": kept.stage,
+        "text": kept.text,
+        "forget_at": iso(kept.forget_at),
+    }
+
+
+def _cleanup_line(done: RetentionReport) -> str:
+    """Return in one line what a cleanup did, or what a dry run would do."""
+    counted = []
+    for fate in FATES:
+        if kinds := done.counts.get(fate, {}):
+            each = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+            counted.append(f"{sum(kinds.values()):,} {fate} ({each})")
+    what = ", ".join(counted) or "nothing has faded"
+    if along := sum(done.along.values()):
+        what += f", and with them {along:,} that had ended"
+    if done.dry_run and done.listed and done.not_listed:
+        what += f"; {done.not_listed:,} are not listed (--limit lists more)"
+    if done.dry_run:
+        return f"Would be: {what}."
+    return f"{what[0].upper()}{what[1:]}. {done.duration_s:.1f} s in {done.batches} batches."
+
+
+def _fading_table(done: RetentionReport) -> Table:
+    table = plain_table("", "app / user", "kind", "memory", "why")
+    for one in done.listed:
+        kept = one.kept
+        owner = Text(" / ".join(kept.namespace[:2]))
+        table.add_row(one.fate, owner, kept.kind, _short(kept), one.why)
+    return table
+
+
+def _short(kept: Kept) -> Text:
+    text = " ".join(kept.text.split())
+    return Text(text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…")
+
+
+def _stats_tables(found: RetentionStats) -> Iterator[RenderableType]:
+    """Yield statistics: the kinds, the distribution of scores, and what fades when."""
+    yield Text(
+        f"{found.total.count:,} memories: {found.high:,} score 0.7 or more, {found.medium:,} 0.3 or"
+        f" more, {found.low:,} less."
+    )
+    table = plain_table()
+    for name in ("kind", "memories", "average", *STAGES, "pinned", "fade"):
+        table.add_column(name, justify="left" if name == "kind" else "right")
+    for kind, one in found.kinds.items():
+        average = "" if one.average_score is None else f"{one.average_score:.2f}"
+        table.add_row(kind, f"{one.count:,}", average, *(f"{one.stages[s]:,}" for s in STAGES),
+                      f"{one.pinned:,}", f"{one.fades:,}")  # fmt: skip
+    yield table
+    most = max(found.total.buckets, default=0) or 1
+    bars = Table(box=None, show_header=False, pad_edge=False)
+    for number, count in enumerate(found.total.buckets):
+        low = number / 10
+        bars.add_row(f"{low:.1f}–{low + 0.1:.1f}", "█" * round(30 * count / most), f"{count:,}")
+    yield bars
+    for days, fates in found.ahead.items():
+        fading = ", ".join(f"{count:,} {fate}" for fate, count in fates.items() if count)
+        yield Text(f"Within {days:g} days unread: {fading or 'nothing'}.")
+
+
+def _curve_lines(found: RetentionCurve) -> Iterator[Text]:
+    """Yield a memory, its state, its curve and its coming stages."""
+    from shared_core.retention.statistics import lines
+
+    kept = found.kept
+    yield Text(_short(kept).plain, style="bold")
+    reads = f"{kept.access_count} read{'' if kept.access_count == 1 else 's'}"
+    pinned = ", pinned" if kept.pinned else ""
+    yield Text(
+        f"{kept.kind}, {kept.stage}{pinned}: score {found.score:.3f}, {reads}, last"
+        f" {'read' if kept.last_accessed_at else 'written'} {kept.used_at:%Y-%m-%d %H:%M} UTC"
+    )
+    yield from map(Text, lines(found))
+    ahead = "; ".join(f"{fate} {at:%Y-%m-%d}" for at, fate in found.stages)
+    yield Text(f"Unread: {ahead}." if ahead else "It will not be forgotten.")
+
+
+def _rule_json(rule: RetentionPolicy | None) -> dict[str, JsonValue] | None:
+    """Return the rule of a kind as JSON values, or None for a kind that never fades."""
+    return (
+        None if rule is None else {name: getattr(rule, name) for name in RetentionPolicy.__slots__}
+    )
+
+
+def _rules_table(rules: Rules) -> Table:
+    table = plain_table("kind", "policy", "λ a day", "demoted below", "archived", "erased")
+    for kind, rule in rules.items():
+        if rule is None:
+            table.add_row(kind, "never fades", "", "", "", "")
+            continue
+        name = next((name for name, known in POLICIES.items() if known == rule), "own")
+        table.add_row(
+            kind,
+            name,
+            f"{rule.decay_rate:g}",
+            f"{rule.threshold:g}, {rule.min_age_days:g} days old",
+            _stage(rule.archive_threshold, rule.archive_after_days),
+            _stage(rule.erase_threshold, rule.erase_after_days),
+        )
+    return table
+
+
+def _stage(threshold: float | None, days: float) -> str:
+    return "never" if threshold is None else f"below {threshold:g}, {days:g} days later"

@@ -1,211 +1,132 @@
-"""Commands that carry memories elsewhere: export and import, and reembed to another model."""
+"""Commands that move memories: export, copy, reembed."""
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
+from rich.console import Console
 from rich.text import Text
 
 from shared_core.cli.app import (
     App,
     AsJson,
     Embedder,
-    Malformed,
     Schema,
     Uri,
     app,
     console,
     open_memory,
+    print_all,
+    print_json,
+    with_memory,
 )
-from shared_core.errors import InvalidInput
+from shared_core.core.domain import Scope
+from shared_core.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from shared_core.copy import Copied, CopiedPolicies
+    from shared_core.engine import MemoryEngine
+    from shared_core.transfer.reembedding import ReembedReport
+    from shared_core.transfer.verbs import TextOfField
+
+FRAME = 2
+"""Number of lines of an export that are not rows: the first and the last."""
+CHUNK = 500
+"""Number of lines of an export that are written at once."""
 
 
 @app.command()
 def export(
     app_name: App,
-    user: Annotated[
-        str | None, typer.Argument(help="Only this user of it. [default: all of them]")
-    ] = None,
+    user: Annotated[str | None, typer.Argument(help="Only this user. [default: all users]")] = None,
     out: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="A file. [default: standard output]")
+        Path | None, typer.Option(dir_okay=False, help="File to write. [default: standard output]")
     ] = None,
     with_vectors: Annotated[
-        bool, typer.Option("--with-vectors", help="Else an import embeds the texts anew.")
+        bool,
+        typer.Option("--with-vectors", help="Include vectors, so that an import need not embed."),
     ] = False,
     uri: Uri = None,
     schema: Schema = None,
-    as_json: Annotated[bool, typer.Option("--json", help="With --out: print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON; needs --out.")] = False,
 ) -> None:
-    """Write everything of a user, or of an application, as lines of JSON.
+    """Write all data of a user or an application as lines of JSON.
 
-    All of one moment, in a fixed order: two exports of the same are equal. Without --out the lines
-    themselves are printed. Exit code 1 if there is nothing.
+    The export is a snapshot of one moment in a fixed order: two exports of the same data are equal.
+    Without --out the lines go to standard output. Exit code 1 if there is nothing to export.
     """
-    from shared_core.cli import run_transfer as transfer_commands
-
     memory = open_memory(uri, schema=schema, worker=False, track_access=False, create=False)
-
-    async def run() -> int:
-        async with memory:
-            return await transfer_commands.export(
-                memory, app_name, user, out, vectors=with_vectors, screen=console(stderr=True)
-            )
-
-    rows = asyncio.run(run())
+    rows = with_memory(
+        memory, lambda memory: _export(memory, app_name, user, out, vectors=with_vectors)
+    )
     if out is None:
         return
     if as_json:
-        typer.echo(json.dumps({"rows": rows, "file": str(out)}, ensure_ascii=False))
+        print_json({"rows": rows, "file": str(out)})
     else:
         console().print(Text(f"{rows:,} rows written to {out}."), soft_wrap=True)
 
 
-@app.command("import")
-def import_(
-    file: Annotated[
-        Path | None, typer.Argument(dir_okay=False, help="What `hippocampus export` wrote.")
-    ] = None,
-    from_postgres_store: Annotated[
-        str | None,
-        typer.Option(help="DSN of a LangGraph PostgresStore instead; may be the same database."),
-    ] = None,
-    uri: Uri = None,
-    schema: Schema = None,
-    embedder: Embedder = None,
-    prefix: Annotated[
-        str, typer.Option(help="PostgresStore: only namespaces below these labels, a.b.")
-    ] = "",
-    batch: Annotated[
-        int, typer.Option(min=1, max=10_000, help="PostgresStore: items at a time.")
-    ] = 500,
-    vectors_from: Annotated[
-        str | None, typer.Option(help="PostgresStore: keep its vectors, they are of this model.")
-    ] = None,
-    reembed: Annotated[
-        bool,
-        typer.Option("--reembed", help="PostgresStore: embed every item anew, here or not."),
-    ] = False,
-    restore: Annotated[
-        bool, typer.Option("--restore", help="Bring back what was deleted or forgotten here.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Look at all of it, and write nothing.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Take in what `hippocampus export` wrote, or the items of a LangGraph PostgresStore.
-
-    Start it again after an interruption, and it does the rest: what is here already stays as it is.
-    A file is read to its end before anything is written, and an error names its line; a store is
-    only read. Exit code 1 if a line or an item failed, or the counts do not agree.
-    """
-    if (file is None) == (from_postgres_store is None):
-        raise Malformed("name a FILE, or --from-postgres-store DSN, and not both")
-    if file is not None:
-        if prefix or vectors_from or reembed:
-            raise InvalidInput("--prefix, --vectors-from and --reembed are for a PostgresStore")
-        _import_file(file, uri, schema, embedder, restore, dry_run, as_json)
-        return
-    from shared_core.cli.run_import import StoreImport, count_items, import_store
-
-    task = StoreImport(
-        dsn=from_postgres_store or "",
-        uri=uri,
-        schema=schema,
-        embedder=embedder,
-        prefix=prefix,
-        batch=batch,
-        vectors_from=vectors_from,
-        reembed=reembed,
-        restore=restore,
-    )
-    screen = None if as_json else console()
-    if dry_run:
-        tally = asyncio.run(count_items(task, screen))
-        if as_json:
-            typer.echo(json.dumps(dataclasses.asdict(tally)))
-        return
-    report = asyncio.run(import_store(task, screen, console(stderr=True)))
-    if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(report) | {"complete": report.complete}))
-    raise typer.Exit(0 if report.complete else 1)
-
-
-def _import_file(
-    file: Path,
-    uri: str | None,
-    schema: str | None,
-    embedder: str | None,
-    restore: bool,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    from shared_core.cli import run_transfer as transfer
-
-    if dry_run:
-        found = transfer.look_at(file)
-        typer.echo(json.dumps(found, ensure_ascii=False) if as_json else transfer.look_told(found))
-        return
-    report = asyncio.run(
-        transfer.import_file(
-            file, uri=uri, schema=schema, embedder=embedder, restore=restore,
-            screen=console(stderr=True),
-        )
-    )  # fmt: skip
-    if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(report)))
-    else:
-        console().print(Text(transfer.told(report)), soft_wrap=True)
-
-
 @app.command()
 def copy(
-    source: Annotated[str, typer.Option("--from", help="Where everything is: a uri.")],
-    target: Annotated[str, typer.Option("--to", help="Where it shall be as well: another uri.")],
+    source: Annotated[str, typer.Option("--from", help="URI of the database to read.")],
+    target: Annotated[str, typer.Option("--to", help="URI of the database to write.")],
     app_name: Annotated[
         list[str] | None,
-        typer.Option("--app", help="Only this application; may be repeated. [default: all]"),
+        typer.Option("--app", help="Only this application; repeatable. [default: all]"),
     ] = None,
     embedder: Embedder = None,
     restore: Annotated[
-        bool, typer.Option("--restore", help="Bring back what was forgotten in the target.")
+        bool, typer.Option("--restore", help="Also write what was forgotten in the target.")
     ] = False,
     schema: Schema = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy everything from one database to another, of whatever engines, and compare the two.
+    """Copy all data from one database to another, of any engine, and compare the two.
 
-    Policies of forgetting that hold for all applications go along, unless some are named by --app.
-    What is in the target stays. Start it again after an interruption, and it does the rest. Exit
-    code 1 if the two sides do not agree in the end, row by row, or the source has nothing.
+    Retention policies for all applications are copied too, unless --app is given. Rows that are in
+    the target stay. Run it again after an interruption to copy the rest. Exit code 1 if a row
+    differs in the end, or the source is empty.
     """
-    from shared_core.cli import run_transfer as transfer
+    there = open_memory(source, schema=schema, worker=False, track_access=False, create=False)
+    here = open_memory(target, schema=schema, embedder=embedder, worker=False, track_access=False)
 
-    report = asyncio.run(
-        transfer.copy(
-            open_memory(source, schema=schema, worker=False, track_access=False, create=False),
-            open_memory(target, schema=schema, embedder=embedder, worker=False, track_access=False),
-            apps=app_name or (),
-            restore=restore,
-            screen=console(stderr=True),
-        )
-    )
+    async def run(there: MemoryEngine) -> Copied:
+        from shared_core.copy import copy_memory
+
+        async with here:
+            with progress_lines(console(stderr=True)) as progress:
+                bar = progress.add_task("Copying", total=None)
+                return await copy_memory(
+                    there,
+                    here,
+                    apps=app_name or (),
+                    restore=restore,
+                    text_of_field=langgraph_fields(),
+                    progress=lambda app, what, lines: progress.update(
+                        bar, description=f"{app}: {what}", completed=lines
+                    ),
+                )
+
+    done = with_memory(there, run)  # first the source: a wrong one must not make the target
     if as_json:
-        found = dataclasses.asdict(report) | {"complete": report.complete}
-        typer.echo(json.dumps(found, ensure_ascii=False))
+        print_json(dataclasses.asdict(done) | {"complete": done.complete})
     else:
-        console().print(Text(transfer.copied(report)), soft_wrap=True)
-    raise typer.Exit(0 if report.complete and not report.found_nothing else 1)
+        print_all(map(Text, _copied_lines(done)))
+    raise typer.Exit(0 if done.complete and not done.found_nothing else 1)
 
 
 @app.command()
 def reembed(
-    embedder: Annotated[str, typer.Option(help="The new one: use, e5 or google:MODEL.")],
+    embedder: Annotated[str, typer.Option(help="The new model: use, e5 or google:MODEL.")],
     drop_old: Annotated[
         bool, typer.Option("--drop-old", help="Delete the vectors of other models at the end.")
     ] = False,
@@ -213,19 +134,130 @@ def reembed(
     schema: Schema = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change the embedding model: make its vectors for all that has some, then let it be used.
+    """Change the embedding model: make all vectors with the new model, then switch to it.
 
-    Everybody works on with the old model meanwhile; afterwards open the memory with --embedder, or
-    embedder=. Start it again after an interruption, and it does the rest. Run `hippocampus index`
-    afterwards if there are large users.
+    The old model stays in use meanwhile. Afterwards open the memory with --embedder or embedder=.
+    Run it again after an interruption to embed the rest, and run `hippocampus index` at the end if
+    there are large users.
     """
-    from shared_core.cli import run_transfer as transfer
 
-    memory = open_memory(uri, schema=schema, worker=False)
-    report = asyncio.run(
-        transfer.reembed(memory, embedder, drop_old=drop_old, screen=console(stderr=True))
-    )
+    async def run(memory: MemoryEngine) -> ReembedReport:
+        from shared_core.models.embedders import resolve_embedder
+
+        with progress_lines(console(stderr=True)) as progress:
+            bar = progress.add_task("Embedding", total=None)
+            return await memory.reembed(
+                resolve_embedder(embedder),
+                drop_old=drop_old,
+                text_of_field=langgraph_fields(),
+                progress=lambda count: progress.update(bar, completed=count),
+            )
+
+    done = with_memory(open_memory(uri, schema=schema, worker=False), run)
     if as_json:
-        typer.echo(json.dumps(dataclasses.asdict(report)))
-    else:
-        console().print(Text(transfer.reembedded(report)), soft_wrap=True)
+        print_json(dataclasses.asdict(done))
+        return
+    counts = [f"{done.embedded:,} vectors made"]
+    if done.left:
+        counts.append(f"{done.left:,} fields left without one")
+    if done.dropped:
+        counts.append(f"{done.dropped:,} old vectors dropped")
+    print_all([Text(f"{', '.join(counts)}. The model in use is now {done.model!r}.")])
+
+
+async def _export(
+    memory: MemoryEngine, app: str, user: str | None, out: Path | None, *, vectors: bool
+) -> int:
+    """Write an export to a file or to standard output, and return its number of rows.
+
+    The file appears only when it is complete. Raises NotFound if there is nothing to export.
+    """
+    scope = None if user is None else Scope(app, user)
+    of_app = app if scope is None else None
+    with _written(out) as file, progress_lines(console(stderr=True)) as progress:
+        bar = progress.add_task("Exporting", total=None)
+        count = 0
+        async with aclosing(memory.export(scope, app=of_app, vectors=vectors)) as lines:
+            chunk: list[str] = []
+            async for line in lines:
+                chunk.append(line)
+                count += 1
+                if count > FRAME and len(chunk) >= CHUNK:
+                    _write(file, chunk)
+                    progress.update(bar, completed=count)
+        if count == FRAME:
+            owner = f"user {user!r} in application {app!r}" if user else f"application {app!r}"
+            raise NotFound(f"{owner} has nothing to export: check the names, --uri and --schema")
+        _write(file, chunk)
+    return count - FRAME
+
+
+def _write(file: BinaryIO, lines: list[str]) -> None:
+    file.writelines(f"{line}\n".encode() for line in lines)
+    lines.clear()
+
+
+@contextmanager
+def _written(out: Path | None) -> Iterator[BinaryIO]:
+    if out is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    part = out.with_name(out.name + ".part")
+    try:
+        with part.open("wb") as file:
+            yield file
+        part.replace(out)
+    except OSError as error:
+        raise InvalidInput(f"{str(out)!r} cannot be written: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _copied_lines(done: Copied) -> Sequence[str]:
+    """Return the result of a copy: one line per application, and one for common policies."""
+    lines = [
+        f"{one.app}: {one.written:,} rows written, {one.here:,} were there already"
+        + (f", {one.differ:,} of them with other values, which stay" if one.differ else "")
+        + f". {one.source.rows:,} rows in the source, {one.target.rows:,} in the target: "
+        + ("they agree." if one.agrees else "they differ.")
+        for one in done.applications
+    ]
+    if policies := _policies_line(done.policies):
+        lines.append(f"Retention policies for all applications: {policies}.")
+    return lines or ["There is nothing in the source."]
+
+
+def _policies_line(policies: CopiedPolicies) -> str:
+    results = [
+        (policies.written, "written"),
+        (policies.here, "were there already"),
+        (policies.differ, "set otherwise in the target, which stays: they differ"),
+        (policies.only_there, "set in the target alone: they differ"),
+        (policies.left, "not copied with --app"),
+    ]
+    return "; ".join(f"{', '.join(kinds)} {result}" for kinds, result in results if kinds)
+
+
+def langgraph_fields() -> TextOfField | None:
+    """Return the function that finds the texts in an item's fields, or None without LangGraph."""
+    try:
+        from langgraph_store.operations import text_of_field
+    except ModuleNotFoundError:
+        return None
+    return text_of_field
+
+
+def progress_lines(screen: Console) -> Progress:
+    """Return a progress bar that counts lines and disappears at the end; none off a terminal."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} lines"),
+        TimeElapsedColumn(),
+        console=screen,
+        disable=not screen.is_terminal,
+        transient=True,
+    )

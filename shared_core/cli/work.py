@@ -1,33 +1,55 @@
-"""Commands that work on a whole database: worker, jobs, index, import; and extract, on none."""
+"""Commands of the queue: worker and jobs."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import sys
-from typing import Annotated
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
 
 import typer
+from rich.table import Table
 
 from shared_core.cli.app import (
-    App,
     AsJson,
     Embedder,
     Llm,
+    OnlyApp,
+    OnlyUser,
     Schema,
     Uri,
-    User,
     app,
-    as_of_options,
     console,
-    malformed,
+    iso,
     open_memory,
-    tell,
+    plain_table,
+    print_json,
+    ready_model,
+    report,
+    scope_options,
+    with_memory,
 )
-from shared_core.core.domain import Scope
+from shared_core.core.domain import JsonValue, Scope
+from shared_core.core.id_prefixes import chosen_id
 from shared_core.errors import InvalidInput
-from shared_core.ports.jobs import JobStatus
+from shared_core.ports.jobs import JobRecord, JobStats, JobStatus
+
+if TYPE_CHECKING:
+    from shared_core.engine import MemoryEngine
+    from shared_core.jobs.worker import Tally
+
+log = logging.getLogger("hippocampus")
+
+ORDER = ("running", "pending", "failed", "completed", "cancelled")
+SHOWN_OF_ID = 6
+"""Characters from the end of an id that a table shows. Its beginning is only the time."""
+MAX_JOBS = 100_000
+"""Maximum number of jobs that are searched for the beginning or the end of an id."""
 
 
 @app.command()
@@ -36,27 +58,28 @@ def worker(
     schema: Schema = None,
     embedder: Embedder = None,
     llm: Llm = None,
-    once: Annotated[bool, typer.Option("--once", help="Do what is due, and end.")] = False,
-    poll: Annotated[float, typer.Option(min=0.01, help="Seconds between two looks.")] = 1.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Run the jobs that are due, and end.")
+    ] = False,
+    poll: Annotated[
+        float, typer.Option(min=0.01, help="Seconds between two looks at the queue.")
+    ] = 1.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON at the end: what was done.")
     ] = False,
 ) -> None:
-    """Do what was left for later, for all processes, until SIGTERM or Ctrl-C.
+    """Run the queued jobs of all processes until SIGTERM or Ctrl-C.
 
-    As many as you like work side by side. With --once the exit code is 1 if a try failed.
+    Any number of workers can run side by side. With --once the exit code is 1 if a try failed.
     """
-    from shared_core.cli.show_queue import work
-    from shared_core.models.language_model import ready_language_model
-
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("hippocampus").setLevel(logging.INFO)
-    model = None if llm is None else ready_language_model(llm)
+    model = ready_model(llm)
     memory = open_memory(uri, schema=schema, embedder=embedder, llm=model, worker=False)
     done: dict[str, int] = {}
     code = asyncio.run(work(memory, once=once, poll_s=poll, done=done))
     if as_json:
-        typer.echo(json.dumps(done))
+        print_json(done)
     raise typer.Exit(code)
 
 
@@ -64,188 +87,209 @@ def worker(
 def jobs(
     uri: Uri = None,
     schema: Schema = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of jobs.")] = 100,
+    as_json: AsJson = False,
     status: Annotated[
-        JobStatus | None, typer.Option(help="Only those. [default: open or given up]")
+        JobStatus | None,
+        typer.Option(help="Only jobs in this state. [default: running, pending or failed]"),
     ] = None,
-    app_name: Annotated[
-        str | None, typer.Option("--app", help="Only those of an application.")
-    ] = None,
-    user: Annotated[str | None, typer.Option(help="Only those of a user of --app.")] = None,
+    app_name: OnlyApp = None,
+    user: OnlyUser = None,
     retry: Annotated[
         str | None,
-        typer.Option(help="Put back a job that was given up, or 'all' of them, --limit at most."),
+        typer.Option(help="Put a dead job back into the queue, or 'all' of them up to --limit."),
     ] = None,
     cancel: Annotated[str | None, typer.Option(help="Cancel a job that waits or runs.")] = None,
 ) -> None:
-    """Show the jobs that run, wait, or were given up; put some back, or cancel one.
+    """List the jobs that run, wait or are dead; retry or cancel a job.
 
-    A job is named by its id, or by how that begins or ends.
+    Name a job by its id, or by the beginning or the end of the id.
     """
-    from shared_core.cli import show_queue as queue
-
-    if user is not None and app_name is None:
-        raise InvalidInput("--user needs --app: a user is one of an application")
-    scope = None if app_name is None or user is None else Scope(app_name, user)
-
-    async def run() -> None:
-        async with open_memory(uri, schema=schema, worker=False) as memory:
-            if retry is not None or cancel is not None:
-                told = await queue.change(memory, retry, cancel, scope, app_name, limit)
-                tell(told, {"done": told}, as_json)
-                return
-            found = await memory.jobs.list(
-                scope, app=app_name, statuses=None if status is None else [status], limit=limit
-            )
-            stats = await memory.jobs.stats()
-        if as_json:
-            shown = queue.jobs_json(found, queue.utc_now())
-            typer.echo(json.dumps(shown, ensure_ascii=False, indent=2))
-        elif found:
-            console().print(queue.jobs_table(found, queue.utc_now()))
-            console().print(f"In all: {queue.stats_line(stats)}.")
-        elif status is None and app_name is None:
-            typer.echo("Nothing waits, and nothing failed.")
-        else:
-            typer.echo("There is no such job.")
-
-    asyncio.run(run())
-
-
-@app.command()
-def runs(
-    app_name: App,
-    user: User,
-    uri: Uri = None,
-    schema: Schema = None,
-    thread: Annotated[str | None, typer.Option(help="Only those of a thread.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 20,
-    undo: Annotated[
-        str | None,
-        typer.Option(help="Restore what was before a run: its id, or how that begins or ends."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Show what consolidation and reflection did for a user, newest first; undo one.
-
-    What a run built on is undone last: the error names the later ones in order.
-    """
-    from shared_core.cli import show_runs as run_commands
-
-    if undo is not None:
-        with malformed():
-            run_commands.check_run_name(undo)
-
-    async def run() -> None:
-        scope = Scope(app_name, user)
-        async with open_memory(uri, schema=schema, worker=False) as memory:
-            if undo is not None:
-                run_id = await run_commands.undo(memory, scope, undo)
-                tell(f"Run {run_id} is undone.", {"undone": str(run_id)}, as_json)
-                return
-            found = await memory.runs(scope, thread_id=thread, limit=limit)
-        if as_json:
-            typer.echo(json.dumps(run_commands.runs_json(found), ensure_ascii=False, indent=2))
-        elif found:
-            console().print(run_commands.runs_table(found))
-        else:
-            typer.echo("Nothing was consolidated yet.")
-
-    asyncio.run(run())
-
-
-@app.command()
-def graph(
-    app_name: App,
-    user: User,
-    entity: Annotated[str, typer.Argument(help="A name, e.g. user, Mia or 米娅.")],
-    uri: Uri = None,
-    schema: Schema = None,
-    depth: Annotated[int, typer.Option(help="So many edges away, 1 to 3.")] = 2,
-    limit: Annotated[int, typer.Option(help="How many edges at most, 1 to 500.")] = 50,
-    history: Annotated[
-        bool, typer.Option("--history", help="All edges it ever had, in time order.")
-    ] = False,
-    valid: Annotated[str | None, typer.Option(help="What held then, in ISO 8601.")] = None,
-    known: Annotated[str | None, typer.Option(help="As it was believed then.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Show the knowledge graph around an entity, nearest and newest first."""
-    from shared_core.cli.show_graph import edges_json, edges_table
-
-    as_of = as_of_options(valid, known, "--valid")
-
-    async def run() -> None:
-        scope = Scope(app_name, user)
-        async with open_memory(uri, schema=schema, worker=False) as memory:
-            if history:
-                found = await memory.graph.history(scope, entity, limit=limit, as_of=as_of)
-            else:
-                around = await memory.graph.neighbourhood(
-                    scope, entity, depth=depth, limit=limit, as_of=as_of
-                )
-                found = list(around.edges)
-        if as_json:
-            typer.echo(json.dumps(edges_json(found), ensure_ascii=False, indent=2))
-        elif found:
-            console().print(edges_table(found, history=history))
-            if not history and around.more:
-                typer.echo(f"There are more edges: --limit {limit} was reached.")
-        else:
-            typer.echo(f"Nothing is known of {entity!r}.")
-
-    asyncio.run(run())
-
-
-@app.command()
-def index(
-    uri: Uri = None,
-    schema: Schema = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List large tenants, and build nothing.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Build the approximate indexes that large tenants have earned; drop those of small ones.
-
-    Everybody reads and writes meanwhile. Run it as the owner of the tables. A worker does the same
-    once an hour. HIPPOCAMPUS_ANN_THRESHOLD says how many vectors are many. Exit code 1 if another
-    process is at it.
-    """
-    from shared_core.cli.run_index import build_indexes, show_plan, steps_json
-
+    scope, _ = scope_options(app_name, user)
     memory = open_memory(uri, schema=schema, worker=False)
-    do = show_plan if dry_run else build_indexes
-    steps = asyncio.run(do(memory, console(stderr=as_json)))
+    if retry is not None or cancel is not None:
+        done = with_memory(
+            memory, lambda memory: _change(memory, retry, cancel, scope, app_name, limit)
+        )
+        report(done, {"done": done}, as_json)
+        return
+
+    async def read(memory: MemoryEngine) -> tuple[Sequence[JobRecord], JobStats]:
+        statuses = None if status is None else [status]
+        listed = await memory.jobs.list(scope, app=app_name, statuses=statuses, limit=limit)
+        return listed, await memory.jobs.stats()
+
+    found, stats = with_memory(memory, read)
+    found = sorted(found, key=lambda job: (ORDER.index(job.status), job.created_at))
+    now = datetime.now(UTC)
     if as_json:
-        typer.echo(json.dumps(steps_json(steps), ensure_ascii=False))
-    raise typer.Exit(0 if steps is not None else 1)
+        print_json([_job_json(job, now) for job in found], indent=2)
+    elif found:
+        console().print(_jobs_table(found, now))
+        console().print(f"In all: {_stats_line(stats)}.")
+    elif status is None and app_name is None:
+        typer.echo("Nothing waits, and nothing failed.")
+    else:
+        typer.echo("There is no such job.")
 
 
-@app.command()
-def extract(
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
-    conversation: Annotated[
-        bool, typer.Option("--conversation", help="The lines are turns of one conversation.")
-    ] = False,
-    without: Annotated[
-        list[str] | None, typer.Option(help="Id of a pattern to switch off; may be repeated.")
-    ] = None,
-    said_at: Annotated[
-        str | None, typer.Option(help="When it was said, in ISO 8601. [default: now]")
-    ] = None,
-) -> None:
-    """Read lines of text from standard input, and show what the rules draw from each.
+async def work(
+    memory: MemoryEngine, *, once: bool, poll_s: float, done: dict[str, int] | None = None
+) -> int:
+    """Run the jobs of all processes until SIGTERM or SIGINT, or with once until none is due.
 
-    No memory is opened and nothing is stored. needs_llm: the line says more than rules can read.
+    The first signal lets the current job finish, the second returns it to the queue. The result is
+    the exit code: 1 if a job failed with once, or a job was returned. done: receives the number of
+    jobs done and of tries failed.
     """
-    from shared_core.cli.show_extraction import moment, read_lines
-    from shared_core.extraction.rule_based import RuleExtractor
+    stop = asyncio.Event()
+    async with memory:
+        if once:
+            await memory.session_ends.run()
+        working = asyncio.create_task(memory.jobs.serve(stop, once=once, poll_s=poll_s))
 
-    extractor = RuleExtractor(without=without or ())
-    if sys.stdin is None:
-        raise InvalidInput("standard input is closed: give lines of text, e.g. with < FILE")
-    source = typer.get_binary_stream("stdin")
-    for line in read_lines(source, extractor, moment(said_at), conversation=conversation):
-        typer.echo(line.as_json() if as_json else line.as_lines())
+        def on_signal() -> None:
+            if stop.is_set():
+                working.cancel()
+            else:
+                log.info("stopping after the current job; signal again to return it to the queue")
+                stop.set()
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, on_signal)
+        log.info("worker %d waits for jobs", os.getpid())
+        services = (memory.indexes, memory.forgetting_schedule, memory.session_ends)
+        upkeep = [] if once else [asyncio.create_task(one.keep(stop)) for one in services]
+        try:
+            with suppress(asyncio.CancelledError):
+                return await _finish(memory, working, once=once, done=done)
+            log.warning("worker ends: the current job went back to the queue")
+            return 1
+        finally:
+            for task in upkeep:
+                task.cancel()
+            if upkeep:
+                await asyncio.wait(upkeep)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+
+async def _finish(
+    memory: MemoryEngine,
+    working: asyncio.Task[Tally],
+    *,
+    once: bool,
+    done: dict[str, int] | None,
+) -> int:
+    """Wait for the jobs, log how many were done, and return the exit code."""
+    tally = await working
+    if done is not None:
+        done |= {"done": tally.done, "failed": tally.failed}
+    if once:
+        await memory.forgetting_schedule.run_if_due()
+    log.info("worker ends: %d jobs done, %d tries failed", tally.done, tally.failed)
+    if once and (left := (await memory.jobs.stats()).due_callbacks):
+        log.info(
+            "%d callbacks are due and were not run: they need a process that has their code, for"
+            " example the DurableReflectionExecutor that queued them",
+            left,
+        )
+    return 1 if once and tally.failed else 0
+
+
+async def _change(
+    memory: MemoryEngine,
+    retry: str | None,
+    cancel: str | None,
+    scope: Scope | None,
+    app: str | None,
+    limit: int,
+) -> str:
+    """Retry dead jobs or cancel one, and return what was done in one line.
+
+    retry, cancel: the id of a job, or its beginning or end; retry may be "all", up to limit.
+    Raises InvalidInput for a name that means no job or several.
+    """
+    if retry is not None and cancel is not None:
+        raise InvalidInput("give either --retry or --cancel, not both")
+    dead = [JobStatus.FAILED]
+    if cancel is not None:
+        ids = await _job_ids(memory, cancel, [JobStatus.PENDING, JobStatus.RUNNING])
+        return f"{await memory.jobs.cancel(ids)} cancelled"
+    if retry == "all":
+        found = await memory.jobs.list(scope, app=app, statuses=dead, limit=limit)
+        ids = [job.job_id for job in found]
+    else:
+        ids = await _job_ids(memory, retry or "", dead)
+    return f"{await memory.jobs.retry(ids)} put back"
+
+
+async def _job_ids(memory: MemoryEngine, name: str, statuses: Sequence[JobStatus]) -> list[UUID]:
+    candidates = await memory.jobs.list(statuses=statuses, limit=MAX_JOBS)
+    ids = [job.job_id for job in candidates]
+    what = f"{' or '.join(statuses)} job"
+    return [chosen_id(name, ids, what=what, shown_by="hippocampus jobs")]
+
+
+def _job_json(job: JobRecord, now: datetime) -> dict[str, JsonValue]:
+    return {
+        "state": job.status,
+        "app": job.scope.app,
+        "user": job.scope.user,
+        "thread": job.thread_id,
+        "type": job.job_type,
+        "performer": job.performer,
+        "priority": job.priority,
+        "attempts": job.attempts,
+        "age_s": round((now - job.created_at).total_seconds(), 3),
+        "run_after": job.run_after.isoformat(),
+        "lease_until": iso(job.lease_until),
+        "started_at": iso(job.started_at),
+        "completed_at": iso(job.completed_at),
+        "error": job.error,
+        "job_id": str(job.job_id),
+    }
+
+
+def _jobs_table(jobs: Sequence[JobRecord], now: datetime) -> Table:
+    table = plain_table(
+        "state", "job", "type", "age", "due", "tries", "app", "user", "thread", "error"
+    )
+    for job in jobs:
+        wait = job.run_after - now
+        due = f"in {_span(wait)}" if wait > timedelta(0) else "now"
+        table.add_row(
+            job.status,
+            str(job.job_id)[-SHOWN_OF_ID:],
+            f"{job.job_type} {job.performer}" if job.performer else job.job_type,
+            _span(now - job.created_at),
+            due if job.status == "pending" else "",
+            str(job.attempts),
+            job.scope.app,
+            job.scope.user,
+            job.thread_id or "",
+            job.error or "",
+        )
+    return table
+
+
+def _stats_line(stats: JobStats) -> str:
+    """Return the length of the queue in one line."""
+    due = ""
+    if stats.due_callbacks:
+        due = f", {stats.due_callbacks} of them for a process that has their code"
+    if stats.oldest_due_s is not None:
+        due += f", the oldest for {_span(timedelta(seconds=stats.oldest_due_s))}"
+    return (
+        f"{stats.pending} pending ({stats.due} due{due}),"
+        f" {stats.running} running, {stats.failed} dead"
+    )
+
+
+def _span(span: timedelta) -> str:
+    seconds = max(int(span.total_seconds()), 0)
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"

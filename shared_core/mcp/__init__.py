@@ -1,1 +1,4 @@
-"""The memory as a server of the Model Context Protocol. It alone imports the SDK (extra [mcp])."""
+"""The memory as a server of the Model Context Protocol.
+
+Only this room imports the SDK, which comes with the extra [mcp].
+"""

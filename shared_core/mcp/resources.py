@@ -1,9 +1,8 @@
-"""The resources: what a client may show or attach without asking a question."""
+"""The resources of the server: what a client may show or attach without a question."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceError, ToolError
@@ -12,24 +11,54 @@ from shared_core.core.domain import Scope
 from shared_core.core.json_text import to_json
 from shared_core.engine import MemoryEngine
 from shared_core.errors import MemoryCoreError
-from shared_core.mcp.whom import Whom
+from shared_core.mcp.access import ServedUsers
 from shared_core.settings import redacted
 
 RECENT = 20
+"""Number of memories in the resource of recent memories."""
 
-Reader: TypeAlias = Callable[[MemoryEngine, Scope], Awaitable[str]]
+
+def add_resources(server: MCPServer, memory: MemoryEngine, users: ServedUsers) -> None:
+    """Add the profile and the recent memories: by user name, and without one for a fixed user."""
+
+    async def read(
+        user_id: str | None, reader: Callable[[MemoryEngine, Scope], Awaitable[str]]
+    ) -> str:
+        try:
+            return await reader(memory, users.scope(user_id))
+        except (ToolError, MemoryCoreError) as error:
+            raise ResourceError(redacted(str(error))) from error
+
+    async def profile_of(user_id: str) -> str:
+        return await read(user_id, _profile)
+
+    async def recent_of(user_id: str) -> str:
+        return await read(user_id, _recent)
+
+    server.resource("memory://users/{user_id}/profile", mime_type="text/plain")(profile_of)
+    server.resource("memory://users/{user_id}/recent", mime_type="application/json")(recent_of)
+    if users.user is None:
+        return
+
+    async def own_profile() -> str:
+        """Return the profile of the user, then the current facts, one statement per line."""
+        return await read(None, _profile)
+
+    async def own_recent() -> str:
+        """Return the newest memories of the user, newest first, as JSON."""
+        return await read(None, _recent)
+
+    server.resource("memory://profile", name="profile", mime_type="text/plain")(own_profile)
+    server.resource("memory://recent", name="recent", mime_type="application/json")(own_recent)
 
 
-async def profile(memory: MemoryEngine, scope: Scope) -> str:
-    """Return the stored profile of a user, then what holds of them now, one statement a line."""
+async def _profile(memory: MemoryEngine, scope: Scope) -> str:
     stored = await memory.profiles.shown(scope)
     facts = "\n".join(fact.statement for fact in await memory.facts(scope))
     return "\n\n".join(part for part in (stored, facts) if part)
 
 
-async def recent(memory: MemoryEngine, scope: Scope) -> str:
-    """Return the newest memories of a user, newest first, as JSON."""
-    found = await memory.list_memories(scope, limit=RECENT)
+async def _recent(memory: MemoryEngine, scope: Scope) -> str:
     return to_json(
         [
             {
@@ -38,39 +67,6 @@ async def recent(memory: MemoryEngine, scope: Scope) -> str:
                 "kind": one.kind,
                 "occurred_at": one.occurred_at.isoformat(),
             }
-            for one in found
+            for one in await memory.list_memories(scope, limit=RECENT)
         ]
     )
-
-
-def add_resources(server: MCPServer, memory: MemoryEngine, whom: Whom) -> None:
-    """Add the profile and the recent memories: of the one user, and of a user by name."""
-
-    async def profile_of(user_id: str) -> str:
-        return await _read(memory, whom, user_id, profile)
-
-    async def recent_of(user_id: str) -> str:
-        return await _read(memory, whom, user_id, recent)
-
-    server.resource("memory://users/{user_id}/profile", mime_type="text/plain")(profile_of)
-    server.resource("memory://users/{user_id}/recent", mime_type="application/json")(recent_of)
-    if whom.user is None:
-        return
-
-    async def own_profile() -> str:
-        """Return the profile of the user, then what is known of them, one statement a line."""
-        return await _read(memory, whom, None, profile)
-
-    async def own_recent() -> str:
-        """Return the newest memories of the user, newest first, as JSON."""
-        return await _read(memory, whom, None, recent)
-
-    server.resource("memory://profile", name="profile", mime_type="text/plain")(own_profile)
-    server.resource("memory://recent", name="recent", mime_type="application/json")(own_recent)
-
-
-async def _read(memory: MemoryEngine, whom: Whom, user_id: str | None, read: Reader) -> str:
-    try:
-        return await read(memory, whom.scope(user_id))
-    except (ToolError, MemoryCoreError) as error:
-        raise ResourceError(redacted(str(error))) from error

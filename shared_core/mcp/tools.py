@@ -1,62 +1,44 @@
-"""The tools: verbs of the memory under the names and with the results that clients see."""
+"""The tools of the server, and the schemas of their answers."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from functools import wraps
-from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
+from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar, cast
 
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import ToolAnnotations
-from pydantic import BaseModel, ConfigDict, Field
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase
+from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared_core.conversation.answers import EndedSession, ProcessedInput, StatusOfSession
 from shared_core.core.domain import GivenRole, NewMemory
 from shared_core.engine import MemoryEngine
 from shared_core.errors import MemoryCoreError
-from shared_core.mcp.results import (
-    Debugged,
-    ForgetReply,
-    RecalledMemory,
-    RecallReply,
-    Related,
-    RememberReply,
-    UpdatedProfile,
-    UserGraph,
-    UserProfile,
-    part_of,
-)
-from shared_core.mcp.whom import Whom
+from shared_core.mcp.access import ServedUsers
 from shared_core.profiles.memory import Memory
 from shared_core.settings import redacted
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-MOST = 100
+MAX_MEMORIES = 100
+"""Maximum number of memories that one call returns or forgets."""
 
 Text: TypeAlias = Annotated[str, Field(min_length=1, max_length=100_000)]
-
-
-class Message(BaseModel):
-    """One message of a conversation."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    role: GivenRole = Field(description="Who said it: user, assistant, tool or system.")
-    content: Text = Field(description="What was said, word by word.")
-
-
 AgentId: TypeAlias = Annotated[
     str | None,
     Field(
         min_length=1, max_length=256,
-        description="The agent that knows the user; the application if left out.",
+        description="The agent that keeps the profile. Default: the application.",
     ),
 ]  # fmt: skip
 UserId: TypeAlias = Annotated[
     str | None,
-    Field(description="Whose memory. Leave it out where the server is for one user."),
+    Field(description="The user. Leave it out if the server or the token is for one user."),
 ]
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -66,10 +48,147 @@ DELETES = ToolAnnotations(
 )
 
 
-def told(
+class Message(BaseModel):
+    """One message of a conversation."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    role: GivenRole = Field(description="Role of the speaker: user, assistant, tool or system.")
+    content: Text = Field(description="The message, word for word.")
+
+
+class Part(BaseModel):
+    """A candidate and the parts of its score."""
+
+    key: str
+    content: str
+    kind: str
+    score: float
+    parts: dict[str, float] = Field(description="The parts of the score.")
+
+
+class Debugged(ProcessedInput):
+    """The answer that process_memory would give, and its candidates. Nothing is stored."""
+
+    query: str
+    session: StatusOfSession
+    candidates: list[Part]
+
+
+class Remembered(BaseModel):
+    """The answer of remember."""
+
+    key: str = Field(description="Key of the memory, e.g. for forget.")
+
+
+class Forgotten(BaseModel):
+    """The answer of forget."""
+
+    forgotten: int = Field(
+        description="Number of memories removed, memories derived from them included."
+    )
+
+
+class Found(BaseModel):
+    """A memory and its score."""
+
+    key: str
+    content: str
+    kind: str = Field(description="episodic, semantic, summary, reflection or item")
+    score: float = Field(description="Rank within this answer alone; higher is better.")
+    occurred_at: datetime
+
+
+class Recalled(BaseModel):
+    """The answer of recall, best first."""
+
+    memories: list[Found]
+
+
+class Concluded(BaseModel):
+    """A conclusion about the user's mind."""
+
+    dimension: str = Field(description="intent, emotion, cognition, social or trend")
+    text: str
+    confidence: float
+    quotes: list[str] = Field(description="The user's words that support it.")
+
+
+class UserProfile(BaseModel):
+    """The answer of get_user_profile."""
+
+    agent_id: str
+    version: int = Field(description="0 while nothing is known.")
+    profile: str = Field(description="Who the user is, in one paragraph.")
+    events: list[str] = Field(description="What happened, oldest first.")
+    findings: list[Concluded]
+
+
+class UpdatedProfile(UserProfile):
+    """The answer of update_user_profile."""
+
+    changed: bool = Field(description="Whether there is a new version.")
+    new_turns: int = Field(description="Number of messages that were not stored before.")
+    conversation_id: str
+
+
+class Related(BaseModel):
+    """An edge of the knowledge graph."""
+
+    source: str
+    relation: str
+    target: str
+    since: datetime = Field(description="The time since when it holds.")
+
+
+class UserGraph(BaseModel):
+    """The answer of get_user_graph, nearest and newest first."""
+
+    entity: str
+    relations: list[Related]
+    more: bool = Field(description="Whether the limit cut off more relations.")
+
+
+class ToolServer(MCPServer):
+    """A server that tells the model which argument is invalid and why, and nothing else of it."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Call a tool. Raises ToolError with a text for the model."""
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(error.__cause__, ValidationError):
+                faults = _faults(error.__cause__)
+                raise ToolError(f"invalid arguments of {name}: {faults}") from error
+            raise
+
+
+def strict_tool(verb: Callable[..., Awaitable[object]], does: ToolAnnotations) -> Tool:
+    """Return a method as a tool whose schema and call refuse unknown arguments."""
+    tool = Tool.from_function(verb, annotations=does, structured_output=True)
+    loose = tool.fn_metadata.arg_model
+    forbidding = {"model_config": ConfigDict(extra="forbid")}
+    strict = cast("type[ArgModelBase]", type(loose.__name__, (loose,), forbidding))
+    tool.fn_metadata.arg_model = strict
+    tool.parameters = strict.model_json_schema(by_alias=True)
+    return tool
+
+
+def _faults(error: ValidationError) -> str:
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    return "; ".join(
+        f"{'.'.join(map(str, one['loc']))}: "
+        + ("there is no such argument" if one["type"] == "extra_forbidden" else one["msg"])
+        for one in faults
+    )
+
+
+def _with_tool_errors(
     verb: Callable[Parameters, Awaitable[Result]],
 ) -> Callable[Parameters, Awaitable[Result]]:
-    """Return verb with the errors of the memory as errors that the model may read."""
+    """Return a method whose memory errors become errors that the model may read."""
 
     @wraps(verb)
     async def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -82,14 +201,14 @@ def told(
 
 
 class MemoryTools:
-    """The tools on one memory. Each is a method of its name, with its docstring for the model."""
+    """The tools of one memory. The name and docstring of a method are those of its tool."""
 
-    def __init__(self, memory: MemoryEngine, whom: Whom) -> None:
+    def __init__(self, memory: MemoryEngine, users: ServedUsers) -> None:
         self._memory = memory
-        self._whom = whom
+        self._users = users
 
     def listed(self) -> list[tuple[Callable[..., Awaitable[object]], ToolAnnotations]]:
-        """Return every tool and what it does to the memory."""
+        """Return every tool and its effect on the memory."""
         return [
             (self.process_memory, ADDS),
             (self.end_session, ADDS),
@@ -103,37 +222,37 @@ class MemoryTools:
             (self.update_user_profile, ADDS),
         ]
 
-    @told
+    @_with_tool_errors
     async def process_memory(
         self,
-        input: Annotated[Text, Field(description="What the user says, word by word.")],
+        input: Annotated[Text, Field(description="The user's message, word for word.")],
         user_id: UserId = None,
     ) -> ProcessedInput:
-        """Remember a message of the user, and return what is known from before that concerns it."""
-        scope = self._whom.scope(user_id)
+        """Store a message of the user and return related memories from earlier conversations."""
+        scope = self._users.scope(user_id)
         return await self._memory.process_memory(input, scope.user, app=scope.app)
 
-    @told
+    @_with_tool_errors
     async def end_session(self, user_id: UserId = None) -> EndedSession:
-        """End the conversation with the user; what was said is worked on in the background."""
-        scope = self._whom.scope(user_id)
+        """End the conversation with the user. It is consolidated in the background."""
+        scope = self._users.scope(user_id)
         return await self._memory.end_session(user_id=scope.user, app=scope.app)
 
-    @told
+    @_with_tool_errors
     async def get_session_status(self, user_id: UserId = None) -> StatusOfSession:
-        """Return whether a conversation with the user is open, and how it stands."""
-        scope = self._whom.scope(user_id)
+        """Return whether the user has an open conversation, its age and its length."""
+        scope = self._users.scope(user_id)
         return await self._memory.get_session_status(scope.user, app=scope.app)
 
-    @told
+    @_with_tool_errors
     async def debug_process_memory(
         self,
-        input: Annotated[Text, Field(description="What the user might say.")],
+        input: Annotated[Text, Field(description="A message that the user might send.")],
         user_id: UserId = None,
-        limit: Annotated[int, Field(ge=1, le=MOST)] = 10,
+        limit: Annotated[int, Field(ge=1, le=MAX_MEMORIES)] = 10,
     ) -> Debugged:
-        """Show what process_memory would answer and why, without remembering the input."""
-        scope = self._whom.scope(user_id)
+        """Show what process_memory would answer and why, without storing the message."""
+        scope = self._users.scope(user_id)
         shown = await self._memory.debug_process_memory(
             input, scope.user, app=scope.app, limit=limit
         )
@@ -149,36 +268,38 @@ class MemoryTools:
                 "has_active_session": shown["session_info"] is not None,
                 "session_info": shown["session_info"],
             },
-            candidates=[part_of(hit) for hit in shown["hits"]],
+            candidates=[
+                Part.model_validate({**hit, "content": hit["text"]}) for hit in shown["hits"]
+            ],
         )
 
-    @told
+    @_with_tool_errors
     async def remember(
         self,
-        text: Annotated[Text, Field(description="One statement that stands alone.")],
+        text: Annotated[Text, Field(description="One statement that is clear on its own.")],
         user_id: UserId = None,
         importance: Annotated[
             float, Field(ge=1, le=10, description="1 (trivial) to 10 (vital).")
         ] = 5.0,
-    ) -> RememberReply:
-        """Remember a statement for later conversations, e.g. "Ana is allergic to nuts"."""
+    ) -> Remembered:
+        """Store a statement for later conversations, e.g. "Ana is allergic to nuts"."""
         memory = NewMemory(text=text, importance=importance)
-        [key] = await self._memory.remember(self._whom.scope(user_id), memory)
-        return RememberReply(key=key)
+        [key] = await self._memory.remember(self._users.scope(user_id), memory)
+        return Remembered(key=key)
 
-    @told
+    @_with_tool_errors
     async def recall(
         self,
-        query: Annotated[Text, Field(description="A question, or words to look for.")],
+        query: Annotated[Text, Field(description="A question or search words.")],
         user_id: UserId = None,
-        limit: Annotated[int, Field(ge=1, le=MOST)] = 10,
-    ) -> RecallReply:
-        """Return what is remembered about a question, best first."""
-        scope = self._whom.scope(user_id)
+        limit: Annotated[int, Field(ge=1, le=MAX_MEMORIES)] = 10,
+    ) -> Recalled:
+        """Return the memories that answer a question, best first."""
+        scope = self._users.scope(user_id)
         hits = await self._memory.recall(scope, query, limit=limit)
-        return RecallReply(
+        return Recalled(
             memories=[
-                RecalledMemory(
+                Found(
                     key=hit.memory.key,
                     content=hit.memory.text,
                     kind=hit.memory.kind,
@@ -189,29 +310,30 @@ class MemoryTools:
             ]
         )
 
-    @told
+    @_with_tool_errors
     async def forget(
         self,
         keys: Annotated[
-            list[str], Field(min_length=1, max_length=MOST, description="Keys as recall returns.")
+            list[str],
+            Field(min_length=1, max_length=MAX_MEMORIES, description="Keys from recall."),
         ],
         user_id: UserId = None,
-    ) -> ForgetReply:
-        """Forget memories for good, with what was drawn from them alone."""
-        return ForgetReply(forgotten=await self._memory.forget(self._whom.scope(user_id), keys))
+    ) -> Forgotten:
+        """Remove memories for good, and everything derived from them alone."""
+        return Forgotten(forgotten=await self._memory.forget(self._users.scope(user_id), keys))
 
-    @told
+    @_with_tool_errors
     async def get_user_graph(
         self,
         user_id: UserId = None,
         entity: Annotated[
-            str, Field(min_length=1, max_length=1000, description="A name, or the user.")
+            str, Field(min_length=1, max_length=1000, description="Name of an entity, or user.")
         ] = "user",
-        depth: Annotated[int, Field(ge=1, le=3, description="So many relations away.")] = 2,
+        depth: Annotated[int, Field(ge=1, le=3, description="Maximum distance in relations.")] = 2,
         limit: Annotated[int, Field(ge=1, le=500)] = 50,
     ) -> UserGraph:
-        """Return the knowledge graph around a name: who and what it has to do with."""
-        scope = self._whom.scope(user_id)
+        """Return the knowledge graph around an entity: its relations to people and things."""
+        scope = self._users.scope(user_id)
         around = await self._memory.graph.neighbourhood(scope, entity, depth=depth, limit=limit)
         return UserGraph(
             entity=entity,
@@ -227,16 +349,16 @@ class MemoryTools:
             more=around.more,
         )
 
-    @told
+    @_with_tool_errors
     async def get_user_profile(
         self, user_id: UserId = None, agent_id: AgentId = None
     ) -> UserProfile:
-        """Return who the user is, in one paragraph, what happened, and what may be concluded."""
-        desk = self._memory.profiles.desk(self._whom.scope(user_id), agent_id)
+        """Return who the user is in one paragraph, what happened, and what may be concluded."""
+        desk = self._memory.profiles.desk(self._users.scope(user_id), agent_id)
         known = await desk.current() or Memory(desk.agent_id)
         return UserProfile.model_validate(_profile(known))
 
-    @told
+    @_with_tool_errors
     async def update_user_profile(
         self,
         messages: Annotated[
@@ -249,14 +371,17 @@ class MemoryTools:
             Field(
                 min_length=1,
                 max_length=256,
-                description="Its own id: sent again with it, what is known changes nothing.",
+                description="Id of the conversation. Messages sent again with it are ignored.",
             ),
         ] = None,
     ) -> UpdatedProfile:
-        """Remember a conversation and update the profile of the user from it."""
-        desk = self._memory.profiles.desk(self._whom.scope(user_id), agent_id)
-        said: dict[str, Any] = {"messages": [one.model_dump() for one in messages]}
-        known, result = await desk.update(said | {"conversation_id": conversation_id})
+        """Store a conversation and update the profile of the user from it."""
+        desk = self._memory.profiles.desk(self._users.scope(user_id), agent_id)
+        conversation: dict[str, Any] = {
+            "messages": [one.model_dump() for one in messages],
+            "conversation_id": conversation_id,
+        }
+        known, result = await desk.update(conversation)
         return UpdatedProfile.model_validate(
             _profile(known)
             | {

@@ -17,7 +17,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from shared_core.cli.examples import EXAMPLES
+from shared_core.cli.help import EXAMPLES
 from shared_core.cli.main import app
 
 WHO = ("app", "ana")

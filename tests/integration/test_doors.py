@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from shared_core import MemoryEngine
-from shared_core.cli.show_profile import read_conversation
+from shared_core.cli.profile import read_conversation
 from shared_core.core.domain import ROLES
 from shared_core.http import ServerOptions
 from shared_core.mcp.tools import Message

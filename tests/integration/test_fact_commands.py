@@ -12,9 +12,9 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from shared_core import Edge, Fact
+from shared_core.cli.facts import facts_table
+from shared_core.cli.graph import edges_table
 from shared_core.cli.main import app
-from shared_core.cli.show_facts import facts_table
-from shared_core.cli.show_graph import edges_table
 from shared_core.core.domain import MemoryId
 
 pytestmark = pytest.mark.both_engines

@@ -20,8 +20,8 @@ from typer.testing import CliRunner, Result
 
 from langgraph_store import PgHippocampusStore
 from shared_core import ModelUnavailable
+from shared_core.cli.imports import StoreImport, import_store
 from shared_core.cli.main import app
-from shared_core.cli.run_import import StoreImport, import_store
 from shared_core.models.embedders import CallableEmbedder
 from shared_core.storage.postgres import items as postgres_items
 from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from langgraph_store import PgHippocampusStore
 from shared_core import Scope
+from shared_core.cli.imports import StoreImport, import_store
 from shared_core.cli.main import app
-from shared_core.cli.run_import import StoreImport, import_store
 from shared_core.storage.postgres import items as postgres_items
 from shared_core.storage.postgres.connection.embedded import embedded_behind
 from shared_core.storage.postgres.connection.embedded_server import (

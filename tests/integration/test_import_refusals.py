@@ -12,8 +12,8 @@ from psycopg.conninfo import make_conninfo
 from typer.testing import CliRunner, Result
 
 from shared_core import InvalidInput
+from shared_core.cli.imports import StoreImport, import_store
 from shared_core.cli.main import app
-from shared_core.cli.run_import import StoreImport, import_store
 from shared_core.models.embedders import CallableEmbedder
 
 SECRET = "hunter2-secret"

@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 
 from shared_core import Scope, StorageUnavailable, open_memory
 from shared_core.mcp import server as mcp_server
-from shared_core.mcp.door import Door
+from shared_core.mcp.access import TokenGate
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "shared_core.cli.main", "mcp", "--app", "app"]
@@ -469,7 +469,7 @@ async def test_tokens_that_cannot_be_read_are_told_as_such() -> None:
         raise StorageUnavailable("the database at 'db.internal' is away")
 
     served_app = mcp_server.build(open_memory("embedded"), "app", "ana").streamable_http_app()
-    door = Door("app", away, away).before(served_app)
+    door = TokenGate("app", away, away).before(served_app)
     transport = httpx2.ASGITransport(door)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
         for headers in ({}, {"Authorization": "Bearer x"}):

@@ -23,7 +23,7 @@ from seekdb_databases import SeekdbDatabases
 from test_oceanbase_durability import said, server_of, until_reachable
 
 from shared_core import MemoryEngine, Scope, open_memory
-from shared_core.cli.show_queue import work
+from shared_core.cli.work import work
 from shared_core.copy import copy_memory
 from shared_core.errors import Conflict, StorageUnavailable
 from shared_core.settings import Settings
@@ -41,7 +41,7 @@ from pathlib import Path
 import pymysql
 from shared_core import Scope, open_memory
 from shared_core.copy import copy_memory
-from shared_core.cli.show_queue import work
+from shared_core.cli.work import work
 
 verb, last, *uris = sys.argv[1:]
 sent, send = [], pymysql.Connection._execute_command

@@ -136,7 +136,7 @@ async def test_workers_side_by_side_share_the_work_and_stop_when_asked(dsn: str)
 SLOW_WORKER = """
 import asyncio, sys
 from shared_core import open_memory
-from shared_core.cli.show_queue import work
+from shared_core.cli.work import work
 
 async def embed(texts):
     print("begun", flush=True)

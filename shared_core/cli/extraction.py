@@ -1,0 +1,154 @@
+"""The command that shows what the rules extract from a text."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
+
+import typer
+
+from shared_core.cli.app import app, iso
+from shared_core.core.domain import Event, FactDraft, JsonValue
+from shared_core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from shared_core.extraction.rule_based import RuleExtractor
+
+LINE_BREAKS: Final = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
+"""Characters that JSON leaves as they are, and some readers take for the end of a line."""
+UTF_16_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+MAX_CONTEXT: Final = 20
+"""Number of earlier turns that help to understand a turn with --conversation."""
+
+
+@app.command()
+def extract(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, one object per line.")
+    ] = False,
+    conversation: Annotated[
+        bool, typer.Option("--conversation", help="Read the lines as turns of one conversation.")
+    ] = False,
+    without: Annotated[
+        list[str] | None, typer.Option(help="Id of a rule to switch off; repeatable.")
+    ] = None,
+    said_at: Annotated[
+        str | None, typer.Option(help="Time of the lines, in ISO 8601. [default: now]")
+    ] = None,
+) -> None:
+    """Read lines from standard input and show what the rules extract from each.
+
+    Opens no memory and stores nothing. needs_llm marks a line that needs a language model.
+    """
+    from shared_core.extraction.rule_based import RuleExtractor
+
+    extractor = RuleExtractor(without=without or ())
+    if sys.stdin is None:
+        raise InvalidInput("standard input is closed: send lines of text, e.g. with < FILE")
+    source = typer.get_binary_stream("stdin")
+    for line in _read_lines(source, extractor, _moment(said_at), conversation=conversation):
+        typer.echo(line.as_json() if as_json else line.as_text())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LineDrafts:
+    """The drafts of facts from one line."""
+
+    text: str
+    drafts: Sequence[FactDraft]
+    needs_llm: bool
+
+    def as_json(self) -> str:
+        """Return a JSON object on one line."""
+        values = {
+            "text": self.text,
+            "drafts": [_draft_json(draft) for draft in self.drafts],
+            "needs_llm": self.needs_llm,
+        }
+        return json.dumps(values, ensure_ascii=False).translate(LINE_BREAKS)
+
+    def as_text(self) -> str:
+        """Return the text, and below it one line for each draft."""
+        shown = [self.text, *(f"  {_draft_line(draft)}" for draft in self.drafts)]
+        if self.needs_llm:
+            shown.append("  (needs a language model)")
+        elif not self.drafts:
+            shown.append("  nothing")
+        return "\n".join(shown)
+
+
+def _read_lines(
+    source: BinaryIO, extractor: RuleExtractor, said_at: datetime, *, conversation: bool
+) -> Iterator[_LineDrafts]:
+    """Yield what the rules extract from each line of a UTF-8 stream, empty lines included.
+
+    said_at: the time of every line, for relative dates. conversation: lines are turns of one user,
+    so a pronoun may refer to a person in an earlier line.
+    Raises InvalidInput with the line's number for bytes that are not UTF-8.
+    """
+    from shared_core.knowledge.fact_planning import without_moot
+
+    before: list[Event] = []
+    for number, raw in enumerate(source, start=1):
+        try:
+            text = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            encoding = "UTF-16" if number == 1 and raw.startswith(UTF_16_MARKS) else "GB18030"
+            raise InvalidInput(
+                f"line {number} is not UTF-8 (byte {error.start + 1}): convert the text first,"
+                f" e.g. with iconv -f {encoding} -t UTF-8"
+            ) from None
+        turn = Event(
+            event_id=str(number), author="user", role="user", text=text, occurred_at=said_at
+        )
+        found = extractor.read([turn], before)
+        drafts = without_moot(found.facts)
+        yield _LineDrafts(text=text, drafts=drafts, needs_llm=bool(found.needs_model))
+        if conversation:
+            before = [*before, turn][-MAX_CONTEXT:]
+
+
+def _moment(text: str | None) -> datetime:
+    """Return the moment in an ISO 8601 text, in UTC if it has no zone; now for None."""
+    if text is None:
+        return datetime.now(UTC)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(
+            f"{text!r} is no time: write it as 2026-05-13 or 2026-05-13T15:00+02:00"
+        ) from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _draft_json(draft: FactDraft) -> dict[str, JsonValue]:
+    """Return a draft as JSON values; with valid_from only if the text dates it."""
+    kind = "profile" if draft.fact_type == "custom" else draft.fact_type
+    values: dict[str, JsonValue] = {
+        "kind": "relation" if draft.slot.startswith("relation.") else kind,
+        "value": draft.value,
+        "slot": draft.slot,
+        "confidence": draft.confidence,
+        "pattern": draft.pattern,
+        "operation": draft.operation,
+        "subject": draft.subject,
+        "statement": draft.statement,
+        "importance": draft.importance,
+        "language": draft.language,
+    }
+    if draft.valid_from is not None:
+        values["valid_from"] = iso(draft.valid_from)
+    return values
+
+
+def _draft_line(draft: FactDraft) -> str:
+    sign = "-" if draft.operation == "retract" else "+"
+    since = f", since {draft.valid_from:%Y-%m-%d}" if draft.valid_from else ""
+    slot = draft.slot if draft.subject == "user" else f"{draft.slot} of {draft.subject}"
+    value = draft.value or "(all)"
+    return f"{sign} {slot} = {value}  [{draft.confidence:.2f} {draft.pattern}{since}]"

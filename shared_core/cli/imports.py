@@ -1,0 +1,360 @@
+"""The command `hippocampus import`: an export, or a PostgresStore of LangGraph."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from shared_core.cli.app import (
+    AsJson,
+    Embedder,
+    Malformed,
+    Schema,
+    Uri,
+    app,
+    console,
+    open_memory,
+    print_all,
+    print_json,
+    progress_bar,
+    with_memory,
+)
+from shared_core.cli.transfer import langgraph_fields, progress_lines
+from shared_core.core.domain import Namespace
+from shared_core.errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from shared_core.engine import MemoryEngine
+    from shared_core.models.embedders import KnownVectors
+    from shared_core.ports import storage
+    from shared_core.ports.imports import SourceItem, SourceTally
+    from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
+    from shared_core.transfer.importing import ImportReport, TextOfField
+    from shared_core.transfer.verbs import ImportedLines
+
+MAX_BATCH = 10_000
+"""Maximum number of items that are read at once."""
+
+StoreDsn = Annotated[
+    str | None,
+    typer.Option(help="Import a LangGraph PostgresStore at this DSN; may be the same database."),
+]
+Prefix = Annotated[str, typer.Option(help="PostgresStore: only namespaces below a.b.")]
+Batch = Annotated[int, typer.Option(min=1, max=MAX_BATCH, help="PostgresStore: items at a time.")]
+VectorsFrom = Annotated[
+    str | None, typer.Option(help="PostgresStore: keep its vectors, made by this model.")
+]
+Reembed = Annotated[bool, typer.Option("--reembed", help="PostgresStore: embed every item again.")]
+
+
+@app.command("import")
+def import_(
+    file: Annotated[
+        Path | None, typer.Argument(dir_okay=False, help="File of `hippocampus export`.")
+    ] = None,
+    from_postgres_store: StoreDsn = None,
+    uri: Uri = None,
+    schema: Schema = None,
+    embedder: Embedder = None,
+    prefix: Prefix = "",
+    batch: Batch = 500,
+    vectors_from: VectorsFrom = None,
+    reembed: Reembed = False,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="Also write what was deleted or forgotten here.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read everything and write nothing.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Import a file of `hippocampus export`, or the items of a LangGraph PostgresStore.
+
+    What is stored here already stays as it is, so run it again after an interruption to import the
+    rest. A file is checked to its end before anything is written, and an error names the line; a
+    store is only read. Exit code 1 if a line or an item failed, or the counts do not agree.
+    """
+    if (file is None) == (from_postgres_store is None):
+        raise Malformed("give either a FILE or --from-postgres-store DSN")
+    if file is None:
+        task = StoreImport(
+            dsn=from_postgres_store or "",
+            uri=uri,
+            schema=schema,
+            embedder=embedder,
+            prefix=prefix,
+            batch=batch,
+            vectors_from=vectors_from,
+            reembed=reembed,
+            restore=restore,
+        )
+        _run_store_import(task, dry_run=dry_run, as_json=as_json)
+    elif prefix or vectors_from or reembed:
+        raise InvalidInput("--prefix, --vectors-from and --reembed need --from-postgres-store")
+    elif dry_run:
+        _check_file(file, as_json)
+    else:
+        from shared_core.models.embedders import resolve_embedder
+
+        memory = open_memory(uri, schema=schema, embedder=resolve_embedder(embedder), worker=False)
+        done = with_memory(memory, lambda memory: _import_file(memory, file, restore=restore))
+        if as_json:
+            print_json(dataclasses.asdict(done))
+        else:
+            print_all([Text(_imported_line(done))])
+
+
+def _check_file(file: Path, as_json: bool) -> None:
+    """Check an export to its end, and print its owner and its number of rows."""
+    from shared_core.storage.postgres.connection.sql_files import migrations
+    from shared_core.transfer.lines import LineReader
+    from shared_core.transfer.verbs import opened
+
+    reader = LineReader(file.name, len(migrations()))
+    tables: Counter[str] = Counter()
+    with opened(file) as lines:
+        for batch in reader.batches(lines):
+            tables[batch.table] += len(batch.lines)
+    assert reader.header is not None
+    owner, model = reader.header.whose, reader.header.model
+    if as_json:
+        found = {"app": owner.app, "user": owner.user, "vectors": model}
+        print_json(found | {"rows": tables.total(), "tables": dict(tables)})
+        return
+    user = f"user {owner.user!r} of " if owner.user else ""
+    vectors = f"with vectors of {model!r}" if model else "without vectors"
+    typer.echo(f"{user}application {owner.app!r}: {tables.total():,} rows, {vectors}; all is well.")
+
+
+async def _import_file(memory: MemoryEngine, file: Path, *, restore: bool) -> ImportedLines:
+    """Import an export and show the progress."""
+    try:
+        with file.open("rb") as lines:
+            total = sum(1 for _ in lines)
+    except OSError:  # the import itself reports it
+        total = None
+    with progress_lines(console(stderr=True)) as progress:
+        bar = progress.add_task("Importing", total=total)
+        return await memory.import_lines(
+            file,
+            restore=restore,
+            text_of_field=langgraph_fields(),
+            progress=lambda line: progress.update(bar, completed=line),
+        )
+
+
+def _imported_line(done: ImportedLines) -> str:
+    counts = [f"{done.written:,} rows written", f"{done.here:,} were here already"]
+    if done.differ:
+        counts.append(f"{done.differ:,} of them with other values, which stay")
+    if done.embedded:
+        counts.append(f"{done.embedded:,} vectors made")
+    if done.unembedded:
+        counts.append(f"{done.unembedded:,} fields without their vectors")
+    return ", ".join(counts) + "."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreImport:
+    """The import of a LangGraph PostgresStore.
+
+    Attributes:
+        dsn: Where the PostgresStore is. It may be in the same database.
+        uri, schema, embedder: The memory to write, as in open_memory().
+        prefix: Only namespaces below these labels, joined by dots.
+        batch: Number of items that are read at once.
+        vectors_from: The model that made the store's vectors. They are kept; the embedder must be
+            of the same model.
+        reembed: Embed every item again, items that are here already included.
+        restore: Also write items that were imported before and deleted here since.
+    """
+
+    dsn: str
+    uri: str | Path | None = None
+    schema: str | None = None
+    embedder: object = None
+    prefix: str = ""
+    batch: int = 500
+    vectors_from: str | None = None
+    reembed: bool = False
+    restore: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.batch <= MAX_BATCH:
+            raise InvalidInput(f"batch must be between 1 and {MAX_BATCH:,}, got {self.batch}")
+        if self.reembed and self.vectors_from:
+            raise InvalidInput(
+                "give either --vectors-from (keep the vectors) or --reembed (make them again)"
+            )
+
+
+def _run_store_import(task: StoreImport, *, dry_run: bool, as_json: bool) -> None:
+    screen = None if as_json else console()
+    if dry_run:
+        tally = asyncio.run(count_items(task, screen))
+        if as_json:
+            print_json(dataclasses.asdict(tally))
+        return
+    done = asyncio.run(import_store(task, screen, console(stderr=True)))
+    if as_json:
+        print_json(dataclasses.asdict(done) | {"complete": done.complete})
+    raise typer.Exit(0 if done.complete else 1)
+
+
+async def count_items(task: StoreImport, console: Console | None = None) -> SourceTally:
+    """Print and return the number of items to import. Writes nothing, here or there."""
+    async with _source(task) as source:
+        return await _tallied(source, task, console or Console(quiet=True))
+
+
+async def import_store(
+    task: StoreImport, console: Console | None = None, errors: Console | None = None
+) -> ImportReport:
+    """Copy a PostgresStore into this memory and return what became of its items.
+
+    console: receives the progress, if it is a terminal, and the result. errors: receives one line
+    per item that failed.
+    """
+    from shared_core.models.embedders import resolve_embedder
+    from shared_core.open import open_memory
+    from shared_core.transfer.importing import ImportOptions, import_items
+
+    console = console or Console(quiet=True)
+    errors = errors or Console(quiet=True)
+    started = time.monotonic()
+    async with _source(task) as source:
+        tally = await _tallied(source, task, console)
+        embedder = resolve_embedder(task.embedder)
+        known = await _known_vectors(task, embedder, tally)
+        from_labels, text_of_field = _langgraph()
+        options = ImportOptions(
+            to_namespace=from_labels,
+            text_of_field=text_of_field,
+            batch=task.batch,
+            known=known,
+            embedded_only=bool(tally.embedded) and not task.reembed,
+            reembed=task.reembed,
+            restore=task.restore,
+        )
+
+        def failed(item: SourceItem, reason: str) -> None:
+            line = " ".join(f"{item.prefix!r} / {item.key!r}: {reason}".split())
+            errors.print(Text(f"✗ {line}", style="red"), soft_wrap=True)
+
+        async with open_memory(
+            task.uri, schema=task.schema, embedder=known or embedder, worker=False
+        ) as memory:
+            with progress_bar(console) as progress:
+                bar = progress.add_task("items", total=tally.items)
+                report = await import_items(
+                    memory.imported,
+                    source,
+                    options,
+                    failed=failed,
+                    advanced=lambda count: progress.advance(bar, count),
+                )
+    _print_result(console, report, time.monotonic() - started)
+    return report
+
+
+@asynccontextmanager
+async def _source(task: StoreImport) -> AsyncIterator[PostgresStoreSource]:
+    """Open the source, and start the embedded PostgreSQL that it is in, if any."""
+    from shared_core.settings import load_settings
+    from shared_core.storage.postgres.connection.embedded import embedded_behind
+    from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
+
+    source = PostgresStoreSource(task.dsn, below=task.prefix)
+    server = embedded_behind(task.dsn, load_settings(task.uri, schema=task.schema).embedded_home)
+    async with AsyncExitStack() as stack:
+        if server:
+            await asyncio.to_thread(server.acquire)
+            stack.push_async_callback(asyncio.to_thread, server.release)
+        yield await stack.enter_async_context(source)
+
+
+async def _tallied(source: PostgresStoreSource, task: StoreImport, console: Console) -> SourceTally:
+    """Count, print and return the items of a source. Raises NotFound for an empty prefix."""
+    tally = await source.tally()
+    if task.prefix and not tally.items:
+        raise NotFound(
+            f"there are no items below the prefix {task.prefix!r} at {source.location!r}"
+        )
+    vectors = f"{tally.embedded:,} with vectors"
+    if tally.dimensions is not None:
+        vectors += f" of {tally.dimensions} dimensions"
+    counts = f"{tally.items:,} items, {tally.expired:,} expired, {vectors}"
+    console.print(Text(f"PostgresStore at {source.location}: {counts}"), soft_wrap=True)
+    return tally
+
+
+async def _known_vectors(
+    task: StoreImport, embedder: storage.Embedder, tally: SourceTally
+) -> KnownVectors | None:
+    """Return an embedder that keeps the vectors of the store, or None without --vectors-from."""
+    from shared_core.models.embedders import KnownVectors
+
+    if task.vectors_from is None:
+        return None
+    way_out = "leave out --vectors-from to embed the texts again"
+    if task.vectors_from != embedder.model:
+        raise InvalidInput(
+            f"the embedder {embedder.model!r} cannot use vectors of {task.vectors_from!r}: import"
+            f" with the embedder that made them, or {way_out}"
+        )
+    if tally.dimensions is None:
+        raise InvalidInput("this PostgresStore has no vectors to keep: leave out --vectors-from")
+    dimensions = (await embedder.embed_query("dimensions")).shape[1]
+    if tally.dimensions != dimensions:
+        raise InvalidInput(
+            f"the vectors in the store have {tally.dimensions} dimensions, those of"
+            f" {embedder.model!r} have {dimensions}: they are not from one model; {way_out}"
+        )
+    return KnownVectors(embedder)
+
+
+def _langgraph() -> tuple[Callable[[Sequence[str]], Namespace], TextOfField]:
+    """Return the functions that read LangGraph's labels and fields."""
+    try:
+        from langgraph_store.labels import from_labels
+        from langgraph_store.operations import text_of_field
+    except ModuleNotFoundError as error:
+        raise InvalidInput(
+            "importing a PostgresStore needs LangGraph: pip install 'pg-hippocampus[langgraph]'"
+        ) from error
+    return from_labels, text_of_field
+
+
+def _print_result(console: Console, report: ImportReport, took_s: float) -> None:
+    counts = [f"{report.copied:,} copied", f"{report.here:,} were here already"]
+    if report.newer:
+        counts.append(f"{report.newer:,} are newer here and stay")
+    if report.deleted:
+        counts.append(f"{report.deleted:,} were deleted here since (--restore brings them back)")
+    if report.expired:
+        counts.append(f"{report.expired:,} had expired")
+    counts.append(f"{report.failed:,} failed")
+    rate = report.seen / max(took_s, 0.001)
+    line = (
+        f"Of {report.in_source:,} items {', '.join(counts)} ({took_s:.1f} s, {rate:,.0f} items/s)."
+    )
+    console.print(Text(line), soft_wrap=True)
+    if report.complete:
+        console.print(Text("The counts agree."))
+    elif report.seen != report.in_source:
+        text = (
+            f"The counts do not agree: {report.seen:,} items were read, and the source has"
+            f" {report.in_source:,} now. It has changed: import again for the rest."
+        )
+        console.print(Text(text, style="red"), soft_wrap=True)
