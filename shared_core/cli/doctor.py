@@ -50,7 +50,7 @@ Status = Literal["ok", "note", "problem"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckResult:
     """The result of one check. advice: how to fix a problem, or what a note means."""
 
     check: str
@@ -65,26 +65,26 @@ class Model:
 
     name: str
     dimensions: int | None
-    finding: Finding
+    finding: CheckResult
 
 
-def problem(check: str, found: str, advice: str) -> Finding:
+def problem(check: str, found: str, advice: str) -> CheckResult:
     """Return a problem whose text is on one line."""
-    return Finding(check=check, status="problem", found=" ".join(found.split()), advice=advice)
+    return CheckResult(check=check, status="problem", found=" ".join(found.split()), advice=advice)
 
 
-def _ok(check: str, found: str) -> Finding:
-    return Finding(check=check, status="ok", found=found)
+def _ok(check: str, found: str) -> CheckResult:
+    return CheckResult(check=check, status="ok", found=found)
 
 
-def _note(check: str, found: str, advice: str = "") -> Finding:
-    return Finding(check=check, status="note", found=found, advice=advice)
+def _note(check: str, found: str, advice: str = "") -> CheckResult:
+    return CheckResult(check=check, status="note", found=found, advice=advice)
 
 
 def examine(
     uri: str | None = None, *, schema: str | None = None, embedder: str | None = None,
     start: bool = False,
-) -> list[Finding]:  # fmt: skip
+) -> list[CheckResult]:  # fmt: skip
     """Return the findings about a memory, in the order in which to fix problems.
 
     Creates and migrates nothing unless start is True. An embedded server that exists is started
@@ -116,12 +116,12 @@ async def _set_up(settings: Settings) -> None:
         pass
 
 
-def _library() -> Finding:
+def _library() -> CheckResult:
     found = f"Python {platform.python_version()}, {PACKAGE} {metadata.version(PACKAGE)}"
     return _ok("library", found)
 
 
-def _extras() -> Iterator[Finding]:
+def _extras() -> Iterator[CheckResult]:
     for package, extra in EXTRAS.items():
         try:
             yield _ok(package, metadata.version(package))
@@ -144,7 +144,7 @@ def _embedder(chosen: str | None) -> Model:
     return Model(name, dimensions, _ok("embedder", found))
 
 
-def _embedded(home: Path, settings: Settings, model: Model) -> Iterator[Finding]:
+def _embedded(home: Path, settings: Settings, model: Model) -> Iterator[CheckResult]:
     """Check the folder, then the server in it if there is one."""
     yield _disk(home)
     try:
@@ -173,7 +173,7 @@ def _embedded(home: Path, settings: Settings, model: Model) -> Iterator[Finding]
         server.release()
 
 
-def _no_folder(folder: Path) -> Finding:
+def _no_folder(folder: Path) -> CheckResult:
     advice = "the first use creates it, or now --start"
     return _note("folder", f"nothing there yet: {folder}", advice)
 
@@ -190,7 +190,7 @@ def _state(seen: EmbeddedStatus) -> str:
     return f"{seen.data_directory}, {size}, running as pid {seen.pid}, used by {users}"
 
 
-def _disk(home: Path) -> Finding:
+def _disk(home: Path) -> CheckResult:
     existing = next(folder for folder in (home, *home.absolute().parents) if folder.exists())
     free = shutil.disk_usage(existing).free
     found = f"{free / 1024**3:.1f} GB free"
@@ -200,7 +200,7 @@ def _disk(home: Path) -> Finding:
     return _ok("disk", found)
 
 
-def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[Finding]:
+def _server(conninfo: str, settings: Settings, model: Model) -> Iterator[CheckResult]:
     """Check a server: version, pgvector, rights, schema, row security, vectors, queue."""
     try:
         connection = psycopg.connect(
@@ -239,7 +239,7 @@ class _PostgresServer:
         self._connection = connection
         self._schema = schema
 
-    def server(self) -> Finding:
+    def server(self) -> CheckResult:
         version = self._connection.info.server_version
         found = f"reachable, PostgreSQL {version // 10_000}.{version % 10_000}"
         if version // 10_000 < MIN_SERVER:
@@ -247,7 +247,7 @@ class _PostgresServer:
             return problem("server", found, advice)
         return _ok("server", found)
 
-    def extension(self) -> Finding:
+    def extension(self) -> CheckResult:
         version, available = self._row(
             "SELECT (SELECT extversion FROM pg_extension WHERE extname = 'vector'),"
             " (SELECT default_version FROM pg_available_extensions WHERE name = 'vector')"
@@ -261,7 +261,7 @@ class _PostgresServer:
             return problem("pgvector", found, advice)
         return _ok("pgvector", found) if version else _note("pgvector", found)
 
-    def rights(self) -> Finding:
+    def rights(self) -> CheckResult:
         """Check that this user may create what is missing. Later no right is needed."""
         user, database, may_create = self._row(
             "SELECT current_user, current_database(),"
@@ -283,7 +283,7 @@ class _PostgresServer:
         query = sql.SQL("SELECT version, checksum FROM {}.schema_migrations ORDER BY version")
         return [(row[0], row[1]) for row in self._rows(query)]
 
-    def version(self) -> Finding:
+    def version(self) -> CheckResult:
         known = [(step.version, step.checksum) for step in migrations()]
         steps = self.steps()
         found = f"{self._schema!r}, version {len(steps)} of {len(known)}"
@@ -295,7 +295,7 @@ class _PostgresServer:
             return problem("schema", f"{found}, but not as this library makes it", advice)
         return _versions(found, len(steps), len(known))
 
-    def role(self) -> Finding:
+    def role(self) -> CheckResult:
         role, found = self._working_role()
         if role is None:
             user = self._connection.info.user
@@ -316,7 +316,7 @@ class _PostgresServer:
             return None, f"{user} bypasses row security and is no member of {APP_ROLE}"
         return user, f"works as {user}, which row security binds"
 
-    def row_security(self) -> Finding:
+    def row_security(self) -> CheckResult:
         """Check that a row of one scope is hidden from others: insert one, look, roll back."""
         role, _ = self._working_role()
         advice = "do not use this schema: create another with 'hippocampus migrate --schema'"
@@ -363,11 +363,11 @@ class _PostgresServer:
             [(outside,)] = self._rows(count)
         return [row[0] for row in open_tables], inside, outside
 
-    def vectors(self, model: Model) -> Finding:
+    def vectors(self, model: Model) -> CheckResult:
         query = sql.SQL("SELECT model, dimensions FROM {}.embedding_models WHERE active")
         return _vectors(self._rows(query), model)
 
-    def queue(self) -> Finding:
+    def queue(self) -> CheckResult:
         count = sql.SQL(
             "SELECT count(*) FILTER (WHERE is_due AND job_type <> 'callback'),"
             " count(*) FILTER (WHERE is_due AND job_type = 'callback'),"
@@ -391,7 +391,7 @@ class _PostgresServer:
         return self._connection.execute(query.format(schema)).fetchall()
 
 
-def _versions(found: str, applied: int, known: int) -> Finding:
+def _versions(found: str, applied: int, known: int) -> CheckResult:
     """Compare the version of a schema with the version of this library."""
     if applied > known:
         return problem("schema", found, f"upgrade with pip install -U {PACKAGE}")
@@ -400,7 +400,7 @@ def _versions(found: str, applied: int, known: int) -> Finding:
     return _ok("schema", found)
 
 
-def _vectors(rows: Sequence[tuple[Any, ...]], model: Model) -> Finding:
+def _vectors(rows: Sequence[tuple[Any, ...]], model: Model) -> CheckResult:
     """Check that the embedder made the stored vectors. rows: the active model, if any."""
     if not rows:
         return _ok("vectors", "none stored yet")
@@ -412,7 +412,7 @@ def _vectors(rows: Sequence[tuple[Any, ...]], model: Model) -> Finding:
     return _ok("vectors", found)
 
 
-def _queue(waiting: int, callbacks: int, failed: int) -> Finding:
+def _queue(waiting: int, callbacks: int, failed: int) -> CheckResult:
     """Report the jobs and callbacks that are due, and the dead jobs."""
     if not (waiting or callbacks or failed):
         return _ok("queue", "nothing waits, nothing failed")
@@ -428,14 +428,14 @@ def _queue(waiting: int, callbacks: int, failed: int) -> Finding:
     return _note("queue", found, "; ".join(advice))
 
 
-def _oceanbase(settings: Settings, model: Model) -> Iterator[Finding]:
+def _oceanbase(settings: Settings, model: Model) -> Iterator[CheckResult]:
     """Check an OceanBase server, or a SeekDB folder and the server in it.
 
     Creates nothing. An embedded server that exists is started for the time of the checks.
     """
-    from shared_core.storage.oceanbase.connection.database import Database
+    from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 
-    database = Database(settings)
+    database = OceanBaseDatabase(settings)
     folder = database.location.folder
     if folder is not None and not (folder.is_dir() and any(folder.iterdir())):
         yield _no_folder(folder)
@@ -448,7 +448,7 @@ def _oceanbase(settings: Settings, model: Model) -> Iterator[Finding]:
         yield problem("server", str(error), advice)
 
 
-def _oceanbase_server(cursor: Any, location: Location, model: Model) -> Iterator[Finding]:
+def _oceanbase_server(cursor: Any, location: Location, model: Model) -> Iterator[CheckResult]:
     from shared_core.storage.oceanbase.connection import migrate
 
     def rows(query: str) -> list[tuple[Any, ...]]:

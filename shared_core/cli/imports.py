@@ -36,7 +36,7 @@ from shared_core.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
-    from shared_core.models.embedders import KnownVectors
+    from shared_core.models.embedders import PrecomputedVectors
     from shared_core.ports import storage
     from shared_core.ports.imports import SourceItem, SourceTally
     from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
@@ -301,9 +301,9 @@ async def _tallied(source: PostgresStoreSource, task: StoreImport, console: Cons
 
 async def _known_vectors(
     task: StoreImport, embedder: storage.Embedder, tally: SourceTally
-) -> KnownVectors | None:
+) -> PrecomputedVectors | None:
     """Return an embedder that keeps the vectors of the store, or None without --vectors-from."""
-    from shared_core.models.embedders import KnownVectors
+    from shared_core.models.embedders import PrecomputedVectors
 
     if task.vectors_from is None:
         return None
@@ -321,7 +321,7 @@ async def _known_vectors(
             f"the vectors in the store have {tally.dimensions} dimensions, those of"
             f" {embedder.model!r} have {dimensions}: they are not from one model; {way_out}"
         )
-    return KnownVectors(embedder)
+    return PrecomputedVectors(embedder)
 
 
 def _langgraph() -> tuple[Callable[[Sequence[str]], Namespace], TextOfField]:

@@ -1,8 +1,9 @@
-"""Who calls: tokens, what they open, and how often they may."""
+"""Access to the server: the caller of each request, its token and its rate."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -19,24 +20,27 @@ from shared_core.core.uri_validation import is_loopback
 from shared_core.errors import MemoryCoreError
 from shared_core.http.options import LOCAL_NAMES, ServerOptions
 from shared_core.http.problems import ProblemError, core_problem, problem
-from shared_core.http.rates import TokenBuckets
 from shared_core.jobs.api_tokens import ApiTokens, FirstToken
 from shared_core.ports.api_tokens import ApiToken
 
 OPEN_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/openapi.json", "/docs"})
 KNOWN_S = 5.0
-"""So long a token that was looked up counts as it was: a revoked one opens that much longer."""
-MOST_KNOWN = 10_000
+"""Seconds a looked-up token is remembered. A revoked token works that much longer."""
+MAX_KNOWN = 10_000
+MAX_BUCKETS = 10_000
+"""Maximum number of tokens that are remembered, and of tokens whose rate is counted."""
 PROXIED: Final = frozenset({"forwarded", "via", "x-real-ip"})
+"""Headers that a proxy adds, beside those that begin with x-forwarded-."""
 Address: TypeAlias = tuple[str, int]
-"""Of whoever is at the other end."""
+"""Host and port of the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """What a request may touch. app: None for any, then default_app is what it gets unasked.
+    """The application and the users that a request may read and write.
 
-    users: None for all of the application.
+    app: None for every application; default_app is then used if the request names none.
+    users: None for all users of the application.
     """
 
     app: str | None
@@ -45,15 +49,15 @@ class Caller:
     default_app: str
 
     def app_named(self, app: str | None) -> str:
-        """Return the application of a request that named one or none; ProblemError if not its."""
+        """Return the application of a request. Raises ProblemError for a forbidden one."""
         if self.app is not None and app not in (None, self.app):
             raise ProblemError(403, "forbidden", "This token is for another application.")
         return app or self.app or self.default_app
 
     def scope(self, user_id: str, app: str | None) -> Scope:
-        """Return the scope of a user, of the token's own if "" names none.
+        """Return the scope of a user; for "", of the only user of the token.
 
-        Raises ProblemError for one that this caller has no token for, and for nobody.
+        Raises ProblemError for a forbidden user, and for "" if the token is not for one user.
         """
         if not user_id:
             user_id = self._only_user()
@@ -67,18 +71,18 @@ class Caller:
         raise ProblemError(
             422,
             "invalid-input",
-            "user_id is missing: only with a token for one user may it be left out.",
+            "user_id is missing: it is optional only with a token for one user.",
         )
 
 
 async def caller_of(request: Request) -> Caller:
-    """Return who calls, as Access found."""
+    """Return the caller that Access found."""
     found: Caller = request.scope["hippocampus.caller"]
     return found
 
 
 class KnownTokens:
-    """Tokens that were looked up a moment ago, right or wrong, by the hash of their text."""
+    """Cache of token lookups, hits and misses, by the hash of the token."""
 
     def __init__(self, tokens: ApiTokens, now_s: Callable[[], float] = time.monotonic) -> None:
         self._tokens = tokens
@@ -86,7 +90,7 @@ class KnownTokens:
         self._known: OrderedDict[bytes, tuple[ApiToken | None, float]] = OrderedDict()
 
     async def verify(self, text: str) -> ApiToken | None:
-        """Return the token whose text this is, None for none."""
+        """Return the token with this secret, or None."""
         key = hashlib.sha256(text.encode("latin-1")).digest()
         known = self._known.get(key)
         if known is not None and self._now_s() < known[1]:
@@ -95,15 +99,16 @@ class KnownTokens:
             token = await self._tokens.verify(text)
             self._known[key] = token, self._now_s() + KNOWN_S
             self._known.move_to_end(key)
-            while len(self._known) > MOST_KNOWN:
+            while len(self._known) > MAX_KNOWN:
                 self._known.popitem(last=False)
         return token if token is not None and token.opens_at(datetime.now(UTC)) else None
 
 
 class Access:
-    """Lets in who has a token; as long as none was made, who asks this machine by its own name.
+    """Accepts requests with a valid token.
 
-    A request that shows a token is checked in any case.
+    Until the first token exists, it also accepts requests addressed to this host by name. A token
+    in a request is always checked.
     """
 
     def __init__(self, app: ASGIApp, tokens: ApiTokens, options: ServerOptions) -> None:
@@ -148,7 +153,7 @@ class Access:
             raise ProblemError(
                 429,
                 "too-many-requests",
-                f"This token may ask {self._options.rate:g} times a second.",
+                f"This token may send {self._options.rate:g} requests per second.",
                 {"Retry-After": str(wait_s)},
             )
         return Caller(token.app, token.users, token.token_id, token.app)
@@ -160,17 +165,53 @@ class Access:
 
 
 def _check_is_local(headers: Headers, client: Address | None) -> None:
-    """Refuse other machines, known signs of a proxy, and web pages that took a name for this one.
+    """Refuse other machines, proxies, and web pages whose own name points here (DNS rebinding).
 
-    Without an address of the client, as behind a socket of the file system, the name decides.
+    Without a client address, as on a Unix socket, the host name alone decides.
     """
     host = headers.get("host", "").rsplit("@")[-1]
     name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
     if name.lower() not in LOCAL_NAMES or (client is not None and not is_loopback(client[0])):
         raise ProblemError(
-            403, "forbidden", "Without tokens the server answers to localhost alone, see --auth."
+            403,
+            "forbidden",
+            "Without tokens only localhost is served, see --auth.",
         )
     if any(name in PROXIED or name.startswith("x-forwarded-") for name in headers):
         raise ProblemError(
-            403, "forbidden", "Without tokens the server answers no proxy, see --auth."
+            403,
+            "forbidden",
+            "Without tokens no proxy is served, see --auth.",
         )
+
+
+class TokenBuckets:
+    """Token buckets by key. Each fills at `rate` per second up to `burst`; rate 0 is no limit."""
+
+    def __init__(
+        self, rate: float, burst: int, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._now_s = now_s
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def take(self, key: str) -> int:
+        """Take one; return 0, or the whole seconds until the next one if the bucket is empty."""
+        if not self._rate:
+            return 0
+        now = self._now_s()
+        level, then = self._buckets.get(key, (float(self._burst), now))
+        level = min(float(self._burst), level + (now - then) * self._rate)
+        if len(self._buckets) >= MAX_BUCKETS and key not in self._buckets:
+            self._drop_full(now)
+        self._buckets[key] = (level - 1 if level >= 1 else level), now
+        return 0 if level >= 1 else math.ceil((1 - level) / self._rate)
+
+    def _drop_full(self, now: float) -> None:
+        """Drop the buckets that are full by now; a new bucket is full as well."""
+        self._buckets = {
+            key: (level, then)
+            for key, (level, then) in self._buckets.items()
+            if level + (now - then) * self._rate < self._burst
+        }

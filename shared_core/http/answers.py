@@ -1,36 +1,48 @@
-"""What answers hold, for OpenAPI. The core's own values are sent; nothing is validated twice."""
+"""The answers of the routes for OpenAPI. The core's values are sent without validation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
 
+from shared_core.conversation.answers import Debugging
 from shared_core.core.domain import MemoryKind
 from shared_core.http.problems import MEDIA_TYPE
 
-Score = Annotated[float, Field(description="It ranks the hits of one answer.")]
+Score = Annotated[float, Field(description="Rank within this answer alone; higher is better.")]
 IsoTime = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
-def shown(**values: Any) -> ConfigDict:
-    """Return the settings of an answer with an example."""
+class Json(Response):
+    """An answer that is encoded as JSON once, moments and ids as texts."""
+
+    media_type = "application/json"
+
+    def __init__(self, content: object, status: int = 200) -> None:
+        super().__init__(orjson.dumps(content), status)
+
+
+def with_example(**values: Any) -> ConfigDict:
+    """Return the settings of an answer that has an example."""
     return ConfigDict(json_schema_extra={"examples": [values]})
 
 
 class Keys(BaseModel):
-    """The keys of what was remembered, in order."""
+    """The keys of the stored memories, in order."""
 
-    model_config = shown(keys=["0193f6f2-c4d8-7e0f-9a7d-5e0c4b1a2f3e", "cats"])
+    model_config = with_example(keys=["0193f6f2-c4d8-7e0f-9a7d-5e0c4b1a2f3e", "cats"])
 
     keys: list[str]
 
 
 class NewEvents(BaseModel):
-    """The ids of the turns that were not known yet."""
+    """The ids of the turns that were not stored before."""
 
-    model_config = shown(new=["1"])
+    model_config = with_example(new=["1"])
 
     new: list[str]
 
@@ -50,7 +62,7 @@ class MemoryAnswer(BaseModel):
 
 
 class HitAnswer(MemoryAnswer):
-    """A memory that answers a question, and why."""
+    """A memory that answers a question, and the parts of its score."""
 
     valid_from: IsoTime | None
     score: Score
@@ -59,7 +71,7 @@ class HitAnswer(MemoryAnswer):
 
 
 class Memories(BaseModel):
-    """A page of what is remembered, newest first."""
+    """A page of memories, newest first."""
 
     memories: list[MemoryAnswer]
 
@@ -83,9 +95,9 @@ class EdgeAnswer(BaseModel):
 
 
 class RecallAnswer(Hits):
-    """Hits, best first, and the edges that touch what the question names.
+    """Hits, best first, and the edges of the entities that the question names.
 
-    degraded: the embedder was down, and words alone found this.
+    degraded: the embedder was down, so the hits match by words alone.
     """
 
     edges: list[EdgeAnswer]
@@ -93,7 +105,7 @@ class RecallAnswer(Hits):
 
 
 class ContextAnswer(BaseModel):
-    """The prompt, its cost, and each line of it."""
+    """The prompt, its cost in tokens, and each of its lines."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -103,9 +115,9 @@ class ContextAnswer(BaseModel):
 
 
 class Forgotten(BaseModel):
-    """How many memories went."""
+    """The number of memories removed."""
 
-    model_config = shown(forgotten=2)
+    model_config = with_example(forgotten=2)
 
     forgotten: int
 
@@ -113,11 +125,11 @@ class Forgotten(BaseModel):
 class Erased(BaseModel):
     """The receipt of an erasure.
 
-    erased: how many memories went. counts: rows by table; of "tombstones" those that were left, so
-    that what was erased does not come back; of "api_tokens" those that named the user.
+    erased: the number of memories. counts: erased rows by table, except for "tombstones" (rows
+    written so that erased data does not come back) and "api_tokens" (tokens that named the user).
     """
 
-    model_config = shown(
+    model_config = with_example(
         erased=120,
         erasure_id="0193f6f2-c4d8-7e0f-9a7d-5e0c4b1a2f3e",
         app="my_app",
@@ -160,23 +172,23 @@ class Jobs(BaseModel):
 
 
 class Changed(BaseModel):
-    """How many jobs were changed: 0 for one that is in another state."""
+    """The number of jobs changed: 0 if the job is in another state."""
 
-    model_config = shown(changed=1)
+    model_config = with_example(changed=1)
 
     changed: int
 
 
 class Accepted(BaseModel):
-    """The work is in the queue."""
+    """The job is in the queue."""
 
-    model_config = shown(status="accepted")
+    model_config = with_example(status="accepted")
 
     status: Literal["accepted"]
 
 
 class RelationAnswer(BaseModel):
-    """A relation of two entities."""
+    """A relation between two entities."""
 
     source: str
     relation: str
@@ -187,9 +199,9 @@ class RelationAnswer(BaseModel):
 
 
 class GraphAnswer(BaseModel):
-    """What is known around an entity: relations that hold, nearest and newest first."""
+    """The current relations around an entity, nearest and newest first."""
 
-    model_config = shown(
+    model_config = with_example(
         status="success",
         user_id="user_001",
         entities=[{"name": "小朱", "hops": 0}, {"name": "灿灿", "hops": 1}],
@@ -213,10 +225,148 @@ class GraphAnswer(BaseModel):
     metadata: dict[str, bool]
 
 
+class FindingAnswer(BaseModel):
+    """A conclusion about a mind, and the quotes that support it."""
+
+    dimension: Literal["intent", "emotion", "cognition", "social", "trend"]
+    label: str
+    text: str
+    confidence: float
+    quotes: list[str]
+
+
+class ProfileAnswer(BaseModel):
+    """A profile: who a person is, what happened, what may be concluded, and relations."""
+
+    model_config = with_example(
+        memory_id="01a203be-a115-7f64-a609-b16e78749acf",
+        agent_id="my_app",
+        subject="user",
+        version=1,
+        created_at="2026-03-02T09:00:00+00:00",
+        updated_at="2026-03-02T09:00:00+00:00",
+        content_hash="9f2c",
+        profile="User lives in Leeds.",
+        events=['On 2026-03-02 the user said: "I live in Leeds. I want to learn Rust."'],
+        findings=[
+            {
+                "dimension": "intent",
+                "label": "goal",
+                "text": 'goal: "I want to learn Rust."',
+                "confidence": 0.6,
+                "quotes": ["I want to learn Rust."],
+            }
+        ],
+        relations=[],
+        prompt="## User profile\nUser lives in Leeds.",
+    )
+
+    memory_id: str
+    agent_id: str
+    subject: Literal["user", "agent"]
+    version: int
+    created_at: IsoTime
+    updated_at: IsoTime
+    content_hash: str
+    profile: str
+    events: list[str]
+    findings: list[FindingAnswer]
+    relations: list[dict[str, Any]]
+    prompt: str
+
+
+class ProfileUpdated(BaseModel):
+    """The profile after a conversation, and the counts of each stage."""
+
+    model_config = ConfigDict(extra="allow")
+
+    changed: bool
+    previous_version: int
+    run_id: str
+    conversation_id: str
+    new_turns: int
+    profile: ProfileAnswer
+
+
+class ProfileVersionAnswer(BaseModel):
+    """A version. revision: how often other turns repeated its content."""
+
+    version: int
+    revision: int
+    content_hash: str
+    run_id: str | None
+    created_at: IsoTime
+
+
+class ProfileVersions(BaseModel):
+    """The stored versions, newest first."""
+
+    versions: list[ProfileVersionAnswer]
+
+
+class ProfileDiffAnswer(BaseModel):
+    """The changes from one version to another."""
+
+    model_config = with_example(
+        from_version=1,
+        to_version=2,
+        added=["User lives in Lisbon."],
+        removed=["User lives in Leeds."],
+        added_events=[],
+        removed_events=[],
+        added_findings=[],
+        removed_findings=[],
+    )
+
+    from_version: int
+    to_version: int
+    added: list[str]
+    removed: list[str]
+    added_events: list[str]
+    removed_events: list[str]
+    added_findings: list[str]
+    removed_findings: list[str]
+
+
+class DebugAnswer(Debugging):
+    """What a message would find, with the parts of each score, and the session."""
+
+    hits: list[HitAnswer]
+
+
+PROCESSED: Final[dict[str, Any]] = {
+    "status": "success",
+    "resolved_query": "你喜欢吃桔子吗？",
+    "memories": [{"content": "我喜欢吃桔子", "score": 0.87}],
+    "relations": [{"source": "小朱", "relation": "喜欢", "target": "桔子"}],
+    "metadata": {"retrieval_time_ms": 45, "has_memory": True},
+}
+ENDED: Final[dict[str, Any]] = {
+    "status": "success",
+    "message": "Session ending, consolidation started",
+    "session_info": {
+        "event_count": 10,
+        "duration_seconds": 1500,
+        "created_at": "2026-01-22T10:00:00Z",
+        "ended_at": "2026-01-22T10:25:00Z",
+    },
+}
+STATUS: Final[dict[str, Any]] = {
+    "status": "success",
+    "has_active_session": True,
+    "session_info": {
+        "event_count": 5,
+        "created_at": "2026-01-22T10:00:00Z",
+        "last_active_at": "2026-01-22T10:25:00Z",
+        "time_until_timeout_seconds": 300,
+    },
+}
+
+
 class Health(BaseModel):
     """The server answers."""
 
-    model_config = shown(status="ok", version="0.1.0")
+    model_config = with_example(status="ok", version="0.1.0")
 
     status: Literal["ok"]
     version: str
@@ -224,18 +374,18 @@ class Health(BaseModel):
 
 REASONS = {
     400: "The body cannot be read",
-    401: "No valid token",
-    403: "The token is for others",
-    404: "There is no such thing",
-    405: "Another method is wanted",
-    409: "Somebody else changed it first",
-    413: "The body is too long",
-    415: "The body is no JSON",
-    422: "A value cannot be used",
-    429: "Too many requests of this token",
+    401: "A valid token is missing",
+    403: "The token is for another user or application",
+    404: "It does not exist",
+    405: "The path has other methods",
+    409: "Another request changed it first",
+    413: "The body is too large",
+    415: "The body is not JSON",
+    422: "A value is invalid",
+    429: "The token sends too many requests",
     500: "The server failed",
-    501: "This server cannot do that",
-    503: "The database or a model is away",
+    501: "The server does not support it",
+    503: "The database or a model is unavailable",
 }
 PROBLEM = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
 PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -243,12 +393,12 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def answers(
+def responses(
     model: type[Any], status: int = 200, *, example: Mapping[str, Any] | None = None
 ) -> dict[int | str, dict[str, Any]]:
-    """Return what OpenAPI shall say of a route: its answer, and every problem."""
+    """Return the responses of a route for OpenAPI: its answer, and every problem."""
     described = (model.__doc__ or "").partition("\n")[0]
-    told: dict[str, Any] = {"model": model, "description": described}
+    answer: dict[str, Any] = {"model": model, "description": described}
     if example is not None:
-        told["content"] = {"application/json": {"example": example}}
-    return {status: told, **PROBLEMS}
+        answer["content"] = {"application/json": {"example": example}}
+    return {status: answer, **PROBLEMS}

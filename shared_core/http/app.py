@@ -1,4 +1,4 @@
-"""The ASGI application: routes over one memory, and the layers around them."""
+"""The ASGI application: the routes over one memory, and the layers around them."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 from fastapi.security import HTTPBearer
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Message, Receive, Scope as AsgiScope, Send
 
 from shared_core import __version__
 from shared_core.engine import MemoryEngine
+from shared_core.http import export, routes
 from shared_core.http.access import Access
-from shared_core.http.bounds import BodyBounds
+from shared_core.http.logs import RequestLog
 from shared_core.http.options import ServerOptions
-from shared_core.http.parameters import known_parameters
-from shared_core.http.problems import ProblemBody, handle_problems
-from shared_core.http.request_log import RequestLog
-from shared_core.http.routes import conversation, export, graph, health, jobs, memories, profiles
+from shared_core.http.problems import ProblemBody, ProblemError, handle_problems, problem
+from shared_core.http.routes import known_parameters
 
 DESCRIPTION = """Long-term memory for AI agents.
 
-Send `Authorization: Bearer hippo_...`; `hippocampus token create` makes a token. Every error is a
-problem of RFC 9457, and every answer says the id of its request in `X-Request-ID`."""
+Send `Authorization: Bearer hippo_...`; `hippocampus token create` creates a token. Every error is a
+problem of RFC 9457, and every answer has the id of its request in `X-Request-ID`."""
 
 BEARER = HTTPBearer(auto_error=False, description="A token of this memory.")
-"""It only tells OpenAPI; Access looks at tokens before anything else reads the request."""
+"""For OpenAPI alone: Access checks the token before anything else reads the request."""
 
 
 def create_app(memory: MemoryEngine, options: ServerOptions | None = None) -> FastAPI:
-    """Return the application that serves a memory, which it opens and does not close."""
+    """Return the application that serves a memory. It opens the memory and does not close it."""
     options = options or ServerOptions()
 
     @asynccontextmanager
@@ -55,27 +56,80 @@ def create_app(memory: MemoryEngine, options: ServerOptions | None = None) -> Fa
         ],
     )
     app.state.memory = memory
-    app.state.exports = asyncio.Semaphore(export.MOST_AT_ONCE)
+    app.state.exports = asyncio.Semaphore(export.MAX_AT_ONCE)
     handle_problems(app)
     known = Depends(known_parameters)
-    app.include_router(health.router, dependencies=[known])
-    for routes in (conversation, memories, profiles, graph, jobs, export):
-        app.include_router(routes.router, dependencies=[Depends(BEARER), known])
+    app.include_router(routes.health, dependencies=[known])
+    for router in (*routes.ROUTERS, export.router):
+        app.include_router(router, dependencies=[Depends(BEARER), known])
     _name_problems(app)
     return app
 
 
 def _name_problems(app: FastAPI) -> None:
-    """Add the schema of problems to OpenAPI, which names it on every route."""
+    """Add the schema of problems to OpenAPI; every route refers to it."""
     make = app.openapi
 
     def openapi() -> dict[str, Any]:
         schema = make()
         models = schema["components"]["schemas"]
         if ProblemBody.__name__ not in models:
-            told = ProblemBody.model_json_schema(ref_template="#/components/schemas/{model}")
-            models |= told.pop("$defs")
-            models[ProblemBody.__name__] = told
+            problems = ProblemBody.model_json_schema(ref_template="#/components/schemas/{model}")
+            models |= problems.pop("$defs")
+            models[ProblemBody.__name__] = problems
         return schema
 
     app.openapi = openapi  # type: ignore[method-assign] # FastAPI's documented way
+
+
+CLOSE = {"Connection": "close"}
+
+
+class BodyBounds:
+    """Refuses bodies that are too large (413) or not JSON (415) before they are read."""
+
+    def __init__(self, app: ASGIApp, max_body: int) -> None:
+        self.app = app
+        self._max_body = max_body
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length) > self._max_body:
+            refused = problem(413, "too-large", self._too_large(), headers=CLOSE)
+            await refused(scope, receive, send)
+            return
+        has_body = "transfer-encoding" in headers or length not in ("", "0")
+        if has_body and not _is_json(headers.get("content-type", "")):
+            refused = problem(
+                415, "unsupported-media-type", "Send JSON, with Content-Type: application/json."
+            )
+            await refused(scope, receive, send)
+            return
+        await self.app(scope, self._counted(receive), send)
+
+    def _counted(self, receive: Receive) -> Receive:
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._max_body:
+                raise ProblemError(413, "too-large", self._too_large(), CLOSE)
+            return message
+
+        return counted
+
+    def _too_large(self) -> str:
+        return f"A body may have at most {self._max_body:,} bytes."
+
+
+def _is_json(content_type: str) -> bool:
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind == "application/json" or (
+        kind.startswith("application/") and kind.endswith("+json")
+    )

@@ -1,11 +1,12 @@
-"""What requests say, with bounds and examples."""
+"""The bodies and parameters of requests, with their limits and examples."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AwareDatetime,
@@ -14,51 +15,88 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
     JsonValue,
     Tag,
 )
+from pydantic_core import CoreSchema, core_schema
 
 from shared_core.core.domain import ROLES, AsOf, Event, GivenRole, MemoryKind, NewMemory
-from shared_core.http.patterns import NO_NUL, NOT_BLANK, NOT_BLANK_NAME
 from shared_core.ports.recall import Ranking
 
 MAX_NAME = 256
 MAX_TEXT = 100_000
 MAX_QUERY = 10_000
+"""Maximum lengths of names, texts and queries, in characters."""
+MAX_VERSION = 2**31 - 1
+MAX_MESSAGES = 500
 
 _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def rfc_3339(value: object) -> datetime:
-    """Return the moment that a text names. Raises ValueError for anything else, numbers too."""
+    """Return the moment in an RFC 3339 text. Raises ValueError for anything else, numbers too."""
     if not isinstance(value, str) or not _RFC_3339.fullmatch(value):
-        raise ValueError("take a moment as 2024-05-01T09:30:00+02:00")
+        raise ValueError("must be a moment such as 2024-05-01T09:30:00+02:00")
     return datetime.fromisoformat(value.upper())
 
 
 def whole(value: object) -> object:
-    """Return 58 for 58.0, which is a whole number in JSON; anything else as it is."""
+    """Return 58 for 58.0, which is a whole number in JSON; anything else unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
+
+@dataclass(frozen=True, slots=True)
+class TextPattern:
+    """A pattern that a text must match, and the error for a text that does not."""
+
+    pattern: str
+    fault: str
+
+    def check(self, text: str) -> str:
+        """Return the text. Raises ValueError if it does not match."""
+        if not re.search(self.pattern, text):
+            raise ValueError(self.fault)
+        return text
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {**handler(schema), "pattern": self.pattern}
+
+
+NO_NUL: Final = TextPattern(r"^[^\x00]*$", "must not contain NUL: PostgreSQL cannot store it")
+NOT_BLANK: Final = TextPattern(r"[^\s\x00]", "must not be empty or blank")
+NOT_BLANK_NAME: Final = TextPattern(
+    r"^[^\x00]*[^\s\x00][^\x00]*$", "must not be blank or contain NUL"
+)
 
 Moment = Annotated[AwareDatetime, BeforeValidator(rfc_3339)]
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME), NO_NUL]
 OwnerName = Annotated[str, Field(min_length=1, max_length=MAX_NAME), NOT_BLANK_NAME]
 UserId = Annotated[OwnerName, Field(description="The user of the application.", examples=["ana"])]
 LEFT_OUT = ""
-"""The user_id of a body that has none: its token is for one user."""
+"""The user_id of a body without one: its token is for one user."""
 App = Annotated[
     OwnerName | None,
     Field(
-        description="The application. With a token it is the token's and may be left out.",
+        description="The application. Default: the application of the token.",
         examples=["my_app"],
     ),
 ]
-ThreadName = Annotated[Name, Field(description="The conversation.", examples=["monday"])]
-Query = Annotated[str, Field(max_length=MAX_QUERY, description="A question, or words to look for.")]
+ThreadName = Annotated[Name, Field(description="The thread.", examples=["monday"])]
+Query = Annotated[str, Field(max_length=MAX_QUERY, description="A question or search words.")]
 SomeQuery = Annotated[Query, NOT_BLANK]
 Text = Annotated[str, Field(max_length=MAX_TEXT), NOT_BLANK]
-Limit = Annotated[int, Field(ge=1, le=100, description="So many at most."), BeforeValidator(whole)]
+Limit = Annotated[
+    int, Field(ge=1, le=100, description="Maximum number of results."), BeforeValidator(whole)
+]
 Importance = Annotated[float, Field(ge=1, le=10, description="1 (trivial) to 10 (vital).")]
 Kinds = Annotated[
     list[MemoryKind] | None, Field(min_length=1, max_length=5, description="Only these kinds.")
@@ -67,20 +105,20 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 def example(**values: JsonValue) -> ConfigDict:
-    """Return the settings of a body: nothing unknown, and an example."""
+    """Return the settings of a body: it refuses unknown fields and has an example."""
 
-    def tell(schema: dict[str, Any]) -> None:
+    def extend(schema: dict[str, Any]) -> None:
         schema["examples"] = [values]
         user = schema["properties"].get("user_id", {})
         if user.pop("default", None) == LEFT_OUT:
-            user["description"] += " With a token for one user it may be left out."
+            user["description"] += " Optional with a token for one user."
             schema["required"] = ["user_id", *schema.get("required", ())]
 
-    return ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, json_schema_extra=tell)
+    return ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, json_schema_extra=extend)
 
 
 class ProcessBody(BaseModel):
-    """What a user says."""
+    """A message of a user."""
 
     model_config = example(input="我叫小朱", user_id="user_001")
 
@@ -89,7 +127,7 @@ class ProcessBody(BaseModel):
     app: App = None
     event_id: Name | None = Field(
         default=None,
-        description="An id of yours: sent again with it, it is there once.",
+        description="Your id of the message. A message sent twice with it is stored once.",
     )
 
 
@@ -103,14 +141,14 @@ class UserBody(BaseModel):
 
 
 class EraseBody(UserBody):
-    """Who is erased; with a thread, that alone."""
+    """The user to erase, or one thread of the user."""
 
     user_id: UserId
-    thread_id: Name | None = Field(default=None, description="Only this thread, or session.")
+    thread_id: Name | None = Field(default=None, description="Only this thread or session.")
 
 
 class RememberedMemory(BaseModel):
-    """Something to remember. The same key again replaces what was remembered."""
+    """A memory to store. It replaces the memory with the same key."""
 
     model_config = example(text="Ana drinks green tea.", key="tea", importance=6)
 
@@ -124,7 +162,7 @@ class RememberedMemory(BaseModel):
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
     def to_memory(self) -> NewMemory:
-        """Return it as the core knows it."""
+        """Return the memory as a value of the core."""
         return NewMemory(
             text=self.text,
             kind=self.kind,
@@ -145,11 +183,11 @@ TextOrMemory = Annotated[
     Annotated[Text, Tag("text")] | Annotated[RememberedMemory, Tag("memory")],
     Discriminator(_form_of),
 ]
-"""Told apart by its form, so that a fault names what was given, and nothing else."""
+"""A tag by form, so that an error names the given form alone."""
 
 
 class RememberBody(BaseModel):
-    """Texts, or memories with more than a text."""
+    """Memories to store: texts, or objects with more than a text."""
 
     model_config = example(
         user_id="ana",
@@ -162,7 +200,7 @@ class RememberBody(BaseModel):
 
 
 class TurnBody(BaseModel):
-    """One turn of a conversation. event_id: of your own; the same turn twice is one."""
+    """One turn of a conversation. event_id is your own id; a turn sent twice is stored once."""
 
     model_config = example(
         event_id="1", role="user", author="ana", text="I live in Lisbon.",
@@ -179,7 +217,7 @@ class TurnBody(BaseModel):
     metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
     def to_event(self) -> Event:
-        """Return it as the core knows it."""
+        """Return the turn as a value of the core."""
         return Event(
             event_id=self.event_id,
             role=ROLES[self.role],
@@ -193,7 +231,7 @@ class TurnBody(BaseModel):
 
 
 class EventsBody(BaseModel):
-    """Turns of a conversation. later: answer at once, and embed and consolidate them afterwards."""
+    """Turns of a conversation. later: answer at once; embed and consolidate them afterwards."""
 
     model_config = example(
         user_id="ana",
@@ -217,7 +255,7 @@ class EventsBody(BaseModel):
 
 
 class AsOfBody(BaseModel):
-    """A moment: valid, what held then; known, as it was believed then."""
+    """A moment: valid is when it was true, known is when the memory believed it."""
 
     model_config = example(valid="2024-05-01T00:00:00Z")
 
@@ -225,12 +263,12 @@ class AsOfBody(BaseModel):
     known: Moment | None = None
 
     def to_as_of(self) -> AsOf:
-        """Return it as the core knows it."""
+        """Return the moments as a value of the core."""
         return AsOf(valid=self.valid, known=self.known)
 
 
 def moments(as_of: AsOfBody | None) -> AsOf | None:
-    """Return the moments of a body; None for what is current."""
+    """Return the moments of a body, or None for the present."""
     return None if as_of is None else as_of.to_as_of()
 
 
@@ -248,7 +286,7 @@ class SearchBody(BaseModel):
 
 
 class RecallBody(BaseModel):
-    """A question. docs/recall.md has what each option does."""
+    """A question. docs/recall.md explains the options."""
 
     model_config = example(user_id="ana", query="What does Ana drink?", limit=3)
 
@@ -266,7 +304,7 @@ class RecallBody(BaseModel):
 
 
 class ContextBody(BaseModel):
-    """What a model should read before it answers, within a budget of tokens."""
+    """A request for the prompt that a model reads before it answers, within a token budget."""
 
     model_config = example(
         user_id="ana", thread_id="monday", query="What should I cook?", max_tokens=2000
@@ -286,7 +324,7 @@ class ContextBody(BaseModel):
 
 
 class ForgetBody(BaseModel):
-    """Memories by key, or by memory id."""
+    """Keys or ids of memories to forget."""
 
     model_config = example(user_id="ana", keys=["tea"])
 
@@ -296,7 +334,7 @@ class ForgetBody(BaseModel):
 
 
 class ThreadJobBody(BaseModel):
-    """Work on a conversation that is wanted now."""
+    """A job on a thread, to run as soon as possible."""
 
     model_config = example(user_id="ana", thread_id="monday", job_type="full_consolidation")
 
@@ -307,7 +345,7 @@ class ThreadJobBody(BaseModel):
 
 
 class ReflectionBody(BaseModel):
-    """A reflection on all that is remembered of a user."""
+    """A reflection on all memories of a user."""
 
     model_config = example(user_id="ana", job_type="reflection")
 
@@ -317,3 +355,71 @@ class ReflectionBody(BaseModel):
 
 
 JobBody = Annotated[ThreadJobBody | ReflectionBody, Field(discriminator="job_type")]
+
+
+Version = Annotated[int, Field(ge=1, le=MAX_VERSION)]
+AgentId = Annotated[
+    Name | None,
+    Field(description="The agent that keeps the profile. Default: the application."),
+]
+Subject = Annotated[
+    Literal["user", "agent"],
+    Field(description="Who the profile is about: the user, or the agent itself."),
+]
+Language = Annotated[
+    Literal["en", "zh"] | None,
+    Field(description="Language of the headings. Default: the language of the texts."),
+]
+
+
+class MessageBody(BaseModel):
+    """One message. Without your own id it is known by its conversation, position and text."""
+
+    model_config = example(role="user", content="I live in Lisbon.")
+
+    role: GivenRole
+    content: Text
+    author: Name | None = None
+    timestamp: Moment | None = None
+    message_id: Name | None = None
+    message_type: Annotated[str, Field(min_length=1, max_length=50), NO_NUL] = "text"
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class ProfileUpdateBody(BaseModel):
+    """A conversation. Sent again with its own id, it changes nothing."""
+
+    model_config = example(
+        user_id="ana",
+        conversation_id="monday",
+        messages=[
+            {"role": "user", "content": "I live in Leeds. I want to learn Rust."},
+            {"role": "assistant", "content": "What brings you here?"},
+        ],
+    )
+
+    user_id: UserId = LEFT_OUT
+    app: App = None
+    agent_id: AgentId = None
+    subject: Subject = "user"
+    conversation_id: ThreadName | None = None
+    messages: Annotated[list[MessageBody], Field(min_length=1, max_length=MAX_MESSAGES)]
+
+    def conversation(self) -> dict[str, Any]:
+        """Return the conversation as a value of the core."""
+        return {
+            "conversation_id": self.conversation_id,
+            "messages": [one.model_dump() for one in self.messages],
+        }
+
+
+class ProfileRollbackBody(BaseModel):
+    """The version to store again as a new version."""
+
+    model_config = example(user_id="ana", version=1)
+
+    user_id: UserId = LEFT_OUT
+    app: App = None
+    agent_id: AgentId = None
+    subject: Subject = "user"
+    version: Annotated[Version, BeforeValidator(whole)]

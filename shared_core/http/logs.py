@@ -1,19 +1,34 @@
-"""Logs as JSON, one object a line, on standard error."""
+"""Request ids, and logs as JSON with one line per request."""
 
 from __future__ import annotations
 
 import logging
+import re
+import time
+import traceback
 from datetime import UTC, datetime
 
-from shared_core.http.json_answers import to_json_bytes
-from shared_core.http.request_ids import request_id
+import orjson
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from shared_core.core.ids import uuid7
+from shared_core.http.problems import DETAIL_OF, problem, request_id
+
+log = logging.getLogger("hippocampus.http")
+
+HEADER = "x-request-id"
+GONE = 499
+"""Status in the log of a client that disconnected before the answer."""
+_FORM = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class JsonLines(logging.Formatter):
-    """Writes time, level, logger, message, the id of the request, and what a record adds."""
+    """Formats a record as one JSON object: time, level, logger, message, request and its id."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line; of an exception its type and the places it went through."""
+        """Return one line. An exception adds its type alone, never its message."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -25,12 +40,72 @@ class JsonLines(logging.Formatter):
         line |= getattr(record, "request", {})
         if record.exc_info and record.exc_info[0] is not None:
             line["error"] = record.exc_info[0].__name__
-        return to_json_bytes(line).decode()
+        return orjson.dumps(line).decode()
 
 
 def log_as_json() -> None:
-    """Send all logs of the process to standard error as JSON: ours from INFO on."""
+    """Log as JSON to standard error: this library from INFO, others from WARNING."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("hippocampus").setLevel(logging.INFO)
+
+
+class RequestLog:
+    """The outermost layer: sets the request id and logs the route, never a path, query or body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get(HEADER, "")
+        current = given if _FORM.fullmatch(given) else uuid7().hex
+        request_id.set(current)
+        status, begun = 0, time.perf_counter()
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[HEADER] = current
+            await send(message)
+
+        try:
+            await self.app(scope, receive, answer)
+        except ClientDisconnect:
+            status = GONE
+        except Exception as error:  # noqa: BLE001 # the outermost frame: logged, and answered
+            status = await self._failed(error, status, scope, receive, answer)
+        finally:
+            log.info("request", extra={"request": _fields(scope, status, begun)})
+
+    async def _failed(
+        self, error: Exception, status: int, scope: Scope, receive: Receive, send: Send
+    ) -> int:
+        log.error("unexpected %s at %s", type(error).__name__, _places(error))
+        if not status:
+            await problem(500, "internal", DETAIL_OF["internal"])(scope, receive, send)
+        return status or 500
+
+
+def _fields(scope: Scope, status: int, begun: float) -> dict[str, object]:
+    caller = scope.get("hippocampus.caller")
+    return {
+        "method": scope["method"] if scope["method"].isalpha() else "?",
+        "route": getattr(scope.get("route"), "path_format", None),
+        "status": status,
+        "duration_ms": round((time.perf_counter() - begun) * 1000, 1),
+        "token_id": getattr(caller, "token_id", None),
+    }
+
+
+def _places(error: Exception) -> str:
+    """Return the frames of an error without its message, which may contain a user's words."""
+    frames = traceback.extract_tb(error.__traceback__)[-5:]
+    return " < ".join(
+        f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno} {frame.name}"
+        for frame in reversed(frames)
+    )

@@ -1,4 +1,4 @@
-"""What the server may be told: where it listens, whom it lets in, and how much it takes."""
+"""The options of the server: its address, its access and its limits."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """How the server is run.
+    """The options of the server.
 
-    host, port: where it listens; port 0 takes a free one. auth: whether a token is needed; None:
-    not on a loopback address, as long as no token was ever made. app: the application of requests
-    without a token that name none. max_body: bytes of a request's body. rate: requests a second of
-    one token, in the long run; burst: so many at once; rate 0 for no limit. grace_s: how long
-    requests in work may take once the server is told to stop.
+    Attributes:
+        host, port: The address to listen on. Port 0 takes a free port.
+        auth: Whether a token is needed. None: not on a loopback address, until the first token
+            exists.
+        app: The application of requests without a token that name none.
+        max_body: Maximum size of a request body in bytes.
+        rate, burst: Requests per second of one token in the long run, and at once. Rate 0 is no
+            limit.
+        grace_s: Seconds that running requests may take once the server is asked to stop.
     """
 
     host: str = "127.0.0.1"
@@ -33,17 +37,17 @@ class ServerOptions:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65_535:
-            raise InvalidInput(f"port must be from 0 to 65535, not {self.port}")
+            raise InvalidInput(f"port must be between 0 and 65535, got {self.port}")
         if self.max_body < 1:
-            raise InvalidInput(f"max_body must be at least 1 byte, not {self.max_body}")
+            raise InvalidInput(f"max_body must be at least 1 byte, got {self.max_body}")
         if not (0 <= self.rate < float("inf")) or self.burst < 1:
             raise InvalidInput(
-                f"rate must be at least 0 and burst at least 1, not {self.rate} and {self.burst}"
+                f"rate must be at least 0 and burst at least 1, got {self.rate} and {self.burst}"
             )
         if self.auth is False and not self.is_local:
             raise InvalidInput(
-                f"without tokens the server listens on this machine alone, not on {self.host!r}:"
-                " leave out --no-auth and make a token with 'hippocampus token create --app APP'"
+                f"without tokens the server cannot listen on {self.host!r}, which others can reach:"
+                " leave out --no-auth and create a token with 'hippocampus token create --app APP'"
             )
 
     @property
@@ -52,5 +56,5 @@ class ServerOptions:
         return is_loopback(self.host)
 
     def needs_tokens(self, *, some_exist: bool) -> bool:
-        """Return whether a token is needed, in a memory where some were made or none."""
+        """Return whether a token is needed. some_exist: whether the memory has tokens."""
         return self.auth if self.auth is not None else some_exist or not self.is_local

@@ -1,12 +1,14 @@
-"""Errors as RFC 9457 says: application/problem+json, with the id of the request."""
+"""Errors as problem details of RFC 9457, with the id of the request."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Any
 
+import orjson
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,20 +16,21 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from shared_core import errors
-from shared_core.http.json_answers import to_json_bytes
-from shared_core.http.request_ids import request_id
+
+request_id: ContextVar[str] = ContextVar("hippocampus_request_id", default="")
+"""The id of the current request."""
 
 log = logging.getLogger("hippocampus.http")
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_S = 2
-"""What a caller is told to wait while the database or a model is away."""
+"""Seconds a caller should wait while the database or a model is unavailable."""
 
 
 class FieldFault(BaseModel):
-    """One part of a request that cannot be used."""
+    """One invalid part of a request."""
 
-    field: str = Field(description="Where it is, e.g. body.memories.0.text")
+    field: str = Field(description="Path of the part, e.g. body.memories.0.text")
     reason: str
 
 
@@ -63,7 +66,7 @@ class ProblemBody(BaseModel):
 
 
 class ProblemError(HTTPException):
-    """A refusal that a middleware or a route raises. Starlette lets it through everywhere."""
+    """A problem that a middleware or a route raises, inside or outside Starlette's own layers."""
 
     def __init__(
         self, status: int, kind: str, detail: str, headers: Mapping[str, str] | None = None
@@ -82,14 +85,14 @@ STATUS_OF: Mapping[type[errors.MemoryCoreError], tuple[int, str]] = {
     errors.ModelUnavailable: (503, "model-unavailable"),
     errors.MemoryCoreError: (500, "internal"),
 }
-TOLD: Mapping[str, str] = {
-    "read-only": "The memory can be read and not written now.",
-    "storage-unavailable": "The database cannot be used now: try again later.",
-    "model-unavailable": "A model that is needed failed: try again later.",
-    "internal": "The server failed. Its log has more under the id of this request.",
-    "not-supported": "This server cannot do that.",
+DETAIL_OF: Mapping[str, str] = {
+    "read-only": "The memory is read-only now.",
+    "storage-unavailable": "The database is unavailable: try again later.",
+    "model-unavailable": "A model failed: try again later.",
+    "internal": "The server failed. Its log has the details under the id of this request.",
+    "not-supported": "This server does not support that.",
 }
-"""What a caller learns of faults of the server; the log has the message itself."""
+"""Details of server errors for callers. The log alone has the error message."""
 
 
 def problem(
@@ -100,7 +103,7 @@ def problem(
     headers: Mapping[str, str] | None = None,
     faults: Sequence[Mapping[str, str]] = (),
 ) -> Response:
-    """Return the answer that tells of a problem."""
+    """Return a problem as an answer."""
     body: dict[str, Any] = {
         "type": f"urn:hippocampus:problem:{kind}",
         "title": HTTPStatus(status).phrase,
@@ -109,22 +112,22 @@ def problem(
         "request_id": request_id.get(),
         "errors": list(faults),
     }
-    return Response(to_json_bytes(body), status, dict(headers or {}), MEDIA_TYPE)
+    return Response(orjson.dumps(body), status, dict(headers or {}), MEDIA_TYPE)
 
 
 def core_problem(error: errors.MemoryCoreError) -> Response:
-    """Return the answer for an error of the core."""
+    """Return an error of the core as an answer."""
     status, kind = next(STATUS_OF[base] for base in type(error).__mro__ if base in STATUS_OF)
     if status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return problem(status, kind, str(error))
     log.error("%s: %s", type(error).__name__, error)
     wait = getattr(error, "retry_after_s", None) or RETRY_S
     headers = {"Retry-After": str(max(1, round(wait)))} if status == 503 else {}
-    return problem(status, kind, TOLD[kind], headers=headers)
+    return problem(status, kind, DETAIL_OF[kind], headers=headers)
 
 
 def handle_problems(app: FastAPI) -> None:
-    """Make every error of an application a problem."""
+    """Answer every error of an application with a problem."""
 
     @app.exception_handler(errors.MemoryCoreError)
     async def of_the_core(_: Request, error: errors.MemoryCoreError) -> Response:
@@ -150,13 +153,13 @@ def handle_problems(app: FastAPI) -> None:
 KINDS = {400: "malformed-body", 404: "no-such-path", 405: "method-not-allowed"}
 DETAILS = {
     400: "The body cannot be read as JSON in UTF-8.",
-    404: "There is nothing at this path: /openapi.json lists what there is.",
-    405: "This path takes other methods: see the header Allow.",
+    404: "There is no such path: /openapi.json lists the paths.",
+    405: "This path has other methods: see the header Allow.",
 }
 
 
 def _fault(error: Mapping[str, Any]) -> dict[str, str]:
-    # Neither "input" nor "ctx": they hold what the caller said.
+    # Without "input" and "ctx", which contain values of the caller.
     place = ".".join(str(part) for part in error["loc"])
     reason = str(error["msg"]).removeprefix("Value error, ")
     return {"field": _printable(place), "reason": _printable(reason)}

@@ -1,4 +1,4 @@
-"""Runs the application on uvicorn until it is told to stop."""
+"""Run the application on uvicorn until a signal stops it."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ log = logging.getLogger("hippocampus.http")
 
 BACKLOG = 2048
 MAX_HEAD = 65_536
-"""Bytes of the first line and the headers of a request."""
+"""Maximum size of the first line and the headers of a request in bytes."""
 
 
 def serve(memory: MemoryEngine, options: ServerOptions) -> int:
     """Serve a memory until SIGTERM or Ctrl-C, close it, and return the exit code.
 
-    Requests in work are finished within options.grace_s; a second signal ends them at once.
-    Raises InvalidInput for an address that cannot be listened on.
+    Running requests have options.grace_s to finish; a second signal ends them at once.
+    Raises InvalidInput if the address cannot be used.
     """
     log_as_json()
     listening = _listen(options)
     config = uvicorn.Config(
         create_app(memory, options),
-        http="h11",  # it bounds the head of a request, httptools does not
+        http="h11",  # it limits the head of a request, httptools does not
         h11_max_incomplete_event_size=MAX_HEAD,
         log_config=None,
         access_log=False,
@@ -65,7 +65,7 @@ async def _serve(server: _Server, memory: MemoryEngine, listening: socket.socket
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, told to stop by signals of the loop: it ends with 0, not by the signal again."""
+    """uvicorn without its signal handlers, which would end the process by the signal again."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -78,6 +78,6 @@ def _listen(options: ServerOptions) -> socket.socket:
         return socket.create_server((options.host, options.port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise InvalidInput(
-            f"cannot listen on {options.host}:{options.port} ({error.strerror}): another --port,"
-            " 0 for a free one, or another --host"
+            f"cannot listen on {options.host}:{options.port} ({error.strerror}): choose another"
+            " --port (0 for a free one) or --host"
         ) from error

@@ -122,7 +122,7 @@ async def serve_http(
         access_log=False,
         timeout_graceful_shutdown=CLOSING_S,
     )
-    serving = _Serving(config)
+    serving = _SignallessServer(config)
     with told_to_end(lambda number: serving.handle_exit(number, None)):
         try:
             await serving.serve(sockets=[listening])
@@ -147,7 +147,7 @@ def _host_checks(host: str) -> TransportSecuritySettings:
     )
 
 
-class _Serving(uvicorn.Server):
+class _SignallessServer(uvicorn.Server):
     """uvicorn without its signal handlers: they end the process before the memory is closed."""
 
     @contextmanager

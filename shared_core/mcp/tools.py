@@ -57,7 +57,7 @@ class Message(BaseModel):
     content: Text = Field(description="The message, word for word.")
 
 
-class Part(BaseModel):
+class ExplainedHit(BaseModel):
     """A candidate and the parts of its score."""
 
     key: str
@@ -72,16 +72,16 @@ class Debugged(ProcessedInput):
 
     query: str
     session: StatusOfSession
-    candidates: list[Part]
+    candidates: list[ExplainedHit]
 
 
-class Remembered(BaseModel):
+class RememberReply(BaseModel):
     """The answer of remember."""
 
     key: str = Field(description="Key of the memory, e.g. for forget.")
 
 
-class Forgotten(BaseModel):
+class ForgetReply(BaseModel):
     """The answer of forget."""
 
     forgotten: int = Field(
@@ -89,7 +89,7 @@ class Forgotten(BaseModel):
     )
 
 
-class Found(BaseModel):
+class RecalledMemory(BaseModel):
     """A memory and its score."""
 
     key: str
@@ -99,10 +99,10 @@ class Found(BaseModel):
     occurred_at: datetime
 
 
-class Recalled(BaseModel):
+class RecallReply(BaseModel):
     """The answer of recall, best first."""
 
-    memories: list[Found]
+    memories: list[RecalledMemory]
 
 
 class Concluded(BaseModel):
@@ -269,7 +269,8 @@ class MemoryTools:
                 "session_info": shown["session_info"],
             },
             candidates=[
-                Part.model_validate({**hit, "content": hit["text"]}) for hit in shown["hits"]
+                ExplainedHit.model_validate({**hit, "content": hit["text"]})
+                for hit in shown["hits"]
             ],
         )
 
@@ -281,11 +282,11 @@ class MemoryTools:
         importance: Annotated[
             float, Field(ge=1, le=10, description="1 (trivial) to 10 (vital).")
         ] = 5.0,
-    ) -> Remembered:
+    ) -> RememberReply:
         """Store a statement for later conversations, e.g. "Ana is allergic to nuts"."""
         memory = NewMemory(text=text, importance=importance)
         [key] = await self._memory.remember(self._users.scope(user_id), memory)
-        return Remembered(key=key)
+        return RememberReply(key=key)
 
     @_with_tool_errors
     async def recall(
@@ -293,13 +294,13 @@ class MemoryTools:
         query: Annotated[Text, Field(description="A question or search words.")],
         user_id: UserId = None,
         limit: Annotated[int, Field(ge=1, le=MAX_MEMORIES)] = 10,
-    ) -> Recalled:
+    ) -> RecallReply:
         """Return the memories that answer a question, best first."""
         scope = self._users.scope(user_id)
         hits = await self._memory.recall(scope, query, limit=limit)
-        return Recalled(
+        return RecallReply(
             memories=[
-                Found(
+                RecalledMemory(
                     key=hit.memory.key,
                     content=hit.memory.text,
                     kind=hit.memory.kind,
@@ -318,9 +319,9 @@ class MemoryTools:
             Field(min_length=1, max_length=MAX_MEMORIES, description="Keys from recall."),
         ],
         user_id: UserId = None,
-    ) -> Forgotten:
+    ) -> ForgetReply:
         """Remove memories for good, and everything derived from them alone."""
-        return Forgotten(forgotten=await self._memory.forget(self._users.scope(user_id), keys))
+        return ForgetReply(forgotten=await self._memory.forget(self._users.scope(user_id), keys))
 
     @_with_tool_errors
     async def get_user_graph(

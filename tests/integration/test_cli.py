@@ -107,13 +107,13 @@ def test_recall_explains_itself(dsn: str) -> None:
     assert "score" in succeed(*question, "--ranking", "vector")
     for form in ("--explain", "--json"):
         nothing = succeed("recall", WHO[0], "bob", "cello", form, *at)
-        assert ("Nothing" in nothing) == (form == "--explain")
+        assert ("No memories" in nothing) == (form == "--explain")
 
 
 def test_another_user_recalls_nothing(dsn: str) -> None:
     succeed("remember", *WHO, "Alice plays the cello.", "--uri", dsn)
     shown = succeed("recall", WHO[0], "bob", "cello", "--uri", dsn)
-    assert "Nothing is remembered of bob in support.bot about that.\n" == shown
+    assert "No memories of bob in support.bot match the query.\n" == shown
 
 
 def test_the_environment_says_where_the_memory_is(

@@ -22,10 +22,9 @@ from typer.testing import CliRunner
 
 from adk_memory import OpenMemoryService
 from shared_core import MemoryEngine, Scope
-from shared_core.cli.demo.learner import learn, to_session
 from shared_core.cli.demo.pages import Learned, show_closing, show_learned
 from shared_core.cli.demo.script import Language, load_script
-from shared_core.cli.demo.tour import APP
+from shared_core.cli.demo.tour import APP, learn, to_session
 from shared_core.cli.main import app
 
 COMMAND = [sys.executable, "-m", "shared_core.cli.main"]

@@ -81,7 +81,7 @@ def test_people_see_lines() -> None:
         "hello",
         "  nothing",
         "I told my sister about it",
-        "  (more than rules can read)",
+        "  (needs a language model)",
     ]
 
 

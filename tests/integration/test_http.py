@@ -16,11 +16,9 @@ import httpx
 import pytest
 
 from shared_core import MemoryEngine, Scope, StorageUnavailable, open_memory
-from shared_core.http import ServerOptions, create_app
-from shared_core.http.access import KNOWN_S, KnownTokens
+from shared_core.http import ServerOptions, create_app, export
+from shared_core.http.access import KNOWN_S, KnownTokens, TokenBuckets
 from shared_core.http.logs import JsonLines
-from shared_core.http.rates import TokenBuckets
-from shared_core.http.routes import export
 from shared_core.jobs.api_tokens import LOOK_AGAIN_S, FirstToken
 from tests.integration.http_clients import client_of
 
@@ -194,7 +192,7 @@ async def test_who_stops_reading_an_export_gives_its_place_back(
             scope["asgi"] = {"version": "3.0", "spec_version": spec_version}
             asked = iter([{"type": "http.request", "body": b"", "more_body": False}])
             await asyncio.wait_for(served(scope, receive, send), 60)
-            assert export.MOST_AT_ONCE == places._value
+            assert export.MAX_AT_ONCE == places._value
     assert 2 == len(begun)
 
 
@@ -252,12 +250,12 @@ async def test_exports_that_nobody_reads_do_not_take_all_connections(
         app.router.lifespan_context(app),
         httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
     ):
-        for _ in range(2 * export.MOST_AT_ONCE):  # each gives its place back
+        for _ in range(2 * export.MAX_AT_ONCE):  # each gives its place back
             assert 200 == (await client.get("/export?user_id=ana")).status_code
-        for _ in range(export.MOST_AT_ONCE):  # also when its client is gone before a line was sent
+        for _ in range(export.MAX_AT_ONCE):  # also when its client is gone before a line was sent
             asked = {**ASKED, "app": app, "state": {}}
             await app(asked, receive_nothing, send_to_nobody)
-        for _ in range(export.MOST_AT_ONCE):
+        for _ in range(export.MAX_AT_ONCE):
             assert not app.state.exports.locked()
             await app.state.exports.acquire()
         answer = await client.get("/export?user_id=ana")

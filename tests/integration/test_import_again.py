@@ -278,8 +278,8 @@ def test_a_prefix_that_names_nothing_is_told(
         ("gdpr..ana", "a label of the prefix 'gdpr..ana' is empty"),
         (".gdpr", "is empty"),
         ("gdpr.", "is empty"),
-        ("gdpr.nope", "nothing is there below the prefix 'gdpr.nope'"),
-        ("gdp", "nothing is there below the prefix 'gdp'"),
+        ("gdpr.nope", "there are no items below the prefix 'gdpr.nope'"),
+        ("gdp", "there are no items below the prefix 'gdp'"),
     ):
         for options in ([], ["--dry-run"]):
             ran = CliRunner().invoke(app, [*at, prefix, *options])

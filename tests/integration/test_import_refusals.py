@@ -45,8 +45,8 @@ def execute(dsn: str, statement: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"vectors_from": "words-63"}, "no use to the embedder 'words-64'"),
-        ({"vectors_from": "words-64", "reembed": True}, "not both"),
+        ({"vectors_from": "words-63"}, "'words-64' cannot use vectors of 'words-63'"),
+        ({"vectors_from": "words-64", "reembed": True}, "give either --vectors-from"),
         ({"batch": 0}, "batch must be"),
     ],
 )
@@ -67,7 +67,7 @@ async def test_vectors_of_other_dimensions_are_refused(
     origin, theirs = source
     theirs.put(ALICE, "city", {"text": "Lisbon"})
     short = CallableEmbedder(lambda texts: [[1.0, 2.0] for _ in texts], model="short")
-    with pytest.raises(InvalidInput, match="64 dimensions, those of 'short' 2"):
+    with pytest.raises(InvalidInput, match="64 dimensions, those of 'short' have 2"):
         await import_store(StoreImport(dsn=origin, uri=dsn, embedder=short, vectors_from="short"))
 
 

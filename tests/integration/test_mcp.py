@@ -124,9 +124,9 @@ async def test_a_server_for_one_user_answers_for_nobody_else(dsn: str) -> None:
     async with asked("--user", "ana", "--uri", dsn) as client:
         for tool in TOOLS:
             told = await refusal(client, tool, user_id="bo", **ARGUMENTS.get(tool, {}))
-            assert "names somebody else" in told
+            assert "not a user of this server" in told
         for uri in ("memory://users/bo/recent", "memory://users/bo/profile"):
-            with pytest.raises(MCPError, match="names somebody else"):
+            with pytest.raises(MCPError, match="not a user of this server"):
                 await client.read_resource(uri)
         assert {"memories": []} == await answer(client, "recall", query="secret", user_id="ana")
     async with open_memory(dsn, worker=False) as memory:
@@ -350,9 +350,9 @@ async def test_a_killed_server_loses_nothing_that_it_answered(dsn: str) -> None:
         ("[::]:0", "there are no tokens"),
         ("192.0.2.1:80", "there are no tokens"),
         ("example.com:80", "there are no tokens"),
-        ("8080", "takes HOST:PORT"),
-        ("127.0.0.1:99999", "takes HOST:PORT"),
-        ("127.0.0.1:x", "takes HOST:PORT"),
+        ("8080", "must be HOST:PORT"),
+        ("127.0.0.1:99999", "must be HOST:PORT"),
+        ("127.0.0.1:x", "must be HOST:PORT"),
     ],
 )
 def test_no_other_machine_is_served_without_tokens(dsn: str, address: str, told: str) -> None:
@@ -413,14 +413,14 @@ async def test_a_token_opens_the_memory_of_its_users_alone(dsn: str) -> None:
             assert {"memories": []} == await answer(client, "recall", query="skis")
             for tool in TOOLS:
                 told = await refusal(client, tool, user_id="bo", **ARGUMENTS.get(tool, {}))
-                assert "names somebody else" in told
-            with pytest.raises(MCPError, match="names somebody else"):
+                assert "not a user of this server" in told
+            with pytest.raises(MCPError, match="not a user of this server"):
                 await client.read_resource("memory://users/bo/recent")
         async with bearing(url, "two") as client:
             assert "user_id is missing" in await refusal(client, "recall", query="skis")
             assert (await answer(client, "recall", query="skis", user_id="bo"))["memories"]
             told = await refusal(client, "recall", query="skis", user_id="cy")
-            assert "names somebody else" in told
+            assert "not a user of this server" in told
         async with httpx2.AsyncClient() as http:
             for headers in ({}, {"Authorization": "Bearer elsewhere"}, {"Authorization": "x"}):
                 assert 401 == (await http.post(url, json=HELLO, headers=headers)).status_code
@@ -434,7 +434,7 @@ async def test_once_a_token_is_made_the_command_asks_for_one(dsn: str) -> None:
         async with bearing(server.url, token) as client:
             await answer(client, "remember", text="Ana skis.")
             told = await refusal(client, "recall", query="skis", user_id="bo")
-            assert "names somebody else" in told
+            assert "not a user of this server" in told
         async with httpx2.AsyncClient() as http:
             told = (await http.post(server.url, json=HELLO)).text
             assert "hippocampus token create" in told and "Authorization: Bearer" in told
@@ -460,7 +460,7 @@ async def test_a_running_server_closes_with_the_first_token(dsn: str) -> None:
             assert 401 == (await http.post(server.url, json=HELLO)).status_code
         async with bearing(server.url, token) as client:
             told = await refusal(client, "recall", query="skis", user_id="bo")
-            assert "names somebody else" in told
+            assert "not a user of this server" in told
             assert {"memories": []} == await answer(client, "recall", query="skis")
 
 
@@ -482,6 +482,6 @@ async def test_a_token_opens_no_more_than_the_server_is_for(dsn: str) -> None:
         async with bearing(url, "ana-only") as client:
             for user in ("ana", "cy"):
                 told = await refusal(client, "recall", query="x", user_id=user)
-                assert "names somebody else" in told
+                assert "not a user of this server" in told
         async with bearing(url, "all") as client:
             assert {"memories": []} == await answer(client, "recall", query="x")

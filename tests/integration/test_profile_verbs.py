@@ -138,7 +138,7 @@ async def test_a_client_of_mcp_updates_and_reads_the_profile(dsn: str) -> None:
         assert "I want to learn Rust." in [
             quote for one in known["findings"] for quote in one["quotes"]
         ]
-        assert "somebody else" in await refusal(client, "get_user_profile", user_id="bob")
+        assert "not a user of" in await refusal(client, "get_user_profile", user_id="bob")
         refused = await refusal(
             client, "update_user_profile", messages=[{"role": "user", "content": " "}]
         )
@@ -153,7 +153,7 @@ def run(dsn: str, command: str, *arguments: str, given: str | bytes | None = Non
 
 
 def test_the_command_line_shows_updates_compares_and_rolls_back(dsn: str, tmp_path: Path) -> None:
-    assert "No profile is stored of ann in my app.\n" == run(dsn, "show").stdout
+    assert "No profile is stored for ann in my app.\n" == run(dsn, "show").stdout
     assert ("null\n", "[]\n") == (
         run(dsn, "show", "--json").stdout, run(dsn, "versions", "--json").stdout,
     )  # fmt: skip
@@ -173,11 +173,11 @@ def test_the_command_line_shows_updates_compares_and_rolls_back(dsn: str, tmp_pa
     assert "用户住在上海。" in shown and "intent 0.6" in shown
     assert "用户住在北京。" in run(dsn, "show", "--version", "1").stdout
     table = run(dsn, "versions").stdout
-    assert "told again" in table and table.index("\n2 ") < table.index("\n1 ")
+    assert "repeated" in table and table.index("\n2 ") < table.index("\n1 ")
     changed = run(dsn, "diff", "1", "2").stdout
     assert "- 用户住在北京。" in changed and "+ 用户住在上海。" in changed
-    assert "say the same" in run(dsn, "diff", "2", "2").stdout
-    assert "Version 3 says what version 1 said.\n" == run(dsn, "rollback", "1").stdout
+    assert "have the same content" in run(dsn, "diff", "2", "2").stdout
+    assert "Version 3 has the content of version 1.\n" == run(dsn, "rollback", "1").stdout
     assert "用户住在北京。" == json.loads(run(dsn, "show", "--json").stdout)["profile"]
     refused = run(dsn, "rollback", "9")
     assert (1, True) == (refused.exit_code, "has no version 9" in refused.stderr)
@@ -186,16 +186,17 @@ def test_the_command_line_shows_updates_compares_and_rolls_back(dsn: str, tmp_pa
 def test_a_conversation_that_tells_nothing_of_the_user_is_said_to(dsn: str) -> None:
     told = run(dsn, "update", given="assistant: Good morning!")
     assert told.exit_code == 0, told.output
-    assert "Nothing in the conversation tells who ann is." in told.stdout
+    assert "The conversation says nothing about who ann is." in told.stdout
 
 
 @pytest.mark.parametrize(
     ("given", "why"),
-    [(b"", "the conversation is empty"), (b"\xff\xfe", "is not UTF-8"), (b'{"a":', "is no JSON"),
+    [(b"", "the conversation is empty"), (b"\xff\xfe", "is not UTF-8"),
+     (b'{"a":', "is not valid JSON"),
      (b"[]", "the conversation is empty"), (b'[{"role": "x", "content": "y"}]', "the role 'x'"),
      (b'{"a":' * 200_000, "nested too deep"),
      (b'[{"content": ' + b"[" * 600 + b"]" * 600 + b"}]", "over 500 levels"),
-     (b'[{"role": ' + b"9" * 5_000 + b"}]", "is no JSON")],
+     (b'[{"role": ' + b"9" * 5_000 + b"}]", "is not valid JSON")],
 )  # fmt: skip
 def test_what_is_no_conversation_is_named(dsn: str, given: bytes, why: str) -> None:
     refused = run(dsn, "update", given=given)

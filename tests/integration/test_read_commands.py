@@ -53,7 +53,7 @@ def test_the_timeline_shows_a_stretch_of_time(told: str) -> None:
     )
     assert 3 == len(found["memories"]) == sum(one["count"] for one in found["buckets"])
     assert "score" in found["memories"][0]
-    assert "Nothing is remembered" in succeed("timeline", *WHO, "in 1999", *at)
+    assert "No memories are stored" in succeed("timeline", *WHO, "in 1999", *at)
 
 
 def test_words_that_name_no_time_are_one_line_with_the_way_out(told: str) -> None:

@@ -38,7 +38,7 @@ async def cities(dsn: str) -> list[object]:
 
 
 def test_runs_are_shown_and_undone_in_order(dsn: str) -> None:
-    assert "Nothing was consolidated yet.\n" == run(dsn).stdout
+    assert "There are no runs yet.\n" == run(dsn).stdout
     run_sync(learn(dsn))
     second, first = json.loads(run(dsn, "--json", "--thread", "t").stdout)
     assert ("full_consolidation", "t", None) == (

@@ -100,15 +100,15 @@ def test_an_import_that_was_killed_is_done_by_the_next(
 def test_an_import_is_of_one_thing(arguments: list[str], filled: str) -> None:
     ran = run("import", *arguments, "--uri", filled)
     assert 2 == ran.exit_code, ran.output
-    assert "name a FILE, or --from-postgres-store DSN, and not both" in ran.stderr
+    assert "give either a FILE or --from-postgres-store DSN" in ran.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["export", "app", "nobody"], "nothing of user 'nobody' in application 'app'"),
-        (["export", "no-app"], "nothing of application 'no-app'"),
-        (["import", "FILE", "--reembed"], "are for a PostgresStore"),
+        (["export", "app", "nobody"], "user 'nobody' in application 'app' has nothing"),
+        (["export", "no-app"], "application 'no-app' has nothing"),
+        (["import", "FILE", "--reembed"], "need --from-postgres-store"),
         (["import", "FILE"], "line 2, column 2: it is no JSON"),
         (["import", "FILE", "--dry-run"], "line 2, column 2: it is no JSON"),
         (["import", "ABSENT"], "absent.jsonl' cannot be read: No such file"),

@@ -214,7 +214,7 @@ async def test_jobs_are_chosen_put_back_and_cancelled(dsn: str) -> None:
     assert {"one", "two"} == set(failed)
     assert {"one", "two", "quiet"} == set(ids("--app", "app", "--user", "ann"))
     assert {} == ids("--app", "app", "--user", "bob") == ids("--app", "other")
-    assert "1 pending (0 due), 0 running, 2 given up" in shown(dsn)
+    assert "1 pending (0 due), 0 running, 2 dead" in shown(dsn)
     assert failed["one"][-6:] in shown(dsn)
     assert "1 put back\n" == shown(dsn, "--retry", failed["one"])
     assert "0 put back\n" == shown(dsn, "--retry", "all", "--app", "other")
@@ -236,7 +236,7 @@ async def test_callbacks_are_no_work_of_a_worker(dsn: str) -> None:
     worker = start(dsn, "--once")
     _, log = await asyncio.to_thread(worker.communicate)
     assert 0 == worker.returncode, log
-    assert "0 jobs done" in log and "1 callbacks are due and were left" in log
+    assert "0 jobs done" in log and "1 callbacks are due and were not run" in log
     assert [("pending", 0)] == jobs(dsn)
     assert "episodes" in shown(dsn) and "1 of them for a process that knows" in shown(dsn)
     [job] = json.loads(shown(dsn, "--json"))

@@ -1,6 +1,5 @@
-"""`hippocampus demo`: conversations are learned through Google ADK and asked about through both.
+"""`hippocampus demo`: learn conversations through Google ADK and ask about them through both.
 
-script.py reads the conversations, learner.py is the ADK side, reader.py the LangGraph side in a
-process of its own, tour.py runs them, pages.py shows what they found. Only learner.py and reader.py
-import a framework.
+script.py parses the conversations, tour.py runs the demo and its ADK side, reader.py is the
+LangGraph side in its own process, and pages.py prints the results.
 """

@@ -1,4 +1,4 @@
-"""What the demo prints. Every text of a memory is printed as it is, never read as markup."""
+"""The output of the demo. Texts of memories are printed literally, never as markup."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rich import box
 from rich.cells import cell_len
 from rich.console import Console
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from shared_core.cli.app import plain_table
 from shared_core.cli.demo.script import Language, Question, Script
 from shared_core.core.domain import Hit
 from shared_core.ports.runs import Fact
 from shared_core.settings import Settings, redacted
 
 FIRST_HITS = 3
+"""Number of hits that are shown and count as an answer."""
 EXCERPT_CELLS = 100
+"""Columns of a shown text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What a memory holds of one script. summaries: by session."""
+    """The contents of a memory after one script. summaries: by session."""
 
     turns: int
     facts: Sequence[Fact]
@@ -33,31 +35,31 @@ class Learned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What both frameworks found for one question, best first."""
+    """The hits of both frameworks for one question, best first."""
 
     question: Question
     adk: Sequence[Hit]
     langgraph: Sequence[Hit]
 
     def is_answered(self, hits: Sequence[Hit]) -> bool:
-        """Return whether one of the first hits holds the expected words."""
+        """Return whether one of the first hits contains the expected words."""
         return any(self.question.is_answered_by(hit.memory.text) for hit in hits[:FIRST_HITS])
 
     def to_dict(self) -> dict[str, object]:
-        """Return the question, its first answers, and whether they are right, as JSON values."""
+        """Return the question, its first hits, and whether they answer it, as JSON values."""
         return {
             "question": self.question.ask,
-            "adk": self._told(self.adk),
-            "langgraph": self._told(self.langgraph),
+            "adk": self._answer(self.adk),
+            "langgraph": self._answer(self.langgraph),
         }
 
-    def _told(self, hits: Sequence[Hit]) -> dict[str, object]:
+    def _answer(self, hits: Sequence[Hit]) -> dict[str, object]:
         found = [hit.memory.text for hit in hits[:FIRST_HITS]]
         return {"answered": self.is_answered(hits), "found": found}
 
 
 def show_opening(console: Console, settings: Settings, *, kept: bool) -> None:
-    """Say what will happen and where."""
+    """Print what the demo does and where its memory is."""
     where = settings.embedded_home or redacted(settings.uri)
     fate = "it stays there" if kept else "temporary, removed at the end"
     console.print(
@@ -65,11 +67,11 @@ def show_opening(console: Console, settings: Settings, *, kept: bool) -> None:
         "about through ADK in this process and through LangGraph in another one.\n"
         "No key, no network, no language model."
     )
-    console.print(Text(f"The memory ({fate}) lies in\n  {where}"), soft_wrap=True)
+    console.print(Text(f"The memory ({fate}) is in\n  {where}"), soft_wrap=True)
 
 
 def show_learned(console: Console, script: Script, learned: Learned) -> None:
-    """Show what is remembered of a script: turns counted, facts and summaries in full."""
+    """Print the memories of a script: the number of turns, all facts and summaries."""
     console.print()
     console.print(Rule(Text(script.title, style="bold")))
     sessions = len(script.conversations)
@@ -89,7 +91,7 @@ def show_learned(console: Console, script: Script, learned: Learned) -> None:
 
 
 def _facts_table(facts: Sequence[Fact]) -> Table:
-    table = _table("Facts, with what ended them and the turn they come from")
+    table = _table("Facts, with their end and the turn they come from")
     table.add_column("type", no_wrap=True)
     table.add_column("statement", ratio=1, overflow="fold")
     table.add_column("since", no_wrap=True)
@@ -109,13 +111,13 @@ def _facts_table(facts: Sequence[Fact]) -> Table:
 
 
 def show_results(console: Console, results: Sequence[Result], graph_pid: int) -> None:
-    """Show the first hits of both frameworks for each question, and how many were answered."""
+    """Print the first hits of both frameworks for each question, and count the answers."""
     console.print()
     console.print(
         f"Questions, asked by ADK in this process and by LangGraph in process {graph_pid}.\n"
-        "ADK and LG: place of a memory in the answer of each. Both order by the score, a sum of\n"
-        "meaning, words (in standard deviations above the mean) and what else tells, such as\n"
-        "whether the turn is a question. Times are UTC.",
+        "ADK and LG: rank of a memory in each answer. Both order by the score, a sum of meaning,\n"
+        "words (in standard deviations above the mean) and other features, such as whether the\n"
+        "turn is a question. Times are UTC.",
         highlight=False,
     )
     for number, result in enumerate(results, start=1):
@@ -168,7 +170,7 @@ def _hits_table(result: Result) -> Table:
 
 
 def source_of(hit: Hit) -> str:
-    """Return what a memory is and where it comes from: its turn, or its session for a summary."""
+    """Return the kind of a memory and its turn, or its session for a summary."""
     memory = hit.memory
     if memory.kind == "summary":
         return f"summary {memory.thread_id}"
@@ -177,7 +179,7 @@ def source_of(hit: Hit) -> str:
 
 
 def excerpt(text: str, around: str, cells: int = EXCERPT_CELLS) -> str:
-    """Return text, or a part of it about so many cells wide, with around in it if text has it."""
+    """Return a text, or about `cells` columns of it, with `around` in them if possible."""
     text = " ".join(text.split())
     width = cell_len(text)
     if width <= cells:
@@ -199,9 +201,9 @@ def show_closing(
     schema: str | None = None,
     language: Language | None = None,
 ) -> None:
-    """Say where the memory is now, and how to look again; each command runs as it is printed.
+    """Print where the memory is now, and commands to look again that run as printed.
 
-    uri: of the memory to look in, None for the default one. language: the only one, if there is.
+    uri: the memory to look in; None for the default. language: the only one shown, if any.
     """
     console.print()
     if kept:
@@ -210,7 +212,7 @@ def show_closing(
         console.print("The temporary memory was removed. To keep it in your own, and look again:")
     where = ""
     if uri and redacted(uri) != uri:
-        console.print("(with HIPPOCAMPUS_URI set to its uri: a password is not printed here)")
+        console.print("(set HIPPOCAMPUS_URI to its uri first: a password is not printed here)")
     elif uri:
         where = f" --uri {shlex.quote(uri)}"
     if schema:
@@ -230,7 +232,4 @@ def _place(key: str, hits: Sequence[Hit]) -> str:
 
 
 def _table(title: str | None = None) -> Table:
-    return Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, expand=True,
-        pad_edge=False, show_edge=False,
-    )  # fmt: skip
+    return plain_table(title=title, title_justify="left", title_style="bold", expand=True)

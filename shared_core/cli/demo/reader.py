@@ -1,8 +1,8 @@
-"""The LangGraph side of the demo: a graph, in a process of its own, that answers from the store.
+"""The LangGraph side of the demo: a graph in its own process that answers from the store.
 
 python -m shared_core.cli.demo.reader APP LANGUAGE...    (with HIPPOCAMPUS_URI and _SCHEMA)
 
-Prints one JSON document: for each language, for each question, the keys found, best first.
+Prints one JSON document: the keys found for each question of each language, best first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shared_core.cli.demo.script import Language, load_script
 
 
 class Lookup(TypedDict, total=False):
-    """The state of the graph: who is asked about, what, and the keys that were found."""
+    """The state of the graph: the user, the question and the keys found."""
 
     app: str
     user: str
@@ -29,7 +29,7 @@ class Lookup(TypedDict, total=False):
 
 
 def look_up(state: Lookup, *, store: BaseStore) -> Lookup:
-    """Find what both frameworks remember of the user about the question."""
+    """Find the memories of the user that answer the question."""
     namespace = memories_namespace(state["app"], state["user"])
     found = store.search(namespace, query=state["question"])
     return {"keys": [item.key for item in found]}
@@ -55,7 +55,7 @@ def answers(
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Answer the questions of the languages named after the application; print JSON."""
+    """Print the keys found for the questions of each language as JSON."""
     app, *languages = arguments
     with PgHippocampusStore() as store:
         json.dump(answers(store, app, cast("list[Language]", languages)), sys.stdout)

@@ -1,4 +1,4 @@
-"""The conversations of the demo, and the reader of their format. Pure but for load_script.
+"""The conversations of the demo, and the parser of their format:
 
 # Title
 user: maya
@@ -10,7 +10,7 @@ agent: the next one, a minute later
 
 ## Questions
 - ask: a question in other words than the turn that answers it
-  expect: what a memory that answers it holds
+  expect: words in a memory that answers it
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEAD = re.compile(r"## (\d{4}-\d\d-\d\d) (\d\d:\d\d) ([+-]\d\d:\d\d) (\S+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedTurn:
-    """One thing said. event_id is the session and the number of the turn, from 01."""
+    """One turn. event_id is the session id and the number of the turn, from 01."""
 
     event_id: str
     speaker: Speaker
@@ -53,19 +53,19 @@ class ScriptedSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question, and the words that a memory answering it holds."""
+    """A question, and the words that a memory must contain to answer it."""
 
     ask: str
     expect: str
 
     def is_answered_by(self, text: str) -> bool:
-        """Return whether text holds the expected words, in whatever case."""
+        """Return whether the text contains the expected words, ignoring case."""
         return self.expect.casefold() in text.casefold()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """One user's conversations with one agent, and what to ask about them afterwards."""
+    """The conversations of one user with one agent, and the questions about them."""
 
     title: str
     user: str
@@ -80,13 +80,13 @@ class _Line(NamedTuple):
 
 
 def load_script(language: Language) -> Script:
-    """Return the conversation that ships for a language."""
+    """Return the script of a language, which comes with this package."""
     file = files("shared_core.cli.demo") / f"conversation.{language}.md"
     return parse_script(file.read_text("utf-8"))
 
 
 def parse_script(text: str) -> Script:
-    """Return the script in text. Raises InvalidInput, naming the line, for anything else."""
+    """Return the script in a text. Raises InvalidInput with the line number of an error."""
     sections: list[list[_Line]] = [[]]
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith("## "):
@@ -110,7 +110,7 @@ def _conversation(section: Sequence[_Line]) -> ScriptedSession:
     match = _HEAD.fullmatch(head.text)
     if match is None:
         raise InvalidInput(
-            f"line {head.number}: {head.text!r} is no head of a session;"
+            f"line {head.number}: {head.text!r} is not the head of a session:"
             " write '## 2026-03-02 08:40 +00:00 session-id'"
         )
     began_at = datetime.fromisoformat(f"{match[1]}T{match[2]}{match[3]}")

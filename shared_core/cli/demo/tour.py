@@ -1,4 +1,7 @@
-"""Runs the demo: learn both conversations through ADK, then ask through both frameworks."""
+"""Run the demo: learn both conversations through ADK, then ask through both frameworks.
+
+ADK is an extra and takes a second to import, so functions import it.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import quote
 
 from rich.console import Console
 
 from shared_core.cli.demo import pages
 from shared_core.cli.demo.pages import Learned, Result
-from shared_core.cli.demo.script import Language, Script, load_script
+from shared_core.cli.demo.script import ScriptedSession, Language, Script, ScriptedTurn, load_script
 from shared_core.core.domain import Hit, Scope
 from shared_core.core.namespaces import memories_namespace
 from shared_core.engine import MemoryEngine
@@ -29,19 +32,26 @@ from shared_core.open import open_memory
 from shared_core.ports.items import Item
 from shared_core.settings import Settings, load_settings
 
+if TYPE_CHECKING:
+    from google.adk.events.event import Event
+    from google.adk.sessions.session import Session
+
+    from adk_memory import OpenMemoryService
+
 APP = "hippocampus-demo"
 EVERYTHING = 1000
-"""More memories than a demo conversation leaves behind."""
+"""More memories than a demo conversation makes."""
 
 Keys = Sequence[Sequence[str]]
-"""For each question the keys of the memories found, best first."""
+"""The keys of the memories found for each question, best first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tour:
-    """What to show and where. uri and keep False: in a temporary folder, removed at the end.
+    """The languages of the demo and its database.
 
-    engine: of the database in that folder, "postgres" or "seekdb".
+    Without uri and keep the database is in a temporary folder that is removed at the end; engine is
+    then "postgres" or "seekdb".
     """
 
     languages: Sequence[Language]
@@ -51,10 +61,7 @@ class Tour:
     engine: str = "postgres"
 
     async def run(self, console: Console) -> list[Result]:
-        """Run the demo, print it, and return what was found.
-
-        Raises CapabilityMissing without both frameworks.
-        """
+        """Run and print the demo, and return its results. It needs both frameworks."""
         require_frameworks()
         scripts = {language: load_script(language) for language in self.languages}
         with self._place() as settings:
@@ -77,7 +84,7 @@ class Tour:
         return found
 
     def _of_engine(self) -> str | None:
-        """Return the uri of a memory of one's own on the engine, None where it is the default."""
+        """Return the uri of the user's own memory on this engine, or None if it is the default."""
         home = load_settings().home
         return _seekdb_in(home.with_name(f"{home.name}-seekdb")) if self._on_seekdb else None
 
@@ -104,7 +111,7 @@ def _seekdb_in(folder: Path) -> str:
 
 
 def require_frameworks() -> None:
-    """Raise CapabilityMissing, with the way out, unless both frameworks are installed."""
+    """Raise CapabilityMissing unless both frameworks are installed."""
     for module, package in (("google.adk", "google-adk"), ("langgraph.graph", "langgraph")):
         try:
             found = importlib.util.find_spec(module) is not None
@@ -118,7 +125,7 @@ def require_frameworks() -> None:
 
 
 async def _open(engine: MemoryEngine) -> None:
-    """Open the engine; Ctrl-C waits for it, or the folder would go under a server that starts."""
+    """Open the engine. Ctrl-C waits for it: a starting server still needs its folder."""
     opening = asyncio.create_task(engine.open())
     try:
         await asyncio.shield(opening)
@@ -144,29 +151,69 @@ async def _show(
 async def _learn_and_ask(
     settings: Settings, engine: MemoryEngine, scripts: dict[Language, Script]
 ) -> tuple[dict[Language, Keys], tuple[dict[Language, Keys], int]]:
-    """Return the keys found through ADK, and those found by another process through LangGraph."""
-    # Imported here: ADK is an extra, and takes a second.
+    """Return the keys found through ADK, and through LangGraph in another process."""
     from adk_memory import OpenMemoryService
-    from shared_core.cli.demo import learner
 
     service = OpenMemoryService(engine=engine)
     for script in scripts.values():
-        await learner.learn(service, APP, script)
+        await learn(service, APP, script)
     reading = asyncio.create_task(_ask_graph(settings, list(scripts)))
     try:
         by_adk: dict[Language, Keys] = {
-            language: await learner.ask(service, APP, script)
-            for language, script in scripts.items()
+            language: await ask(service, APP, script) for language, script in scripts.items()
         }
         return by_adk, await reading
     finally:
         reading.cancel()
 
 
+def to_session(app: str, script: Script, conversation: ScriptedSession) -> Session:
+    """Return a conversation as the session that an ADK runner leaves."""
+    from google.adk.sessions.session import Session
+
+    return Session(
+        id=conversation.session_id,
+        app_name=app,
+        user_id=script.user,
+        events=[_to_event(turn, script.agent) for turn in conversation.turns],
+    )
+
+
+async def learn(service: OpenMemoryService, app: str, script: Script) -> None:
+    """Add every session of a script to the memory, in order."""
+    for conversation in script.conversations:
+        await service.add_session_to_memory(to_session(app, script, conversation))
+
+
+async def ask(service: OpenMemoryService, app: str, script: Script) -> list[Sequence[str]]:
+    """Return the ids that search_memory finds for each question, best first."""
+    found: list[Sequence[str]] = []
+    for question in script.questions:
+        answer = await service.search_memory(app_name=app, user_id=script.user, query=question.ask)
+        found.append([memory.id or "" for memory in answer.memories])
+    return found
+
+
+def _to_event(turn: ScriptedTurn, agent: str) -> Event:
+    from google.adk.events.event import Event
+    from google.genai import types
+
+    by_user = turn.speaker == "user"
+    return Event(
+        id=turn.event_id,
+        author="user" if by_user else agent,
+        invocation_id=turn.event_id,
+        timestamp=turn.said_at.timestamp(),
+        content=types.Content(
+            role="user" if by_user else "model", parts=[types.Part(text=turn.text)]
+        ),
+    )
+
+
 async def _ask_graph(
     settings: Settings, languages: Sequence[Language]
 ) -> tuple[dict[Language, Keys], int]:
-    """Return what the reader found in a process of its own, and the pid of that process."""
+    """Return the keys that the reader process finds, and its pid."""
     # The uri goes through the environment: the command line of a process is public.
     where = {"HIPPOCAMPUS_URI": settings.uri, "HIPPOCAMPUS_SCHEMA": settings.db_schema}
     reader = await asyncio.create_subprocess_exec(
@@ -174,13 +221,13 @@ async def _ask_graph(
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=os.environ | where,
     )  # fmt: skip
     try:
-        output, complaints = await reader.communicate()
+        output, errors = await reader.communicate()
     except asyncio.CancelledError:
         reader.terminate()
         await reader.wait()
         raise
     if reader.returncode != 0:
-        last = complaints.decode(errors="replace").strip().splitlines()[-1:]
+        last = errors.decode(errors="replace").strip().splitlines()[-1:]
         raise StorageUnavailable(f"the process that reads through LangGraph failed: {last}")
     return cast("dict[Language, Keys]", json.loads(output)), reader.pid
 
@@ -206,7 +253,7 @@ async def _learned(engine: MemoryEngine, script: Script) -> Learned:
 async def _results(
     engine: MemoryEngine, script: Script, by_adk: Keys, by_graph: Keys
 ) -> list[Result]:
-    """Return both answers to each question with the parts of their scores, by the core's recall."""
+    """Return both answers to each question, with the scores of the core's recall."""
     scope = Scope(APP, script.user)
     results = []
     for question, adk_keys, graph_keys in zip(script.questions, by_adk, by_graph, strict=True):
