@@ -22,7 +22,7 @@ from rich.console import Console
 
 from shared_core.cli.demo import pages
 from shared_core.cli.demo.pages import Learned, Result
-from shared_core.cli.demo.script import ScriptedSession, Language, Script, ScriptedTurn, load_script
+from shared_core.cli.demo.script import Language, Script, ScriptedSession, ScriptedTurn, load_script
 from shared_core.core.domain import Hit, Scope
 from shared_core.core.namespaces import memories_namespace
 from shared_core.engine import MemoryEngine
