@@ -65,12 +65,13 @@ app = typer.Typer(
 Uri = Annotated[
     str | None,
     typer.Option(
-        help="Database: a PostgreSQL DSN, embedded:///folder or seekdb:///folder."
-        " [default: HIPPOCAMPUS_URI]"
+        help="Database: a PostgreSQL DSN, embedded:///folder or seekdb:///folder.",
+        show_default="HIPPOCAMPUS_URI",
     ),
 ]
 Schema = Annotated[
-    str | None, typer.Option(help="Schema that holds the tables. [default: HIPPOCAMPUS_SCHEMA]")
+    str | None,
+    typer.Option(help="Schema that holds the tables.", show_default="HIPPOCAMPUS_SCHEMA"),
 ]
 Embedder = Annotated[
     str | None, typer.Option(help="Embedding model: use (the default), e5 or google:MODEL.")
@@ -86,9 +87,12 @@ Llm = Annotated[
 App = Annotated[str, typer.Argument(help="Application, ADK's app_name.")]
 User = Annotated[str, typer.Argument(help="User of the application, ADK's user_id.")]
 OnlyApp = Annotated[
-    str | None, typer.Option("--app", help="Only this application. [default: all applications]")
+    str | None,
+    typer.Option("--app", help="Only this application.", show_default="all applications"),
 ]
-OnlyUser = Annotated[str | None, typer.Option(help="Only this user of --app. [default: all users]")]
+OnlyUser = Annotated[
+    str | None, typer.Option(help="Only this user of --app.", show_default="all users")
+]
 AsOfDate = Annotated[
     str | None,
     typer.Option("--as-of", metavar="DATE", help="Show what was true then, e.g. 2024-05-01."),

@@ -33,7 +33,7 @@ def erase(
     app_name: App,
     user: User,
     thread: Annotated[
-        str | None, typer.Option(help="Only this thread or ADK session. [default: all]")
+        str | None, typer.Option(help="Only this thread or ADK session.", show_default="all")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     uri: Uri = None,

@@ -38,7 +38,7 @@ def extract(
         list[str] | None, typer.Option(help="Id of a rule to switch off; repeatable.")
     ] = None,
     said_at: Annotated[
-        str | None, typer.Option(help="Time of the lines, in ISO 8601. [default: now]")
+        str | None, typer.Option(help="Time of the lines, in ISO 8601.", show_default="now")
     ] = None,
 ) -> None:
     """Read lines from standard input and show what the rules extract from each.

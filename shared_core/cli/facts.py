@@ -79,10 +79,11 @@ def state(
     slot: Annotated[str, typer.Argument(help="Slot: employer, 公司, or a name of your own.")],
     value: Annotated[str, typer.Argument(help="Value of the slot, e.g. Zenith.")],
     subject: Annotated[
-        str | None, typer.Option(help="Person the fact is about. [default: the user]")
+        str | None, typer.Option(help="Person the fact is about.", show_default="the user")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Date since when it holds. [default: now]")
+        str | None,
+        typer.Option(metavar="DATE", help="Date since when it holds.", show_default="now"),
     ] = None,
     uri: Uri = None,
     schema: Schema = None,
@@ -106,7 +107,7 @@ def retract(
     user: User,
     key: Key,
     at: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Date when it ends. [default: now]")
+        str | None, typer.Option(metavar="DATE", help="Date when it ends.", show_default="now")
     ] = None,
     uri: Uri = None,
     schema: Schema = None,

@@ -24,7 +24,7 @@ def mcp(
     ] = "default",
     user: Annotated[
         str | None,
-        typer.Option(help="Serve this user alone. [default: the user that a call names]"),
+        typer.Option(help="Serve this user alone.", show_default="the user that a call names"),
     ] = None,
     http: Annotated[
         str | None,

@@ -113,7 +113,7 @@ def timeline(
     user: User,
     when: Annotated[
         str | None,
-        typer.Argument(help='Period, e.g. "last Tuesday" or 上周二. [default: all of time]'),
+        typer.Argument(help='Period, e.g. "last Tuesday" or 上周二.', show_default="all of time"),
     ] = None,
     begin: Annotated[str | None, typer.Option(help="Start of the period, instead of WHEN.")] = None,
     end: Annotated[str | None, typer.Option(help="End of the period, that day included.")] = None,
@@ -132,7 +132,7 @@ def timeline(
     offset: Annotated[int, typer.Option(min=0, help="Number of memories to skip.")] = 0,
     zone: Annotated[
         str | None,
-        typer.Option(help="Time zone, e.g. Asia/Shanghai. [default: this machine's]"),
+        typer.Option(help="Time zone, e.g. Asia/Shanghai.", show_default="this machine's"),
     ] = None,
     uri: Uri = None,
     schema: Schema = None,

@@ -64,7 +64,7 @@ app.add_typer(profiles, name="profile")
 
 Agent = Annotated[
     str | None,
-    typer.Option("--agent", help="Agent that keeps the profile. [default: the application]"),
+    typer.Option("--agent", help="Agent that keeps the profile.", show_default="the application"),
 ]
 Subject = Annotated[Of, typer.Option("--of", help="Profile of the user, or of the agent itself.")]
 Number = Annotated[int, typer.Argument(min=1, help="Number of a version.")]
@@ -77,7 +77,7 @@ def show(
     agent: Agent = None,
     subject: Subject = Of.USER,
     version: Annotated[
-        int | None, typer.Option(min=1, help="An earlier version. [default: the newest]")
+        int | None, typer.Option(min=1, help="An earlier version.", show_default="the newest")
     ] = None,
     uri: Uri = None,
     schema: Schema = None,
@@ -108,7 +108,7 @@ def update(
     file: Annotated[
         Path | None,
         typer.Option(
-            exists=True, dir_okay=False, help="File with the conversation. [default: stdin]"
+            exists=True, dir_okay=False, help="File with the conversation.", show_default="stdin"
         ),
     ] = None,
     conversation: Annotated[

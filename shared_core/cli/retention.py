@@ -129,7 +129,8 @@ def curve(
     schema: Schema = None,
     days: Annotated[float | None, typer.Option(help="Days to look ahead.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Draw the curve to a .png or .svg file (extra [plot]).")
+        Path | None,
+        typer.Option(help="Draw the curve to a .png or .svg file (needs the extra plot)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -162,7 +163,8 @@ def policy(
         str | None,
         typer.Argument(
             help="default, high-interaction, low-interaction, sensitive or knowledge; inherit to"
-            " use the policy of the level above. [default: show the policy]"
+            " use the policy of the level above.",
+            show_default="show the policy",
         ),
     ] = None,
     uri: Uri = None,

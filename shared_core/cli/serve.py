@@ -59,7 +59,8 @@ def serve(
         bool | None,
         typer.Option(
             "--auth/--no-auth",
-            help="Require a token. [default: not on 127.0.0.1, until the first token exists]",
+            help="Require a token.",
+            show_default="not on 127.0.0.1, until the first token exists",
         ),
     ] = None,
     app_name: Annotated[
@@ -114,11 +115,11 @@ def serve(
 def create(
     app_name: Annotated[str, typer.Option("--app", help="Application that the token opens.")],
     user: Annotated[
-        list[str] | None, typer.Option(help="Only this user; repeatable. [default: all users]")
+        list[str] | None, typer.Option(help="Only this user; repeatable.", show_default="all users")
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(help="Expire after 30d, 12h or 15m, or at a date. [default: never]"),
+        typer.Option(help="Expire after 30d, 12h or 15m, or at a date.", show_default="never"),
     ] = None,
     label: Annotated[str, typer.Option(help="Name for the list of tokens.")] = "",
     uri: Uri = None,

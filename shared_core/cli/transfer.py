@@ -46,9 +46,12 @@ CHUNK = 500
 @app.command()
 def export(
     app_name: App,
-    user: Annotated[str | None, typer.Argument(help="Only this user. [default: all users]")] = None,
+    user: Annotated[
+        str | None, typer.Argument(help="Only this user.", show_default="all users")
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="File to write. [default: standard output]")
+        Path | None,
+        typer.Option(dir_okay=False, help="File to write.", show_default="standard output"),
     ] = None,
     with_vectors: Annotated[
         bool,
@@ -81,7 +84,7 @@ def copy(
     target: Annotated[str, typer.Option("--to", help="URI of the database to write.")],
     app_name: Annotated[
         list[str] | None,
-        typer.Option("--app", help="Only this application; repeatable. [default: all]"),
+        typer.Option("--app", help="Only this application; repeatable.", show_default="all"),
     ] = None,
     embedder: Embedder = None,
     restore: Annotated[

@@ -91,7 +91,7 @@ def jobs(
     as_json: AsJson = False,
     status: Annotated[
         JobStatus | None,
-        typer.Option(help="Only jobs in this state. [default: running, pending or failed]"),
+        typer.Option(help="Only jobs in this state.", show_default="running, pending or failed"),
     ] = None,
     app_name: OnlyApp = None,
     user: OnlyUser = None,

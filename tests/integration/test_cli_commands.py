@@ -62,6 +62,16 @@ def test_every_help_shows_an_example_that_can_be_typed(name: str) -> None:
     ALL[name].make_context(name, told[1 + len(name.split()) :])  # refuses what it does not know
 
 
+@pytest.mark.parametrize(
+    ("command", "default"),
+    [("recall", "HIPPOCAMPUS_URI"), ("facts", "HIPPOCAMPUS_SCHEMA"), ("jobs", "all applications"),
+     ("timeline", "this machine's"), ("policy", "show the policy"), ("token create", "never")],
+)  # fmt: skip
+def test_the_help_shows_defaults_that_are_no_values(command: str, default: str) -> None:
+    shown = " ".join(re.sub(r"[│\s]+", " ", run(*command.split(), "--help").stdout).split())
+    assert f"[default: ({default})]" in shown
+
+
 def test_no_example_is_of_a_command_that_is_gone() -> None:
     assert set(ALL) == set(EXAMPLES)
 
