@@ -6,39 +6,21 @@ from typing import Annotated
 
 import typer
 
-from shared_core.cli.app import (
-    App,
-    AsJson,
-    Malformed,
-    OnlyApp,
-    OnlyUser,
-    Schema,
-    Uri,
-    User,
-    app,
-    console,
-    malformed,
-    open_memory,
-    print_json,
-    report,
-    scope_options,
-    with_memory,
-    word_table,
-)
+from shared_core.cli import app as cli
 from shared_core.core.domain import Scope
 
 
-@app.command()
+@cli.app.command()
 def erase(
-    app_name: App,
-    user: User,
+    app_name: cli.App,
+    user: cli.User,
     thread: Annotated[
         str | None, typer.Option(help="Only this thread or ADK session.", show_default="all")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    uri: Uri = None,
-    schema: Schema = None,
-    as_json: AsJson = False,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Erase all data of a user, or of one thread, in every table; print the receipt.
 
@@ -47,38 +29,38 @@ def erase(
     what = f"user {user!r} of application {app_name!r}"
     what = what if thread is None else f"thread {thread!r} of {what}"
     if not yes:
-        if not console().is_terminal:
-            raise Malformed(f"this erases {what} for good: add --yes where nobody can confirm")
+        if not cli.console().is_terminal:
+            raise cli.Malformed(f"this erases {what} for good: add --yes where nobody can confirm")
         typer.confirm(f"Erase {what} for good?", abort=True)
-    receipt = with_memory(
-        open_memory(uri, schema=schema, worker=False, track_access=False),
+    receipt = cli.with_memory(
+        cli.open_memory(uri, schema=schema, worker=False, track_access=False),
         lambda memory: memory.erase(Scope(app_name, user), thread),
     )
     rows = ", ".join(f"{count:,} of {table}" for table, count in sorted(receipt.counts.items()))
     text = f"Erased {what}: {rows or 'there was nothing'}. Receipt {receipt.erasure_id}."
-    report(text, receipt.to_dict(), as_json)
+    cli.report(text, receipt.to_dict(), as_json)
 
 
-@app.command()
+@cli.app.command()
 def erasures(
-    app_name: OnlyApp = None,
-    user: OnlyUser = None,
-    uri: Uri = None,
-    schema: Schema = None,
+    app_name: cli.OnlyApp = None,
+    user: cli.OnlyUser = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON, one line per receipt.")
     ] = False,
 ) -> None:
     """List the receipts of erasures, newest first."""
-    with malformed():
-        scope, of_app = scope_options(app_name, user)
-    found = with_memory(
-        open_memory(uri, schema=schema, worker=False, track_access=False),
+    with cli.malformed():
+        scope, of_app = cli.scope_options(app_name, user)
+    found = cli.with_memory(
+        cli.open_memory(uri, schema=schema, worker=False, track_access=False),
         lambda memory: memory.erasures(scope, app=of_app),
     )
     if as_json:
         for receipt in found:
-            print_json(receipt.to_dict())
+            cli.print_json(receipt.to_dict())
     elif found:
         rows = [
             (
@@ -89,6 +71,6 @@ def erasures(
             for one in found
         ]  # fmt: skip
         names = ("when", "application", "user", "thread", "memories", "receipt")
-        console().print(word_table(names, rows))
+        cli.console().print(cli.word_table(names, rows))
     else:
         typer.echo("Nothing was erased.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Final
 
 import typer
 
-from shared_core.cli.app import app, iso
+from shared_core.cli import app as cli
 from shared_core.core.domain import Event, FactDraft, JsonValue
 from shared_core.errors import InvalidInput
 
@@ -26,7 +26,7 @@ MAX_CONTEXT: Final = 20
 """Number of earlier turns that help to understand a turn with --conversation."""
 
 
-@app.command()
+@cli.app.command()
 def extract(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON, one object per line.")
@@ -142,7 +142,7 @@ def _draft_json(draft: FactDraft) -> dict[str, JsonValue]:
         "language": draft.language,
     }
     if draft.valid_from is not None:
-        values["valid_from"] = iso(draft.valid_from)
+        values["valid_from"] = cli.iso(draft.valid_from)
     return values
 
 

@@ -10,27 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from shared_core.cli.app import (
-    App,
-    AsJson,
-    AsOfDate,
-    Embedder,
-    KnownDate,
-    Schema,
-    Uri,
-    User,
-    app,
-    as_of_options,
-    console,
-    date_option,
-    day,
-    iso,
-    open_memory,
-    print_all,
-    print_json,
-    with_memory,
-    word_table,
-)
+from shared_core.cli import app as cli
 from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.id_prefixes import chosen_id, short_id, whole_id
 from shared_core.errors import NotFound
@@ -45,37 +25,37 @@ Key = Annotated[
 PART_OF_ID = re.compile(r"[0-9a-fA-F-]+")
 
 
-@app.command()
+@cli.app.command()
 def facts(
-    app_name: App,
-    user: User,
+    app_name: cli.App,
+    user: cli.User,
     slot: Annotated[str, typer.Argument(help="Only this slot, e.g. employer or 公司.")] = "",
-    uri: Uri = None,
-    schema: Schema = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
     history: Annotated[bool, typer.Option("--history", help="Include facts that ended.")] = False,
-    as_of: AsOfDate = None,
-    known: KnownDate = None,
-    as_json: AsJson = False,
+    as_of: cli.AsOfDate = None,
+    known: cli.KnownDate = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """List the facts about a user by slot, each with the date since when it holds."""
-    then = as_of_options(as_of, known)
-    found = with_memory(
-        open_memory(uri, schema=schema, worker=False),
+    then = cli.as_of_options(as_of, known)
+    found = cli.with_memory(
+        cli.open_memory(uri, schema=schema, worker=False),
         lambda memory: memory.facts(Scope(app_name, user), slot, history=history, as_of=then),
     )
     if as_json:
-        print_json(facts_json(found), indent=2)
+        cli.print_json(facts_json(found), indent=2)
     elif found:
-        console().print(facts_table(found))
+        cli.console().print(facts_table(found))
     else:
         in_slot = f" in the slot {slot!r}" if slot else ""
         typer.echo(f"No facts are stored for {user} in {app_name}{in_slot}.")
 
 
-@app.command()
+@cli.app.command()
 def state(
-    app_name: App,
-    user: User,
+    app_name: cli.App,
+    user: cli.User,
     slot: Annotated[str, typer.Argument(help="Slot: employer, 公司, or a name of your own.")],
     value: Annotated[str, typer.Argument(help="Value of the slot, e.g. Zenith.")],
     subject: Annotated[
@@ -85,15 +65,15 @@ def state(
         str | None,
         typer.Option(metavar="DATE", help="Date since when it holds.", show_default="now"),
     ] = None,
-    uri: Uri = None,
-    schema: Schema = None,
-    embedder: Embedder = None,
-    as_json: AsJson = False,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    embedder: cli.Embedder = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Store a fact as slot and value. It supersedes the current value of the slot."""
-    begins = date_option(since, "--since")
-    fact = with_memory(
-        open_memory(uri, schema=schema, embedder=embedder, worker=False),
+    begins = cli.date_option(since, "--since")
+    fact = cli.with_memory(
+        cli.open_memory(uri, schema=schema, embedder=embedder, worker=False),
         lambda memory: memory.state_fact(
             Scope(app_name, user), slot, value, subject=subject, valid_from=begins
         ),
@@ -101,22 +81,22 @@ def state(
     _show(fact, as_json)
 
 
-@app.command()
+@cli.app.command()
 def retract(
-    app_name: App,
-    user: User,
+    app_name: cli.App,
+    user: cli.User,
     key: Key,
     at: Annotated[
         str | None, typer.Option(metavar="DATE", help="Date when it ends.", show_default="now")
     ] = None,
-    uri: Uri = None,
-    schema: Schema = None,
-    as_json: AsJson = False,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """End a fact. It stays in the history."""
-    until = date_option(at, "--at")
-    fact = with_memory(
-        open_memory(uri, schema=schema, worker=False),
+    until = cli.date_option(at, "--at")
+    fact = cli.with_memory(
+        cli.open_memory(uri, schema=schema, worker=False),
         lambda memory: _change(
             memory, app_name, user, key, lambda scope, name: memory.retract(scope, name, at=until)
         ),
@@ -124,14 +104,14 @@ def retract(
     _show(fact, as_json)
 
 
-@app.command()
+@cli.app.command()
 def restore(
-    app_name: App, user: User, key: Key, uri: Uri = None, schema: Schema = None,
-    as_json: AsJson = False,
+    app_name: cli.App, user: cli.User, key: Key, uri: cli.Uri = None, schema: cli.Schema = None,
+    as_json: cli.AsJson = False,
 ) -> None:  # fmt: skip
     """Undo the end of a fact, so that it holds again."""
-    fact = with_memory(
-        open_memory(uri, schema=schema, worker=False),
+    fact = cli.with_memory(
+        cli.open_memory(uri, schema=schema, worker=False),
         lambda memory: _change(memory, app_name, user, key, memory.restore),
     )
     _show(fact, as_json)
@@ -161,11 +141,11 @@ async def _change(
 
 def _show(fact: Fact, as_json: bool) -> None:
     if as_json:
-        print_json(facts_json([fact])[0])
+        cli.print_json(facts_json([fact])[0])
         return
     until = f", until {fact.valid_until:%Y-%m-%d %H:%M} UTC" if fact.valid_until else ""
     since = f"since {fact.valid_from:%Y-%m-%d %H:%M} UTC{until}"
-    print_all([Text(f"{fact.statement} ({since}; key {fact.key})")])
+    cli.print_all([Text(f"{fact.statement} ({since}; key {fact.key})")])
 
 
 def facts_json(found: Sequence[Fact]) -> list[JsonValue]:
@@ -181,9 +161,9 @@ def facts_json(found: Sequence[Fact]) -> list[JsonValue]:
             "extractor": fact.extractor,
             "pattern": fact.pattern,
             "valid_from": fact.valid_from.isoformat(),
-            "valid_until": iso(fact.valid_until),
-            "recorded_at": iso(fact.recorded_at),
-            "superseded_at": iso(fact.superseded_at),
+            "valid_until": cli.iso(fact.valid_until),
+            "recorded_at": cli.iso(fact.recorded_at),
+            "superseded_at": cli.iso(fact.superseded_at),
             "thread_id": fact.thread_id,
             "source_event_ids": list(fact.source_event_ids),
         }
@@ -194,8 +174,14 @@ def facts_json(found: Sequence[Fact]) -> list[JsonValue]:
 def facts_table(found: Sequence[Fact]) -> Table:
     """Return facts as a table with the ends of their keys. Facts that ended are dimmed."""
     rows = [
-        (short_id(fact.key), fact.slot, fact.value, day(fact.valid_from), day(fact.valid_until))
+        (
+            short_id(fact.key),
+            fact.slot,
+            fact.value,
+            cli.day(fact.valid_from),
+            cli.day(fact.valid_until),
+        )
         for fact in found
     ]
     ended = [fact.valid_until is not None for fact in found]
-    return word_table(("key", "slot", "value", "since", "until"), rows, dim=ended)
+    return cli.word_table(("key", "slot", "value", "since", "until"), rows, dim=ended)

@@ -8,23 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from shared_core.cli.app import (
-    App,
-    AsJson,
-    KnownDate,
-    Schema,
-    Uri,
-    User,
-    app,
-    as_of_options,
-    console,
-    day,
-    iso,
-    open_memory,
-    print_json,
-    with_memory,
-    word_table,
-)
+from shared_core.cli import app as cli
 from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.id_prefixes import short_id
 
@@ -33,13 +17,13 @@ if TYPE_CHECKING:
     from shared_core.ports.graph import Edge
 
 
-@app.command()
+@cli.app.command()
 def graph(
-    app_name: App,
-    user: User,
+    app_name: cli.App,
+    user: cli.User,
     entity: Annotated[str, typer.Argument(help="Name of an entity, e.g. user, Mia or 米娅.")],
-    uri: Uri = None,
-    schema: Schema = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
     depth: Annotated[int, typer.Option(help="Maximum distance in edges, 1 to 3.")] = 2,
     limit: Annotated[int, typer.Option(help="Maximum number of edges, 1 to 500.")] = 50,
     history: Annotated[
@@ -48,11 +32,11 @@ def graph(
     valid: Annotated[
         str | None, typer.Option(metavar="DATE", help="Show what was true then, in ISO 8601.")
     ] = None,
-    known: KnownDate = None,
-    as_json: AsJson = False,
+    known: cli.KnownDate = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Show the knowledge graph around an entity, nearest and newest edges first."""
-    as_of = as_of_options(valid, known, "--valid")
+    as_of = cli.as_of_options(valid, known, "--valid")
 
     async def read(memory: MemoryEngine) -> tuple[Sequence[Edge], bool]:
         scope = Scope(app_name, user)
@@ -63,11 +47,11 @@ def graph(
         )
         return around.edges, around.more
 
-    found, more = with_memory(open_memory(uri, schema=schema, worker=False), read)
+    found, more = cli.with_memory(cli.open_memory(uri, schema=schema, worker=False), read)
     if as_json:
-        print_json(edges_json(found), indent=2)
+        cli.print_json(edges_json(found), indent=2)
     elif found:
-        console().print(edges_table(found, history=history))
+        cli.console().print(edges_table(found, history=history))
         if more:
             typer.echo(f"There are more edges: --limit {limit} was reached.")
     else:
@@ -87,9 +71,9 @@ def edges_json(edges: Sequence[Edge]) -> list[JsonValue]:
             "functional": edge.functional,
             "confidence": round(edge.confidence, 4),
             "valid_from": edge.valid_from.isoformat(),
-            "valid_until": iso(edge.valid_until),
+            "valid_until": cli.iso(edge.valid_until),
             "recorded_at": edge.recorded_at.isoformat(),
-            "superseded_at": iso(edge.superseded_at),
+            "superseded_at": cli.iso(edge.superseded_at),
             "source_event_ids": list(edge.source_event_ids),
         }
         for edge in edges
@@ -106,10 +90,10 @@ def edges_table(edges: Sequence[Edge], *, history: bool) -> Table:
             edge.subject,
             edge.relation,
             edge.object,
-            day(edge.valid_from),
-            day(edge.valid_until),
+            cli.day(edge.valid_from),
+            cli.day(edge.valid_until),
             ", ".join(map(short_id, edge.source_event_ids)),
         )
         for edge in edges
     ]
-    return word_table(names, rows, dim=[not edge.current for edge in edges])
+    return cli.word_table(names, rows, dim=[not edge.current for edge in edges])

@@ -16,20 +16,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from shared_core.cli.app import (
-    AsJson,
-    Embedder,
-    Malformed,
-    Schema,
-    Uri,
-    app,
-    console,
-    open_memory,
-    print_all,
-    print_json,
-    progress_bar,
-    with_memory,
-)
+from shared_core.cli import app as cli
 from shared_core.cli.transfer import langgraph_fields, progress_lines
 from shared_core.core.domain import Namespace
 from shared_core.errors import InvalidInput, NotFound
@@ -58,15 +45,15 @@ VectorsFrom = Annotated[
 Reembed = Annotated[bool, typer.Option("--reembed", help="PostgresStore: embed every item again.")]
 
 
-@app.command("import")
+@cli.app.command("import")
 def import_(
     file: Annotated[
         Path | None, typer.Argument(dir_okay=False, help="File of `hippocampus export`.")
     ] = None,
     from_postgres_store: StoreDsn = None,
-    uri: Uri = None,
-    schema: Schema = None,
-    embedder: Embedder = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    embedder: cli.Embedder = None,
     prefix: Prefix = "",
     batch: Batch = 500,
     vectors_from: VectorsFrom = None,
@@ -77,7 +64,7 @@ def import_(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Read everything and write nothing.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Import a file of `hippocampus export`, or the items of a LangGraph PostgresStore.
 
@@ -86,7 +73,7 @@ def import_(
     store is only read. Exit code 1 if a line or an item failed, or the counts do not agree.
     """
     if (file is None) == (from_postgres_store is None):
-        raise Malformed("give either a FILE or --from-postgres-store DSN")
+        raise cli.Malformed("give either a FILE or --from-postgres-store DSN")
     if file is None:
         task = StoreImport(
             dsn=from_postgres_store or "",
@@ -107,12 +94,14 @@ def import_(
     else:
         from shared_core.models.embedders import resolve_embedder
 
-        memory = open_memory(uri, schema=schema, embedder=resolve_embedder(embedder), worker=False)
-        done = with_memory(memory, lambda memory: _import_file(memory, file, restore=restore))
+        memory = cli.open_memory(
+            uri, schema=schema, embedder=resolve_embedder(embedder), worker=False
+        )
+        done = cli.with_memory(memory, lambda memory: _import_file(memory, file, restore=restore))
         if as_json:
-            print_json(dataclasses.asdict(done))
+            cli.print_json(dataclasses.asdict(done))
         else:
-            print_all([Text(_imported_line(done))])
+            cli.print_all([Text(_imported_line(done))])
 
 
 def _check_file(file: Path, as_json: bool) -> None:
@@ -130,7 +119,7 @@ def _check_file(file: Path, as_json: bool) -> None:
     owner, model = reader.header.whose, reader.header.model
     if as_json:
         found = {"app": owner.app, "user": owner.user, "vectors": model}
-        print_json(found | {"rows": tables.total(), "tables": dict(tables)})
+        cli.print_json(found | {"rows": tables.total(), "tables": dict(tables)})
         return
     user = f"user {owner.user!r} of " if owner.user else ""
     vectors = f"with vectors of {model!r}" if model else "without vectors"
@@ -144,7 +133,7 @@ async def _import_file(memory: MemoryEngine, file: Path, *, restore: bool) -> Im
             total = sum(1 for _ in lines)
     except OSError:  # the import itself reports it
         total = None
-    with progress_lines(console(stderr=True)) as progress:
+    with progress_lines(cli.console(stderr=True)) as progress:
         bar = progress.add_task("Importing", total=total)
         return await memory.import_lines(
             file,
@@ -200,15 +189,15 @@ class StoreImport:
 
 
 def _run_store_import(task: StoreImport, *, dry_run: bool, as_json: bool) -> None:
-    screen = None if as_json else console()
+    screen = None if as_json else cli.console()
     if dry_run:
         tally = asyncio.run(count_items(task, screen))
         if as_json:
-            print_json(dataclasses.asdict(tally))
+            cli.print_json(dataclasses.asdict(tally))
         return
-    done = asyncio.run(import_store(task, screen, console(stderr=True)))
+    done = asyncio.run(import_store(task, screen, cli.console(stderr=True)))
     if as_json:
-        print_json(dataclasses.asdict(done) | {"complete": done.complete})
+        cli.print_json(dataclasses.asdict(done) | {"complete": done.complete})
     raise typer.Exit(0 if done.complete else 1)
 
 
@@ -255,7 +244,7 @@ async def import_store(
         async with open_memory(
             task.uri, schema=task.schema, embedder=known or embedder, worker=False
         ) as memory:
-            with progress_bar(console) as progress:
+            with cli.progress_bar(console) as progress:
                 bar = progress.add_task("items", total=tally.items)
                 report = await import_items(
                     memory.imported,

@@ -11,17 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from shared_core.cli.app import (
-    AsJson,
-    Schema,
-    Uri,
-    app,
-    console,
-    open_memory,
-    plain_table,
-    print_json,
-    with_memory,
-)
+from shared_core.cli import app as cli
 from shared_core.core.domain import JsonValue
 from shared_core.core.namespaces import from_path
 
@@ -38,14 +28,14 @@ ACTIONS = {
 }
 
 
-@app.command()
+@cli.app.command()
 def index(
-    uri: Uri = None,
-    schema: Schema = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the large tenants and build nothing.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Build approximate vector indexes for large tenants, and drop those of small ones.
 
@@ -53,13 +43,13 @@ def index(
     an hour. HIPPOCAMPUS_ANN_THRESHOLD is the number of vectors that makes a tenant large. Exit code
     1 if another process is building indexes.
     """
-    screen = console(stderr=as_json)
-    steps = with_memory(
-        open_memory(uri, schema=schema, worker=False),
+    screen = cli.console(stderr=as_json)
+    steps = cli.with_memory(
+        cli.open_memory(uri, schema=schema, worker=False),
         lambda memory: _plan(memory, screen) if dry_run else _build(memory, screen),
     )
     if as_json:
-        print_json(None if steps is None else [_step_json(step) for step in steps])
+        cli.print_json(None if steps is None else [_step_json(step) for step in steps])
     raise typer.Exit(0 if steps is not None else 1)
 
 
@@ -103,7 +93,7 @@ def _step_json(step: IndexStep) -> dict[str, JsonValue]:
 
 
 def _steps_table(steps: Sequence[IndexStep]) -> Table:
-    table = plain_table("app", "user", "vectors", "not in the index", "")
+    table = cli.plain_table("app", "user", "vectors", "not in the index", "")
     for step in steps:
         vectors, tail = (step.tenant.vectors, step.tenant.tail) if step.tenant else (0, 0)
         not_indexed = f"{tail:,}" if step.old is not None else "–"

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from shared_core import __version__
 from shared_core.cli import (  # noqa: F401 # each registers its commands
+    app as cli,
     erase,
     extraction,
     facts,
@@ -29,20 +30,6 @@ from shared_core.cli import (  # noqa: F401 # each registers its commands
     serve,
     transfer,
     work,
-)
-from shared_core.cli.app import (
-    AsJson,
-    Embedder,
-    Malformed,
-    Schema,
-    Uri,
-    app,
-    console,
-    open_memory,
-    plain_table,
-    print_all,
-    print_json,
-    with_memory,
 )
 from shared_core.cli.help import arrange_help
 
@@ -74,7 +61,7 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@cli.app.callback()
 def main(
     version: Annotated[
         bool,
@@ -84,20 +71,20 @@ def main(
     """Long-term memory for AI agents, shared by Google ADK and LangGraph."""
 
 
-@app.command()
+@cli.app.command()
 def demo(
     language: Annotated[
         DemoLanguage, typer.Option(help="Language of the conversations.")
     ] = DemoLanguage.BOTH,
-    uri: Uri = None,
-    schema: Schema = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Write to your own memory, and leave the data there.")
     ] = False,
     engine: Annotated[
         DemoEngine, typer.Option(help="Engine of the database in the temporary folder.")
     ] = DemoEngine.POSTGRES,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Learn two conversations through ADK and ask about them through LangGraph and ADK.
 
@@ -107,23 +94,25 @@ def demo(
     from shared_core.cli.demo.tour import Tour
 
     if engine is not DemoEngine.POSTGRES and (uri or keep):
-        raise Malformed("--engine is for the temporary folder: give the engine in --uri instead")
+        raise cli.Malformed(
+            "--engine is for the temporary folder: give the engine in --uri instead"
+        )
     chosen = [one for one in LANGUAGES if language in (one, DemoLanguage.BOTH)]
     tour = Tour(languages=chosen, uri=uri, schema=schema, keep=keep, engine=engine.value)
-    results = asyncio.run(tour.run(console(stderr=as_json)))
+    results = asyncio.run(tour.run(cli.console(stderr=as_json)))
     if as_json:
-        print_json([result.to_dict() for result in results])
+        cli.print_json([result.to_dict() for result in results])
 
 
-@app.command()
+@cli.app.command()
 def doctor(
-    uri: Uri = None,
-    schema: Schema = None,
-    embedder: Embedder = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    embedder: cli.Embedder = None,
     start: Annotated[
         bool, typer.Option("--start", help="First create what does not exist yet.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Check the memory and its database, and tell how to fix each problem.
 
@@ -135,27 +124,29 @@ def doctor(
     well = all(finding.status != "problem" for finding in findings)
     if as_json:
         found = [dataclasses.asdict(finding) for finding in findings]
-        print_json({"ok": well, "findings": found}, indent=2)
+        cli.print_json({"ok": well, "findings": found}, indent=2)
     else:
-        table = plain_table("", "check", "found, and what to do")
+        table = cli.plain_table("", "check", "found, and what to do")
         for finding in findings:
             mark, style = MARKS[finding.status]
             text = Text(finding.found)
             if finding.advice:
                 text.append(f"\n→ {finding.advice}", style=style)
             table.add_row(Text(mark, style=style), finding.check, text)
-        print_all([table, Text("All is well." if well else "There are problems: see the ✗ lines.")])
+        cli.print_all(
+            [table, Text("All is well." if well else "There are problems: see the ✗ lines.")]
+        )
     raise typer.Exit(0 if well else 1)
 
 
-@app.command()
+@cli.app.command()
 def migrate(
-    uri: Uri = None,
-    schema: Schema = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
     distribute: Annotated[
         bool, typer.Option("--distribute", help="Then distribute the tables over a Citus cluster.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Upgrade the database to the schema of this version. The first use does the same."""
 
@@ -169,9 +160,9 @@ def migrate(
             found["tables"] = [dataclasses.asdict(table) for table in moved]
         return found
 
-    found = with_memory(open_memory(uri, schema=schema), run)
+    found = cli.with_memory(cli.open_memory(uri, schema=schema), run)
     if as_json:
-        print_json(found)
+        cli.print_json(found)
         return
     vectors = "pgvector" if "PostgreSQL" in found["engine"] else "vectors"
     server = f"{found['engine']} {found['server_version']}, {vectors} {found['extension_version']}"
@@ -183,9 +174,9 @@ def migrate(
         f"{table['table']}: {table['place']}, {'moved' if table['moved'] else 'there'}"
         for table in found.get("tables", ())
     ]
-    print_all(map(Text, [line, *tables]))
+    cli.print_all(map(Text, [line, *tables]))
 
 
-arrange_help(app)
+arrange_help(cli.app)
 if __name__ == "__main__":
-    app()
+    cli.app()

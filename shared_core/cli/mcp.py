@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shared_core.cli.app import Embedder, Llm, Schema, Uri, app, open_memory, ready_model
+from shared_core.cli import app as cli
 from shared_core.errors import InvalidInput
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
 
 
-@app.command()
+@cli.app.command()
 def mcp(
     app_name: Annotated[
         str,
@@ -32,10 +32,10 @@ def mcp(
             metavar="HOST:PORT", help="Serve streamable HTTP there instead, e.g. 127.0.0.1:8321."
         ),
     ] = None,
-    uri: Uri = None,
-    schema: Schema = None,
-    embedder: Embedder = None,
-    llm: Llm = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    embedder: cli.Embedder = None,
+    llm: cli.Llm = None,
 ) -> None:
     """Serve the memory as tools of the Model Context Protocol, over standard input and output.
 
@@ -43,7 +43,7 @@ def mcp(
     command themselves.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    memory = open_memory(uri, schema=schema, embedder=embedder, llm=ready_model(llm))
+    memory = cli.open_memory(uri, schema=schema, embedder=embedder, llm=cli.ready_model(llm))
     asyncio.run(_serve(memory, app_name, user, http))
 
 

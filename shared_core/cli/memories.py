@@ -12,25 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from shared_core.cli.app import (
-    WIDE,
-    App,
-    AsJson,
-    AsOfDate,
-    Embedder,
-    KnownDate,
-    Schema,
-    Uri,
-    User,
-    app,
-    as_of_options,
-    open_memory,
-    plain_table,
-    print_all,
-    print_json,
-    report,
-    with_memory,
-)
+from shared_core.cli import app as cli
 from shared_core.core.domain import SCORE_PARTS, Hit, MemoryKind, Scope
 from shared_core.core.validation import zone_of
 from shared_core.errors import InvalidInput
@@ -48,35 +30,35 @@ MAX_CHARACTERS = 160
 """Characters of a text that the table of a context window shows."""
 
 
-@app.command()
+@cli.app.command()
 def remember(
-    app_name: App,
-    user: User,
+    app_name: cli.App,
+    user: cli.User,
     text: Annotated[str, typer.Argument(help="Text to remember.")],
-    uri: Uri = None,
-    schema: Schema = None,
-    embedder: Embedder = None,
-    as_json: AsJson = False,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    embedder: cli.Embedder = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Store a text as a memory of a user and print its key."""
-    [key] = with_memory(
-        open_memory(uri, schema=schema, embedder=embedder),
+    [key] = cli.with_memory(
+        cli.open_memory(uri, schema=schema, embedder=embedder),
         lambda memory: memory.remember(Scope(app_name, user), text),
     )
-    report(key, {"key": key}, as_json)
+    cli.report(key, {"key": key}, as_json)
 
 
-@app.command()
+@cli.app.command()
 def recall(
-    app_name: App,
-    user: User,
+    app_name: cli.App,
+    user: cli.User,
     query: Annotated[str, typer.Argument(help="Question or search words.")],
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of memories.")] = 5,
-    as_of: AsOfDate = None,
-    known: KnownDate = None,
-    uri: Uri = None,
-    schema: Schema = None,
-    embedder: Embedder = None,
+    as_of: cli.AsOfDate = None,
+    known: cli.KnownDate = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    embedder: cli.Embedder = None,
     ranking: Annotated[
         str, typer.Option(help="linear, fusion, rrf, vector, bm25 or three_factor.")
     ] = "linear",
@@ -88,29 +70,29 @@ def recall(
     """Find the memories of a user that answer a question, best first."""
     if not query.strip():
         raise InvalidInput("the query must not be empty or blank: ask a question or give words")
-    then = as_of_options(as_of, known)
-    found = with_memory(
+    then = cli.as_of_options(as_of, known)
+    found = cli.with_memory(
         # Looking at a memory is no use of it, so retention must not count the access.
-        open_memory(uri, schema=schema, embedder=embedder, track_access=False),
+        cli.open_memory(uri, schema=schema, embedder=embedder, track_access=False),
         lambda memory: memory.recall(
             Scope(app_name, user), query, limit=limit, ranking=cast(Ranking, ranking), as_of=then
         ),
     )
     if as_json:
         for hit in found:
-            print_json(hit.to_dict())
+            cli.print_json(hit.to_dict())
     elif not found:
         typer.echo(f"No memories of {user} in {app_name} match the query.")
     elif explain:
-        print_all(_explained_hits(found), width=WIDE)
+        cli.print_all(_explained_hits(found), width=cli.WIDE)
     else:
-        print_all(_hit_lines(found))
+        cli.print_all(_hit_lines(found))
 
 
-@app.command()
+@cli.app.command()
 def timeline(
-    app_name: App,
-    user: User,
+    app_name: cli.App,
+    user: cli.User,
     when: Annotated[
         str | None,
         typer.Argument(help='Period, e.g. "last Tuesday" or 上周二.', show_default="all of time"),
@@ -134,14 +116,14 @@ def timeline(
         str | None,
         typer.Option(help="Time zone, e.g. Asia/Shanghai.", show_default="this machine's"),
     ] = None,
-    uri: Uri = None,
-    schema: Schema = None,
-    embedder: Embedder = None,
-    as_json: AsJson = False,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    embedder: cli.Embedder = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """List the memories of a user from a period of time."""
-    found = with_memory(
-        open_memory(uri, schema=schema, embedder=embedder, track_access=False),
+    found = cli.with_memory(
+        cli.open_memory(uri, schema=schema, embedder=embedder, track_access=False),
         lambda memory: memory.slice(
             Scope(app_name, user), when, begin=begin, end=end, query=query,
             kinds=cast(list[MemoryKind], kind) or None, order=cast(SliceOrder, order),
@@ -150,15 +132,15 @@ def timeline(
         ),
     )  # fmt: skip
     if as_json:
-        print_json(found.to_dict())
+        cli.print_json(found.to_dict())
     else:
-        print_all(_timeline_lines(found, zone_of(zone)))
+        cli.print_all(_timeline_lines(found, zone_of(zone)))
 
 
-@app.command()
+@cli.app.command()
 def context(
-    app_name: App,
-    user: User,
+    app_name: cli.App,
+    user: cli.User,
     thread: Annotated[str, typer.Argument(help="Thread that is answered, ADK's session id.")],
     query: Annotated[str, typer.Argument(help="Message of the user; may be empty.")] = "",
     system: Annotated[
@@ -170,30 +152,30 @@ def context(
         bool,
         typer.Option("--cut", help="Shorten a memory that does not fit to its first sentences."),
     ] = False,
-    uri: Uri = None,
-    schema: Schema = None,
-    embedder: Embedder = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    embedder: cli.Embedder = None,
     explain: Annotated[
         bool,
         typer.Option("--explain", help="Print each line's cost, score, source and reason."),
     ] = False,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Print the prompt that a model reads before it answers, within a token budget."""
     from shared_core.context.assembler import ContextAssembler
 
     assembler = ContextAssembler(max_tokens, cut=cut)
-    window = with_memory(
-        open_memory(uri, schema=schema, embedder=embedder, track_access=False),
+    window = cli.with_memory(
+        cli.open_memory(uri, schema=schema, embedder=embedder, track_access=False),
         lambda memory: memory.context_window(
             Scope(app_name, user), thread, query, assembler=assembler,
             system_prompt=system.read_text("utf-8") if system else "",
         ),
     )  # fmt: skip
     if as_json:
-        print_json(window.to_dict())
+        cli.print_json(window.to_dict())
     elif explain:
-        print_all(_explained_window(window), width=WIDE)
+        cli.print_all(_explained_window(window), width=cli.WIDE)
     else:
         typer.echo(window.to_prompt())
 
@@ -220,7 +202,7 @@ def _score_parts(parts: Mapping[str, float]) -> list[str]:
 def _explained_hits(found: RecallResult) -> Iterator[RenderableType]:
     """Yield a table with one row per hit and one column per part of the score."""
     names = [name for name in SCORE_PARTS if any(hit.parts.get(name) for hit in found)]
-    table = plain_table("", padding=(0, 1, 0, 0), expand=True)
+    table = cli.plain_table("", padding=(0, 1, 0, 0), expand=True)
     table.add_column("memory", overflow="fold", ratio=3, min_width=12)
     for name in ("score", *names, "cosine"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -277,7 +259,7 @@ def _timeline_lines(found: TimeSlice, zone: tzinfo | None) -> Iterator[Renderabl
 
 
 def _bars(found: TimeSlice, zone: tzinfo | None) -> Table:
-    table = plain_table("from")
+    table = cli.plain_table("from")
     table.add_column("memories", justify="right")
     table.add_column("")
     most = max(one.count for one in found.buckets) or 1
@@ -313,7 +295,7 @@ def _explained_window(window: ContextWindow) -> Iterator[RenderableType]:
 
 
 def _window_table(rows: list[tuple[ContextItem, str]]) -> Table:
-    table = plain_table(padding=(0, 1, 0, 0), expand=True)
+    table = cli.plain_table(padding=(0, 1, 0, 0), expand=True)
     table.add_column("line", no_wrap=True)
     table.add_column("tokens", justify="right", no_wrap=True)
     table.add_column("text", overflow="fold", ratio=3)

@@ -14,23 +14,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from shared_core.cli.app import (
-    App,
-    AsJson,
-    Commands,
-    Embedder,
-    Llm,
-    Schema,
-    Uri,
-    User,
-    app,
-    console,
-    open_memory,
-    print_all,
-    print_json,
-    with_memory,
-    word_table,
-)
+from shared_core.cli import app as cli
 from shared_core.core.domain import ROLES, JsonValue, Scope
 from shared_core.core.json_text import MAX_DEPTH, check_json
 from shared_core.errors import InvalidInput
@@ -57,10 +41,10 @@ class Of(StrEnum):
 
 
 profiles = typer.Typer(
-    cls=Commands, help="Show and update versioned profiles of users and agents.",
+    cls=cli.Commands, help="Show and update versioned profiles of users and agents.",
     no_args_is_help=True,
 )  # fmt: skip
-app.add_typer(profiles, name="profile")
+cli.app.add_typer(profiles, name="profile")
 
 Agent = Annotated[
     str | None,
@@ -72,16 +56,16 @@ Number = Annotated[int, typer.Argument(min=1, help="Number of a version.")]
 
 @profiles.command("show")
 def show(
-    app_name: App,
-    user: User,
+    app_name: cli.App,
+    user: cli.User,
     agent: Agent = None,
     subject: Subject = Of.USER,
     version: Annotated[
         int | None, typer.Option(min=1, help="An earlier version.", show_default="the newest")
     ] = None,
-    uri: Uri = None,
-    schema: Schema = None,
-    as_json: AsJson = False,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Show a profile: who the user is, what happened, and what may be concluded."""
 
@@ -90,19 +74,19 @@ def show(
 
         known = await (desk.current() if version is None else desk.show(version))
         if as_json:
-            print_json(None if known is None else memory_json(known))
+            cli.print_json(None if known is None else memory_json(known))
         elif known is None:
             typer.echo(f"No profile is stored for {user} in {app_name}.")
         else:
-            print_all(_profile_lines(known))
+            cli.print_all(_profile_lines(known))
 
     _with_desk(uri, schema, Scope(app_name, user), agent, subject, call)
 
 
 @profiles.command("update")
 def update(
-    app_name: App,
-    user: User,
+    app_name: cli.App,
+    user: cli.User,
     agent: Agent = None,
     subject: Subject = Of.USER,
     file: Annotated[
@@ -115,11 +99,11 @@ def update(
         str | None,
         typer.Option("--conversation", help="Id of the conversation; sending it again is safe."),
     ] = None,
-    uri: Uri = None,
-    schema: Schema = None,
-    embedder: Embedder = None,
-    llm: Llm = None,
-    as_json: AsJson = False,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    embedder: cli.Embedder = None,
+    llm: cli.Llm = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Store a conversation and update the profile from it.
 
@@ -133,17 +117,17 @@ def update(
         before = await desk.current()
         known, result = await desk.update(given)
         if as_json:
-            print_json(update_json(known, result))
+            cli.print_json(update_json(known, result))
         elif not result.changed:
             typer.echo(f"Nothing is new: the profile stays at version {known.version}.")
         else:
             typer.echo(f"The profile is at version {known.version}.")
             if before is not None:
-                print_all(_diff_lines(await desk.diff(before.version, known.version)))
+                cli.print_all(_diff_lines(await desk.diff(before.version, known.version)))
             else:
                 prompt = known.to_prompt()
                 empty = f"The conversation says nothing about who {user} is."
-                print_all([Text(prompt or empty)])
+                cli.print_all([Text(prompt or empty)])
 
     given = _conversation(file, conversation)
     _with_desk(
@@ -154,14 +138,14 @@ def update(
 
 @profiles.command("versions")
 def versions(
-    app_name: App,
-    user: User,
+    app_name: cli.App,
+    user: cli.User,
     agent: Agent = None,
     subject: Subject = Of.USER,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of versions.")] = 100,
-    uri: Uri = None,
-    schema: Schema = None,
-    as_json: AsJson = False,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """List the stored versions of a profile, newest first."""
 
@@ -170,9 +154,9 @@ def versions(
 
         found = [] if await desk.current() is None else await desk.versions(limit)
         if as_json:
-            print_json([version_json(one) for one in found])
+            cli.print_json([version_json(one) for one in found])
         elif found:
-            console().print(_versions_table(found))
+            cli.console().print(_versions_table(found))
         else:
             typer.echo(f"No profile is stored for {user} in {app_name}.")
 
@@ -181,15 +165,15 @@ def versions(
 
 @profiles.command("diff")
 def diff(
-    app_name: App,
-    user: User,
+    app_name: cli.App,
+    user: cli.User,
     from_version: Number,
     to_version: Number,
     agent: Agent = None,
     subject: Subject = Of.USER,
-    uri: Uri = None,
-    schema: Schema = None,
-    as_json: AsJson = False,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Show what changed from one version of a profile to another."""
 
@@ -198,24 +182,24 @@ def diff(
 
         found = await desk.diff(from_version, to_version)
         if as_json:
-            print_json(diff_json(found))
+            cli.print_json(diff_json(found))
         else:
-            print_all(_diff_lines(found))
+            cli.print_all(_diff_lines(found))
 
     _with_desk(uri, schema, Scope(app_name, user), agent, subject, call)
 
 
 @profiles.command("rollback")
 def rollback(
-    app_name: App,
-    user: User,
+    app_name: cli.App,
+    user: cli.User,
     version: Number,
     agent: Agent = None,
     subject: Subject = Of.USER,
-    uri: Uri = None,
-    schema: Schema = None,
-    embedder: Embedder = None,
-    as_json: AsJson = False,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    embedder: cli.Embedder = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Store an earlier version of a profile again, as a new version."""
 
@@ -224,7 +208,7 @@ def rollback(
 
         known = await desk.rollback(version)
         if as_json:
-            print_json(memory_json(known))
+            cli.print_json(memory_json(known))
         else:
             typer.echo(f"Version {known.version} has the content of version {version}.")
 
@@ -251,8 +235,8 @@ def _with_desk(
         if consolidates and not await memory.flush():
             typer.echo("Its facts are not extracted yet: see hippocampus jobs.", err=True)
 
-    memory = open_memory(uri, schema=schema, embedder=embedder, llm=llm, worker=consolidates)
-    with_memory(memory, run)
+    memory = cli.open_memory(uri, schema=schema, embedder=embedder, llm=llm, worker=consolidates)
+    cli.with_memory(memory, run)
 
 
 def _conversation(file: Path | None, conversation_id: str | None) -> object:
@@ -326,7 +310,7 @@ def _versions_table(found: Sequence[ProfileVersion]) -> Table:
         )
         for one in found
     ]
-    return word_table(("version", "stored (UTC)", "repeated", "run"), rows)
+    return cli.word_table(("version", "stored (UTC)", "repeated", "run"), rows)
 
 
 def _diff_lines(found: ProfileDiff) -> Iterator[Text]:

@@ -12,29 +12,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from shared_core.cli.app import (
-    App,
-    AsJson,
-    Embedder,
-    OnlyApp,
-    OnlyUser,
-    Schema,
-    Uri,
-    User,
-    app,
-    console,
-    day,
-    iso,
-    malformed,
-    open_memory,
-    plain_table,
-    print_all,
-    print_json,
-    progress_bar,
-    report,
-    scope_options,
-    with_memory,
-)
+from shared_core.cli import app as cli
 from shared_core.core.domain import JsonValue, MemoryKind, Scope
 from shared_core.core.retention_policy import POLICIES, STAGES, RetentionPolicy, Rules
 from shared_core.errors import NotFound
@@ -52,29 +30,29 @@ MAX_SHOWN = 48
 """Characters of a memory's text that a table shows."""
 
 
-@app.command()
+@cli.app.command()
 def cleanup(
-    uri: Uri = None,
-    schema: Schema = None,
-    app_name: OnlyApp = None,
-    user: OnlyUser = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    app_name: cli.OnlyApp = None,
+    user: cli.OnlyUser = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List what would fade and why; change nothing.")
     ] = False,
     limit: Annotated[
         int, typer.Option(min=0, help="Maximum number of memories that a dry run lists.")
     ] = 20,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Demote, archive or erase faded memories by the stored policies, one stage per run.
 
     A worker does the same every HIPPOCAMPUS_CLEANUP_HOURS hours if that is set.
     """
-    scope, of_app = scope_options(app_name, user)
+    scope, of_app = cli.scope_options(app_name, user)
     of = f"{scope.app} / {scope.user}" if scope else of_app or "all applications"
 
     async def run(memory: MemoryEngine) -> RetentionReport:
-        with progress_bar(console(stderr=True)) as progress:
+        with cli.progress_bar(cli.console(stderr=True)) as progress:
             bar = progress.add_task("Forgetting", total=None)
 
             def on_batch(done: int, total: int) -> None:
@@ -85,54 +63,54 @@ def cleanup(
                 progress=None if dry_run else on_batch,
             )  # fmt: skip
 
-    done = with_memory(open_memory(uri, schema=schema, worker=False), run)
+    done = cli.with_memory(cli.open_memory(uri, schema=schema, worker=False), run)
     if as_json:
-        print_json(_cleanup_json(done, of))
+        cli.print_json(_cleanup_json(done, of))
         return
-    console().print(Text(f"Of {of}:"))
+    cli.console().print(Text(f"Of {of}:"))
     if done.listed:
-        console().print(_fading_table(done))
-    console().print(_cleanup_line(done))
+        cli.console().print(_fading_table(done))
+    cli.console().print(_cleanup_line(done))
 
 
-@app.command()
+@cli.app.command()
 def stats(
-    uri: Uri = None,
-    schema: Schema = None,
-    app_name: OnlyApp = None,
-    user: OnlyUser = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    app_name: cli.OnlyApp = None,
+    user: cli.OnlyUser = None,
     days: Annotated[
         list[float] | None, typer.Option(help="Days to look ahead; repeatable.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Show retention statistics: scores, stages, and what fades within the next days."""
     from shared_core.retention.statistics import HORIZONS
 
-    scope, of_app = scope_options(app_name, user)
-    found = with_memory(
-        open_memory(uri, schema=schema, worker=False),
+    scope, of_app = cli.scope_options(app_name, user)
+    found = cli.with_memory(
+        cli.open_memory(uri, schema=schema, worker=False),
         lambda memory: memory.retention_stats(scope, app=of_app, days=days or HORIZONS),
     )
     if as_json:
-        print_json(found.to_dict())
+        cli.print_json(found.to_dict())
     else:
-        print_all(_stats_tables(found))
+        cli.print_all(_stats_tables(found))
 
 
-@app.command()
+@cli.app.command()
 def curve(
-    app_name: App,
-    user: User,
+    app_name: cli.App,
+    user: cli.User,
     key: Annotated[str, typer.Argument(help="Key or id of a memory.")],
-    uri: Uri = None,
-    schema: Schema = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
     days: Annotated[float | None, typer.Option(help="Days to look ahead.")] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Draw the curve to a .png or .svg file (needs the extra plot)."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Show the retention score of a memory over time, and its future if nobody reads it."""
     from shared_core.retention.statistics import draw
@@ -147,17 +125,19 @@ def curve(
                 " --json shows keys"
             ) from error
 
-    found = with_memory(open_memory(uri, schema=schema, worker=False, track_access=False), run)
+    found = cli.with_memory(
+        cli.open_memory(uri, schema=schema, worker=False, track_access=False), run
+    )
     if out is not None:
         drawn = str(draw(found, out))
-        report(drawn, {"file": drawn}, as_json)
+        cli.report(drawn, {"file": drawn}, as_json)
     elif as_json:
-        print_json(found.to_dict())
+        cli.print_json(found.to_dict())
     else:
-        print_all(_curve_lines(found))
+        cli.print_all(_curve_lines(found))
 
 
-@app.command()
+@cli.app.command()
 def policy(
     name: Annotated[
         str | None,
@@ -167,10 +147,10 @@ def policy(
             show_default="show the policy",
         ),
     ] = None,
-    uri: Uri = None,
-    schema: Schema = None,
-    app_name: OnlyApp = None,
-    user: OnlyUser = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    app_name: cli.OnlyApp = None,
+    user: cli.OnlyUser = None,
     never: Annotated[
         list[str] | None, typer.Option(help="Kind of memory that never fades; repeatable.")
     ] = None,
@@ -178,14 +158,14 @@ def policy(
         float | None,
         typer.Option(help="Days in the stage before until erased; below 0 for never."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Show or set the retention policy: for everyone, an application or one of its users."""
     from shared_core.retention.policies import kinds_named, policy_named
 
-    scope, of_app = scope_options(app_name, user)
+    scope, of_app = cli.scope_options(app_name, user)
     chosen: str | RetentionPolicy | None = None if name == "inherit" else name
-    with malformed():
+    with cli.malformed():
         if isinstance(chosen, str):
             policy_named(chosen)
         kinds = kinds_named(cast(Sequence[MemoryKind], never or ()))
@@ -203,11 +183,11 @@ def policy(
             typer.echo(f"{changed} memories have a new time to fade.", err=True)
         return await memory.retention_policy(scope, app=of_app)
 
-    rules = with_memory(open_memory(uri, schema=schema, worker=False), run)
+    rules = cli.with_memory(cli.open_memory(uri, schema=schema, worker=False), run)
     if as_json:
-        print_json({kind: _rule_json(rule) for kind, rule in rules.items()})
+        cli.print_json({kind: _rule_json(rule) for kind, rule in rules.items()})
     else:
-        console().print(_rules_table(rules))
+        cli.console().print(_rules_table(rules))
 
 
 def _each_key(
@@ -227,9 +207,9 @@ def _each_key(
         unknown = await memory.unknown_keys(scope, keys)
         return await verb(scope, keys), unknown
 
-    count, unknown = with_memory(memory, run)
+    count, unknown = cli.with_memory(memory, run)
     text = f"{count} {'memory' if count == 1 else 'memories'} {done}"
-    report(text, {"memories": count, "done": done, "unknown": list(unknown)}, as_json)
+    cli.report(text, {"memories": count, "done": done, "unknown": list(unknown)}, as_json)
     for key in unknown:
         typer.echo(
             f"Error: {scope.app} / {scope.user} has no memory {key!r}; `hippocampus timeline"
@@ -238,71 +218,71 @@ def _each_key(
     raise typer.Exit(0 if count and not unknown else 1)
 
 
-@app.command()
+@cli.app.command()
 def pin(
-    app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
-    embedder: Embedder = None, as_json: AsJson = False,
+    app_name: cli.App, user: cli.User, keys: Keys, uri: cli.Uri = None, schema: cli.Schema = None,
+    embedder: cli.Embedder = None, as_json: cli.AsJson = False,
 ) -> None:  # fmt: skip
     """Protect memories from fading, whatever their score. Exit code 1 if a key is unknown."""
-    memory = open_memory(uri, schema=schema, embedder=embedder, worker=False)
+    memory = cli.open_memory(uri, schema=schema, embedder=embedder, worker=False)
     _each_key(memory, Scope(app_name, user), keys, "pinned", memory.pin, as_json)
 
 
-@app.command()
+@cli.app.command()
 def unpin(
-    app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
-    as_json: AsJson = False,
+    app_name: cli.App, user: cli.User, keys: Keys, uri: cli.Uri = None, schema: cli.Schema = None,
+    as_json: cli.AsJson = False,
 ) -> None:  # fmt: skip
     """Let pinned memories fade again. Exit code 1 if a key is unknown or none was pinned."""
-    memory = open_memory(uri, schema=schema, worker=False)
+    memory = cli.open_memory(uri, schema=schema, worker=False)
     _each_key(memory, Scope(app_name, user), keys, "no longer pinned", memory.unpin, as_json)
 
 
-@app.command()
+@cli.app.command()
 def recover(
-    app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
-    embedder: Embedder = None, as_json: AsJson = False,
+    app_name: cli.App, user: cli.User, keys: Keys, uri: cli.Uri = None, schema: cli.Schema = None,
+    embedder: cli.Embedder = None, as_json: cli.AsJson = False,
 ) -> None:  # fmt: skip
     """Bring demoted and archived memories back into recall.
 
     Exit code 1 if a key is unknown or no memory came back.
     """
-    memory = open_memory(uri, schema=schema, embedder=embedder, worker=False)
+    memory = cli.open_memory(uri, schema=schema, embedder=embedder, worker=False)
     _each_key(memory, Scope(app_name, user), keys, "restored", memory.restore_memory, as_json)
 
 
-@app.command()
+@cli.app.command()
 def forget(
-    app_name: App, user: User, keys: Keys, uri: Uri = None, schema: Schema = None,
-    as_json: AsJson = False,
+    app_name: cli.App, user: cli.User, keys: Keys, uri: cli.Uri = None, schema: cli.Schema = None,
+    as_json: cli.AsJson = False,
 ) -> None:  # fmt: skip
     """Remove memories and everything derived from them alone. Exit code 1 if a key is unknown."""
-    memory = open_memory(uri, schema=schema)
+    memory = cli.open_memory(uri, schema=schema)
     _each_key(memory, Scope(app_name, user), keys, "forgotten", memory.forget, as_json)
 
 
-@app.command()
+@cli.app.command()
 def faded(
-    app_name: App,
-    user: User,
-    uri: Uri = None,
-    schema: Schema = None,
+    app_name: cli.App,
+    user: cli.User,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of memories.")] = 20,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """List memories that faded out of recall and can be recovered, latest first."""
-    found = with_memory(
-        open_memory(uri, schema=schema, worker=False),
+    found = cli.with_memory(
+        cli.open_memory(uri, schema=schema, worker=False),
         lambda memory: memory.list_faded(Scope(app_name, user), limit=limit),
     )
     if as_json:
         for one in found:
-            print_json(_kept_json(one))
+            cli.print_json(_kept_json(one))
     elif found:
-        table = plain_table("stage", "since", "kind", "memory", "key")
+        table = cli.plain_table("stage", "since", "kind", "memory", "key")
         for one in found:
-            table.add_row(one.stage, day(one.staged_at), one.kind, _short(one), Text(one.key))
-        console().print(table)
+            table.add_row(one.stage, cli.day(one.staged_at), one.kind, _short(one), Text(one.key))
+        cli.console().print(table)
     else:
         typer.echo("Nothing has faded.")
 
@@ -339,7 +319,7 @@ def _kept_json(kept: Kept) -> dict[str, JsonValue]:
         "kind": kept.kind,
         "stage": kept.stage,
         "text": kept.text,
-        "forget_at": iso(kept.forget_at),
+        "forget_at": cli.iso(kept.forget_at),
     }
 
 
@@ -361,7 +341,7 @@ def _cleanup_line(done: RetentionReport) -> str:
 
 
 def _fading_table(done: RetentionReport) -> Table:
-    table = plain_table("", "app / user", "kind", "memory", "why")
+    table = cli.plain_table("", "app / user", "kind", "memory", "why")
     for one in done.listed:
         kept = one.kept
         owner = Text(" / ".join(kept.namespace[:2]))
@@ -380,7 +360,7 @@ def _stats_tables(found: RetentionStats) -> Iterator[RenderableType]:
         f"{found.total.count:,} memories: {found.high:,} score 0.7 or more, {found.medium:,} 0.3 or"
         f" more, {found.low:,} less."
     )
-    table = plain_table()
+    table = cli.plain_table()
     for name in ("kind", "memories", "average", *STAGES, "pinned", "fade"):
         table.add_column(name, justify="left" if name == "kind" else "right")
     for kind, one in found.kinds.items():
@@ -424,7 +404,7 @@ def _rule_json(rule: RetentionPolicy | None) -> dict[str, JsonValue] | None:
 
 
 def _rules_table(rules: Rules) -> Table:
-    table = plain_table("kind", "policy", "λ a day", "demoted below", "archived", "erased")
+    table = cli.plain_table("kind", "policy", "λ a day", "demoted below", "archived", "erased")
     for kind, rule in rules.items():
         if rule is None:
             table.add_row(kind, "never fades", "", "", "", "")

@@ -10,22 +10,7 @@ from uuid import UUID
 import typer
 from rich.table import Table
 
-from shared_core.cli.app import (
-    App,
-    AsJson,
-    Malformed,
-    Schema,
-    Uri,
-    User,
-    app,
-    console,
-    iso,
-    open_memory,
-    plain_table,
-    print_json,
-    report,
-    with_memory,
-)
+from shared_core.cli import app as cli
 from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.id_prefixes import chosen_id, whole_id
 from shared_core.errors import NotFound
@@ -41,38 +26,40 @@ MAX_RUNS = 100_000
 PART_OF_ID = re.compile(r"[0-9a-fA-F-]+")
 
 
-@app.command()
+@cli.app.command()
 def runs(
-    app_name: App,
-    user: User,
-    uri: Uri = None,
-    schema: Schema = None,
+    app_name: cli.App,
+    user: cli.User,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
     thread: Annotated[str | None, typer.Option(help="Only runs of this thread.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs.")] = 20,
     undo: Annotated[
         str | None,
         typer.Option(help="Undo this run: its id, or the beginning or the end of the id."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
 ) -> None:
     """List the consolidation and reflection runs of a user, newest first; undo one.
 
     Undo later runs first if they build on the run: the error names them in order.
     """
     if undo is not None and whole_id(undo) is None and not PART_OF_ID.fullmatch(undo.strip()):
-        raise Malformed(f"run_id must be a UUID, or its beginning or end, got {undo!r}")
+        raise cli.Malformed(f"run_id must be a UUID, or its beginning or end, got {undo!r}")
     scope = Scope(app_name, user)
-    memory = open_memory(uri, schema=schema, worker=False)
+    memory = cli.open_memory(uri, schema=schema, worker=False)
     if undo is not None:
         name = undo
-        run_id = with_memory(memory, lambda memory: _undo(memory, scope, name))
-        report(f"Run {run_id} is undone.", {"undone": str(run_id)}, as_json)
+        run_id = cli.with_memory(memory, lambda memory: _undo(memory, scope, name))
+        cli.report(f"Run {run_id} is undone.", {"undone": str(run_id)}, as_json)
         return
-    found = with_memory(memory, lambda memory: memory.runs(scope, thread_id=thread, limit=limit))
+    found = cli.with_memory(
+        memory, lambda memory: memory.runs(scope, thread_id=thread, limit=limit)
+    )
     if as_json:
-        print_json([_run_json(run) for run in found], indent=2)
+        cli.print_json([_run_json(run) for run in found], indent=2)
     elif found:
-        console().print(_runs_table(found))
+        cli.console().print(_runs_table(found))
     else:
         typer.echo("There are no runs yet.")
 
@@ -101,12 +88,12 @@ def _run_json(run: RunRecord) -> dict[str, JsonValue]:
         "counts": run.counts,
         "started_at": run.started_at.isoformat(),
         "finished_at": run.finished_at.isoformat(),
-        "undone_at": iso(run.undone_at),
+        "undone_at": cli.iso(run.undone_at),
     }
 
 
 def _runs_table(found: Sequence[RunRecord]) -> Table:
-    table = plain_table()
+    table = cli.plain_table()
     for name in ("run", "when", "kind", "thread", "by", "what it changed"):
         table.add_column(name, overflow="fold", no_wrap=name == "run")
     for run in found:

@@ -8,27 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shared_core.cli.app import (
-    AsJson,
-    Commands,
-    Embedder,
-    Llm,
-    Malformed,
-    OnlyApp,
-    Schema,
-    Uri,
-    app,
-    console,
-    date_option,
-    day,
-    iso,
-    open_memory,
-    print_json,
-    ready_model,
-    report,
-    with_memory,
-    word_table,
-)
+from shared_core.cli import app as cli
 from shared_core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -38,17 +18,19 @@ _SPAN = re.compile(r"(\d{1,5})([dhm])")
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
 tokens = typer.Typer(
-    cls=Commands, help="Create, list and revoke tokens of the HTTP server.", no_args_is_help=True
+    cls=cli.Commands,
+    help="Create, list and revoke tokens of the HTTP server.",
+    no_args_is_help=True,
 )
-app.add_typer(tokens, name="token")
+cli.app.add_typer(tokens, name="token")
 
 
-@app.command()
+@cli.app.command()
 def serve(
-    uri: Uri = None,
-    schema: Schema = None,
-    embedder: Embedder = None,
-    llm: Llm = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    embedder: cli.Embedder = None,
+    llm: cli.Llm = None,
     embedded: Annotated[
         bool,
         typer.Option("--embedded", help="Use the embedded PostgreSQL, whatever is configured."),
@@ -101,11 +83,11 @@ def serve(
     options = ServerOptions(
         host=host, port=port, auth=auth, app=app_name, max_body=max_body, rate=rate, burst=burst
     )
-    memory = open_memory(
+    memory = cli.open_memory(
         "embedded" if embedded else uri,
         schema=schema,
         embedder=embedder,
-        llm=ready_model(llm),
+        llm=cli.ready_model(llm),
         worker=worker,
     )
     raise typer.Exit(run(memory, options))
@@ -122,23 +104,23 @@ def create(
         typer.Option(help="Expire after 30d, 12h or 15m, or at a date.", show_default="never"),
     ] = None,
     label: Annotated[str, typer.Option(help="Name for the list of tokens.")] = "",
-    uri: Uri = None,
-    schema: Schema = None,
-    as_json: AsJson = False,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Create a token and print it, this one time.
 
     Example: hippocampus token create --app my_app --user ana --expires 30d
     """
     expires_at = _expiry(expires)
-    new = with_memory(
-        open_memory(uri, schema=schema, worker=False),
+    new = cli.with_memory(
+        cli.open_memory(uri, schema=schema, worker=False),
         lambda memory: memory.tokens.create(
             app_name, users=user or None, expires_at=expires_at, label=label
         ),
     )
     if as_json:
-        print_json({"token": new.text, **_token_json(new.token)})
+        cli.print_json({"token": new.text, **_token_json(new.token)})
         return
     typer.echo(new.text)
     typer.echo("It is not shown again. Send it as: Authorization: Bearer TOKEN", err=True)
@@ -146,17 +128,18 @@ def create(
 
 @tokens.command("list")
 def list_tokens(
-    app_name: OnlyApp = None,
-    uri: Uri = None,
-    schema: Schema = None,
-    as_json: AsJson = False,
+    app_name: cli.OnlyApp = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """List the tokens, newest first: what each opens and when it expires."""
-    found = with_memory(
-        open_memory(uri, schema=schema, worker=False), lambda memory: memory.tokens.list(app_name)
+    found = cli.with_memory(
+        cli.open_memory(uri, schema=schema, worker=False),
+        lambda memory: memory.tokens.list(app_name),
     )
     if as_json:
-        print_json([_token_json(one) for one in found], indent=2)
+        cli.print_json([_token_json(one) for one in found], indent=2)
     elif found:
         now = datetime.now(UTC)
         rows = [
@@ -165,13 +148,15 @@ def list_tokens(
                 one.app,
                 "all" if one.users is None else ", ".join(one.users),
                 one.label,
-                day(one.created_at),
+                cli.day(one.created_at),
                 _state(one, now),
             )
             for one in found
         ]
         names = ("token", "app", "users", "label", "since", "until")
-        console().print(word_table(names, rows, dim=[not one.opens_at(now) for one in found]))
+        cli.console().print(
+            cli.word_table(names, rows, dim=[not one.opens_at(now) for one in found])
+        )
     else:
         typer.echo("There are no tokens.")
 
@@ -179,19 +164,19 @@ def list_tokens(
 @tokens.command("revoke")
 def revoke(
     token_id: Annotated[str, typer.Argument(help="Id of the token, from hippocampus token list.")],
-    uri: Uri = None,
-    schema: Schema = None,
-    as_json: AsJson = False,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Revoke a token. Running servers refuse it within five seconds.
 
     Example: hippocampus token revoke 0123456789abcdef
     """
-    with_memory(
-        open_memory(uri, schema=schema, worker=False),
+    cli.with_memory(
+        cli.open_memory(uri, schema=schema, worker=False),
         lambda memory: memory.tokens.revoke(token_id),
     )
-    report(f"Token {token_id} is revoked.", {"revoked": token_id}, as_json)
+    cli.report(f"Token {token_id} is revoked.", {"revoked": token_id}, as_json)
 
 
 def _expiry(expires: str | None) -> datetime | None:
@@ -200,9 +185,9 @@ def _expiry(expires: str | None) -> datetime | None:
     if span := _SPAN.fullmatch(expires.strip()):
         return datetime.now(UTC) + timedelta(**{_UNITS[span[2]]: int(span[1])})
     try:
-        return date_option(expires, "--expires")
-    except Malformed as error:
-        raise Malformed(
+        return cli.date_option(expires, "--expires")
+    except cli.Malformed as error:
+        raise cli.Malformed(
             f"--expires must be a span such as 30d, 12h or 15m, or a date such as 2030-01-31, got"
             f" {expires!r}: leave it out for a token that never expires"
         ) from error
@@ -223,6 +208,6 @@ def _token_json(token: ApiToken) -> dict[str, object]:
         "users": None if token.users is None else list(token.users),
         "label": token.label,
         "created_at": token.created_at.isoformat(),
-        "expires_at": iso(token.expires_at),
-        "revoked_at": iso(token.revoked_at),
+        "expires_at": cli.iso(token.expires_at),
+        "revoked_at": cli.iso(token.revoked_at),
     }

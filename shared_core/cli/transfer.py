@@ -13,19 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from shared_core.cli.app import (
-    App,
-    AsJson,
-    Embedder,
-    Schema,
-    Uri,
-    app,
-    console,
-    open_memory,
-    print_all,
-    print_json,
-    with_memory,
-)
+from shared_core.cli import app as cli
 from shared_core.core.domain import Scope
 from shared_core.errors import InvalidInput, NotFound
 
@@ -43,9 +31,9 @@ CHUNK = 500
 """Number of lines of an export that are written at once."""
 
 
-@app.command()
+@cli.app.command()
 def export(
-    app_name: App,
+    app_name: cli.App,
     user: Annotated[
         str | None, typer.Argument(help="Only this user.", show_default="all users")
     ] = None,
@@ -57,8 +45,8 @@ def export(
         bool,
         typer.Option("--with-vectors", help="Include vectors, so that an import need not embed."),
     ] = False,
-    uri: Uri = None,
-    schema: Schema = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; needs --out.")] = False,
 ) -> None:
     """Write all data of a user or an application as lines of JSON.
@@ -66,19 +54,19 @@ def export(
     The export is a snapshot of one moment in a fixed order: two exports of the same data are equal.
     Without --out the lines go to standard output. Exit code 1 if there is nothing to export.
     """
-    memory = open_memory(uri, schema=schema, worker=False, track_access=False, create=False)
-    rows = with_memory(
+    memory = cli.open_memory(uri, schema=schema, worker=False, track_access=False, create=False)
+    rows = cli.with_memory(
         memory, lambda memory: _export(memory, app_name, user, out, vectors=with_vectors)
     )
     if out is None:
         return
     if as_json:
-        print_json({"rows": rows, "file": str(out)})
+        cli.print_json({"rows": rows, "file": str(out)})
     else:
-        console().print(Text(f"{rows:,} rows written to {out}."), soft_wrap=True)
+        cli.console().print(Text(f"{rows:,} rows written to {out}."), soft_wrap=True)
 
 
-@app.command()
+@cli.app.command()
 def copy(
     source: Annotated[str, typer.Option("--from", help="URI of the database to read.")],
     target: Annotated[str, typer.Option("--to", help="URI of the database to write.")],
@@ -86,12 +74,12 @@ def copy(
         list[str] | None,
         typer.Option("--app", help="Only this application; repeatable.", show_default="all"),
     ] = None,
-    embedder: Embedder = None,
+    embedder: cli.Embedder = None,
     restore: Annotated[
         bool, typer.Option("--restore", help="Also write what was forgotten in the target.")
     ] = False,
-    schema: Schema = None,
-    as_json: AsJson = False,
+    schema: cli.Schema = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Copy all data from one database to another, of any engine, and compare the two.
 
@@ -99,14 +87,16 @@ def copy(
     the target stay. Run it again after an interruption to copy the rest. Exit code 1 if a row
     differs in the end, or the source is empty.
     """
-    there = open_memory(source, schema=schema, worker=False, track_access=False, create=False)
-    here = open_memory(target, schema=schema, embedder=embedder, worker=False, track_access=False)
+    there = cli.open_memory(source, schema=schema, worker=False, track_access=False, create=False)
+    here = cli.open_memory(
+        target, schema=schema, embedder=embedder, worker=False, track_access=False
+    )
 
     async def run(there: MemoryEngine) -> Copied:
         from shared_core.copy import copy_memory
 
         async with here:
-            with progress_lines(console(stderr=True)) as progress:
+            with progress_lines(cli.console(stderr=True)) as progress:
                 bar = progress.add_task("Copying", total=None)
                 return await copy_memory(
                     there,
@@ -119,23 +109,23 @@ def copy(
                     ),
                 )
 
-    done = with_memory(there, run)  # first the source: a wrong one must not make the target
+    done = cli.with_memory(there, run)  # first the source: a wrong one must not make the target
     if as_json:
-        print_json(dataclasses.asdict(done) | {"complete": done.complete})
+        cli.print_json(dataclasses.asdict(done) | {"complete": done.complete})
     else:
-        print_all(map(Text, _copied_lines(done)))
+        cli.print_all(map(Text, _copied_lines(done)))
     raise typer.Exit(0 if done.complete and not done.found_nothing else 1)
 
 
-@app.command()
+@cli.app.command()
 def reembed(
     embedder: Annotated[str, typer.Option(help="The new model: use, e5 or google:MODEL.")],
     drop_old: Annotated[
         bool, typer.Option("--drop-old", help="Delete the vectors of other models at the end.")
     ] = False,
-    uri: Uri = None,
-    schema: Schema = None,
-    as_json: AsJson = False,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    as_json: cli.AsJson = False,
 ) -> None:
     """Change the embedding model: make all vectors with the new model, then switch to it.
 
@@ -147,7 +137,7 @@ def reembed(
     async def run(memory: MemoryEngine) -> ReembedReport:
         from shared_core.models.embedders import resolve_embedder
 
-        with progress_lines(console(stderr=True)) as progress:
+        with progress_lines(cli.console(stderr=True)) as progress:
             bar = progress.add_task("Embedding", total=None)
             return await memory.reembed(
                 resolve_embedder(embedder),
@@ -156,16 +146,16 @@ def reembed(
                 progress=lambda count: progress.update(bar, completed=count),
             )
 
-    done = with_memory(open_memory(uri, schema=schema, worker=False), run)
+    done = cli.with_memory(cli.open_memory(uri, schema=schema, worker=False), run)
     if as_json:
-        print_json(dataclasses.asdict(done))
+        cli.print_json(dataclasses.asdict(done))
         return
     counts = [f"{done.embedded:,} vectors made"]
     if done.left:
         counts.append(f"{done.left:,} fields left without one")
     if done.dropped:
         counts.append(f"{done.dropped:,} old vectors dropped")
-    print_all([Text(f"{', '.join(counts)}. The model in use is now {done.model!r}.")])
+    cli.print_all([Text(f"{', '.join(counts)}. The model in use is now {done.model!r}.")])
 
 
 async def _export(
@@ -177,7 +167,7 @@ async def _export(
     """
     scope = None if user is None else Scope(app, user)
     of_app = app if scope is None else None
-    with _written(out) as file, progress_lines(console(stderr=True)) as progress:
+    with _written(out) as file, progress_lines(cli.console(stderr=True)) as progress:
         bar = progress.add_task("Exporting", total=None)
         count = 0
         async with aclosing(memory.export(scope, app=of_app, vectors=vectors)) as lines:

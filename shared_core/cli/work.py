@@ -15,25 +15,7 @@ from uuid import UUID
 import typer
 from rich.table import Table
 
-from shared_core.cli.app import (
-    AsJson,
-    Embedder,
-    Llm,
-    OnlyApp,
-    OnlyUser,
-    Schema,
-    Uri,
-    app,
-    console,
-    iso,
-    open_memory,
-    plain_table,
-    print_json,
-    ready_model,
-    report,
-    scope_options,
-    with_memory,
-)
+from shared_core.cli import app as cli
 from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.id_prefixes import chosen_id
 from shared_core.errors import InvalidInput
@@ -52,12 +34,12 @@ MAX_JOBS = 100_000
 """Maximum number of jobs that are searched for the beginning or the end of an id."""
 
 
-@app.command()
+@cli.app.command()
 def worker(
-    uri: Uri = None,
-    schema: Schema = None,
-    embedder: Embedder = None,
-    llm: Llm = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
+    embedder: cli.Embedder = None,
+    llm: cli.Llm = None,
     once: Annotated[
         bool, typer.Option("--once", help="Run the jobs that are due, and end.")
     ] = False,
@@ -74,27 +56,27 @@ def worker(
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("hippocampus").setLevel(logging.INFO)
-    model = ready_model(llm)
-    memory = open_memory(uri, schema=schema, embedder=embedder, llm=model, worker=False)
+    model = cli.ready_model(llm)
+    memory = cli.open_memory(uri, schema=schema, embedder=embedder, llm=model, worker=False)
     done: dict[str, int] = {}
     code = asyncio.run(work(memory, once=once, poll_s=poll, done=done))
     if as_json:
-        print_json(done)
+        cli.print_json(done)
     raise typer.Exit(code)
 
 
-@app.command()
+@cli.app.command()
 def jobs(
-    uri: Uri = None,
-    schema: Schema = None,
+    uri: cli.Uri = None,
+    schema: cli.Schema = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of jobs.")] = 100,
-    as_json: AsJson = False,
+    as_json: cli.AsJson = False,
     status: Annotated[
         JobStatus | None,
         typer.Option(help="Only jobs in this state.", show_default="running, pending or failed"),
     ] = None,
-    app_name: OnlyApp = None,
-    user: OnlyUser = None,
+    app_name: cli.OnlyApp = None,
+    user: cli.OnlyUser = None,
     retry: Annotated[
         str | None,
         typer.Option(help="Put a dead job back into the queue, or 'all' of them up to --limit."),
@@ -105,13 +87,13 @@ def jobs(
 
     Name a job by its id, or by the beginning or the end of the id.
     """
-    scope, _ = scope_options(app_name, user)
-    memory = open_memory(uri, schema=schema, worker=False)
+    scope, _ = cli.scope_options(app_name, user)
+    memory = cli.open_memory(uri, schema=schema, worker=False)
     if retry is not None or cancel is not None:
-        done = with_memory(
+        done = cli.with_memory(
             memory, lambda memory: _change(memory, retry, cancel, scope, app_name, limit)
         )
-        report(done, {"done": done}, as_json)
+        cli.report(done, {"done": done}, as_json)
         return
 
     async def read(memory: MemoryEngine) -> tuple[Sequence[JobRecord], JobStats]:
@@ -119,14 +101,14 @@ def jobs(
         listed = await memory.jobs.list(scope, app=app_name, statuses=statuses, limit=limit)
         return listed, await memory.jobs.stats()
 
-    found, stats = with_memory(memory, read)
+    found, stats = cli.with_memory(memory, read)
     found = sorted(found, key=lambda job: (ORDER.index(job.status), job.created_at))
     now = datetime.now(UTC)
     if as_json:
-        print_json([_job_json(job, now) for job in found], indent=2)
+        cli.print_json([_job_json(job, now) for job in found], indent=2)
     elif found:
-        console().print(_jobs_table(found, now))
-        console().print(f"In all: {_stats_line(stats)}.")
+        cli.console().print(_jobs_table(found, now))
+        cli.console().print(f"In all: {_stats_line(stats)}.")
     elif status is None and app_name is None:
         typer.echo("Nothing waits, and nothing failed.")
     else:
@@ -244,16 +226,16 @@ def _job_json(job: JobRecord, now: datetime) -> dict[str, JsonValue]:
         "attempts": job.attempts,
         "age_s": round((now - job.created_at).total_seconds(), 3),
         "run_after": job.run_after.isoformat(),
-        "lease_until": iso(job.lease_until),
-        "started_at": iso(job.started_at),
-        "completed_at": iso(job.completed_at),
+        "lease_until": cli.iso(job.lease_until),
+        "started_at": cli.iso(job.started_at),
+        "completed_at": cli.iso(job.completed_at),
         "error": job.error,
         "job_id": str(job.job_id),
     }
 
 
 def _jobs_table(jobs: Sequence[JobRecord], now: datetime) -> Table:
-    table = plain_table(
+    table = cli.plain_table(
         "state", "job", "type", "age", "due", "tries", "app", "user", "thread", "error"
     )
     for job in jobs:
