@@ -10,7 +10,7 @@ from rich.table import Table
 
 from shared_core.cli import app as cli
 from shared_core.core.domain import JsonValue, Scope
-from shared_core.core.id_prefixes import short_id
+from shared_core.core.ids import short_id
 
 if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine

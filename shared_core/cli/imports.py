@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from shared_core.engine import MemoryEngine
     from shared_core.models.embedders import PrecomputedVectors
     from shared_core.ports import storage
-    from shared_core.ports.imports import SourceItem, SourceTally
+    from shared_core.ports.transfer import SourceItem, SourceTally
     from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
     from shared_core.transfer.importing import ImportReport, TextOfField
     from shared_core.transfer.verbs import ImportedLines

@@ -49,7 +49,7 @@ def mcp(
 
 async def _serve(memory: MemoryEngine, app: str, user: str | None, http: str | None) -> None:
     """Serve on standard input and output, or at HOST:PORT. Raises InvalidInput without the SDK."""
-    from shared_core.core.shutdown_signals import told_to_end
+    from shared_core.core.event_loops import told_to_end
 
     try:
         from shared_core.mcp import server as mcp

@@ -16,12 +16,12 @@ from shared_core.cli import app as cli
 from shared_core.core.domain import SCORE_PARTS, Hit, MemoryKind, Scope
 from shared_core.core.validation import zone_of
 from shared_core.errors import InvalidInput
+from shared_core.ports.events import BucketUnit, SliceOrder
 from shared_core.ports.recall import Ranking
-from shared_core.ports.timeline import BucketUnit, SliceOrder
 
 if TYPE_CHECKING:
     from shared_core.context.window import ContextItem, ContextWindow
-    from shared_core.ports.recall_result import RecallResult
+    from shared_core.ports.recall import RecallResult
     from shared_core.recall.time_slices import TimeSlice
 
 BAR = 40

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from shared_core.cli import app as cli
 from shared_core.core.domain import JsonValue, Scope
-from shared_core.core.id_prefixes import chosen_id, whole_id
+from shared_core.core.ids import chosen_id, whole_id
 from shared_core.errors import NotFound
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from shared_core.cli import app as cli
 from shared_core.core.domain import JsonValue, Scope
-from shared_core.core.id_prefixes import chosen_id
+from shared_core.core.ids import chosen_id
 from shared_core.errors import InvalidInput
 from shared_core.ports.jobs import JobRecord, JobStats, JobStatus
 
