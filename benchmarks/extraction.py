@@ -23,8 +23,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
-from shared_core.cli.show_extraction import LineReading, kind_of, read_lines
-
+from shared_core.cli.extraction import LineDrafts, kind_of, read_lines
 from shared_core.extraction.rule_based import RuleExtractor
 
 OWN_DATA: Final = Path(__file__).parent / "data" / "utterances.json"
@@ -45,7 +44,7 @@ class Tally:
     misses: list[str] = field(default_factory=list)
     marked: dict[str, Counter[bool]] = field(default_factory=lambda: defaultdict(Counter))
 
-    def add(self, row: dict[str, Any], line: LineReading, *, operations: bool) -> None:
+    def add(self, row: dict[str, Any], line: LineDrafts, *, operations: bool) -> None:
         """Count one utterance; operations: the labels tell ends of facts from facts."""
         self.utterances += 1
         left = list(row["expect"])
@@ -107,7 +106,7 @@ def score(data: dict[str, list[dict[str, Any]]], without: Collection[str] = ()) 
     return tallies
 
 
-def readings(rows: Sequence[dict[str, Any]], extractor: RuleExtractor) -> list[LineReading]:
+def readings(rows: Sequence[dict[str, Any]], extractor: RuleExtractor) -> list[LineDrafts]:
     """Return what is read out of each utterance, through the reader of the command line."""
     source = BytesIO("".join(row["text"].replace("\n", " ") + "\n" for row in rows).encode())
     return list(read_lines(source, extractor, SAID_AT))

@@ -51,12 +51,12 @@ def extract(
     if sys.stdin is None:
         raise InvalidInput("standard input is closed: send lines of text, e.g. with < FILE")
     source = typer.get_binary_stream("stdin")
-    for line in _read_lines(source, extractor, _moment(said_at), conversation=conversation):
+    for line in read_lines(source, extractor, _moment(said_at), conversation=conversation):
         typer.echo(line.as_json() if as_json else line.as_text())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _LineDrafts:
+class LineDrafts:
     """The drafts of facts from one line."""
 
     text: str
@@ -82,9 +82,9 @@ class _LineDrafts:
         return "\n".join(shown)
 
 
-def _read_lines(
-    source: BinaryIO, extractor: RuleExtractor, said_at: datetime, *, conversation: bool
-) -> Iterator[_LineDrafts]:
+def read_lines(
+    source: BinaryIO, extractor: RuleExtractor, said_at: datetime, *, conversation: bool = False
+) -> Iterator[LineDrafts]:
     """Yield what the rules extract from each line of a UTF-8 stream, empty lines included.
 
     said_at: the time of every line, for relative dates. conversation: lines are turns of one user,
@@ -108,7 +108,7 @@ def _read_lines(
         )
         found = extractor.read([turn], before)
         drafts = without_moot(found.facts)
-        yield _LineDrafts(text=text, drafts=drafts, needs_llm=bool(found.needs_model))
+        yield LineDrafts(text=text, drafts=drafts, needs_llm=bool(found.needs_model))
         if conversation:
             before = [*before, turn][-MAX_CONTEXT:]
 
@@ -126,11 +126,17 @@ def _moment(text: str | None) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
+def kind_of(draft: FactDraft) -> str:
+    """Return the kind of a draft: profile, preference, rule or relation."""
+    if draft.slot.startswith("relation."):
+        return "relation"
+    return "profile" if draft.fact_type == "custom" else draft.fact_type
+
+
 def _draft_json(draft: FactDraft) -> dict[str, JsonValue]:
     """Return a draft as JSON values; with valid_from only if the text dates it."""
-    kind = "profile" if draft.fact_type == "custom" else draft.fact_type
     values: dict[str, JsonValue] = {
-        "kind": "relation" if draft.slot.startswith("relation.") else kind,
+        "kind": kind_of(draft),
         "value": draft.value,
         "slot": draft.slot,
         "confidence": draft.confidence,

@@ -112,7 +112,7 @@ def test_a_closed_input_is_an_error_of_one_line() -> None:
         ["sh", "-c", 'exec "$@" <&-', "sh", *command], capture_output=True, text=True
     )
     assert (1, "") == (ran.returncode, ran.stdout)
-    told = "Error: standard input is closed: give lines of text, e.g. with < FILE\n"
+    told = "Error: standard input is closed: send lines of text, e.g. with < FILE\n"
     assert told == ran.stderr
 
 

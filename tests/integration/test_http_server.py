@@ -176,7 +176,7 @@ def test_a_running_server_closes_with_the_first_token(dsn: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--port", "70000"], "port must be from 0 to 65535"),
+        (["--port", "70000"], "port must be between 0 and 65535"),
         (["--embedded", "--uri", "embedded"], "either --embedded or --uri"),
         (["--host", "no.such.host.invalid"], "cannot listen on"),
         (["--uri", "postgresql://a:secret@127.0.0.1:1/x", "--port", "0"], "cannot be used"),

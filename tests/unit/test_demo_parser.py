@@ -42,8 +42,14 @@ def test_a_script_is_read_whole() -> None:
         (SESSION, "begins with"),
         ("# t\nuser: a\nbot: b\n", "line 3: expected 'agent: ...'"),
         ("# t\nuser:\nagent: b\n", "line 2: expected 'user: ...'"),
-        (OPENING + "## Monday, 8:40\nuser: hi\n", "line 4: '## Monday, 8:40' is no head"),
-        (OPENING + "## 2026-03-02 08:40 monday\nuser: hi\n", "line 4: .* is no head"),
+        (
+            OPENING + "## Monday, 8:40\nuser: hi\n",
+            "line 4: '## Monday, 8:40' is not the head of a session",
+        ),
+        (
+            OPENING + "## 2026-03-02 08:40 monday\nuser: hi\n",
+            "line 4: .* is not the head of a session",
+        ),
         (OPENING + SESSION + "said by nobody\n", "line 7: a turn begins with"),
         (OPENING + QUESTIONS + "- ask: And?\n", "line 7: every 'ask' needs an 'expect'"),
         (OPENING + "## Questions\nexpect: x\n- ask: y\n", "line 5: expected '- ask: ...'"),
