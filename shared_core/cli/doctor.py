@@ -9,7 +9,7 @@ import asyncio
 import platform
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -19,19 +19,24 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import psycopg
 from psycopg import sql
 
+from shared_core.core.uri_validation import is_oceanbase
 from shared_core.errors import InvalidInput, MemoryCoreError, ModelUnavailable, StorageUnavailable
 from shared_core.models.embedders import resolve_embedder
 from shared_core.open import open_memory
 from shared_core.settings import Settings, load_settings, redacted
-from shared_core.storage._uris import is_oceanbase
+from shared_core.storage._migrations import WAY_OUT_OF_DEVELOPMENT, Migration, is_of_development
 from shared_core.storage.postgres.connection.embedded import (
     EmbeddedPostgres,
     EmbeddedStatus,
     describe,
 )
 from shared_core.storage.postgres.connection.embedded_host import DISK_NEEDED_BYTES, find_binaries
-from shared_core.storage.postgres.connection.migrations import APP_ROLE, MIN_EXTENSION, MIN_SERVER
-from shared_core.storage.postgres.connection.sql_files import migrations
+from shared_core.storage.postgres.connection.migrations import (
+    APP_ROLE,
+    MIN_EXTENSION,
+    MIN_SERVER,
+    migrations,
+)
 
 if TYPE_CHECKING:
     from shared_core.storage.oceanbase.connection.connections import Location
@@ -273,27 +278,22 @@ class _PostgresServer:
         advice = f"migrate as another user, or GRANT CREATE ON DATABASE {database} TO {user}"
         return problem("rights", f"{found} may not create a schema there", advice)
 
-    def steps(self) -> list[tuple[int, str]]:
-        """Return version and checksum of each migration that was applied."""
+    def steps(self) -> dict[int, str]:
+        """Return the checksums of the applied migrations by version."""
         [table] = self._row(
             "SELECT to_regclass(format('%%I.schema_migrations', %s::text))", [self._schema]
         )
         if table is None:
-            return []
+            return {}
         query = sql.SQL("SELECT version, checksum FROM {}.schema_migrations ORDER BY version")
-        return [(row[0], row[1]) for row in self._rows(query)]
+        return dict(self._rows(query))
 
     def version(self) -> CheckResult:
-        known = [(step.version, step.checksum) for step in migrations()]
         steps = self.steps()
-        found = f"{self._schema!r}, version {len(steps)} of {len(known)}"
         if not steps:
             found = f"{self._schema!r} is not in this database yet"
             return _note("schema", found, f"it is created {LATER}")
-        if len(steps) <= len(known) and steps != known[: len(steps)]:
-            advice = "use another --schema: a development version of the library made this one"
-            return problem("schema", f"{found}, but not as this library makes it", advice)
-        return _versions(found, len(steps), len(known))
+        return _versions(repr(self._schema), steps, migrations())
 
     def role(self) -> CheckResult:
         role, found = self._working_role()
@@ -391,11 +391,15 @@ class _PostgresServer:
         return self._connection.execute(query.format(schema)).fetchall()
 
 
-def _versions(found: str, applied: int, known: int) -> CheckResult:
-    """Compare the version of a schema with the version of this library."""
-    if applied > known:
+def _versions(place: str, steps: Mapping[int, str], known: Sequence[Migration]) -> CheckResult:
+    """Compare the applied migrations of a schema or database with those of this library."""
+    found = f"{place}, version {max(steps)} of {len(known)}"
+    if is_of_development(steps, known):
+        found = f"{found}, but made by a development version"
+        return problem("schema", found, WAY_OUT_OF_DEVELOPMENT)
+    if max(steps) > len(known):
         return problem("schema", found, f"upgrade with pip install -U {PACKAGE}")
-    if applied < known:
+    if len(steps) < len(known):
         return _note("schema", found, f"it is upgraded {LATER}")
     return _ok("schema", found)
 
@@ -457,13 +461,14 @@ def _oceanbase_server(cursor: Any, location: Location, model: Model) -> Iterator
 
     engine, version = migrate.checked_version(rows("SELECT version()")[0][0])
     yield _ok("server", f"reachable, {engine} {'.'.join(map(str, version))}")
-    applied, known = migrate.version_there(cursor, location.database), migrate.scripts()[-1][0]
-    if not applied:
+    steps, known = migrate.applied(cursor, location.database), migrate.migrations()
+    if not steps:
         found = f"database {location.database!r} has no tables yet"
         yield _note("schema", found, f"they are created {LATER}")
         return
-    found = f"database {location.database!r}, version {applied} of {known}"
-    yield _versions(found, applied, known)
+    yield _versions(f"database {location.database!r}", steps, known)
+    if is_of_development(steps, known):
+        return
     cursor.execute(f"USE {location.database}")
     yield _vectors(rows("SELECT model, dimensions FROM embedding_models WHERE active = 1"), model)
     [(waiting, callbacks, failed)] = rows(

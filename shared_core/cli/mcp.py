@@ -49,7 +49,7 @@ def mcp(
 
 async def _serve(memory: MemoryEngine, app: str, user: str | None, http: str | None) -> None:
     """Serve on standard input and output, or at HOST:PORT. Raises InvalidInput without the SDK."""
-    from shared_core.core.event_loops import told_to_end
+    from shared_core.core.event_loops import handling_end_signals
 
     try:
         from shared_core.mcp import server as mcp
@@ -65,7 +65,7 @@ async def _serve(memory: MemoryEngine, app: str, user: str | None, http: str | N
         return
     host, port = mcp.address_of(http)
     signals: list[int] = []
-    with told_to_end(signals.append):
+    with handling_end_signals(signals.append):
         async with memory:
             if not signals:
                 await _serve_http(memory, app, user, (host, port), signals)

@@ -17,7 +17,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
 
 from shared_core import __version__
-from shared_core.core.event_loops import told_to_end
+from shared_core.core.event_loops import handling_end_signals
 from shared_core.core.uri_validation import is_loopback
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput
@@ -97,7 +97,7 @@ def listen(host: str, port: int, *, with_tokens: bool) -> socket.socket:
 
 async def serve_stdio(server: MCPServer, memory: MemoryEngine) -> None:
     """Serve standard input and output until the input ends or a signal arrives."""
-    with _endable_input() as end, told_to_end(lambda _: end()):
+    with _endable_input() as end, handling_end_signals(lambda _: end()):
         try:
             await server.run_stdio_async()
         finally:
@@ -123,7 +123,7 @@ async def serve_http(
         timeout_graceful_shutdown=CLOSING_S,
     )
     serving = _SignallessServer(config)
-    with told_to_end(lambda number: serving.handle_exit(number, None)):
+    with handling_end_signals(lambda number: serving.handle_exit(number, None)):
         try:
             await serving.serve(sockets=[listening])
         finally:
