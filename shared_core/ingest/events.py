@@ -1,4 +1,4 @@
-"""Remembering turns of a thread, and things said outright: embed, then one transaction."""
+"""Store the turns of a thread, and memories without a thread: embed, then one transaction."""
 
 from __future__ import annotations
 
@@ -34,28 +34,27 @@ from shared_core.ports.storage import Clock, Storage
 from shared_core.privacy.sanitizing import Intake, is_small_talk
 
 
-def known_beginning(remembered: Sequence[Event], handed: Sequence[Event]) -> int:
-    """Return how many of the first turns of a history are remembered; both oldest first.
+def known_beginning(stored: Sequence[Event], history: Sequence[Event]) -> int:
+    """Return how many of the first turns of a history are stored; both are oldest first.
 
-    remembered: the last turns of the thread. Turns are compared by role and text, and by their
-    order, so that who says "yes" twice has said it twice, also where the history was trimmed. Turns
-    that were forgotten since may stand among those that are remembered. In doubt nothing is known:
-    a turn that is remembered twice does less harm than one that is lost; so a history with one
-    turn of a user, which may as well be a new message alone, is always new.
+    stored: the last turns of the thread. Turns are compared by role, text and order, so a repeated
+    "yes" counts twice, even in a trimmed history. Stored turns may have gaps, because some were
+    forgotten. In doubt a turn is new: a duplicate does less harm than a loss. So a history with a
+    single user turn, which may be a new message alone, is always new.
     """
-    said, now = _words(remembered), _words(handed)
-    if not may_be_known(handed):
+    if not may_be_known(history):
         return 0
-    known = _up_to_the_last(said, now) or _up_to_a_branch(said, now)
-    if known == len(now):
-        # All of it again: or a window moved on over the same words.
-        known = next((n for n in range(known - 1, 0, -1) if now[:n] == said[-n:]), known)
+    old, new = _words(stored), _words(history)
+    known = _up_to_the_last(old, new) or _up_to_a_branch(old, new)
+    if known == len(new):
+        # Either the same history again, or a window that moved on over repeated words.
+        known = next((n for n in range(known - 1, 0, -1) if new[:n] == old[-n:]), known)
     return known
 
 
-def may_be_known(handed: Sequence[Event]) -> bool:
-    """Tell whether turns are a history at all: more than what follows one message of a user."""
-    return sum(turn.role == "user" for turn in handed) > 1
+def may_be_known(turns: Sequence[Event]) -> bool:
+    """Tell whether turns may be a history: they hold more than one user turn."""
+    return sum(turn.role == "user" for turn in turns) > 1
 
 
 _Turns = list[tuple[str, str]]
@@ -65,49 +64,49 @@ def _words(turns: Sequence[Event]) -> _Turns:
     return [(turn.role, turn.text) for turn in turns]
 
 
-def _up_to_the_last(said: _Turns, now: _Turns) -> int:
-    """Return the place in `now` after the last turn said, if most before it were said as well."""
-    matched, rest = 0, len(now)
-    for turn in reversed(said):
+def _up_to_the_last(old: _Turns, new: _Turns) -> int:
+    """Return the place in `new` after the last old turn, if most turns before it are old too."""
+    matched, rest = 0, len(new)
+    for turn in reversed(old):
         rest -= 1
-        while rest >= 0 and now[rest] != turn:
+        while rest >= 0 and new[rest] != turn:
             rest -= 1
         if rest < 0:
             break
         matched += 1
-    tail = said[len(said) - matched :]
+    tail = old[len(old) - matched :]
     place = 0
     for turn in tail:
-        place = now.index(turn, place) + 1
+        place = new.index(turn, place) + 1
     between = place - matched
-    told = any(role == "user" for role, _ in tail)
-    return place if between == 0 or (told and between < matched) else 0
+    by_user = any(role == "user" for role, _ in tail)
+    return place if between == 0 or (by_user and between < matched) else 0
 
 
-def _up_to_a_branch(said: _Turns, now: _Turns) -> int:
-    """Return how much of `now` was said in one go, before it went on in another way."""
+def _up_to_a_branch(old: _Turns, new: _Turns) -> int:
+    """Return the length of the longest old run of turns that `new` starts with."""
     longest = 0
-    for first in range(len(said)):
+    for first in range(len(old)):
         length = 0
-        for one, other in zip(said[first:], now, strict=False):
+        for one, other in zip(old[first:], new, strict=False):
             if one != other:
                 break
             length += 1
         longest = max(longest, length)
-    return longest if longest > 1 and any(role == "user" for role, _ in now[:longest]) else 0
+    return longest if longest > 1 and any(role == "user" for role, _ in new[:longest]) else 0
 
 
 TEXT_FIELD = "text"
-"""Name of the vector made of a memory's text."""
+"""Name of the vector of a memory's text."""
 
 UNASKED_TURNS = 16
-"""So many turns at most are sent without asking which are known."""
+"""Most turns sent without a query for the known ones."""
 
 SPARE_TURNS = 50
-"""So many more turns of a thread are read than a history has that may be known."""
+"""Number of stored turns read in addition to the length of a history."""
 
 EMBED_BATCH = 256
-"""So many waiting turns are embedded and stored at once."""
+"""Most waiting turns embedded and stored at once."""
 EMBED_BATCHES = 8
 
 
@@ -123,13 +122,16 @@ async def append_events(
     unseen: bool = False,
     history: bool = False,
 ) -> set[str]:
-    """Append turns to a thread and remember each that has text; return the ids that were new.
+    """Append turns to a thread, with a memory for each that has text; return the new event ids.
 
-    The same event id in the same thread is ingested once, however often it comes; a turn that was
-    forgotten stays forgotten. What is returned is found by the next recall. With a job nothing is
-    embedded: the job is enqueued to do it, and until then words alone find the turns; unseen: they
-    are likely new, so the database is not asked first. history: they are all of a conversation up
-    to now, and their ids may be new every time: see histories.known_beginning.
+    An event id is stored once per thread. A forgotten turn stays forgotten. The next recall finds
+    the new turns.
+
+    Args:
+        job: Enqueued to embed the turns later; until then only their words are found.
+        unseen: The turns are probably new, so they are sent without a query for the known ones.
+        history: The turns are the whole conversation so far, and their ids may be new on every
+            call; see known_beginning.
     """
     scope_path(scope)
     check_thread(thread_id)
@@ -140,8 +142,8 @@ async def append_events(
     fresh = {turn.event_id: turn for turn in reversed(turns)}
     if not fresh:
         return set()
-    # The append passes over what is known or forgotten itself. Asking first spares it their texts,
-    # and the embedder work; where a few turns are new, as a rule, the round trip is dearer.
+    # The append itself skips known and forgotten turns. A query first saves sending and embedding
+    # their texts; for a few turns, most of them new, the round trip costs more.
     ask = job is None or not unseen or len(fresh) > UNASKED_TURNS
     known = await storage.known_turns(scope, thread_id, list(fresh)) if ask else {}
     rows = [
@@ -158,7 +160,7 @@ async def append_events(
         return set()
     new = await _append(storage, embedding, scope, thread_id, rows, job)
     missing = [row.event.event_id for row in rows if row.logged and row.event.event_id not in new]
-    if missing:  # remembered by someone else meanwhile, or gone with its session log
+    if missing:  # another process stored them meanwhile, or their session log was deleted
         known = await storage.known_turns(scope, thread_id, missing)
         rows = [replace(row, logged=False) for row in rows if row.event.event_id in missing
                 and row.event.event_id not in known]  # fmt: skip
@@ -167,7 +169,7 @@ async def append_events(
 
 
 def turn_rows(thread_id: ThreadId, events: Sequence[Event], *, intake: Intake) -> list[EventRow]:
-    """Return what appends turns, whether they are known or not: the storage passes over those."""
+    """Return the rows of turns, known or not: the storage skips known ones."""
     turns = [intake.event(checked_event(event)) for event in events]
     answers = _answers(turns)
     fresh = {turn.event_id: turn for turn in reversed(turns)}
@@ -178,7 +180,7 @@ def turn_rows(thread_id: ThreadId, events: Sequence[Event], *, intake: Intake) -
 
 
 def texts_of(scope: Scope, rows: Sequence[EventRow]) -> list[tuple[ItemAddress, str, str]]:
-    """Return what is to be embedded of turns: address, field and text of each."""
+    """Return (address, field, text) of each turn to embed."""
     namespace = memories_namespace(scope)
     return [
         ((namespace, str(row.memory_id)), TEXT_FIELD, row.event.text)
@@ -192,7 +194,7 @@ async def _new_of_history(
 ) -> Sequence[Event]:
     remembered = await storage.thread_events(scope, thread_id, len(turns) + SPARE_TURNS)
     known = {turn.event_id for turn in remembered}
-    if any(turn.event_id in known for turn in turns):  # their ids stay the same
+    if any(turn.event_id in known for turn in turns):  # this caller's ids are stable
         return [turn for turn in turns if turn.event_id not in known]
     return turns[known_beginning(remembered, turns) :]
 
@@ -212,9 +214,9 @@ async def _append(
 async def embed_waiting(
     storage: Storage, embedding: Embedding, scope: Scope, thread_id: ThreadId
 ) -> int:
-    """Embed turns of a thread that were remembered without a vector; return how many.
+    """Embed the turns of a thread that have no vector yet; return their number.
 
-    At most EMBED_BATCHES batches: who writes all the time does not keep others waiting.
+    At most EMBED_BATCHES batches, so that a busy thread does not block other jobs.
     """
     done = 0
     for _ in range(EMBED_BATCHES):
@@ -237,9 +239,9 @@ async def remember(
     scope: Scope,
     memories: Sequence[NewMemory],
 ) -> list[str]:
-    """Write memories that came from no thread; return their keys, in order.
+    """Store memories without a thread; return their keys, in order.
 
-    A key that exists in the scope is replaced. Raises InvalidInput for a memory without text.
+    An existing key in the scope is replaced. Raises InvalidInput for a memory without text.
     """
     scope_path(scope)
     rows = [_memory_row(intake.memory(memory), scope, clock()) for memory in memories]
@@ -261,7 +263,7 @@ def memory_value(
     thread_id: str | None = None,
     metadata: Mapping[str, JsonValue] | None = None,
 ) -> dict[str, JsonValue]:
-    """Return what a key-value face shows of a memory: "kind", and "content" unless text is None."""
+    """Return the JSON value of a memory: "kind", "content" unless text is None, and the rest."""
     shown: dict[str, JsonValue] = {"kind": kind}
     if text is not None:
         shown["content"] = text
@@ -277,7 +279,7 @@ def memory_value(
 
 
 def checked_event(event: Event) -> Event:
-    """Return an event. Raises InvalidInput for one that cannot be stored, and says why."""
+    """Return an event. Raises InvalidInput with the reason if it cannot be stored."""
     if not isinstance(event, Event):
         raise InvalidInput(f"events must be Event objects, not {event!r:.80}")
     check_label(event.event_id, "event_id")
@@ -299,7 +301,7 @@ def checked_event(event: Event) -> Event:
 
 
 def check_importance(importance: float) -> None:
-    """Raise InvalidInput for anything but a number from 1 to 10."""
+    """Raise InvalidInput unless importance is a number from 1 to 10."""
     if not isinstance(importance, int | float) or not 1 <= importance <= 10:
         raise InvalidInput(f"importance must be between 1 and 10, not {importance!r}")
 
@@ -309,11 +311,11 @@ def _digest(text: str) -> bytes:
 
 
 def _answers(turns: Sequence[Event]) -> set[str]:
-    """Return the ids of what a user says right after a question of the agent: "No" tells much."""
+    """Return the ids of user turns right after a question of the agent, e.g. a meaningful "No"."""
     return {
-        said.event_id
-        for asked, said in pairwise(turns)
-        if (asked.role, said.role) == ("agent", "user") and QUESTION.search(asked.text.strip())
+        answer.event_id
+        for turn, answer in pairwise(turns)
+        if (turn.role, answer.role) == ("agent", "user") and QUESTION.search(turn.text.strip())
     }
 
 
@@ -327,19 +329,19 @@ def _event_row(event: Event, thread_id: ThreadId, *, logged: bool, answers: bool
         thread_id=thread_id,
         metadata=event.metadata,
     )
-    kept = (
+    is_memory = (
         event.role != "system"
         and has_words(event.text)
         and (answers or not is_small_talk(event.text))
     )
-    memory_id = MemoryId(uuid7()) if kept else None
+    memory_id = MemoryId(uuid7()) if is_memory else None
     return EventRow(event=event, memory_id=memory_id, logged=logged, value=value, terms=terms)
 
 
 def _memory_row(memory: NewMemory, scope: Scope, now: datetime) -> MemoryRow:
     text = clean_text(memory.text).strip()
     if not text:
-        raise InvalidInput("a memory needs text: this one is empty or blank")
+        raise InvalidInput("a memory needs text, this one is blank")
     if memory.kind not in get_args(MemoryKind):
         raise InvalidInput(
             f"kind {memory.kind!r} is not known: take one of {', '.join(get_args(MemoryKind))}"

@@ -43,17 +43,17 @@ from shared_core.ports.storage import Clock, Storage
 from shared_core.recall.query import query_terms
 
 MAX_TTL_S = 100 * 366 * 86_400.0
-"""The longest time to live, 100 years; who wants more means for ever, and leaves it out."""
+"""Longest time to live, 100 years; an item without one never expires."""
 
 CONTENT_FIELDS = ("content", "text", "memory")
-"""Where a value says in words what it is about; the first that holds text is the memory's text."""
+"""Fields of a value that may hold its text; the first one with text counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A row to write and the texts to embed for it, by field. size: characters of its value.
+    """A row to write and its texts to embed, by field. size: characters of its value.
 
-    The row does not say when it expires: its time to live begins when it is written.
+    The row has no expiry yet, because its time to live starts when it is written.
     """
 
     address: ItemAddress
@@ -62,25 +62,25 @@ class Draft:
     size: int
 
     def written_at(self, now: datetime) -> MemoryRow:
-        """Return the row as it is written at a moment."""
+        """Return the row with its expiry, if it is written now."""
         if self.row.ttl_s is None:
             return self.row
         return replace(self.row, expires_at=now + timedelta(seconds=self.row.ttl_s))
 
 
 Drafts: TypeAlias = "dict[int, Draft | None]"
-"""What the writes of a batch write, by place; None deletes."""
+"""The drafts of a batch, by place; None deletes the item."""
 
 
 def draft(op: WriteItem, now: datetime) -> Draft:
-    """Return what a write with a value writes. Raises InvalidInput, naming the key."""
+    """Return the draft of a write with a value. An InvalidInput names the key."""
     namespace, key = op.address
     check_label(key, f"the key of an item in {namespace}")
     if shows_profile(namespace):
         raise InvalidInput(
-            f"{namespace} shows a profile, and {key!r} cannot be put there: update it with"
-            " engine.profiles.repository(scope), or put the item in another namespace; deleting one"
-            " takes it out of the profile"
+            f"{namespace} shows a profile, so {key!r} cannot be put there: update the profile with"
+            " engine.profiles.repository(scope), or use another namespace; deleting an item there"
+            " removes it from the profile"
         )
     if not isinstance(op.value, Mapping):
         raise InvalidInput(f"the value of {key!r} must be a dict, not {type(op.value).__name__}")
@@ -111,8 +111,8 @@ def _check_ttl(op: WriteItem) -> None:
         return
     if instructions_scope(namespace):
         raise InvalidInput(
-            f"the instruction {key!r} in {namespace} cannot have a time to live, its versions are"
-            " kept until it is deleted: put it without one, or in another namespace"
+            f"the instruction {key!r} in {namespace} cannot have a time to live, because its"
+            " versions stay until it is deleted: put it without one, or in another namespace"
         )
     if isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float) or not 0 < ttl_s <= MAX_TTL_S:
         raise InvalidInput(
@@ -122,14 +122,14 @@ def _check_ttl(op: WriteItem) -> None:
 
 
 def _in_minutes(ttl_s: object) -> str:
-    """Return a time to live in minutes, as who put the item most likely gave it."""
+    """Return a time to live in minutes, the unit of LangGraph callers, and in seconds."""
     if isinstance(ttl_s, bool) or not isinstance(ttl_s, int | float):
         return f"{ttl_s!r}"
     return f"{ttl_s / 60:g} minutes ({ttl_s:g} s)"
 
 
 def text_of(value: Mapping[str, JsonValue]) -> str:
-    """Return what a value says in words: its content, text or memory field, else its own texts."""
+    """Return the text of a value: its content, text or memory field, or all its texts."""
     for name in CONTENT_FIELDS:
         words = value.get(name)
         if isinstance(words, str) and words.strip():
@@ -138,7 +138,7 @@ def text_of(value: Mapping[str, JsonValue]) -> str:
 
 
 def _lines(value: Mapping[str, JsonValue]) -> list[str]:
-    """Return "path: text" for everything a value says, in order; a list's entries share a path."""
+    """Return "path: text" for each text in a value, in order; entries of a list share a path."""
     lines: list[str] = []
     waiting: list[tuple[str, JsonValue]] = [("", value)]
     while waiting:
@@ -154,16 +154,16 @@ def _lines(value: Mapping[str, JsonValue]) -> list[str]:
 
 
 MAX_BOUND = 1_000_000_000
-"""A limit above this means all there is."""
+"""Largest limit or offset; a greater one is cut to it."""
 
 RANKED = 100
-"""So many hits of a hybrid search are ranked by all that is known of them, whatever the page. Those
-after them follow by meaning, then those that only share a word, newest first. So a page never
-depends on how long the pages before it were."""
+"""Number of hits of a hybrid search that are ranked by all features, on every page. The others
+follow by meaning, then those that only share a word, newest first. So the order does not depend on
+the size of a page."""
 
 RANKED_WORDS = 1_000
-"""So many hits of a search by words alone are ranked, also of a hybrid one without an embedder;
-those after them follow, newest first."""
+"""Number of ranked hits of a search by words alone, or of a hybrid one without an embedder. The
+others follow, newest first."""
 
 
 async def find_items(
@@ -182,7 +182,7 @@ async def find_items(
     if op.search == "text" or (op.search == "hybrid" and len(op.prefix) > 1):
         return await _ranked(storage, embedding, op, listing, query, now)
     vector = await embedding.query(query)
-    if vector is None:  # the query says nothing to the model
+    if vector is None:  # the model finds no meaning in the query
         return await storage.find_items(listing)
     return await storage.find_items(replace(listing, model=embedding.model, vector=vector))
 
@@ -195,13 +195,11 @@ async def _ranked(
     query: str,
     now: datetime,
 ) -> list[Item]:
-    from shared_core.recall.ranking import (
-        rank,  # with numpy, which who only imports us does not need
-    )
+    from shared_core.recall.ranking import rank  # deferred: it imports numpy
 
     if len(op.prefix) < 2:
         raise CapabilityMissing(
-            "a search by words is for one user: give a namespace of at least two labels, or search"
+            "a search by words covers one user: pass a namespace of at least two labels, or search"
             " by meaning"
         )
     vector = await embedding.query_or_none(query) if op.search == "hybrid" else None
@@ -228,7 +226,7 @@ async def _ranked(
 async def _rest(
     storage: Storage, request: SearchRequest, page: ItemQuery, hits: Sequence[Hit]
 ) -> list[Item]:
-    """Return what a page shows of the items after the ranked ones."""
+    """Return the part of a page after the ranked items."""
     offset = max(page.offset - len(hits), 0)
     rest = replace(
         page,
@@ -257,10 +255,10 @@ def _item(hit: Hit) -> Item:
 
 
 def page_bounds(limit: int, offset: int, name: str = "limit") -> tuple[int, int]:
-    """Return both, cut to what the database can count. Raises InvalidInput for negative ones."""
+    """Return limit and offset, at most MAX_BOUND. Raises InvalidInput for negative ones."""
     for what, number in ((name, limit), ("offset", offset)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-            raise InvalidInput(f"{what} must not be negative, and be a whole number: {number!r}")
+            raise InvalidInput(f"{what} must be a whole number from 0, not {number!r:.80}")
     return min(limit, MAX_BOUND), min(offset, MAX_BOUND)
 
 
@@ -277,7 +275,7 @@ __all__ = [
 log = logging.getLogger("hippocampus")
 
 MAX_CHUNK_CHARACTERS = 50_000_000
-"""One message to the server holds at most 1 GB; the values of a piece of a batch stay far below."""
+"""Most characters of values in one statement, far below PostgreSQL's limit of 1 GB a message."""
 
 Work: TypeAlias = Callable[[Sequence[int]], Awaitable[None]]
 
@@ -285,17 +283,18 @@ Work: TypeAlias = Callable[[Sequence[int]], Awaitable[None]]
 async def run_item_ops(
     storage: Storage, embedding: Embedding, clock: Clock, ops: Sequence[ItemOp]
 ) -> list[ItemResult]:
-    """Run a batch and return a result for each op, in order: reads see the state before it.
+    """Run a batch and return a result for each operation, in order.
 
-    Reads first, then searches, then lists, then writes; the last write to an address that can be
-    done wins. Each op fails alone: raises BatchError, with every result, after all others are done;
-    the plain error where there is one op, or where one thing failed them all.
+    Reads run first, then searches, lists, writes; so reads see the state before the batch. The last
+    valid write to an address wins. Each operation fails alone (decision 8): BatchError with every
+    result is raised after all others are done. If a single cause failed all of them, or there is
+    only one operation, the plain error is raised.
     """
     return await _Batch(storage, embedding, clock, ops).run()
 
 
 class _Batch:
-    """One batch on its way: the results so far, and what went wrong where."""
+    """The state of one batch: results and errors by the place of their operation."""
 
     def __init__(
         self, storage: Storage, embedding: Embedding, clock: Clock, ops: Sequence[ItemOp]
@@ -326,7 +325,7 @@ class _Batch:
         return [place for place, op in enumerate(self._ops) if isinstance(op, kind)]
 
     async def _each_alone(self, work: Work, places: Sequence[int]) -> None:
-        """Do the work for all places at once, or in halves where one of them cannot be done."""
+        """Do the work for all places at once; on InvalidInput, bisect to find the faulty ones."""
         if not places:
             return
         try:
@@ -367,7 +366,7 @@ class _Batch:
         self._results[places[0]] = await self._storage.list_namespaces(query)
 
     async def _refresh(self) -> None:
-        """Give what was read its full time again; a failure never takes away what was read."""
+        """Restart the time to live of the items read. A failure does not fail the reads."""
         if not self._touched:
             return
         try:
@@ -378,7 +377,7 @@ class _Batch:
             log.warning("times to live were not refreshed: %s", error)
 
     async def _write(self, places: Sequence[int]) -> None:
-        """Do the last write to each address; where that one fails, the one before it."""
+        """Do the last write to each address; if it fails, try the one before it."""
         writes = self._drafted(places)
         waiting: dict[ItemAddress, list[int]] = {}
         for place in writes:
@@ -389,7 +388,7 @@ class _Batch:
                 for group, vectors in await self._embedded(chunk):
                     await self._each_alone(partial(self._put, group, vectors), list(group))
             failed = {self._address(place): self._errors.get(place) for place in last}
-            waiting = {at: left for at, left in waiting.items() if left and failed[at]}
+            waiting = {at: rest for at, rest in waiting.items() if rest and failed[at]}
             await self._give_up(writes, waiting, failed)
 
     async def _give_up(
@@ -398,20 +397,20 @@ class _Batch:
         waiting: dict[ItemAddress, list[int]],
         failed: Mapping[ItemAddress, Exception | None],
     ) -> None:
-        """Fail what is waiting without trying it, where it would fail as the write after it did."""
+        """Fail the waiting writes that would fail for the same reason as the one after them."""
         unfit = (EmbeddingMismatch, ModelUnavailable)
         down = next((e for at in waiting if isinstance(e := failed[at], unfit)), None)
         if down is not None and await self._works(down):
             down = None
         for address in list(waiting):
-            left, error = waiting[address], failed[address]
+            rest, error = waiting[address], failed[address]
             if isinstance(error, unfit):
-                while down and left and (entry := writes[left[-1]]) and entry.texts:
-                    self._errors[left.pop()] = error
-            elif error is not None and not isinstance(error, InvalidInput):  # no storage
-                self._errors |= dict.fromkeys(left, error)
-                left.clear()
-            if not left:
+                while down and rest and (entry := writes[rest[-1]]) and entry.texts:
+                    self._errors[rest.pop()] = error
+            elif error is not None and not isinstance(error, InvalidInput):  # the storage is down
+                self._errors |= dict.fromkeys(rest, error)
+                rest.clear()
+            if not rest:
                 del waiting[address]
 
     def _drafted(self, places: Sequence[int]) -> Drafts:
@@ -431,8 +430,8 @@ class _Batch:
     async def _embedded(self, drafts: Drafts) -> list[tuple[Drafts, VectorRows | None]]:
         """Return groups of drafts with their vectors: one group, unless the embedder fails.
 
-        Then a text that surely can be embedded tells whether it is down, and all that need it
-        fail, or whether it stumbles over some of the texts, and only theirs do.
+        After a failure, a harmless text tells whether the embedder is down, and all fail, or
+        rejects some of the texts, which bisection then finds.
         """
         texts = [
             (entry.address, name, text)
@@ -464,24 +463,24 @@ class _Batch:
         return True
 
     async def _put(self, drafts: Drafts, vectors: VectorRows | None, places: Sequence[int]) -> None:
-        wanted = {place: drafts[place] for place in places}
-        if vectors is not None and len(wanted) < len(drafts):
-            vectors = vectors.only({entry.address for entry in wanted.values() if entry})
-        gone = [self._address(place) for place, entry in wanted.items() if not entry]
+        chosen = {place: drafts[place] for place in places}
+        if vectors is not None and len(chosen) < len(drafts):
+            vectors = vectors.only({entry.address for entry in chosen.values() if entry})
+        gone = [self._address(place) for place, entry in chosen.items() if not entry]
         now = self._clock()
-        rows = [entry.written_at(now) for entry in wanted.values() if entry]
+        rows = [entry.written_at(now) for entry in chosen.values() if entry]
         await self._storage.put_memories(rows, vectors, gone)
 
 
 def one_error(errors: Mapping[int, Exception], results: Sequence[object]) -> Exception:
-    """Return what a batch raises: the error itself if it is the same for every op, or the only."""
+    """Return the error of a batch: the plain one if all operations failed by it, or BatchError."""
     first, *others = errors.values()
     same = all((type(other), str(other)) == (type(first), str(first)) for other in others)
     return first if same and len(errors) == len(results) else BatchError(errors, results)
 
 
 def _chunks(drafts: Drafts) -> Iterator[Drafts]:
-    """Yield the drafts in pieces that fit one message to the server each."""
+    """Yield the drafts in chunks that each fit one message to the server."""
     chunk: Drafts = {}
     size = 0
     for place, entry in drafts.items():

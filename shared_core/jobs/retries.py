@@ -1,4 +1,4 @@
-"""What a failed try of a job means: how long to wait, and what may be told of it. Pure."""
+"""Back-off after a failed job, and the part of an error that may be stored and logged. Pure."""
 
 from __future__ import annotations
 
@@ -15,75 +15,75 @@ MAX_ATTEMPTS = 5
 LONGEST_REASON = 300
 LONGEST_PAUSE_S = 3_600.0
 QUOTED = 40
-"""So many characters of a cause tell that its words are quoted, shortened."""
+"""Number of characters of a cause's message that identify a shortened quotation of it."""
 
 POISON = wait_exponential_jitter(initial=2, max=600, jitter=1)
-"""Between two tries of a job that fails."""
+"""Back-off of a job that fails."""
 CALLBACK_POISON = wait_exponential_jitter(initial=10, exp_base=4, max=600, jitter=5)
-"""Between two tries of a callback, 13 minutes in all: a caller's model may be away for a while."""
+"""Back-off of a callback, 13 minutes in total: a caller's model may be away for a while."""
 OUTAGE = wait_exponential_jitter(initial=5, max=300, jitter=5)
-"""While a model takes no more, or the database cannot be reached: no fault of the job."""
+"""Back-off while a model's quota is used up or the database is down: no fault of the job."""
 
 
 class PerformerExited(MemoryCoreError):
-    """The code that does a job tried to end the process, or its event loop."""
+    """The code of a job tried to end the process or its event loop."""
 
 
 def wait_s(strategy: wait_base, attempt: int) -> float:
-    """Return how long to wait after the attempt-th failure, the first is 1."""
+    """Return the seconds to wait after the given attempt, counted from 1."""
     state = RetryCallState(Retrying(), None, (), {})
     state.attempt_number = attempt
     return strategy(state)
 
 
 def pause_s(error: ModelQuotaExceeded, refusals: int) -> float:
-    """Return how long to ask a model for nothing, after so many refusals in a row.
+    """Return the seconds to leave a model alone after some refusals in a row.
 
-    As long as it said, an hour at most, and a little longer, so that not all ask at once.
+    The model's own retry time counts, at most an hour. Jitter keeps workers from asking at once.
     """
     if error.retry_after_s is None:
         return wait_s(OUTAGE, refusals)
-    asked = min(max(error.retry_after_s, 0.0), LONGEST_PAUSE_S)
-    return asked * (1 + 0.1 * random.random())
+    pause = min(max(error.retry_after_s, 0.0), LONGEST_PAUSE_S)
+    return pause * (1 + 0.1 * random.random())
 
 
 def first_wait_s(error: BaseException) -> float:
-    """Return how long a job waits that takes over what failed once outside of the queue."""
+    """Return the first back-off of a job that retries work which failed outside of the queue."""
     if isinstance(error, ModelQuotaExceeded):
         return pause_s(error, 1)
     return wait_s(OUTAGE if isinstance(error, StorageUnavailable) else POISON, 1)
 
 
 def reason(error: BaseException) -> str:
-    """Return what may be stored and logged of an error: nothing that anyone said.
+    """Return the part of an error that may be stored and logged: no text of a user.
 
-    What this project says itself is kept, one short line of it; of what others raise, drivers,
-    models and callers' code, only the type and where: their messages may quote their input.
+    An error of this project keeps its message, as one short line. Any other error (of a driver, a
+    model, a caller's code) may quote its input, so only its type and place remain.
     """
     name = type(error).__name__
     if not isinstance(error, MemoryCoreError):
         return f"{name} {_place(error)}".strip()
-    told = _one_line(str(error))
+    message = _one_line(str(error))
     cause = error.__cause__ or error.__context__
     while cause is not None:
         if not isinstance(cause, MemoryCoreError) and str(cause):
-            told = _without(told, cause)
+            message = _without(message, cause)
         cause = cause.__cause__ or cause.__context__
-    if len(told) > LONGEST_REASON:
-        told = f"{told[:LONGEST_REASON]}…"
-    return f"{name}: {told}" if told else name
+    if len(message) > LONGEST_REASON:
+        message = f"{message[:LONGEST_REASON]}…"
+    return f"{name}: {message}" if message else name
 
 
-def _without(told: str, cause: BaseException) -> str:
-    """Return what we say of an error with the type of its cause instead of the cause's words.
+def _without(message: str, cause: BaseException) -> str:
+    """Return a message with the type of a cause in place of the cause's own message.
 
-    Where only their beginning is quoted, all from there on goes.
+    If the message quotes only its beginning, everything from there on is cut.
     """
     kind, words = type(cause).__name__, _one_line(str(cause))
-    for said in (_one_line(repr(cause)), f"{kind}: {words}", words):
-        told = told.replace(said, kind) if said else told
-    begun = told.find(words[:QUOTED]) if len(words) > QUOTED else -1
-    return told if begun < 0 else f"{told[:begun].removesuffix(f'{kind}: ')}{kind}"
+    for quoted in (_one_line(repr(cause)), f"{kind}: {words}", words):
+        message = message.replace(quoted, kind) if quoted else message
+    begun = message.find(words[:QUOTED]) if len(words) > QUOTED else -1
+    return message if begun < 0 else f"{message[:begun].removesuffix(f'{kind}: ')}{kind}"
 
 
 def _one_line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Does one job that a worker has taken: keeps its lease, and tells the queue what came of it."""
+"""Run one claimed job: extend its lease, and store its outcome in the queue."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ log = logging.getLogger("hippocampus")
 
 HEARTBEATS_PER_LEASE = 3
 OF_OUR_MODELS = frozenset(JobType) - {JobType.CALLBACK}
-"""Jobs that ask the memory's own models: when one of those takes no more, all of them wait."""
+"""Job types that use the memory's own models: if a quota is used up, all of them pause."""
 
 Perform: TypeAlias = Callable[[Job], Awaitable[Mapping[str, JsonValue]]]
 
 
 class Outcome(StrEnum):
-    """What came of one try of a job."""
+    """The outcome of one attempt at a job."""
 
     DONE = "done"
     FAILED = "failed"
-    """It is tried again, later."""
+    """It will be retried."""
     GIVEN_UP = "given up"
     REFUSED = "refused"
-    """A model or the database could not be asked: that was no try."""
+    """A model or the database was unavailable; the attempt does not count."""
     LOST = "lost"
-    """Another worker has it, or it was cancelled."""
+    """Another worker claimed it, or it was cancelled."""
 
 
 class JobRunner:
-    """Does jobs that it has a performer for, each within its lease.
+    """Runs the jobs it has a performer for, each within its lease.
 
-    What fails is tried again, each time later, and given up after MAX_ATTEMPTS. A model's quota and
-    an outage of the database are no fault of the job and count as no try: jobs that ask that model
-    are left alone for a while, by this runner.
+    A failed job is retried with back-off, and dead after MAX_ATTEMPTS. A used-up model quota or an
+    outage of the database does not count as an attempt; this runner then pauses the jobs that use
+    that model.
     """
 
     def __init__(
@@ -69,22 +69,22 @@ class JobRunner:
         self._refusals: Counter[bool] = Counter()
 
     def capabilities(self) -> list[Capability]:
-        """Return what can be done now."""
+        """Return the capabilities that are not paused."""
         now = self._clock()
         self._paused = {known: until for known, until in self._paused.items() if until > now}
         return [known for known in self._performers if known not in self._paused]
 
     def resumes_at(self) -> datetime | None:
-        """Return when what is left alone now can be done again; None if nothing is."""
-        left = [until for known, until in self._paused.items() if known in self._performers]
-        return min(left, default=None)
+        """Return when the first pause ends, or None without a pause."""
+        ends = [until for known, until in self._paused.items() if known in self._performers]
+        return min(ends, default=None)
 
     async def run(
         self, job: Job, worker_id: str, lease_s: float, *, tries: int = MAX_ATTEMPTS
     ) -> Outcome:
-        """Do a job, and store what came of it. Cancelled, it puts the job back.
+        """Run a job and store its outcome. On cancellation, return the job to the queue.
 
-        Raises StorageUnavailable when that cannot be stored; the worker's next claim finds the job.
+        Raises StorageUnavailable if the outcome cannot be stored; a later claim finds the job.
         """
         begun = time.monotonic()
         if job.attempts > tries:
@@ -105,13 +105,13 @@ class JobRunner:
         if work.cancelled():
             return Outcome.LOST
         error = work.exception()
-        if error is not None and exiting():  # it could start no thread any more: not its fault
-            told, now = "the process ended", self._clock()
-            await self._storage.return_job(job, worker_id, told, now, counted=False)
+        if error is not None and exiting():  # at exit no thread can start: not the job's fault
+            ended, now = "the process ended", self._clock()
+            await self._storage.return_job(job, worker_id, ended, now, counted=False)
             return Outcome.LOST
         if isinstance(error, ModelQuotaExceeded | StorageUnavailable):
             return await self._refused(job, worker_id, error)
-        if error is not None:  # what a caller's extractor raises ends no worker
+        if error is not None:  # an error in a caller's code must not end the worker
             frames = "".join(traceback.format_tb(error.__traceback__))
             log.debug("job %s raised %s:\n%s", job.job_id, type(error).__name__, frames)
             return await self._failed(job, worker_id, reason(error), tries)
@@ -122,7 +122,7 @@ class JobRunner:
         return Outcome.DONE
 
     def _capability(self, job: Job) -> Capability:
-        """Return by what a job is done: by its application's own code before that for any."""
+        """Return the capability for a job; one of its own application wins over a general one."""
         if job.performer is None:
             return Capability(job.job_type)
         own = Capability(job.job_type, job.performer, job.scope.app)
@@ -135,7 +135,7 @@ class JobRunner:
         lease_s: float,
         work: asyncio.Future[Mapping[str, JsonValue]],
     ) -> None:
-        """Extend the lease of a job while it is worked on; end the work if another has it."""
+        """Extend the lease of a job while it runs; cancel the work if the lease is lost."""
         while True:
             await asyncio.sleep(lease_s / HEARTBEATS_PER_LEASE)
             try:
@@ -159,26 +159,26 @@ class JobRunner:
             seconds = wait_s(OUTAGE, self._refusals[ours])
         retry_at = self._clock() + timedelta(seconds=seconds)
         if isinstance(error, ModelQuotaExceeded):
-            asked = map(Capability, OF_OUR_MODELS) if ours else [self._capability(job)]
-            self._paused |= dict.fromkeys(asked, retry_at)
-        told = reason(error)
-        log.warning("job %s waits for %.0f s, not its fault: %s", job.job_id, seconds, told)
-        await self._storage.return_job(job, worker_id, told, retry_at, counted=False)
+            paused = map(Capability, OF_OUR_MODELS) if ours else [self._capability(job)]
+            self._paused |= dict.fromkeys(paused, retry_at)
+        cause = reason(error)
+        log.warning("job %s waits for %.0f s, not its fault: %s", job.job_id, seconds, cause)
+        await self._storage.return_job(job, worker_id, cause, retry_at, counted=False)
         return Outcome.REFUSED
 
-    async def _failed(self, job: Job, worker_id: str, told: str, tries: int) -> Outcome:
-        """Let a job be tried again, later each time, and give it up at last."""
+    async def _failed(self, job: Job, worker_id: str, cause: str, tries: int) -> Outcome:
+        """Schedule the next attempt with back-off, or mark the job dead after the last."""
         retry_at = None
         if job.attempts < tries:
             waits = CALLBACK_POISON if job.job_type is JobType.CALLBACK else POISON
             retry_at = self._clock() + timedelta(seconds=wait_s(waits, job.attempts))
-        log.error("job %s failed %d times: %s", job.job_id, job.attempts, told)
-        await self._storage.return_job(job, worker_id, told, retry_at)
+        log.error("job %s failed %d times: %s", job.job_id, job.attempts, cause)
+        await self._storage.return_job(job, worker_id, cause, retry_at)
         return Outcome.FAILED if retry_at else Outcome.GIVEN_UP
 
 
 async def _contained(perform: Perform, job: Job) -> Mapping[str, JsonValue]:
-    """Do a job by code that may call sys.exit(): that fails the job, and ends no event loop."""
+    """Perform a job; sys.exit() in its code fails the job instead of ending the event loop."""
     try:
         return await perform(job)
     except (SystemExit, KeyboardInterrupt) as error:

@@ -1,4 +1,4 @@
-"""Wakes a worker that rests: when a job is due, by a hint from another process, or to stop."""
+"""Wake a waiting worker when a job is due, when another process hints at one, or to stop."""
 
 from __future__ import annotations
 
@@ -14,61 +14,61 @@ from shared_core.ports.storage import Clock
 log = logging.getLogger("hippocampus")
 
 RELISTEN_S = 60.0
-"""How long after hints stopped they are listened for again."""
+"""Seconds between the end of hints and the next attempt to listen."""
 
 
-class Hearing:
-    """Hints of new jobs, while a worker serves. Without them all goes on by looking at the queue.
+class Wakeup:
+    """Waits for hints of new jobs while a worker serves. Without hints the worker polls.
 
-    arrives: whether hints are known to arrive.
+    works: whether hints are known to arrive.
     """
 
     def __init__(self, storage: JobStorage, clock: Clock) -> None:
-        self.arrives = False
+        self.works = False
         self._storage = storage
         self._clock = clock
         self._news = asyncio.Event()
         self._due: datetime | None = None
 
     async def listen(self) -> None:
-        """Listen until cancelled. When hints stop, say so once and try again later."""
-        told = False
+        """Listen until cancelled. When hints stop, warn once and try again later."""
+        warned = False
         while True:
             try:
                 async for due in self._storage.job_hints():
                     if due is None:
-                        self.arrives, told = True, False
+                        self.works, warned = True, False
                     elif self._due is None or due < self._due:
                         self._due = due
                     self._news.set()
             except StorageUnavailable as error:
-                if not told:
-                    log.warning("no hints of new jobs, so the queue is looked at often: %s", error)
-                told = True
-            self.arrives = False
+                if not warned:
+                    log.warning("no hints of new jobs, so the worker polls the queue: %s", error)
+                warned = True
+            self.works = False
             self._news.set()
             await asyncio.sleep(RELISTEN_S)
 
     def interrupt(self) -> None:
-        """End a rest now."""
+        """End the current rest()."""
         self._due = self._clock()
         self._news.set()
 
     async def rest(self, seconds: float) -> None:
-        """Wait so long at most: less when a hint names an earlier time, or on interrupt()."""
+        """Wait at most this long; less if a hint names an earlier time, or on interrupt()."""
         end = time.monotonic() + seconds
-        heard = self.arrives
-        while self.arrives == heard:
+        worked = self.works
+        while self.works == worked:
             if self._due is not None:
                 wait_s = (self._due - self._clock()).total_seconds()
                 end = min(end, time.monotonic() + max(wait_s, 0.0))
                 self._due = None
             self._news.clear()
-            left = end - time.monotonic()
-            if left <= 0:
+            remaining_s = end - time.monotonic()
+            if remaining_s <= 0:
                 return
             try:
-                async with asyncio.timeout(left):
+                async with asyncio.timeout(remaining_s):
                     await self._news.wait()
             except TimeoutError:
                 return

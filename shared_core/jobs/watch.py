@@ -1,4 +1,4 @@
-"""Tells those who wait what came of their jobs: one query for all of them, and rarely."""
+"""Report the outcome of jobs to their waiters, with one rare query for all of them."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ log = logging.getLogger("hippocampus")
 
 SHORTEST_LOOK_S = 0.02
 LONGEST_LOOK_S = 1.0
-"""Between two looks while something is due or runs."""
+"""Longest time between two polls while a job is due or runs."""
 LONGEST_SLEEP_S = 15.0
-"""Between two looks while all of it waits for its time."""
+"""Longest time between two polls while all jobs wait for their time."""
 SHARE = 4
-"""A look that took long is rested from for so many times as long."""
+"""Least pause after a poll, as a multiple of its duration."""
 
 _Thread: TypeAlias = tuple[Scope, ThreadId]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WatchedJob:
-    """What somebody waits for: a job, or with no job_id the end of all of a type in a thread."""
+    """A job somebody waits for. Without job_id: all jobs of a type in a thread."""
 
     thread: _Thread
     job_type: JobType
@@ -44,27 +44,27 @@ class WatchedJob:
     over: Future[JobRecord | None] = field(default_factory=Future)
 
     def settle(self, jobs: Sequence[JobRecord]) -> JobRecord | None:
-        """Tell what came of it, given all jobs of the thread, newest first; return what is open."""
+        """Resolve the future from the jobs of the thread, newest first; return the open job."""
         ours = [job for job in jobs if job.job_type is self.job_type]
         if self.job_id is None:
-            still = [job for job in ours if job.is_open]
-            if still:
-                return min(still, key=lambda job: job.run_after)
-            self._tell(ours[0] if ours else None)
+            waiting = [job for job in ours if job.is_open]
+            if waiting:
+                return min(waiting, key=lambda job: job.run_after)
+            self._resolve(ours[0] if ours else None)
             return None
         for job in ours:
             if job.job_id == self.job_id:
                 if job.is_open:
                     return job
-                self._tell(job)
+                self._resolve(job)
                 return None
-        if any(job.job_id > self.job_id for job in ours):  # ids are in the order of time
+        if any(job.job_id > self.job_id for job in ours):  # ids grow with time: it was removed
             self.over.cancel()
         else:
-            self._tell(None)
+            self._resolve(None)
         return None
 
-    def _tell(self, job: JobRecord | None) -> None:
+    def _resolve(self, job: JobRecord | None) -> None:
         if job is not None and job.status is JobStatus.CANCELLED:
             self.over.cancel()
         elif self.over.set_running_or_notify_cancel():
@@ -72,10 +72,10 @@ class WatchedJob:
 
 
 class JobWatch:
-    """Looks at the queue on the bridge's loop while somebody waits.
+    """Polls the queue on the bridge's loop while somebody waits.
 
-    At once when this process has tried a job; for what others do now and then, and not before it is
-    due. It never opens a memory, and stop() ends all waiting.
+    It polls at once after an attempt of this process; for jobs of other processes from time to
+    time, and not before they are due. It never opens a memory. stop() ends all waiting.
     """
 
     def __init__(self, storage: JobStorage, clock: Clock) -> None:
@@ -90,16 +90,16 @@ class JobWatch:
         self._news = asyncio.Event()
 
     def add(self, wanted: WatchedJob) -> None:
-        """Wait for something, from any thread."""
+        """Add a job to wait for. Callable from any thread."""
         start_on_own_loop(lambda: self._add(wanted))
 
     def look(self) -> None:
-        """Look now, if somebody waits: something may be over. From any thread."""
+        """Poll now, if somebody waits. Callable from any thread."""
         if self._wanted:
             start_on_own_loop(self._news.set)
 
     async def stop(self) -> None:
-        """Tell what is over already, and cancel the rest."""
+        """Resolve the waits of finished jobs, and cancel the others."""
         await on_own_loop(self._stop())
 
     def _add(self, wanted: WatchedJob) -> None:
@@ -150,7 +150,7 @@ class JobWatch:
                     await self._news.wait()
 
     async def _settle(self) -> datetime | None:
-        """Tell all whose jobs are over; return when the next one that is open is due."""
+        """Resolve the waits of finished jobs; return when the next open job is due."""
         wanted = [one for one in self._wanted if not one.over.done()]
         threads = list(dict.fromkeys(one.thread for one in wanted))
         found: dict[_Thread, list[JobRecord]] = {thread: [] for thread in threads}
@@ -164,8 +164,7 @@ class JobWatch:
     def _rest_s(self, due: datetime | None, look_s: float) -> float:
         if due is None:
             return look_s
-        left = (due - self._clock()).total_seconds()
-        return max(look_s, min(left, LONGEST_SLEEP_S))
+        return max(look_s, min((due - self._clock()).total_seconds(), LONGEST_SLEEP_S))
 
     def _give_up(self, error: StorageUnavailable) -> None:
         wanted, self._wanted = self._wanted, []

@@ -17,7 +17,7 @@ from shared_core.core.event_loops import exiting, on_own_loop, start_on_own_loop
 from shared_core.errors import StorageUnavailable
 from shared_core.jobs.retries import MAX_ATTEMPTS, OUTAGE, wait_s
 from shared_core.jobs.runner import JobRunner, Outcome, Perform
-from shared_core.jobs.wakeup import Hearing
+from shared_core.jobs.wakeup import Wakeup
 from shared_core.ports.jobs import Capability, Job, JobFilter, JobStatus, JobStorage
 from shared_core.ports.storage import Clock
 
@@ -203,18 +203,18 @@ class Worker:
         self._forget_parent()
         if once:
             return await self._serve(stop, None, poll_s)
-        hearing = Hearing(self._storage, self._clock)
+        wakeup = Wakeup(self._storage, self._clock)
         stopping = asyncio.create_task(stop.wait())
-        stopping.add_done_callback(lambda _: hearing.interrupt())
-        listening = asyncio.create_task(hearing.listen())
+        stopping.add_done_callback(lambda _: wakeup.interrupt())
+        listening = asyncio.create_task(wakeup.listen())
         try:
-            return await self._serve(stop, hearing, poll_s)
+            return await self._serve(stop, wakeup, poll_s)
         finally:
             stopping.cancel()
             listening.cancel()
             await asyncio.wait([stopping, listening])
 
-    async def _serve(self, stop: asyncio.Event, hearing: Hearing | None, poll_s: float) -> Tally:
+    async def _serve(self, stop: asyncio.Event, wakeup: Wakeup | None, poll_s: float) -> Tally:
         tally, worker_id = Tally(), uuid4().hex
         failures = 0
         while not stop.is_set():
@@ -226,17 +226,17 @@ class Worker:
                     tally.failed += outcome not in (Outcome.DONE, Outcome.LOST)
                     continue
                 failures = 0
-                if hearing and hearing.arrives:
+                if wakeup and wakeup.works:
                     rest_s = self._until(await self._next_at(), poll_s, at_most=LONGEST_SLEEP_S)
             except StorageUnavailable as error:
-                if hearing is None:
+                if wakeup is None:
                     raise
                 failures += 1
                 rest_s = wait_s(OUTAGE, failures)
                 log.warning("the worker cannot reach its queue (%d): %s", failures, error)
-            if hearing is None:
+            if wakeup is None:
                 break
-            await hearing.rest(rest_s)
+            await wakeup.rest(rest_s)
         return tally
 
     async def stop(self, drain_s: float = DRAIN_S) -> None:

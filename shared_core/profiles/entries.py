@@ -1,6 +1,6 @@
-"""What a profile is made of: sentences with the facts they tell, events, and findings. Pure.
+"""The entries of a profile: statements with their facts, events, findings, relations. Pure.
 
-Every part is frozen, knows the turns it was drawn from, and becomes a plain dict and back.
+Every entry is frozen, knows its provenance, and converts to a plain dict and back.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from shared_core.nlp.text import Language, language
 Subject = Literal["user", "agent"]
 Dimension = Literal["intent", "emotion", "cognition", "social", "trend"]
 Basis: TypeAlias = tuple[Turn, ...]
-"""Turns that say something together: without one of them it is unsaid."""
+"""Turns that support an entry together: if one is forgotten, the support is gone."""
 
 MAX_TEXT: Final = 20_000
-"""So many characters may be told to a profile at once, or make one event."""
+"""Most characters of one text for a profile or one event."""
 
-Part = TypeVar("Part")
+E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldFact:
-    """A fact in a clause, by the slots of the rules: what a later one of the same slot replaces.
+    """A fact in a clause. A later fact of the same functional slot supersedes it.
 
-    key: as facts.fact_key. statement: one sentence that says it alone.
+    key: see facts.fact_key. statement: one sentence that states this fact alone.
     """
 
     fact_id: UUID
@@ -49,7 +49,7 @@ class ToldFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clause:
-    """A part of a sentence, and the facts in it; () where no rule reads it."""
+    """A clause of a sentence and its facts; () if no rule reads it."""
 
     text: str
     facts: tuple[ToldFact, ...] = ()
@@ -57,10 +57,10 @@ class Clause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A sentence of a profile, from valid_from until valid_until; None while it holds.
+    """A sentence of a profile. valid_until: None while it holds.
 
-    said_at: when it was said, each time. bases: the turns of each time; () for what an application
-    told. told: whether an application wrote the sentence; else it was drawn from turns.
+    said_at: each time it was said. bases: the turns of each time; () if an application wrote it.
+    told: whether an application wrote it; otherwise it was derived from turns.
     """
 
     statement_id: UUID
@@ -82,18 +82,18 @@ class Statement:
         return tuple(fact for clause in self.clauses for fact in clause.facts)
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return what JSON can hold."""
+        """Return the entry as JSON values."""
         return plain(self)
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Statement:
-        """Return the statement of a dict. Raises InvalidInput for one that is none."""
+        """Return the statement of a dict from to_dict()."""
         return _read("a statement", given, _statement)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventParagraph:
-    """What happened, in one paragraph. quoted: its text is what the user said, in their words."""
+    """An event in one paragraph. quoted: whether text is in the user's own words."""
 
     event_id: UUID
     text: str
@@ -104,7 +104,7 @@ class EventParagraph:
 
     @property
     def shown(self) -> str:
-        """The paragraph as a reader sees it."""
+        """The paragraph for readers."""
         if not self.quoted:
             return self.text
         day = self.occurred_at.date().isoformat()
@@ -113,21 +113,21 @@ class EventParagraph:
         return f'On {day} the user said: "{self.text}"'
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return what JSON can hold."""
+        """Return the entry as JSON values."""
         return plain(self)
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> EventParagraph:
-        """Return the event of a dict. Raises InvalidInput for one that is none."""
+        """Return the event of a dict from to_dict()."""
         return _read("an event", given, _event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What may be concluded of a mind. confidence: 0 to 1. label: a word for it.
+    """A finding of theory of mind. confidence: 0 to 1. label: one word for it.
 
-    quotes: what was said, word for word; basis: the turns it was said in. extractor: rules, or the
-    model and the version of its prompt. valence: -1 to 1, of an emotion.
+    quotes: the words it was concluded from; basis: their turns. extractor: the rules, or the model
+    and the version of its prompt. valence: -1 to 1, only for an emotion.
     """
 
     finding_id: UUID
@@ -142,43 +142,43 @@ class Finding:
     valence: float | None = None
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return what JSON can hold."""
+        """Return the entry as JSON values."""
         return plain(self)
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Finding:
-        """Return the finding of a dict. Raises InvalidInput for one that is none."""
+        """Return the finding of a dict from to_dict()."""
         return _read("a finding", given, _finding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mind:
-    """Findings about a mind, the newest last."""
+    """The findings of theory of mind about a subject, newest last."""
 
     findings: tuple[Finding, ...] = field(default_factory=tuple)
 
     def of(self, dimension: Dimension) -> list[Finding]:
-        """Return the findings of one dimension, the newest last."""
+        """Return the findings of one dimension, newest last."""
         return [one for one in self.findings if one.dimension == dimension]
 
     @property
     def confidence(self) -> float | None:
-        """The mean of all findings; None where there is none."""
+        """The mean confidence of all findings, or None without any."""
         given = [one.confidence for one in self.findings]
         return sum(given) / len(given) if given else None
 
 
 def checked_text(text: object, what: str) -> str:
-    """Return a text as one paragraph, with U+FFFD for what no database holds.
+    """Return a text as one paragraph that every database can store.
 
-    Raises InvalidInput for what is no text, for a blank one, and for one above MAX_TEXT.
+    Raises InvalidInput if it is no string, blank, or longer than MAX_TEXT.
     """
     if not isinstance(text, str):
         raise InvalidInput(f"{what} must be a text, not {type(text).__name__}")
     if len(text) > MAX_TEXT:
         raise InvalidInput(
-            f"{what} has {len(text):,} characters, and at most {MAX_TEXT:,} make a paragraph: tell"
-            " the parts that matter, or remember the whole with engine.remember()"
+            f"{what} must have at most {MAX_TEXT:,} characters, got {len(text):,}: shorten it, or"
+            " store the whole text with engine.remember()"
         )
     paragraph = " ".join(clean_text(text).split())
     if not paragraph:
@@ -187,7 +187,7 @@ def checked_text(text: object, what: str) -> str:
 
 
 def moment_of(at: datetime | None, what: str) -> datetime:
-    """Return a moment in UTC, now for None. Raises InvalidInput for a naive one."""
+    """Return a moment in UTC, now for None. Raises InvalidInput if it has no time zone."""
     if at is None:
         return datetime.now(UTC)
     check_moment(at, what)
@@ -195,19 +195,19 @@ def moment_of(at: datetime | None, what: str) -> datetime:
 
 
 def sentence_of(clauses: Sequence[str]) -> str:
-    """Return clauses as one sentence, in the way of their language."""
-    parts = [clause.strip(" ,，;；") for clause in clauses]
-    if not parts:
+    """Return clauses as one sentence of their language."""
+    texts = [clause.strip(" ,，;；") for clause in clauses]
+    if not texts:
         return ""
-    if language("".join(parts)) == "zh":
-        return "，".join(parts).rstrip("。.") + "。"
-    parts = [part.rstrip(".") for part in parts]
-    joined = ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
+    if language("".join(texts)) == "zh":
+        return "，".join(texts).rstrip("。.") + "。"
+    texts = [text.rstrip(".") for text in texts]
+    joined = ", ".join(texts[:-1]) + (" and " if len(texts) > 1 else "") + texts[-1]
     return joined if joined.endswith(("!", "?", "…")) else f"{joined}."
 
 
 def said_again(statement: Statement, at: datetime, basis: Basis) -> Statement:
-    """Return a statement that was said once more."""
+    """Return a statement with one more time it was said."""
     said = tuple(sorted({*statement.said_at, at}))
     known = any({*one} == {*basis} for one in statement.bases)
     bases = statement.bases if known or not basis else (*statement.bases, basis)
@@ -224,7 +224,7 @@ def language_of(texts: Sequence[str], wanted: str | None = None) -> Language:
 
 
 def plain(part: Any) -> dict[str, JsonValue]:
-    """Return a part as what JSON can hold."""
+    """Return an entry as JSON values."""
     return {name: _json(value) for name, value in asdict(part).items()}
 
 
@@ -241,15 +241,15 @@ def _json(value: Any) -> JsonValue:
     return known
 
 
-def _read(what: str, given: Mapping[str, Any], reader: Callable[[Mapping[str, Any]], Part]) -> Part:
+def _read(what: str, given: Mapping[str, Any], reader: Callable[[Mapping[str, Any]], E]) -> E:
     try:
         return reader(given)
     except InvalidInput:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidInput(
-            f"{what} of a profile cannot be read ({type(error).__name__}: {error}): give what"
-            " to_dict() returned"
+            f"{what} of a profile cannot be read ({type(error).__name__}: {error}): pass a dict"
+            " that to_dict() returned"
         ) from error
 
 
@@ -324,19 +324,19 @@ def _moment(given: object) -> datetime:
 RelationKind = Literal["replaces", "tells_of", "concluded_from", "follows"]
 
 BY_TOPIC: Final = 0.6
-"""Two events of the same topics belong together so surely at most: no turn says so."""
+"""Most confidence that two events with the same topics belong together: no turn says so."""
 BACK: Final = 20
-"""An event is compared with so many before it."""
+"""Number of earlier events each event is compared with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """A relation from one memory of a profile to another. confidence: 0 to 1.
+    """A relation from one entry of a profile to another. confidence: 0 to 1.
 
-    "replaces": a statement took the place of one that ended. "tells_of": an event tells of the
-    turns that a statement was drawn from. "concluded_from": a finding rests on turns that a
-    statement or an event was drawn from. "follows": an event goes on with the topics of an earlier
-    one.
+    - "replaces": a statement supersedes one that ended.
+    - "tells_of": an event shares a turn with a statement.
+    - "concluded_from": a finding shares a turn with a statement or an event.
+    - "follows": an event shares a topic with an earlier event.
     """
 
     kind: RelationKind
@@ -345,7 +345,7 @@ class Relation:
     confidence: float
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return what JSON can hold."""
+        """Return the entry as JSON values."""
         return plain(self)
 
 
@@ -355,9 +355,9 @@ def relations_of(
     events: Sequence[EventParagraph],
     mind: Mind,
 ) -> tuple[Relation, ...]:
-    """Return the relations between the memories of a profile, each pair once a kind.
+    """Return the relations between the entries of a profile, each pair once per kind.
 
-    history: what held once, as ProfileMemory.history. events: oldest first.
+    history: the statements that ended. events: oldest first.
     """
     by_turn: dict[Turn, list[tuple[str, UUID]]] = {}
     for one in (*statements, *history):
@@ -390,14 +390,14 @@ def _note(
 def _sharing(
     by_turn: dict[Turn, list[tuple[str, UUID]]], bases: Iterable[Basis]
 ) -> Iterable[tuple[str, UUID]]:
-    """Return what was drawn from one of these turns, once each."""
+    """Return the entries derived from any of these turns, once each."""
     return dict.fromkeys(
         named for basis in bases for turn in basis for named in by_turn.get(turn, ())
     )
 
 
 def _replaced(statements: Sequence[Statement], history: Sequence[Statement]) -> list[Relation]:
-    """Return which statements began as another of the same place ended."""
+    """Return the relations of statements that began when another of the same slot ended."""
     began = {
         (fact.key, one.valid_from): one.statement_id
         for one in (*history, *statements)
@@ -418,7 +418,7 @@ def _replaced(statements: Sequence[Statement], history: Sequence[Statement]) -> 
 
 
 def _followed(events: Sequence[EventParagraph]) -> list[Relation]:
-    """Return for each event the nearest earlier one that shares a topic with it."""
+    """Return the relation of each event to the nearest earlier event that shares a topic."""
     topics = [frozenset(text_features(event.text).topics) for event in events]
     found = []
     for place, event in enumerate(events):

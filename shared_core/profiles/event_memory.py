@@ -1,4 +1,4 @@
-"""EventMemory: what happened, as paragraphs in time order, the newest so many. Pure."""
+"""EventMemory: the newest events of a profile, as paragraphs in time order. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from shared_core.core.domain import JsonValue, Turn
 from shared_core.core.ids import uuid7
+from shared_core.core.validation import whole_number
 from shared_core.errors import InvalidInput
 from shared_core.nlp.text import language, search_terms, sentences
 from shared_core.profiles.entries import Basis, EventParagraph, checked_text, language_of, moment_of
@@ -17,30 +18,26 @@ from shared_core.recall.mmr import jaccard
 MAX_EVENTS: Final = 50
 MOST_EVENTS: Final = 1_000
 RELATED: Final = 0.6
-"""So much of the words of two events is the same where they tell of one matter."""
+"""Least Jaccard similarity, by words, of two events that are merged."""
 TOGETHER: Final = timedelta(days=1)
+"""Longest time between two events that are merged."""
 MERGED_CHARACTERS: Final = 1_200
-"""What would be longer stays apart."""
+"""Longest text of a merged event."""
 HEADINGS: Final[Mapping[str, str]] = {"en": "## Related events", "zh": "## 相关事件"}
 IN_A_ROW: Final = timedelta(microseconds=1)
 
 
 class EventMemory:
-    """Paragraphs about what happened, oldest first; of more than max_events the oldest go.
+    """Events as paragraphs, oldest first. Beyond max_events, the oldest are dropped.
 
-    Events are merged where they tell of one matter: of one conversation, or within a day in nearly
-    the same words. A merged event has every sentence once, and the time of the later one.
+    Two events within a day are merged if they are from one conversation or nearly the same words.
+    A merged event has every sentence once, and the time of the later event.
     """
 
     def __init__(
         self, events: Iterable[EventParagraph] = (), *, max_events: int = MAX_EVENTS
     ) -> None:
-        whole = isinstance(max_events, int) and not isinstance(max_events, bool)
-        if not (whole and 1 <= max_events <= MOST_EVENTS):
-            raise InvalidInput(
-                f"max_events must be a whole number from 1 to {MOST_EVENTS:,}, not {max_events!r}"
-            )
-        self.max_events = max_events
+        self.max_events = whole_number(max_events, "max_events", 1, MOST_EVENTS)
         self._events = list(events)
         self._settle()
 
@@ -61,10 +58,10 @@ class EventMemory:
         thread_id: str | None = None,
         basis: Basis = (),
     ) -> bool:
-        """Add an event, or merge it with what it belongs to; return whether anything changed.
+        """Add an event or merge it with a related one; return whether anything changed.
 
-        at: when it happened, aware; now if left out. thread_id, basis: the conversation and the
-        turns that tell of it. Raises InvalidInput for a blank text, or one above 20,000 characters.
+        at: when it happened, with a time zone; now by default. thread_id, basis: its conversation
+        and turns. Raises InvalidInput for a text that is blank or above 20,000 characters.
         """
         if not isinstance(event, EventParagraph):
             event = EventParagraph(
@@ -88,7 +85,7 @@ class EventMemory:
     ) -> bool:
         """Add events in the order they happened; return whether anything changed.
 
-        A text alone happened at the moment at, in the order given; (text, moment) says when.
+        An event is a text, which happened at the moment at, or a pair (text, moment).
         """
         if isinstance(events, str) or not isinstance(events, Sequence):
             raise InvalidInput(f"events must be a list of texts, e.g. ['...'], not {events!r:.80}")
@@ -99,14 +96,14 @@ class EventMemory:
         return changed
 
     def to_prompt(self, language: str | None = None) -> str:
-        """Return the events as a list under a heading, in a language ("en", "zh", or their own)."""
+        """Return the events as a list with a heading, in "en", "zh" or their own language."""
         content = self.get_content()
         return "\n".join(
             [HEADINGS[language_of(content, language)], *(f"- {one}" for one in content)]
         )
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return all of it as what JSON can hold."""
+        """Return all events as JSON values."""
         return {
             "max_events": self.max_events,
             "paragraphs": list(self.get_content()),
@@ -117,14 +114,14 @@ class EventMemory:
     def from_dict(cls, given: Mapping[str, Any]) -> EventMemory:
         """Return the events of a dict."""
         if not isinstance(given, Mapping) or "events" not in given:
-            raise InvalidInput("events are a dict as EventMemory.to_dict() returns it")
+            raise InvalidInput("events must be a dict that EventMemory.to_dict() returned")
         return cls(
             [EventParagraph.from_dict(one) for one in given["events"]],
             max_events=given.get("max_events", MAX_EVENTS),
         )
 
     def copy(self) -> EventMemory:
-        """Return the same events, to be changed on their own."""
+        """Return an independent copy."""
         return EventMemory(self._events, max_events=self.max_events)
 
     def __eq__(self, other: object) -> bool:
@@ -149,7 +146,7 @@ class EventMemory:
 
 
 def _related(known: EventParagraph, event: EventParagraph) -> bool:
-    """Tell whether two events tell of one matter."""
+    """Tell whether two events belong together."""
     if abs(known.occurred_at - event.occurred_at) > TOGETHER:
         return False
     if known.quoted != event.quoted:
@@ -161,7 +158,10 @@ def _related(known: EventParagraph, event: EventParagraph) -> bool:
 
 
 def _merge(known: EventParagraph, event: EventParagraph) -> EventParagraph | None:
-    """Return both as one; None if that is too long. What was read anew replaces what it covers."""
+    """Return two events as one, or None if that is too long.
+
+    If the new event covers all turns of the known one, it replaces it.
+    """
     earlier, later = sorted((known, event), key=lambda one: one.occurred_at)
     turns_known, turns = _turns(known), _turns(event)
     if turns_known and turns_known.keys() <= turns.keys() and known.thread_id == event.thread_id:

@@ -1,4 +1,4 @@
-"""Theory of mind with a language model: asked twice at most, and its answer checked."""
+"""Theory of mind with a language model: at most two calls, and its answer is checked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KNOWN_CHARACTERS: Final = 4_000
 
 
 class MindItem(Element):
-    """One finding; see the prompt "mind" for what each field means."""
+    """One finding; the prompt "mind" explains each field."""
 
     turns: Turns
     label: Value = ""
@@ -66,13 +66,13 @@ async def mind_by_model(
 ) -> tuple[list[Finding], ModelUsage]:
     """Return what a model concludes from the last turns that fit its window.
 
-    known: the paragraph of the profile. What names no turn of the user, or holds a secret, is left
-    out. Raises ModelOutputInvalid for two useless answers, ModelUnavailable if the model fails.
+    known: the paragraph of the profile. A finding that names no user turn, or holds a secret, is
+    dropped. Raises ModelOutputInvalid for two useless answers, ModelUnavailable if the model fails.
     """
-    parts = await asyncio.to_thread(transcripts, observed.turns, model.window_tokens)
-    if not parts:
+    windows = await asyncio.to_thread(transcripts, observed.turns, model.window_tokens)
+    if not windows:
         return [], ModelUsage()
-    part = parts[-1]
+    part = windows[-1]
     prompt = load_prompt(MIND)
     values = {
         "known": escaped(known[:KNOWN_CHARACTERS]) or NONE,

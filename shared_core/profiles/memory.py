@@ -1,16 +1,15 @@
-"""Memory: who somebody is and what happened, as one object with versions.
+"""Memory: the profile and the events of a user or an agent, as one object with versions.
 
-    from shared_core.profiles.memory import EventMemory, Memory, ProfileMemory
+    from shared_core.profiles import EventMemory, Memory, ProfileMemory
 
     memory = Memory(agent_id="agent_123")
     memory.update_profile("用户是18岁男学生，喜欢游戏和编程。")
     memory.update_events(["用户今天询问了Python编程问题。"])
     context = memory.to_prompt()
 
-`Memory` here is the profile of a user or an agent; `shared_core.Memory` is one stored memory, as
-recall returns it. The two are never the same, so this one is imported from here. What is stored of
-it are memories: see engine.profiles and docs/profiles.md. Nothing in this module does I/O but
-update_with_pipeline(), which asks the repository that the memory is bound to.
+This `Memory` is a profile. `shared_core.Memory` is one stored memory, as recall returns it. A
+profile is stored as several memories: see engine.profiles and docs/profiles.md. Only
+update_with_pipeline() does I/O, through the repository of the memory.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ __all__ = ["EventMemory", "Memory", "ProfileMemory"]
 
 
 class Updates(Protocol):
-    """What a memory asks of the repository it is bound to."""
+    """The repository method that Memory.update_with_pipeline() calls."""
 
     async def update_with_pipeline(
         self, previous_memory: Memory, session_conversation: Any
@@ -53,9 +52,9 @@ class Updates(Protocol):
 class Memory:
     """The profile and the events of a user, as an agent knows them, or of an agent itself.
 
-    agent_id: whose memory it is. subject: of whom it tells, "user" or "agent". version: how often
-    it was stored with other content; 0 for never. revision: how often that version was told again
-    by other turns since. mind: what was concluded (theory of mind).
+    agent_id: the agent that knows the user, or is the subject. subject: "user" or "agent". version:
+    number of the stored version; 0 before the first. revision: how often turns repeated that
+    version since. mind: the findings of theory of mind.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class Memory:
         self.bound_to: Updates | None = None
         """The repository it was loaded from or stored in."""
         self.stored_hash: str | None = None
-        """The content_hash of the version it was loaded from."""
+        """The content_hash of the loaded version."""
 
     def get_profile_content(self) -> str:
         """Return the profile, one paragraph; "" while nothing is known."""
@@ -90,7 +89,7 @@ class Memory:
         return self.event_memory.get_content()
 
     def update_profile(self, new_info: str, *, at: datetime | None = None) -> bool:
-        """Merge what is told into the profile; return whether it changed. at: when it was said."""
+        """Merge a text into the profile; return whether it changed. at: when it was said."""
         changed = self.profile_memory.update_content(new_info, at=at)
         return self._touched(changed, at)
 
@@ -105,9 +104,9 @@ class Memory:
         return self._touched(changed, at)
 
     def to_prompt(self, language: str | None = None) -> str:
-        """Return profile and events for a prompt, in a language: "en", "zh", or that of the texts.
+        """Return profile and events for a prompt, or "" if both are empty.
 
-        What is not known has no heading; "" while nothing is.
+        language: "en", "zh", or by default the language of the texts. An empty part has no heading.
         """
         profile, events = self.get_profile_content(), self.get_event_content()
         spoken = language_of([profile, *events], language)
@@ -116,19 +115,15 @@ class Memory:
         return "\n\n".join(parts)
 
     def relations(self) -> tuple[Relation, ...]:
-        """Return how its statements, events and findings hang together, derived from their turns.
-
-        What replaced what, which events tell of a statement, what a finding was concluded from, and
-        which events go on with the topics of earlier ones.
-        """
+        """Return the relations between its statements, events and findings; see Relation."""
         profile = self.profile_memory
         return relations_of(
             profile.statements, profile.history, self.event_memory.events, self.mind
         )
 
     def content_hash(self) -> str:
-        """Return the SHA-256 of what it says, in hexadecimal: who says the same has the same."""
-        said: JsonValue = {
+        """Return the SHA-256 of its content, in hexadecimal."""
+        content: JsonValue = {
             "profile": self.get_profile_content(),
             "history": [one.text for one in self.profile_memory.history],
             "events": [
@@ -137,13 +132,13 @@ class Memory:
             "mind": [[one.dimension, one.text] for one in self.mind.findings],
             "max_events": self.event_memory.max_events,
         }
-        return sha256(to_json(said).encode()).hexdigest()
+        return sha256(to_json(content).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return all of it as what JSON can hold; from_dict() returns the same memory.
+        """Return the whole memory as JSON values, from which from_dict() restores it.
 
-        What follows from the rest is in it for whoever reads it: the hash, how many events there
-        are and when the last was, the confidence, the relations.
+        Derived values are included for readers: hash, number and date of events, confidence,
+        relations.
         """
         events = self.event_memory.events
         return {
@@ -166,7 +161,7 @@ class Memory:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Memory:
-        """Return the memory of a dict. Raises InvalidInput for one that to_dict() did not make."""
+        """Return the memory of a dict from to_dict(). Raises InvalidInput for any other."""
         try:
             memory = cls(given["agent_id"], given["memory_id"], subject=given["subject"])
             memory.profile_memory = ProfileMemory.from_dict(given["profile_memory"])
@@ -179,13 +174,13 @@ class Memory:
             if isinstance(error, InvalidInput):
                 raise
             raise InvalidInput(
-                f"a memory cannot be read ({type(error).__name__}: {error}): give what to_dict()"
-                " returned"
+                f"a memory cannot be read ({type(error).__name__}: {error}): pass a dict that"
+                " to_dict() returned"
             ) from error
         return memory
 
     def copy(self) -> Memory:
-        """Return the same memory, to be changed on its own."""
+        """Return an independent copy."""
         other = Memory(self.agent_id, self.memory_id, subject=self.subject)
         other.profile_memory = self.profile_memory.copy()
         other.event_memory = self.event_memory.copy()
@@ -197,10 +192,7 @@ class Memory:
     async def update_with_pipeline(
         self, previous_memory: Memory, session_conversation: Any
     ) -> tuple[Memory, Any]:
-        """Return the memory after a conversation, stored, and what the pipeline did.
-
-        As MemoryRepository.update_with_pipeline, of the repository this memory was loaded from.
-        """
+        """Call MemoryRepository.update_with_pipeline() of the repository of this memory."""
         if self.bound_to is None:
             raise InvalidInput(
                 "this memory belongs to no repository: load or save it with"
@@ -223,7 +215,7 @@ class Memory:
 
 
 def checked_id(memory_id: UUID | str) -> UUID:
-    """Return a memory_id as a UUID. Raises InvalidInput for what is none."""
+    """Return a memory_id as a UUID. Raises InvalidInput if it is none."""
     try:
         return UUID(str(memory_id))
     except ValueError as error:

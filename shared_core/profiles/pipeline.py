@@ -1,7 +1,7 @@
 """The pipeline of a profile: modification, update of profile and events, theory of mind.
 
-It writes nothing. Models are asked in the first stage and the last; the stages between are pure, so
-that they can be repeated on what somebody else wrote first.
+It writes nothing. Only the first and the last stage call a model. The stages between are pure, so
+they can be repeated after a conflict with another writer.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ STAGES: Final = ("modification", "update_profile", "update_events", "theory_of_m
 
 @dataclass(slots=True)
 class Stages:
-    """Times the stages of one run, and keeps their records; that of a stage done anew replaces."""
+    """Times and records the stages of one run; a repeated stage replaces its record."""
 
     clock: Clock
     records: dict[str, StageRecord] = field(default_factory=dict)
 
     @contextmanager
     def timed(self, stage: str, given: Mapping[str, JsonValue]) -> Iterator[dict[str, JsonValue]]:
-        """Record a stage; fill the dict with what came out, "warning" with why it is less."""
+        """Record a stage. The caller fills the dict with counts, and "warning" with a reason."""
         began, start, out = self.clock(), time.perf_counter(), dict[str, JsonValue]()
 
         def record(status: StageStatus, error: str | None) -> StageRecord:
@@ -88,8 +88,8 @@ class Stages:
             self.records[stage] = record("error", type(failure).__name__)
             raise
         warning = out.pop("warning", None)
-        why = None if warning is None else str(warning)
-        self.records[stage] = record("warning" if why else "success", why)
+        reason = None if warning is None else str(warning)
+        self.records[stage] = record("warning" if reason else "success", reason)
 
     @property
     def done(self) -> tuple[StageRecord, ...]:
@@ -99,12 +99,12 @@ class Stages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Modification:
-    """A conversation as it can be stored and read: cleaned, redacted, and what is in it.
+    """A conversation, cleaned and redacted, and what was extracted from it.
 
-    events: all of its turns that may be stored; read: those that speak of the subject, as if the
-    user said them; told: what the user said, which summary tells of, "" for nothing. drafts: the
-    facts in read. left_out: turns without words, of small talk, that expire, and forgotten ones.
-    fallback: why rules did a model's work.
+    events: the turns that may be stored. read: the turns about the subject, in the role "user".
+    told: the user's turns, the source of summary. drafts: the facts in read. left_out: number of
+    turns that are forgotten, expire, hold no words or only small talk. fallback: the error for
+    which the rules replaced the model.
     """
 
     thread_id: ThreadId
@@ -125,14 +125,14 @@ class Modification:
     fallback: str | None = None
 
     def basis_of(self, draft: FactDraft) -> Basis:
-        """Return the turns that say a draft together."""
+        """Return the turns that support a draft together."""
         turns = dict.fromkeys((draft.event_id, *draft.other_event_ids))
         return tuple((self.thread_id, event_id) for event_id in turns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileUpdate:
-    """A profile after a conversation. ended: what holds no more, and what took its place."""
+    """A profile after a conversation. ended: each ended statement and its successor, if any."""
 
     modification: Modification
     profile_memory: ProfileMemory
@@ -152,9 +152,9 @@ class EventUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TheoryOfMind:
-    """What was concluded. found: of this conversation; mind: with what was known before.
+    """Findings of theory of mind. found: from this conversation; mind: with the earlier ones.
 
-    relations: between all memories of the profile, as it is then.
+    relations: between all entries of the updated profile.
     """
 
     found: tuple[Finding, ...]
@@ -167,10 +167,10 @@ class TheoryOfMind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineResult:
-    """What a pipeline did. changed: whether there is a new version. tries: one without conflicts.
+    """The result of a pipeline. changed: whether it wrote a new version.
 
-    stages: each with what went in and came out, in counts, its status and its time; what they made
-    stands beside them. new_turns: how many turns of the conversation were not remembered before.
+    stages: the record of each stage. new_turns: number of turns that were not stored before. tries:
+    1 if no other writer interfered.
     """
 
     run_id: UUID
@@ -187,12 +187,12 @@ class PipelineResult:
 
     @property
     def usage(self) -> ModelUsage:
-        """What a model was asked for."""
+        """The calls and tokens of the model."""
         return self.modification.usage + self.theory_of_mind.usage
 
 
 def counts_of(modification: Modification) -> dict[str, JsonValue]:
-    """Return what the record of the first stage says came out of it."""
+    """Return the output record of the first stage."""
     counts: dict[str, JsonValue] = {
         "turns": len(modification.read),
         "left_out": modification.left_out,
@@ -208,7 +208,7 @@ def counts_of(modification: Modification) -> dict[str, JsonValue]:
 
 
 def counts_of_mind(mind: TheoryOfMind) -> dict[str, JsonValue]:
-    """Return what the record of the last stage says came out of it."""
+    """Return the output record of the last stage."""
     counts: dict[str, JsonValue] = {
         "found": len(mind.found),
         "confidence": Mind(findings=mind.found).confidence,
@@ -224,13 +224,13 @@ def counts_of_mind(mind: TheoryOfMind) -> dict[str, JsonValue]:
 log = logging.getLogger("hippocampus")
 
 LEAST_CONFIDENCE: Final = 0.5
-"""Of a fact that enters a profile."""
+"""Least confidence of a fact in a profile."""
 EVENT_CHARACTERS: Final = 400
-"""So long is what one conversation leaves among the events."""
+"""Most characters of the event that one conversation adds."""
 
 
 class ProfilePipeline:
-    """The stages, one by one. extractor: what reads turns; with a model it is asked for more."""
+    """The stages of the pipeline. extractor: reads turns; a model also does theory of mind."""
 
     def __init__(self, extractor: Extractor, intake: Intake, clock: Clock) -> None:
         self._extractor = extractor
@@ -240,7 +240,7 @@ class ProfilePipeline:
 
     @property
     def name(self) -> str:
-        """What reads turns, as it is stored."""
+        """The name of the extractor, as it is stored."""
         return self._extractor.name
 
     async def modification_stage(
@@ -250,18 +250,18 @@ class ProfilePipeline:
         subject: Subject = "user",
         forgotten: Collection[str] = frozenset(),
     ) -> Modification:
-        """Clean and redact a conversation, and read what it says.
+        """Clean and redact a conversation, and extract its facts and its summary.
 
-        forgotten: ids of turns that are not to be learned from again. A model whose answers are of
-        no use twice gives way to the rules, which is said in fallback; one that cannot be reached
-        raises ModelUnavailable.
+        forgotten: ids of turns that must not be read again. If the model gives two useless answers,
+        the rules replace it and fallback names the error. Raises ModelUnavailable if the model
+        cannot be reached.
         """
         kept = [self._intake.event(event) for event in conversation.events
                 if event.event_id not in forgotten]  # fmt: skip
         spoken = [event for event in kept if _tells(event)]
         read = as_said_by(subject, spoken)
-        extraction, why = await self._extracted(read)
-        summary, usage, by_rules, why_not = await self._summed_up(spoken)
+        extraction, failure = await self._extracted(read)
+        summary, usage, by_rules, summary_failure = await self._summed_up(spoken)
         sound = validated(extraction, {event.event_id for event in read}, set(), set())
         return Modification(
             thread_id=conversation.conversation_id,
@@ -279,9 +279,9 @@ class ProfilePipeline:
             left_out=len(conversation.events) - len(spoken),
             rejected=sound.rejected,
             at=max((event.occurred_at for event in spoken), default=self._clock()),
-            extractor=self._rules.name if why else self._extractor.name,
+            extractor=self._rules.name if failure else self._extractor.name,
             usage=extraction.usage + usage,
-            fallback=why or why_not,
+            fallback=failure or summary_failure,
         )
 
     async def _extracted(self, turns: Sequence[Event]) -> tuple[Extraction, str | None]:
@@ -294,7 +294,7 @@ class ProfilePipeline:
             return await self._rules.extract(turns, ()), type(error).__name__
 
     async def _summed_up(self, turns: Sequence[Event]) -> tuple[str, ModelUsage, bool, str | None]:
-        """Return the event a conversation makes, and whether it is in the words of the user."""
+        """Return the summary, its usage, whether it is in the user's words, and any failure."""
         told = [event for event in turns if event.role == "user"]
         if not told:
             return "", NO_USAGE, True, None
@@ -311,7 +311,7 @@ class ProfilePipeline:
     def update_profile_stage(
         self, profile_memory: ProfileMemory, modification: Modification
     ) -> ProfileUpdate:
-        """Merge what a conversation says into a profile: newer replaces older, which is kept."""
+        """Merge a conversation into a profile; a superseded statement becomes history."""
         profile = profile_memory.copy()
         said_at = {event.event_id: event.occurred_at for event in modification.read}
         plan = profile.merge(modification.drafts, said_at, modification.basis_of)
@@ -326,7 +326,7 @@ class ProfilePipeline:
     def update_event_stage(
         self, event_memory: EventMemory, modification: Modification
     ) -> EventUpdate:
-        """Add the conversation to the events, in its place in time, merged with what is related."""
+        """Add the conversation to the events in time order, merged with related events."""
         events, changed = event_memory.copy(), False
         if modification.summary.strip():
             basis = tuple((modification.thread_id, event.event_id) for event in modification.told)
@@ -350,7 +350,7 @@ class ProfilePipeline:
         *,
         concluded: TheoryOfMind | None = None,
     ) -> TheoryOfMind:
-        """Conclude what may be concluded of a mind. concluded: by a model, of the same turns."""
+        """Conclude findings from the turns. concluded: an earlier result of a model, to reuse."""
         observed, profile = _observed(profile_update), profile_update.profile_memory
         found = mind_by_rules(observed, before)
         if not isinstance(self._extractor, PromptableExtractor) or not observed.turns:
@@ -366,9 +366,7 @@ class ProfilePipeline:
     async def _asked(
         self, observed: Observed, profile: ProfileMemory, by_rules: Sequence[Finding]
     ) -> TheoryOfMind:
-        from shared_core.profiles.llm_theory_of_mind import (
-            mind_by_model,  # with pydantic, which takes a moment
-        )
+        from shared_core.profiles.llm_theory_of_mind import mind_by_model  # imports pydantic: slow
 
         assert isinstance(self._extractor, PromptableExtractor)
         try:
@@ -389,7 +387,7 @@ class ProfilePipeline:
         event_update: EventUpdate,
         theory_of_mind: TheoryOfMind,
     ) -> Memory:
-        """Return the memory that these stages make of the previous one, not stored yet."""
+        """Return the previous memory with the results of the stages. It is not stored."""
         memory = previous.copy()
         memory.profile_memory = profile_update.profile_memory
         memory.event_memory = event_update.event_memory
@@ -403,7 +401,7 @@ class ProfilePipeline:
         stages: Stages,
         concluded: TheoryOfMind | None = None,
     ) -> tuple[Memory, ProfileUpdate, EventUpdate, TheoryOfMind]:
-        """Return the memory after the stages that follow the first, each timed and recorded."""
+        """Run and record the stages after the first; return the memory and their results."""
         given: JsonValue = len(modification.drafts)
         with stages.timed("update_profile", {"version": previous.version, "drafts": given}) as out:
             profile = await asyncio.to_thread(
@@ -423,9 +421,9 @@ class ProfilePipeline:
 
 
 def _tells(event: Event) -> bool:
-    """Tell whether something is to be learned from a turn; from one that shall expire: nothing."""
-    told = event.role != "system" and has_words(event.text) and not is_small_talk(event.text)
-    return told and event.expires_at is None
+    """Tell whether a turn may add to a profile. A turn that expires never does."""
+    has_content = event.role != "system" and has_words(event.text) and not is_small_talk(event.text)
+    return has_content and event.expires_at is None
 
 
 def _observed(update: ProfileUpdate) -> Observed:
@@ -442,7 +440,7 @@ def _observed(update: ProfileUpdate) -> Observed:
 
 
 def _replaced(plan: FactPlan, profile: ProfileMemory) -> list[tuple[Statement, Statement | None]]:
-    """Return the statements that a plan ended, each with that which took its place, if any."""
+    """Return the statements a plan ended, each with its successor, if any."""
     by_fact = {
         fact.fact_id: one for one in [*profile.history, *profile.statements] for fact in one.facts
     }

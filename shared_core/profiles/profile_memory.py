@@ -1,4 +1,9 @@
-"""ProfileMemory: one coherent paragraph about somebody, merged statement by statement. Pure."""
+"""ProfileMemory: one coherent paragraph about a person, merged statement by statement. Pure.
+
+The rules read what users say about themselves. So a text about somebody is read in the first
+person: "User lives in Leeds" as "I live in Leeds", 用户住在北京 as 我住在北京. The profile keeps
+the original words.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +53,9 @@ NAMES_OF_AGENT: Final = (
     (re.compile(r"\b(?:I(?:'ll| will| want to| would like to)? call you)\b", re.I), "my name is"),
     (re.compile("你的名字(?:叫|是)|你(?:就|以后)?叫|我(?:就|以后)?叫你"), "我叫"),
 )
-"""How a user tells an agent its name, and how the agent would say so."""
+"""How a user names an agent, and how the agent would say it."""
 CLAUSE_ENDS: Final = re.compile("[.!?。！？，,;；\n]")
-AS_TOLD: Final[Mapping[Subject, tuple[str, str]]] = {
+SUBJECT_NAMES: Final[Mapping[Subject, tuple[str, str]]] = {
     "user": ("User", "用户"),
     "agent": ("The agent", "智能体"),
 }
@@ -58,16 +63,16 @@ AS_TOLD: Final[Mapping[Subject, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadClause:
-    """A clause as it was told, and what the rules read in it. read: whether they read anything."""
+    """A clause in its original words, and the facts the rules read in it."""
 
     text: str
     drafts: tuple[FactDraft, ...] = ()
 
 
-def read_told(text: str, at: datetime) -> list[list[ReadClause]]:
-    """Return the sentences of a text about somebody, each as its clauses.
+def read_sentences(text: str, at: datetime) -> list[list[ReadClause]]:
+    """Return the sentences of a text about a person, each as its clauses.
 
-    The event id of a draft is the place of its clause, "2.0".
+    The event id of a draft is the place of its clause, e.g. "2.0".
     """
     found: list[list[ReadClause]] = []
     for sentence in sentences(text):
@@ -82,18 +87,18 @@ def read_told(text: str, at: datetime) -> list[list[ReadClause]]:
 
 
 def of_subject(draft: FactDraft, subject: Subject) -> FactDraft:
-    """Return a draft that tells of the user, as one that tells of the subject of a profile."""
+    """Return a draft about the user as one about the subject of a profile."""
     if subject == "user":
         return draft
-    english, chinese = AS_TOLD[subject]
-    told = re.sub(r"^User\b", english, draft.statement)
-    return replace(draft, statement=re.sub("^用户", chinese, told))
+    english, chinese = SUBJECT_NAMES[subject]
+    statement = re.sub(r"^User\b", english, draft.statement)
+    return replace(draft, statement=re.sub("^用户", chinese, statement))
 
 
 def as_said_by(subject: Subject, events: Sequence[Event]) -> list[Event]:
-    """Return the turns so that the subject of a profile is who they call "user".
+    """Return the turns with the subject of a profile in the role "user".
 
-    Of an agent its own turns are read, and of the user's what gives it a name.
+    For an agent, these are its own turns, and the user's turns that give it a name.
     """
     if subject == "user":
         return list(events)
@@ -109,16 +114,16 @@ def as_said_by(subject: Subject, events: Sequence[Event]) -> list[Event]:
 def _named(event: Event) -> str:
     if event.role != "user":
         return event.text
-    for pattern, said in NAMES_OF_AGENT:
+    for pattern, first_person in NAMES_OF_AGENT:
         if match := pattern.search(event.text):
-            return said + CLAUSE_ENDS.split(event.text[match.end() :], maxsplit=1)[0]
+            return first_person + CLAUSE_ENDS.split(event.text[match.end() :], maxsplit=1)[0]
     return event.text
 
 
 def _clauses(sentence: str) -> list[str]:
     breaks = CLAUSES_ZH if language(sentence) == "zh" else CLAUSES_EN
-    parts = [part.strip() for part in breaks.split(sentence.rstrip(" .。;；"))]
-    return [part for part in parts if part]
+    clauses = (clause.strip() for clause in breaks.split(sentence.rstrip(" .。;；")))
+    return [clause for clause in clauses if clause]
 
 
 def _drafts(clause: str, place: str, at: datetime) -> tuple[FactDraft, ...]:
@@ -129,10 +134,10 @@ def _drafts(clause: str, place: str, at: datetime) -> tuple[FactDraft, ...]:
 
 
 def in_first_person(clause: str) -> str:
-    """Return a clause about somebody as they would say it of themselves."""
+    """Return a clause about a person in the first person."""
     if language(clause) == "zh":
-        told = SUBJECT_ZH.sub("我", clause)
-        return told if "我" in told else f"我{told}"
+        own = SUBJECT_ZH.sub("我", clause)
+        return own if "我" in own else f"我{own}"
     if FIRST_EN.match(clause):
         return clause
     if POSSESSIVE_EN.match(clause):
@@ -145,7 +150,7 @@ def in_first_person(clause: str) -> str:
 
 
 def names_subject(clause: str) -> bool:
-    """Tell whether a clause begins with whom it speaks of."""
+    """Tell whether a clause starts with its subject."""
     return any(one.match(clause) for one in (POSSESSIVE_EN, SUBJECT_EN, SUBJECT_ZH))
 
 
@@ -159,15 +164,15 @@ def _uninflected(verb: str) -> str:
 
 
 def same_words(clause: str) -> str:
-    """Return a clause without its subject and without what does not count in comparing."""
-    told = SUBJECT_ZH.sub("", clause) if language(clause) == "zh" else SUBJECT_EN.sub("", clause)
-    return normalised(told)
+    """Return the normalised words of a clause without its subject, for comparison."""
+    words = SUBJECT_ZH.sub("", clause) if language(clause) == "zh" else SUBJECT_EN.sub("", clause)
+    return normalised(words)
 
 
 MAX_STATEMENTS: Final = 200
-"""So many statements hold at once; of more the oldest become history."""
+"""Most statements that hold at once; beyond that the oldest become history."""
 MAX_HISTORY: Final = 500
-"""So much of what held once is kept."""
+"""Most ended statements that are kept."""
 IN_ONE_SENTENCE: Final = 4
 ORDER: Final = (
     "name", "age", "birthday", "job", "employer", "education", "residence", "origin", "work_city",
@@ -181,12 +186,12 @@ HEADINGS: Final[Mapping[Subject, Mapping[str, str]]] = {
 
 
 class ProfileMemory:
-    """Who somebody is, in one paragraph.
+    """A profile in one paragraph.
 
-    A newer statement of the same thing (the same slot of the rules: where somebody lives, how old
-    they are) replaces the older one, which stays in history; what is told late, of an earlier
-    moment, becomes history at once. What no rule reads is kept in its own words, once. Nothing
-    stands in the paragraph that was not told or drawn from a turn.
+    A newer statement supersedes an older one of the same slot (residence, age ...), which becomes
+    history. A late statement about an earlier moment becomes history at once. A sentence that no
+    rule reads is kept in its own words, once. The paragraph holds only what an application wrote
+    or a turn said.
     """
 
     def __init__(
@@ -202,17 +207,17 @@ class ProfileMemory:
 
     @property
     def statements(self) -> tuple[Statement, ...]:
-        """What holds, in the order of the paragraph."""
+        """The statements that hold, in the order of the paragraph."""
         return tuple(_in_order(self._statements))
 
     @property
     def told_order(self) -> tuple[Statement, ...]:
-        """What holds, in the order in which it was told."""
+        """The statements that hold, in the order they were added."""
         return tuple(self._statements)
 
     @property
     def history(self) -> tuple[Statement, ...]:
-        """What held once, in the order in which it ended."""
+        """The statements that ended, in the order they ended."""
         return tuple(self._history)
 
     def get_content(self) -> str:
@@ -220,7 +225,7 @@ class ProfileMemory:
         return _paragraph(self.statements)
 
     def content_as_of(self, moment: datetime) -> str:
-        """Return the paragraph of what held at a moment, as it is known now."""
+        """Return the paragraph of the statements that held at a moment, by today's knowledge."""
         at = moment_of(moment, "moment")
         then = [
             one
@@ -230,19 +235,19 @@ class ProfileMemory:
         return _paragraph(_in_order(then))
 
     def update_content(self, new_info: str, *, at: datetime | None = None) -> bool:
-        """Merge what is told into the paragraph; return whether it changed.
+        """Merge a text into the paragraph; return whether it changed.
 
-        at: when it was said, aware; now if left out. Raises InvalidInput for a blank text, or one
-        above 20,000 characters.
+        at: when it was said, with a time zone; now by default. Raises InvalidInput for a text that
+        is blank or above 20,000 characters.
         """
         moment = moment_of(at, "at")
-        told = read_told(checked_text(new_info, "new_info"), moment)
-        drafts = [draft for clauses in told for clause in clauses for draft in clause.drafts]
+        read = read_sentences(checked_text(new_info, "new_info"), moment)
+        drafts = [draft for clauses in read for clause in clauses for draft in clause.drafts]
         before = self._shape()
         plan = self._plan([of_subject(draft, self.subject) for draft in drafts],
                           {draft.event_id: moment for draft in drafts})  # fmt: skip
-        for clauses in told:
-            self._add_told(clauses, plan, moment)
+        for clauses in read:
+            self._add_written(clauses, plan, moment)
         self._bound(moment)
         return self._shape() != before
 
@@ -252,9 +257,9 @@ class ProfileMemory:
         said_at: Mapping[str, datetime],
         basis_of: Callable[[FactDraft], Basis],
     ) -> FactPlan:
-        """Merge what an extractor read in turns; return what was opened, ended and said again.
+        """Merge the drafts of an extractor; return the facts opened, closed and said again.
 
-        said_at: by event id, when it was said. basis_of: the turns that say a draft together.
+        said_at: times by event id. basis_of: returns the turns that support a draft together.
         """
         plan = self._plan([of_subject(draft, self.subject) for draft in drafts], said_at)
         for fact in plan.opened:
@@ -272,13 +277,13 @@ class ProfileMemory:
         return plan
 
     def to_prompt(self, language: str | None = None) -> str:
-        """Return the paragraph under its heading, in a language ("en", "zh", or its own)."""
+        """Return the paragraph with a heading in "en", "zh" or, by default, its language."""
         content = self.get_content()
         spoken = language_of([content], language)
         return f"{HEADINGS[self.subject][spoken]}\n{content}".rstrip()
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return all of it as what JSON can hold."""
+        """Return the whole profile as JSON values."""
         return {
             "paragraph": self.get_content(),
             "subject": self.subject,
@@ -290,7 +295,7 @@ class ProfileMemory:
     def from_dict(cls, given: Mapping[str, Any]) -> ProfileMemory:
         """Return the profile of a dict; the paragraph follows from its statements."""
         if not isinstance(given, Mapping) or given.get("subject") not in HEADINGS:
-            raise InvalidInput("a profile is a dict as ProfileMemory.to_dict() returns it")
+            raise InvalidInput("a profile must be a dict that ProfileMemory.to_dict() returned")
         return cls(
             [Statement.from_dict(one) for one in given.get("statements", ())],
             [Statement.from_dict(one) for one in given.get("history", ())],
@@ -298,7 +303,7 @@ class ProfileMemory:
         )
 
     def copy(self) -> ProfileMemory:
-        """Return a profile of the same statements, to be changed on its own."""
+        """Return an independent copy."""
         return ProfileMemory(self._statements, self._history, subject=self.subject)
 
     def __eq__(self, other: object) -> bool:
@@ -317,15 +322,15 @@ class ProfileMemory:
             self._end_fact(fact_id, until)
         return plan
 
-    def _add_told(self, clauses: Sequence[ReadClause], plan: FactPlan, at: datetime) -> None:
-        """Add what is new of a told sentence; what is over already goes to history."""
+    def _add_written(self, clauses: Sequence[ReadClause], plan: FactPlan, at: datetime) -> None:
+        """Add the new clauses of a written sentence; facts that already ended become history."""
         holding: list[Clause] = []
         for clause in clauses:
             places = {draft.event_id for draft in clause.drafts}
             opened = [one for one in plan.opened if one.draft.event_id in places]
             ended = [one for one in opened if one.valid_until]
             for one in ended:
-                self._open(_told([_clause_of(one)], at, one.valid_from, one.valid_until))
+                self._open(_written([_clause_of(one)], at, one.valid_from, one.valid_until))
             now = tuple(_fact_of(one) for one in opened if not one.valid_until)
             for draft, known in plan.said_again:
                 if draft.event_id in places:
@@ -335,7 +340,7 @@ class ProfileMemory:
             elif not clause.drafts and not self._knows(clause.text):
                 holding.append(Clause(text=clause.text))
         if holding:
-            self._open(_told(holding, at, at))
+            self._open(_written(holding, at, at))
 
     def _knows(self, text: str) -> bool:
         words = same_words(text)
@@ -352,7 +357,7 @@ class ProfileMemory:
                     kept[place] = said_again(one, at, basis)
 
     def _end_fact(self, fact_id: UUID, until: datetime) -> None:
-        """End the sentence that tells a fact; what else it tells goes on without it."""
+        """End the statement of a fact; the rest of its sentence continues as a new statement."""
         for place, one in enumerate(self._statements):
             if not any(fact.fact_id == fact_id for fact in one.facts):
                 continue
@@ -363,15 +368,15 @@ class ProfileMemory:
             self._history.append(
                 replace(one, statement_id=uuid7(), clauses=over, valid_until=until)
             )
-            left = [rest for clause in one.clauses if (rest := _without(clause, fact_id))]
-            left = _with_subject(left, self.subject)
+            rest = [part for clause in one.clauses if (part := _without(clause, fact_id))]
+            rest = _with_subject(rest, self.subject)
             self._statements[place : place + 1] = (
-                [replace(one, statement_id=uuid7(), clauses=tuple(left))] if left else []
+                [replace(one, statement_id=uuid7(), clauses=tuple(rest))] if rest else []
             )
             return
 
     def _bound(self, at: datetime | None) -> None:
-        """Keep so much and no more: the oldest statements become history, its oldest go."""
+        """Move the oldest statements to history, and drop the oldest history, beyond the limits."""
         over = sorted(self._statements, key=lambda one: one.said_at[-1])[:-MAX_STATEMENTS]
         for one in over if at else ():
             self._statements.remove(one)
@@ -406,7 +411,7 @@ def _clause_of(planned: PlannedFact) -> Clause:
     return Clause(text=planned.draft.statement.rstrip(" .。"), facts=(_fact_of(planned),))
 
 
-def _told(
+def _written(
     clauses: Sequence[Clause], at: datetime, since: datetime, until: datetime | None = None
 ) -> Statement:
     return Statement(
@@ -416,34 +421,31 @@ def _told(
 
 
 def _without(clause: Clause, fact_id: UUID) -> Clause | None:
-    """Return a clause that no longer tells a fact; None if it tells nothing else."""
-    left = tuple(fact for fact in clause.facts if fact.fact_id != fact_id)
-    if len(left) == len(clause.facts):
+    """Return a clause without a fact, or None if nothing remains."""
+    rest = tuple(fact for fact in clause.facts if fact.fact_id != fact_id)
+    if len(rest) == len(clause.facts):
         return clause
-    if not left:
+    if not rest:
         return None
-    return Clause(text=sentence_of([fact.statement for fact in left]).rstrip(" .。"), facts=left)
+    return Clause(text=sentence_of([fact.statement for fact in rest]).rstrip(" .。"), facts=rest)
 
 
 def _with_subject(clauses: Sequence[Clause], subject: Subject) -> list[Clause]:
-    """Return clauses of which the first says of whom it speaks."""
+    """Return the clauses; the first names the subject."""
     if not clauses:
         return []
     first, *others = clauses
     spoken = language(first.text)
-    named = {"en": "The agent " if subject == "agent" else "User ",
-             "zh": "智能体" if subject == "agent" else "用户"}[spoken]  # fmt: skip
-    if first.facts and not _names_somebody(first.text):
-        first = replace(first, text=named + first.text)
+    english, chinese = SUBJECT_NAMES[subject]
+    is_named = in_first_person(first.text) == first.text or names_subject(first.text)
+    if first.facts and not is_named:
+        name = chinese if spoken == "zh" else f"{english} "
+        first = replace(first, text=name + first.text)
     return [first, *others]
 
 
-def _names_somebody(text: str) -> bool:
-    return in_first_person(text) == text or names_subject(text)
-
-
 def _in_order(statements: Sequence[Statement]) -> list[Statement]:
-    """Return what an application wrote as it did, then what was drawn from turns, by its slot."""
+    """Return the statements an application wrote, in its order, then the others by slot."""
     return sorted(statements, key=lambda one: (not one.told, 0 if one.told else _rank(one)))
 
 
@@ -453,23 +455,23 @@ def _rank(statement: Statement) -> int:
 
 
 def _paragraph(statements: Sequence[Statement]) -> str:
-    said: list[str] = []
+    joined: list[str] = []
     for how, some in groupby(statements, key=_joins):
-        told = [one.clauses[0].text if how else one.text for one in some]
+        texts = [one.clauses[0].text if how else one.text for one in some]
         if not how:
-            said += told
+            joined += texts
             continue
-        for begin in range(0, len(told), IN_ONE_SENTENCE):
-            first, *others = told[begin : begin + IN_ONE_SENTENCE]
-            said.append(sentence_of([first, *(OF_SUBJECT.sub("", one) for one in others)]))
+        for begin in range(0, len(texts), IN_ONE_SENTENCE):
+            first, *others = texts[begin : begin + IN_ONE_SENTENCE]
+            joined.append(sentence_of([first, *(OF_SUBJECT.sub("", one) for one in others)]))
     text = ""
-    for sentence in said:
+    for sentence in joined:
         text += f" {sentence}" if text and text[-1].isascii() else sentence
     return text
 
 
 def _joins(statement: Statement) -> tuple[str, ...] | None:
-    """Return with which others a statement makes one sentence: of its subject and language."""
+    """Return the group of statements (by subject and language) that share a sentence, or None."""
     if statement.told or len(statement.clauses) > 1:
         return None
     match = OF_SUBJECT.match(statement.text)

@@ -12,6 +12,7 @@ from uuid import UUID
 from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, clean_text
+from shared_core.core.validation import whole_number
 from shared_core.errors import Conflict, InvalidInput, NotFound
 from shared_core.ingest.events import append_events, texts_of, turn_rows
 from shared_core.ports.conversations import CONVERSATION, check_thread
@@ -35,7 +36,7 @@ from shared_core.profiles.pipeline import (
     TheoryOfMind,
     counts_of,
 )
-from shared_core.profiles.rows import memory_of, parts_of, redacted, version_draft, without
+from shared_core.profiles.rows import entries_of, memory_of, redacted, version_draft, without
 from shared_core.profiles.transcript import (
     SessionConversation,
     conversation_of,
@@ -53,11 +54,11 @@ if TYPE_CHECKING:
 
 MAX_VERSIONS = 1_000
 KEEP_VERSIONS = 100
-"""So many versions of a profile are kept; with a new one the oldest go."""
+"""Number of versions kept of a profile; a new one drops the oldest."""
 
 
 class ProfileStore:
-    """Profiles of one scope as versions. Every method opens the memory first."""
+    """Versions of the profiles of one scope: reads, and writes of a new version."""
 
     def __init__(
         self,
@@ -70,11 +71,11 @@ class ProfileStore:
         open_memory: Callable[[], Awaitable[None]],
         keep_versions: int = KEEP_VERSIONS,
     ) -> None:
-        whole = isinstance(keep_versions, int) and not isinstance(keep_versions, bool)
-        if not (whole and 2 <= keep_versions <= MAX_VERSIONS):
+        is_whole = isinstance(keep_versions, int) and not isinstance(keep_versions, bool)
+        if not (is_whole and 2 <= keep_versions <= MAX_VERSIONS):
             raise InvalidInput(
-                f"keep_versions must be from 2, for there to be one to go back to, to"
-                f" {MAX_VERSIONS:,}, not {keep_versions!r}"
+                f"keep_versions must be between 2 and {MAX_VERSIONS:,} (rollback needs an older"
+                f" version), got {keep_versions!r}"
             )
         self.scope = scope
         self.keep_versions = keep_versions
@@ -99,16 +100,16 @@ class ProfileStore:
         *,
         known: StoredProfile | None = None,
     ) -> tuple[Memory, set[str]]:
-        """Write the version after memory.version, if it says something else than that one."""
+        """Write the version after memory.version, if the content changed; return the new turns."""
         stored = await self._of(memory.agent_id, memory.subject)
         self._check_version(memory, stored)
         gone = stored.forgotten if stored else frozenset()
         memory = redacted(without(memory, gone), self._intake)
         same = stored is not None and stored.version.content_hash == memory.content_hash()
-        parts = {**(parts_of(known) if known else {}), **(parts_of(stored) if stored else {})}
+        entries = {**(entries_of(known) if known else {}), **(entries_of(stored) if stored else {})}
         required = [(run.thread_id, row.event.event_id) for row in turns if run.thread_id]
         draft = version_draft(
-            self.scope, memory, parts, run.run_id, required, keep=self.keep_versions, revises=same
+            self.scope, memory, entries, run.run_id, required, keep=self.keep_versions, revises=same
         )
         version = draft.version
         vectors = await self._embedding.rows([*texts_of(self.scope, turns), *draft.texts])
@@ -133,8 +134,8 @@ class ProfileStore:
         if not is_newest:
             raise Conflict(
                 f"the {memory.subject} profile of {memory.agent_id!r} is at version"
-                f" {there.version if there else 0}, and was changed since this memory was loaded"
-                f" from version {memory.version}: load it again with"
+                f" {there.version if there else 0}: it changed since this memory was loaded from"
+                f" version {memory.version}. Load it again with"
                 f" load_memory_by_agent({memory.agent_id!r}), and repeat the change"
             )
 
@@ -156,12 +157,12 @@ class ProfileStore:
         known = await self._storage.profile_versions(self.scope, found, MAX_VERSIONS)
         if known:
             raise NotFound(
-                f"memory {found} has no version {version}: there are versions"
-                f" {known[-1].version} to {known[0].version}"
+                f"memory {found} has no version {version}: its versions are {known[-1].version} to"
+                f" {known[0].version}"
             )
         raise NotFound(
-            f"there is no memory {found} in {self.scope}: load_memory_by_agent() finds one by its"
-            " agent, save_memory() stores a new one"
+            f"there is no memory {found} in {self.scope}: find one with load_memory_by_agent(), or"
+            " store a new one with save_memory()"
         )
 
     def _run(self, counts: Mapping[str, JsonValue]) -> ProfileRun:
@@ -177,11 +178,8 @@ class ProfileStore:
 
 
 def checked_limit(limit: int) -> int:
-    """Return how many of something to list. Raises InvalidInput for less than 1, or too many."""
-    whole = isinstance(limit, int) and not isinstance(limit, bool)
-    if not (whole and 0 < limit <= MAX_VERSIONS):
-        raise InvalidInput(f"limit must be from 1 to {MAX_VERSIONS:,}, not {limit!r}")
-    return limit
+    """Return a limit between 1 and MAX_VERSIONS."""
+    return whole_number(limit, "limit", 1, MAX_VERSIONS)
 
 
 MOST_TURNS: Final = 5_000
@@ -194,16 +192,15 @@ class ConversationRecords(ProfileStore):
     """Conversations of a scope, and the log of pipelines."""
 
     async def save_conversation(self, conversation: object) -> str:
-        """Remember a conversation as a thread; return its id. Known messages are passed over."""
+        """Store a conversation as a thread; return its id. Known messages are skipped."""
         given = conversation_of(conversation, self._clock())
         await self._append(given.conversation_id, given.events)
         return given.conversation_id
 
     async def save_conversation_message(self, conversation_id: str, message: object) -> str:
-        """Remember one message of a conversation; return its id.
+        """Store one message of a conversation; return its id.
 
-        One without an id is a new one each time, whatever it says: give it a "message_id" to send
-        it again after a lost answer.
+        A message without an id is new each time. Set "message_id" to make a repeated call safe.
         """
         thread_id = check_thread(conversation_id, "conversation_id")
         await self._open()
@@ -212,7 +209,7 @@ class ConversationRecords(ProfileStore):
         return event.event_id
 
     async def load_conversation(self, conversation_id: str) -> SessionConversation:
-        """Return the remembered messages of a conversation, the last 5,000. NotFound for none."""
+        """Return the last 5,000 messages of a conversation. Raises NotFound without any."""
         thread_id = ThreadId(check_label(conversation_id, "conversation_id"))
         await self._open()
         events = await self._storage.thread_events(self.scope, thread_id, MOST_TURNS)
@@ -226,10 +223,10 @@ class ConversationRecords(ProfileStore):
     async def get_recent_conversations(
         self, agent_id: str | None = None, limit: int = 10
     ) -> Sequence[ThreadOverview]:
-        """Return the conversations of last, newest first; agent_id: in which this author spoke.
+        """Return the latest conversations, newest first. agent_id: only those with this author.
 
-        Each with what it is about: its summary, where consolidation wrote none the sentences of the
-        user that say most, and its topics, of the last fifty turns.
+        Each has its summary (by default, the user's most telling sentences) and its topics, both
+        of the last 50 turns.
         """
         await self._open()
         found = await self._storage.recent_threads(self.scope, agent_id, checked_limit(limit))
@@ -242,9 +239,9 @@ class ConversationRecords(ProfileStore):
         stage: str,
         result: StageRecord | Mapping[str, JsonValue],
     ) -> UUID:
-        """Log a stage that somebody else executed; return the id of its run.
+        """Log a stage that a caller executed; return the id of its run.
 
-        result: counts and ids, no text of a user: a log outlives what is forgotten.
+        result: counts and ids, no text of a user, because a log outlives forgotten memories.
         """
         if stage not in STAGES:
             raise InvalidInput(f"stage {stage!r} is not known: take one of {', '.join(STAGES)}")
@@ -261,7 +258,7 @@ class ConversationRecords(ProfileStore):
     async def get_pipeline_history(
         self, memory_id: UUID | str, limit: int = 100
     ) -> Sequence[StageLog]:
-        """Return the stages of the last runs about a memory, newest run first."""
+        """Return the logged stages of a memory, newest run first."""
         await self._open()
         found = checked_id(memory_id)
         return await self._storage.pipeline_history(self.scope, found, checked_limit(limit))
@@ -269,11 +266,10 @@ class ConversationRecords(ProfileStore):
     async def _as_remembered(
         self, given: SessionConversation, *, follows: bool
     ) -> tuple[SessionConversation, set[str]]:
-        """Return a conversation with the turns that are known as they were remembered.
+        """Return a conversation with its known turns as stored, and the ids of forgotten turns.
 
-        And the ids of those that were forgotten: nothing is to be learned from them again. follows:
-        it was read from the thread itself; else raises InvalidInput for another text under a known
-        id, and for a new turn of a session.
+        follows: whether it was read from the thread itself. Otherwise raises InvalidInput for a
+        known id with a different text, and for a new turn of a process_memory() thread.
         """
         thread_id, ids = given.conversation_id, [event.event_id for event in given.events]
         known = await self._storage.thread_events(self.scope, thread_id, MOST_TURNS)
@@ -293,8 +289,8 @@ class ConversationRecords(ProfileStore):
             return
         if known.text not in (event.text, self._intake.event(event).text):
             raise InvalidInput(
-                f"conversation {thread_id!r} has another message {event.event_id!r} already: give"
-                " a message that says something else an id of its own"
+                f"conversation {thread_id!r} already has another message {event.event_id!r}: give"
+                " a message with a different text a different id"
             )
 
     async def _append(self, thread_id: ThreadId, events: Sequence[Event]) -> None:
@@ -310,7 +306,7 @@ def _about(thread: ThreadOverview) -> ThreadOverview:
 
 
 def _of_others(stage: str, record: StageRecord) -> StageRecord:
-    """Return the record of a stage that somebody else executed: it marks no turn as read."""
+    """Return the record of a stage that a caller executed. It marks no turn as read."""
     if not math.isfinite(record.duration_s):
         raise InvalidInput(f"the time of a stage must be a finite number, not {record.duration_s}")
     given = {name: value for name, value in record.input.items() if name not in MARKS}
@@ -333,8 +329,8 @@ def _record(stage: str, result: Mapping[str, JsonValue], clock: Clock) -> StageR
         is_text = isinstance(value, str) and len(value) > LOGGED_CHARACTERS
         if is_text or isinstance(value, Mapping):
             raise InvalidInput(
-                f"{name!r} of a stage must be a number, an id or a short word: a log outlives what"
-                " is forgotten, so it holds no text of a user"
+                f"{name!r} of a stage must be a number, an id or a short word: a log outlives"
+                " forgotten memories, so it holds no text of a user"
             )
     return StageRecord(
         stage=stage,
@@ -348,14 +344,15 @@ def _record(stage: str, result: Mapping[str, JsonValue], clock: Clock) -> StageR
 
 
 FOLLOWED_AT_ONCE: Final = 200
-"""So many turns make one version where a profile follows a thread by itself."""
+"""Most turns read into one version when a profile follows a thread."""
 MAX_TRIES: Final = 64
-"""A try fails only where another came through, so as many may update one profile at once."""
+"""Most tries of one update. A try fails only if another writer succeeds, so this many can update
+one profile at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileDiff:
-    """What changed from one version to another, by texts, in their order."""
+    """The texts that differ between two versions, in their order."""
 
     from_version: int
     to_version: int
@@ -368,16 +365,16 @@ class ProfileDiff:
 
 
 class MemoryRepository(ConversationRecords):
-    """Profiles of one scope: engine.profiles.repository(scope).
+    """The profiles and conversations of one scope: engine.profiles.repository(scope).
 
-    A memory is written as a new version if its content changed, and only onto the version it was
-    loaded from: who comes late gets a Conflict, and loads it again.
+    Saving a memory writes a new version if its content changed. If another writer stored a version
+    since it was loaded, saving raises Conflict: load it again.
     """
 
     async def save_memory(self, memory: Memory) -> Memory:
-        """Store a memory as a new version, if its content changed; return it as it is stored.
+        """Store a memory as a new version, if its content changed; return the stored memory.
 
-        Raises Conflict if somebody else stored a version since it was loaded.
+        Raises Conflict if another writer stored a version since it was loaded.
         """
         _check_memory(memory)
         await self._open()
@@ -388,18 +385,18 @@ class MemoryRepository(ConversationRecords):
         return stored
 
     async def load_memory(self, memory_id: UUID | str, version: int | None = None) -> Memory:
-        """Return the newest version of a memory, or one by number. NotFound if it is not there."""
+        """Return the newest version of a memory, or a given one. Raises NotFound without it."""
         return self._bound(await self._stored(memory_id, version))
 
     async def load_memory_by_agent(
         self, agent_id: str, *, subject: Subject = "user"
     ) -> Memory | None:
-        """Return what an agent knows of the user, or of itself; None if there is nothing."""
+        """Return the memory an agent has of the user, or of itself, or None."""
         stored = await self._of(check_label(agent_id, "agent_id"), subject)
         return None if stored is None else self._bound(stored)
 
     async def load_or_create(self, agent_id: str, *, subject: Subject = "user") -> Memory:
-        """Return the memory of an agent, or an empty one that is not stored yet."""
+        """Return the memory of an agent, or an empty one that is not stored."""
         memory = await self.load_memory_by_agent(agent_id, subject=subject)
         if memory is None:
             memory = Memory(agent_id, subject=subject)
@@ -407,18 +404,17 @@ class MemoryRepository(ConversationRecords):
         return memory
 
     async def update_memory_profile(self, memory_id: UUID | str, profile_content: str) -> Memory:
-        """Merge a text into a stored profile and store it, whoever writes at the same time."""
+        """Merge a text into a stored profile and store it; retry on conflicts."""
         return await self._changed(memory_id, lambda one: one.update_profile(profile_content))
 
     async def update_memory_events(self, memory_id: UUID | str, events: Sequence[str]) -> Memory:
-        """Add events to a stored memory and store it, whoever writes at the same time."""
+        """Add events to a stored memory and store it; retry on conflicts."""
         return await self._changed(memory_id, lambda one: one.update_events(events))
 
     async def delete_memory(self, memory_id: UUID | str) -> int:
-        """Delete a memory with all its versions, its search entries and its log.
+        """Delete a memory with its versions, search entries and log; return the number of versions.
 
-        Return how many versions went. The conversations it was drawn from stay, and what was said
-        in them up to now is not read into the next profile of this agent by itself.
+        Its conversations stay. Their turns so far are not read into the agent's next profile.
         """
         await self._open()
         stored = await self._storage.profile_by_id(self.scope, checked_id(memory_id))
@@ -430,17 +426,17 @@ class MemoryRepository(ConversationRecords):
     async def save_memory_content(
         self, memory_id: UUID | str, content_type: str, content_data: Mapping[str, Any]
     ) -> Memory:
-        """Merge content of one type: "profile" with "paragraph", or "event" with "events"."""
+        """Merge content of type "profile" (with "paragraph") or "event" (with "events")."""
         _check_type(content_type)
         name = "paragraph" if content_type == "profile" else "events"
         if not isinstance(content_data, Mapping) or name not in content_data:
-            raise InvalidInput(f"content of type {content_type!r} is a dict with {name!r}")
+            raise InvalidInput(f"content of type {content_type!r} must be a dict with {name!r}")
         if content_type == "profile":
             return await self.update_memory_profile(memory_id, content_data[name])
         return await self.update_memory_events(memory_id, content_data[name])
 
     async def load_memory_contents(self, memory_id: UUID | str) -> list[dict[str, JsonValue]]:
-        """Return profile and events as documented: content_type and content_data of each."""
+        """Return profile and events, each as a dict with content_type and content_data."""
         memory = await self.load_memory(memory_id)
         events: JsonValue = list(memory.get_event_content())
         return [
@@ -465,28 +461,28 @@ class MemoryRepository(ConversationRecords):
         return await self._storage.profile_versions(self.scope, found, checked_limit(limit))
 
     async def diff(self, memory_id: UUID | str, from_version: int, to_version: int) -> ProfileDiff:
-        """Return what changed from one version to another, in either direction."""
+        """Return the difference between two versions, in either order."""
         old = await self.load_memory(memory_id, from_version)
         new = await self.load_memory(memory_id, to_version)
-        said, events, minds = (
+        statements, events, minds = (
             (_only(new_texts, old_texts), _only(old_texts, new_texts))
             for old_texts, new_texts in zip(_texts(old), _texts(new), strict=True)
         )
         return ProfileDiff(
-            from_version=old.version, to_version=new.version, added=said[0], removed=said[1],
-            added_events=events[0], removed_events=events[1], added_findings=minds[0],
-            removed_findings=minds[1],
+            from_version=old.version, to_version=new.version, added=statements[0],
+            removed=statements[1], added_events=events[0], removed_events=events[1],
+            added_findings=minds[0], removed_findings=minds[1],
         )  # fmt: skip
 
     async def rollback_memory(self, memory_id: UUID | str, version: int) -> Memory:
-        """Make a new version that says what an earlier one said, and return it.
+        """Store a new version with the content of an earlier one, and return it.
 
-        What was forgotten since stays forgotten. NotFound for a version that is not there.
+        What was forgotten since stays forgotten. Raises NotFound for an unknown version.
         """
         return await self.taken_back(checked_id(memory_id), version, None)
 
     async def taken_back(self, memory_id: UUID, version: int, undoes: UUID | None) -> Memory:
-        """Roll back; version 0 is the empty memory. undoes: the run that is marked as undone."""
+        """Roll back to a version; 0 is the empty memory. undoes: a run to mark as undone."""
         for last_try in [False] * (MAX_TRIES - 1) + [True]:
             newest = await self._stored(memory_id)
             target = await self._stored(memory_id, version) if version else None
@@ -509,13 +505,14 @@ class MemoryRepository(ConversationRecords):
     async def update_with_pipeline(
         self, previous_memory: Memory, session_conversation: object
     ) -> tuple[Memory, PipelineResult]:
-        """Return the memory after a conversation, stored, and what the pipeline did.
+        """Read a conversation into a memory; return the stored memory and the pipeline's result.
 
-        The conversation is remembered as a thread, and the memory stored with it, in one
-        transaction; nothing is written before. Where somebody else stored a version meanwhile, the
-        update is done again on that one, and no model is asked twice; Conflict only if
-        previous_memory was changed by hand since it was loaded. The same conversation again makes
-        no new version.
+        One transaction stores the conversation as a thread together with the memory. If another
+        writer stored a version meanwhile, the update is repeated on it without a second model call.
+        The same conversation again makes no new version.
+
+        Raises:
+            Conflict: Another writer came first, and previous_memory was edited since its loading.
         """
         _check_memory(previous_memory)
         given = conversation_of(session_conversation, self._clock())
@@ -523,9 +520,9 @@ class MemoryRepository(ConversationRecords):
         return await self._piped(previous_memory, given)
 
     async def follow(self, agent_id: str, thread_id: ThreadId) -> int:
-        """Update what an agent knows of the user from what was consolidated of a thread since.
+        """Read the newly consolidated turns of a thread into an agent's memory of the user.
 
-        Return how many turns were read. Turns that were read are not read again, whatever fails.
+        Return the number of turns. A turn is read only once, even after a failure.
         """
         read = 0
         while True:
@@ -544,7 +541,7 @@ class MemoryRepository(ConversationRecords):
     async def _piped(
         self, previous_memory: Memory, given: SessionConversation, *, to_seq: int | None = None
     ) -> tuple[Memory, PipelineResult]:
-        """Run the pipeline. to_seq: of the last turn, where it follows a thread."""
+        """Run the pipeline. to_seq: number of the last turn when it follows a thread."""
         stages = Stages(self._clock)
         run = replace(self._run({}), thread_id=given.conversation_id)
         try:
@@ -624,7 +621,7 @@ class MemoryRepository(ConversationRecords):
         raise AssertionError("unreachable")
 
     async def _log_failure(self, memory: Memory, run: ProfileRun, stages: Stages) -> None:
-        """Log the stages of a run that failed, if the memory is stored at all."""
+        """Log the stages of a failed run, if the memory is stored."""
         if stages.done and memory.version:
             failed = replace(run, stages=stages.done, counts={"failed": True})
             await self._storage.save_profile(self.scope, memory.memory_id, failed, None, None)
@@ -637,7 +634,7 @@ class MemoryRepository(ConversationRecords):
 def _check_memory(memory: object) -> None:
     if not isinstance(memory, Memory):
         raise InvalidInput(
-            "a memory is a shared_core.profiles.Memory, e.g. Memory(agent_id='assistant'), not"
+            "memory must be a shared_core.profiles.Memory, e.g. Memory(agent_id='assistant'), not"
             f" {type(memory).__name__}"
         )
 
@@ -648,7 +645,7 @@ def _check_type(content_type: str) -> None:
 
 
 def _was_changed(memory: Memory) -> bool:
-    """Tell whether a memory says something else than when it was loaded, or was created."""
+    """Tell whether the content of a memory changed since it was loaded or created."""
     if memory.stored_hash is None:
         memory = memory.copy()
         blank = Memory(memory.agent_id, subject=memory.subject,

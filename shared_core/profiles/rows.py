@@ -1,4 +1,4 @@
-"""Between a Memory and what is stored of it: memories, versions, and their turns."""
+"""Convert a Memory to the rows of a version and back."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from shared_core.profiles.event_memory import EventMemory
 from shared_core.profiles.memory import Memory
 from shared_core.profiles.profile_memory import ProfileMemory
 
-Part: TypeAlias = "Statement | EventParagraph | Finding"
+Entry: TypeAlias = "Statement | EventParagraph | Finding"
 EVENT_IMPORTANCE = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionDraft:
-    """A version to write, and what is to be embedded for it; None where it is all there already."""
+    """A version to write (None if nothing changed) and the texts to embed for it."""
 
     version: NewVersion | None
     texts: Sequence[tuple[ItemAddress, str, str]]
 
 
 def memory_of(stored: StoredProfile) -> Memory:
-    """Return the memory of a stored version, of what was not forgotten of it."""
+    """Return the memory of a stored version, without its forgotten entries."""
     version = stored.version
     memory = Memory(
         version.agent_id, version.memory_id, subject=version.subject,
         max_events=version.event_limit,
     )  # fmt: skip
-    parts = parts_of(stored)
-    by_role: dict[EntryRole, list[Part]] = {}
-    for entry, part in zip(stored.entries, parts.values(), strict=True):
-        by_role.setdefault(entry.role, []).append(part)
+    entries = entries_of(stored)
+    by_role: dict[EntryRole, list[Entry]] = {}
+    for role, entry in zip((one.role for one in stored.entries), entries.values(), strict=True):
+        by_role.setdefault(role, []).append(entry)
     memory.profile_memory = ProfileMemory(
         [one for one in by_role.get("statement", ()) if isinstance(one, Statement)],
         [one for one in by_role.get("ended", ()) if isinstance(one, Statement)],
@@ -63,25 +63,25 @@ def memory_of(stored: StoredProfile) -> Memory:
     return memory
 
 
-def parts_of(stored: StoredProfile) -> dict[UUID, Part]:
-    """Return the parts of a version by id, with the turns that are left of each."""
-    found: dict[UUID, Part] = {}
-    for entry in stored.entries:
-        if entry.role == "event":
-            event = EventParagraph.from_dict(entry.value)
-            found[event.event_id] = replace(event, bases=entry.bases)
-        elif entry.role == "mind":
-            finding = Finding.from_dict(entry.value)
-            turns = tuple(turn for basis in entry.bases for turn in basis)
+def entries_of(stored: StoredProfile) -> dict[UUID, Entry]:
+    """Return the entries of a version by id, with their turns that still exist."""
+    found: dict[UUID, Entry] = {}
+    for one in stored.entries:
+        if one.role == "event":
+            event = EventParagraph.from_dict(one.value)
+            found[event.event_id] = replace(event, bases=one.bases)
+        elif one.role == "mind":
+            finding = Finding.from_dict(one.value)
+            turns = tuple(turn for basis in one.bases for turn in basis)
             found[finding.finding_id] = replace(finding, basis=turns)
         else:
-            statement = Statement.from_dict(entry.value)
-            found[statement.statement_id] = replace(statement, bases=entry.bases)
+            statement = Statement.from_dict(one.value)
+            found[statement.statement_id] = replace(statement, bases=one.bases)
     return found
 
 
 def without(memory: Memory, forgotten: Iterable[UUID]) -> Memory:
-    """Return a memory without parts that were forgotten since it was loaded."""
+    """Return a memory without the entries forgotten since it was loaded."""
     gone = frozenset(forgotten)
     if not gone:
         return memory
@@ -102,7 +102,7 @@ def without(memory: Memory, forgotten: Iterable[UUID]) -> Memory:
 
 
 def redacted(memory: Memory, intake: Intake) -> Memory:
-    """Return a memory as it may be stored: what an application told is redacted like a turn."""
+    """Return a memory as it may be stored: text of an application is redacted like a turn."""
     kept = memory.copy()
     profile, events = memory.profile_memory, memory.event_memory
     kept.profile_memory = ProfileMemory(
@@ -118,7 +118,7 @@ def redacted(memory: Memory, intake: Intake) -> Memory:
 
 
 def _redacted(statement: Statement, intake: Intake) -> Statement:
-    """Return a statement whose clauses hold no secret; a clause that held one tells no fact."""
+    """Return a statement without secrets; a clause that held one keeps no facts."""
     clauses = tuple(
         clause if (text := intake.privacy.marked(clause.text)) == clause.text else Clause(text=text)
         for clause in statement.clauses
@@ -129,30 +129,30 @@ def _redacted(statement: Statement, intake: Intake) -> Statement:
 def version_draft(
     scope: Scope,
     memory: Memory,
-    known: Mapping[UUID, Part],
+    known: Mapping[UUID, Entry],
     run_id: UUID,
     required: Iterable[Turn],
     *,
     keep: int,
     revises: bool = False,
 ) -> VersionDraft:
-    """Return what is written for the version after memory.version.
+    """Return the rows of the version after memory.version.
 
-    revises: it says the same as that one. known: the parts that are stored already, as they are
-    stored; only the others are written. required: turns that must be there, those of a conversation
-    that is stored along with it. keep: so many versions are kept.
+    known: the stored entries; only changed or new ones are written. required: turns that must
+    exist, those of a conversation stored with the version. keep: number of versions to keep.
+    revises: whether the content is equal to that of memory.version.
     """
-    named = [(part_id(part), role, part) for role, part in _roles(memory)]
-    fresh = [(role, part) for one, role, part in named if known.get(one) != part]
+    named = [(entry_id(entry), role, entry) for role, entry in _roles(memory)]
+    fresh = [(role, entry) for one, role, entry in named if known.get(one) != entry]
     if revises and not fresh:
         return VersionDraft(version=None, texts=())
-    rows = [_row(scope, memory, role, part, run_id) for role, part in fresh]
+    rows = [_row(scope, memory, role, entry, run_id) for role, entry in fresh]
     paragraph = [] if revises else [_paragraph_row(scope, memory, run_id)]
     shown: tuple[EntryRole, ...] = ("statement", "event")
     sources = [
-        (str(part_id(part)), turn, basis)
-        for _, part in fresh
-        for basis, turns in enumerate(bases_of(part))
+        (str(entry_id(entry)), turn, basis)
+        for _, entry in fresh
+        for basis, turns in enumerate(bases_of(entry))
         for turn in turns
     ]
     needed = {*required}
@@ -169,7 +169,7 @@ def version_draft(
             entries=[(one, role) for one, role, _ in named],
             rows=[*rows, *paragraph],
             sources=sources,
-            rewritten=[part_id(part) for _, part in fresh if part_id(part) in known],
+            rewritten=[entry_id(entry) for _, entry in fresh if entry_id(entry) in known],
             required=sorted({turn for _, turn, _ in sources if turn in needed}),
             told=[one for one, role, _ in named if role in shown],
             keep=keep,
@@ -182,34 +182,34 @@ def version_draft(
     )
 
 
-def part_id(part: Part) -> UUID:
-    """Return the id of a part, which is that of its memory."""
-    if isinstance(part, Statement):
-        return part.statement_id
-    return part.event_id if isinstance(part, EventParagraph) else part.finding_id
+def entry_id(entry: Entry) -> UUID:
+    """Return the id of an entry, which is the id of its memory."""
+    if isinstance(entry, Statement):
+        return entry.statement_id
+    return entry.event_id if isinstance(entry, EventParagraph) else entry.finding_id
 
 
-def bases_of(part: Part) -> tuple[Basis, ...]:
-    """Return the turns of a part, those together that say it together."""
-    if isinstance(part, Finding):
-        return (part.basis,) if part.basis else ()
-    return part.bases
+def bases_of(entry: Entry) -> tuple[Basis, ...]:
+    """Return the turns of an entry, grouped by basis."""
+    if isinstance(entry, Finding):
+        return (entry.basis,) if entry.basis else ()
+    return entry.bases
 
 
 async def shown_profile(storage: Storage, scope: Scope, as_of: AsOf | None) -> str | None:
-    """Return the stored profiles as a prompt shows them; None where nothing is known."""
+    """Return the stored profiles as a prompt shows them, or None if there are none."""
     known, valid = (as_of.known, as_of.valid) if as_of else (None, None)
     roles: tuple[EntryRole, ...] = ("statement",) if valid is None else ("statement", "ended")
-    said: list[str] = []
+    texts: list[str] = []
     for stored in await storage.profiles_to_show(scope, known, roles):
         profile = memory_of(stored).profile_memory
         text = profile.get_content() if valid is None else profile.content_as_of(valid)
         if text:
-            said.append(text)
-    return "\n".join(said) or None
+            texts.append(text)
+    return "\n".join(texts) or None
 
 
-def _roles(memory: Memory) -> list[tuple[EntryRole, Part]]:
+def _roles(memory: Memory) -> list[tuple[EntryRole, Entry]]:
     return [
         *(("statement", one) for one in memory.profile_memory.told_order),
         *(("ended", one) for one in memory.profile_memory.history),
@@ -218,32 +218,32 @@ def _roles(memory: Memory) -> list[tuple[EntryRole, Part]]:
     ]
 
 
-def _row(scope: Scope, memory: Memory, role: EntryRole, part: Part, run_id: UUID) -> MemoryRow:
-    text, moment = _text(part), _moment(part)
+def _row(scope: Scope, memory: Memory, role: EntryRole, entry: Entry, run_id: UUID) -> MemoryRow:
+    text, moment = _text(entry), _moment(entry)
     searched = role in ("statement", "event")
     value: dict[str, JsonValue] = {
-        **part.to_dict(),
+        **entry.to_dict(),
         "content": text,
         "memory_type": "event" if role == "event" else "mind" if role == "mind" else "profile",
         "memory_id": str(memory.memory_id),
     }
     return MemoryRow(
-        memory_id=MemoryId(part_id(part)),
+        memory_id=MemoryId(entry_id(entry)),
         namespace=profile_namespace(scope, memory.subject, memory.agent_id),
-        key=str(part_id(part)),
+        key=str(entry_id(entry)),
         kind="item",
         text=text,
         value=value,
         terms=search_terms(text) if searched else (),
         occurred_at=moment,
-        importance=_importance(part),
+        importance=_importance(entry),
         run_id=run_id,
-        superseded_at=part.valid_until if isinstance(part, Statement) else None,
+        superseded_at=entry.valid_until if isinstance(entry, Statement) else None,
     )
 
 
 def _paragraph_row(scope: Scope, memory: Memory, run_id: UUID) -> MemoryRow:
-    """Return what a key-value face reads as the profile; no search finds it, only its sentences."""
+    """Return the row that key-value readers see as the profile. Search finds only its sentences."""
     paragraph = memory.get_profile_content()
     value: dict[str, JsonValue] = {
         "content": paragraph,
@@ -267,19 +267,19 @@ def _paragraph_row(scope: Scope, memory: Memory, run_id: UUID) -> MemoryRow:
     )
 
 
-def _text(part: Part) -> str:
-    return part.shown if isinstance(part, EventParagraph) else part.text
+def _text(entry: Entry) -> str:
+    return entry.shown if isinstance(entry, EventParagraph) else entry.text
 
 
-def _moment(part: Part) -> datetime:
-    if isinstance(part, Statement):
-        return part.said_at[-1] if part.said_at else part.valid_from
-    return part.occurred_at if isinstance(part, EventParagraph) else part.found_at
+def _moment(entry: Entry) -> datetime:
+    if isinstance(entry, Statement):
+        return entry.said_at[-1] if entry.said_at else entry.valid_from
+    return entry.occurred_at if isinstance(entry, EventParagraph) else entry.found_at
 
 
-def _importance(part: Part) -> float:
-    if isinstance(part, Statement):
+def _importance(entry: Entry) -> float:
+    if isinstance(entry, Statement):
         return max(
-            (fact_importance(fact.slot) for fact in part.facts), default=PERSON_FACT_IMPORTANCE
+            (fact_importance(fact.slot) for fact in entry.facts), default=PERSON_FACT_IMPORTANCE
         )
     return EVENT_IMPORTANCE

@@ -1,7 +1,7 @@
-"""MemorySearcher: conversations and profiles by meaning, words, time and weight, on engine.recall.
+"""MemorySearcher: search in conversations and profiles by meaning, words, time and weights.
 
-Nothing is searched twice, and nothing is stored for it: what recall found is filtered by what its
-texts are about (nlp.keywords_and_topics) and weighed by the parts that every hit brings along.
+It stores nothing. It filters the hits of recall by their topics (nlp.keywords_and_topics), and
+weighs the score parts that each hit has.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 from shared_core.core.domain import Hit, Memory, MemoryKind, Scope
 from shared_core.core.namespaces import PROFILE
 from shared_core.core.timestamps import check_moment
+from shared_core.core.validation import number, whole_number
 from shared_core.errors import InvalidInput
 from shared_core.nlp.keywords_and_topics import TextFeatures, text_features, topic_names
 from shared_core.nlp.text import normalised, search_terms
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
     from shared_core.recall.service import Recalling
 
 MemoryType = Literal["profile", "event"]
-Part = Literal["semantic", "keyword", "time", "importance", "topic", "sentiment"]
+ScorePart = Literal["semantic", "keyword", "time", "importance", "topic", "sentiment"]
 TimeRange: TypeAlias = "str | tuple[datetime | None, datetime | None]"
 SentimentRange: TypeAlias = tuple[float, float]
 
-WEIGHTS: Final[Mapping[Part, float]] = MappingProxyType(
+WEIGHTS: Final[Mapping[ScorePart, float]] = MappingProxyType(
     {"semantic": 0.4, "keyword": 0.2, "time": 0.2, "importance": 0.2}
 )
 RECENCY_DAYS: Final = 30.0
@@ -46,13 +47,15 @@ SPOKEN: Final[Sequence[MemoryKind]] = ("episodic", "summary")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What a hit must have, besides an answer. None, or nothing, for whatever it has.
+    """Conditions on a hit; by default every hit passes.
 
-    time_range: words ("last week", 上周), or (begin, end), aware, end excluded. keywords: one of
-    them at least is in it. topics: it is about one of them, by their English or Chinese names.
-    sentiment: the feeling it tells of lies between these, -1 to 1; what tells of none is left out.
-    similarity_threshold: 0 to 1, the least cosine; while the embedder is down, the least share of
-    the query's words.
+    Args:
+        time_range: Words ("last week", 上周), or (begin, end) with time zones, end excluded.
+        keywords: The hit contains at least one of them.
+        topics: The hit is about at least one of them, by English or Chinese name.
+        sentiment: Least and most valence, -1 to 1. A hit without feelings does not pass.
+        similarity_threshold: Least cosine, 0 to 1. While the embedder is down, the least share of
+            the query's words.
     """
 
     time_range: TimeRange | None = None
@@ -71,12 +74,12 @@ class Filters:
                 raise InvalidInput(
                     f"topic {topic!r} is not known: take one of {', '.join(sorted(known))}"
                 )
-        _check_share(self.similarity_threshold, "similarity_threshold")
+        number(self.similarity_threshold, "similarity_threshold", 0, 1)
         if self.sentiment is not None:
             _check_sentiment(self.sentiment)
 
     def bounds(self, now: datetime) -> tuple[datetime | None, datetime | None]:
-        """Return the moments of the time range. InvalidInput for one that is reversed."""
+        """Return begin and end of the time range. Raises InvalidInput if they are reversed."""
         if self.time_range is None:
             return None, None
         if isinstance(self.time_range, str):
@@ -94,12 +97,12 @@ class Filters:
         if begin is not None and end is not None and end <= begin:
             raise InvalidInput(
                 f"time_range ends at {end.isoformat()}, before it begins at {begin.isoformat()}:"
-                " give (begin, end)"
+                " pass (begin, end)"
             )
         return begin, end
 
     def admits(self, hit: Hit, about: TextFeatures) -> bool:
-        """Tell whether a hit has what is wanted, apart from its time."""
+        """Tell whether a hit meets all conditions except the time range."""
         if relevance_of(hit) < self.similarity_threshold:
             return False
         if self.sentiment is not None:
@@ -130,13 +133,13 @@ class FoundMemory:
 
     @property
     def text(self) -> str:
-        """What it says."""
+        """The text of the memory."""
         return self.memory.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundConversation:
-    """A conversation that was found, with the best of what was said in it, best first."""
+    """A found conversation, with its best hits, best first."""
 
     conversation_id: str
     score: float
@@ -160,7 +163,7 @@ class MemorySearcher:
         *,
         filters: Filters | None = None,
     ) -> list[FoundConversation]:
-        """Return the conversations in which something was said about query, best first."""
+        """Return the conversations that match query, best first."""
         wanted = _with(filters or Filters(), time_range, similarity_threshold)
         hits = await self._recalled(query, _pool(limit), wanted, kinds=SPOKEN)
         found: dict[str, list[FoundMemory]] = {}
@@ -182,7 +185,7 @@ class MemorySearcher:
         *,
         filters: Filters | None = None,
     ) -> list[FoundMemory]:
-        """Return what profiles say about query, best first: sentences ("profile") and "event"s."""
+        """Return the entries of profiles that match query, best first: "profile" and "event"."""
         wanted = _types(memory_types)
         _pool(limit)
         hits = await self._of_profiles(query, filters or Filters())
@@ -191,21 +194,27 @@ class MemorySearcher:
     async def hybrid_search(
         self,
         query: str,
-        weights: Mapping[Part, float] | None = None,
+        weights: Mapping[ScorePart, float] | None = None,
         limit: int = 10,
         *,
         filters: Filters | None = None,
         diversity: float = DIVERSITY,
     ) -> list[FoundMemory]:
-        """Return conversations, facts and profiles about query by a weighted sum, best first.
+        """Return conversations, facts and profiles that match query, by a weighted sum, best first.
 
-        weights: of "semantic" (cosine), "keyword" (share of the query's words), "time"
-        (e^(-days / 30)), "importance", "topic" (share of the query's topics) and "sentiment"
-        (likeness of feeling); what is left out weighs nothing, and only proportions count. The same
-        words are returned once; diversity: 0 to 1, how much likeness to a better hit counts.
+        Equal texts are returned once.
+
+        Args:
+            query: The text to match.
+            weights: Weights of "semantic" (cosine), "keyword" (share of the query's words), "time"
+                (e^(-days / 30)), "importance", "topic" (share of the query's topics) and
+                "sentiment" (similarity of feeling). A missing one is 0; only proportions count.
+            limit: Most results.
+            filters: Conditions on the hits.
+            diversity: Penalty, 0 to 1, for similarity to a better hit.
         """
         shares = _shares(weights)
-        _check_share(diversity, "diversity")
+        number(diversity, "diversity", 0, 1)
         pool = _pool(limit)
         asked = text_features(query) if isinstance(query, str) else text_features("")
         hits = [
@@ -254,7 +263,7 @@ class MemorySearcher:
 
 
 def relevance_of(hit: Hit) -> float:
-    """Return the cosine of a hit, or, found by words alone, the share of the query's words."""
+    """Return the cosine of a hit or, without vectors, its share of the query's words."""
     return hit.parts.get("similarity", hit.parts.get("coverage", 0.0))
 
 
@@ -278,9 +287,9 @@ def _weighed(
 
 
 def _words(found: FoundMemory) -> str:
-    """Return what is said, of a quotation without who said it."""
-    said = found.memory.value.get("text") if found.memory_type == "event" else None
-    return normalised(said if isinstance(said, str) else found.text)
+    """Return the normalised text of a hit; of a quoted event, the bare quotation."""
+    quoted = found.memory.value.get("text") if found.memory_type == "event" else None
+    return normalised(quoted if isinstance(quoted, str) else found.text)
 
 
 def _type_of(memory: Memory) -> str:
@@ -311,32 +320,22 @@ def _types(given: Collection[MemoryType] | None) -> Collection[str]:
     return given
 
 
-def _shares(weights: Mapping[Part, float] | None) -> Mapping[str, float]:
-    """Return weights that sum up to 1. InvalidInput for unknown, negative and all zero ones."""
-    given: Mapping[Part, float] = WEIGHTS if weights is None else weights
-    known = get_args(Part)
+def _shares(weights: Mapping[ScorePart, float] | None) -> Mapping[str, float]:
+    """Return weights scaled to a sum of 1."""
+    given: Mapping[ScorePart, float] = WEIGHTS if weights is None else weights
+    known = get_args(ScorePart)
     for name, weight in given.items():
         if name not in known:
             raise InvalidInput(f"weight {name!r} is not known: take one of {', '.join(known)}")
-        number = isinstance(weight, int | float) and not isinstance(weight, bool)
-        if not (number and 0 <= weight < math.inf):
-            raise InvalidInput(f"the weight of {name!r} must be a number from 0, not {weight!r}")
+        number(weight, f"the weight of {name!r}", 0)
     total = sum(given.values())
     if total <= 0:
-        raise InvalidInput("all weights are 0: at least one must be above it")
+        raise InvalidInput("all weights are 0: at least one must be greater")
     return {name: weight / total for name, weight in given.items()}
 
 
 def _pool(limit: int) -> int:
-    whole = isinstance(limit, int) and not isinstance(limit, bool)
-    if not (whole and 0 < limit <= MAX_LIMIT):
-        raise InvalidInput(f"limit must be from 1 to {MAX_LIMIT:,}, a whole number, not {limit!r}")
-    return max(LEAST_POOL, SPARE * limit)
-
-
-def _check_share(share: float, name: str) -> None:
-    if not (isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1):
-        raise InvalidInput(f"{name} must be between 0 and 1, not {share!r}")
+    return max(LEAST_POOL, SPARE * whole_number(limit, "limit", 1, MAX_LIMIT))
 
 
 def _check_sentiment(given: SentimentRange) -> None:

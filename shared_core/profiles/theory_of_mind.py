@@ -1,7 +1,6 @@
-"""Theory of mind by rules: what is said outright of wants, feelings, reasons and people. Pure.
+"""Theory of mind by rules: wants, feelings, reasons and people that turns state outright. Pure.
 
-Rules find little, say so in a confidence of at most 0.6, and make nothing up: every finding quotes
-the turn it rests on. What they do not find is not there.
+The rules find little, with a confidence of at most 0.6. Every finding quotes its turn.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ Parsed = TypeVar("Parsed")
 
 RULES_OF_MIND: Final = "mind-rules-v1"
 MOST_A_DIMENSION: Final = 10
-"""So many findings of a dimension are kept; the newest count."""
+"""Most findings kept per dimension, the newest ones."""
 BY_RULES: Final = 0.6
 QUOTED: Final = 300
 READ: Final = 20_000
-"""So many characters of a turn are read."""
+"""Most characters read of a turn."""
 SWING: Final = 0.5
-"""By so much the mean valence must differ for a change of feelings."""
+"""Least difference of the mean valence that counts as a change of feelings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What a mind shows itself in: turns with their bases, and what was read and changed.
+    """The input of theory of mind: turns with their bases, their facts, emotions and changes.
 
-    facts: with the basis of each; ended: statements that hold no more, and what took their place.
+    facts: each with its basis. ended: each ended statement and its successor, if any.
     """
 
     turns: Sequence[Event]
@@ -71,7 +70,7 @@ class PromptableExtractor(Protocol):
 
 
 def mind_by_rules(observed: Observed, before: Mind) -> list[Finding]:
-    """Return what rules find, in the order of the dimensions."""
+    """Return the findings of the rules, in the order of the dimensions."""
     spoken = [event for event in observed.turns if event.role == "user"]
     return [
         *_said(observed, spoken, "intent"),
@@ -83,7 +82,7 @@ def mind_by_rules(observed: Observed, before: Mind) -> list[Finding]:
 
 
 def with_findings(before: Mind, found: Iterable[Finding]) -> Mind:
-    """Return a mind with new findings; what is found again in the same words is not new."""
+    """Return a mind with new findings; a finding in known words updates the known one."""
     kept = {_same(one): one for one in before.findings}
     for one in found:
         known = kept.pop(_same(one), None)
@@ -103,7 +102,7 @@ def _same(finding: Finding) -> tuple[str, str]:
 
 
 def _said(observed: Observed, turns: Sequence[Event], dimension: Dimension) -> list[Finding]:
-    """Return the sentences in which somebody says so outright."""
+    """Return the findings of sentences that state this dimension outright."""
     found = []
     for event in turns:
         for sentence in sentences(event.text[:READ]):
@@ -140,7 +139,7 @@ def _emotions(observed: Observed, turns: Sequence[Event]) -> list[Finding]:
 
 
 def _social(observed: Observed) -> list[Finding]:
-    """Return whom the user names, by what the extractor read."""
+    """Return the people the user names, from the facts of the extractor."""
     found = []
     for draft, basis in observed.facts:
         if draft.operation == "assert" and draft.slot.startswith("relation."):
@@ -176,7 +175,7 @@ def _trends(observed: Observed, before: Mind) -> list[Finding]:
 
 
 def _swing(observed: Observed, before: Mind) -> list[Finding]:
-    """Return that feelings have changed since what was found before, if they have."""
+    """Return a finding if the feelings differ from the last known ones."""
     past = [one for one in before.of("emotion") if one.valence is not None][-3:]
     now = [(event, observed.emotions[event.event_id]) for event in observed.turns
            if event.role == "user" and event.event_id in observed.emotions]  # fmt: skip

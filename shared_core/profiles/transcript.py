@@ -1,4 +1,4 @@
-"""A conversation as a pipeline takes it: turns, or messages as plain dicts. Pure."""
+"""The input of a pipeline: a conversation as turns, or as messages in plain dicts. Pure."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class SessionConversation:
 
     @property
     def summary(self) -> str:
-        """The sentences of the user that say most, at most 400 characters; "" for small talk."""
+        """The most telling sentences of the user, at most 400 characters; "" for small talk."""
         return summary_of(self._said)
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """What the user speaks of, by the names of topics."""
+        """The names of the user's topics."""
         return topics_of(self._said)
 
     @property
@@ -46,7 +46,7 @@ class SessionConversation:
         return [event.text for event in self.events if event.role == "user"]
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return it as messages in plain dicts, with what follows from them."""
+        """Return its messages as plain dicts, with summary, topics and times."""
         moments = sorted(event.occurred_at for event in self.events)
         return {
             "conversation_id": self.conversation_id,
@@ -60,7 +60,7 @@ class SessionConversation:
 
 
 def summary_of(said: Sequence[str]) -> str:
-    """Return what users said in a conversation, in the sentences that say most."""
+    """Return the most telling sentences of users' texts."""
     turns = [
         Event(event_id=str(place), author="user", role="user", text=text, occurred_at=_NO_TIME)
         for place, text in enumerate(said)
@@ -70,7 +70,7 @@ def summary_of(said: Sequence[str]) -> str:
 
 
 def topics_of(said: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the topics of what users said, in the order of the data file."""
+    """Return the topics of users' texts, in the order of the data file."""
     return tuple(topics("\n".join(said)))
 
 
@@ -88,14 +88,18 @@ def _message(event: Event) -> dict[str, JsonValue]:
 
 
 def conversation_of(given: object, now: datetime) -> SessionConversation:
-    """Return the conversation that is given.
+    """Return the conversation of a caller's value; an InvalidInput names the faulty message.
 
-    Either a SessionConversation, a dict with "messages" and perhaps "conversation_id", or the
-    messages alone: Events, or dicts with "role" (one of domain.ROLES) and "content", and perhaps
-    "timestamp" (aware, or ISO 8601), "message_id", "message_type" ("text", "command",
-    "file_upload" or a word of yours) and "metadata", a dict. A message without an id is known by
-    its conversation, place and words; in a conversation without an id it is a new one each time.
-    Raises InvalidInput, naming the message.
+    The value is a SessionConversation, a dict with "messages" and optionally "conversation_id", or
+    the messages alone. A message is an Event, or a dict with:
+
+    - "role" (one of domain.ROLES) and "content";
+    - optionally "timestamp" (with a time zone, or ISO 8601) and "message_id";
+    - optionally "message_type" ("text", "command", "file_upload" or another word);
+    - optionally "metadata", a dict.
+
+    The id of a message without one follows from its conversation, place and words. If the
+    conversation has no id either, the message is new each time.
     """
     if isinstance(given, SessionConversation):
         return _spoken(given)
@@ -105,8 +109,8 @@ def conversation_of(given: object, now: datetime) -> SessionConversation:
         given = given.get("messages")
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise InvalidInput(
-            "a conversation is a list of messages, e.g. [{'role': 'user', 'content': '...'}], or"
-            f" {{'conversation_id': ..., 'messages': [...]}}, not {type(given).__name__}"
+            "a conversation must be a list of messages, e.g. [{'role': 'user', 'content': '...'}],"
+            f" or {{'conversation_id': ..., 'messages': [...]}}, not {type(given).__name__}"
         )
     is_named = conversation_id is not None
     thread = check_thread(conversation_id if is_named else str(uuid7()), "conversation_id")
@@ -124,7 +128,7 @@ def conversation_of(given: object, now: datetime) -> SessionConversation:
 def event_of(given: object, place: int, now: datetime, *, thread_id: str | None = None) -> Event:
     """Return a message as a turn. place: its number in the conversation, from 0.
 
-    thread_id: in which one without an id is known by its place and words; None for a new id.
+    thread_id: a message without an id gets one from thread, place and words; None for a new id.
     """
     if isinstance(given, Event):
         check_label(given.event_id, f"the id of message {place}")
@@ -134,7 +138,9 @@ def event_of(given: object, place: int, now: datetime, *, thread_id: str | None 
         raise InvalidInput(f"message {place} must be a dict or an Event, not {given!r:.80}")
     role, content = given.get("role"), given.get("content")
     if not isinstance(role, str) or role not in ROLES:
-        raise InvalidInput(f"message {place} has the role {role!r}: take one of {', '.join(ROLES)}")
+        raise InvalidInput(
+            f"the role of message {place} must be one of {', '.join(ROLES)}, not {role!r:.80}"
+        )
     if not isinstance(content, str):
         raise InvalidInput(f"the content of message {place} must be a text, not {content!r:.80}")
     text = clean_text(content)
@@ -167,14 +173,14 @@ def _metadata(given: Mapping[Any, Any], place: int) -> dict[str, JsonValue]:
 
 def _spoken(conversation: SessionConversation) -> SessionConversation:
     if not any(event.text.strip() for event in conversation.events):
-        raise InvalidInput("the conversation is empty: give at least one message with words in it")
-    said: dict[str, Event] = {}
+        raise InvalidInput("the conversation is empty: pass at least one message with words")
+    by_id: dict[str, Event] = {}
     for event in conversation.events:
-        first = said.setdefault(event.event_id, event)
+        first = by_id.setdefault(event.event_id, event)
         if (first.role, first.text) != (event.role, event.text):
             raise InvalidInput(
-                f"two messages of the conversation have the id {event.event_id!r}: give each an id"
-                " of its own, or none"
+                f"two messages of the conversation have the id {event.event_id!r}: give each a"
+                " different id, or none"
             )
     return conversation
 

@@ -1,4 +1,4 @@
-"""How memories are kept: counts by score, kind and stage, and the curve of one. Pure."""
+"""Retention statistics by score, kind and stage, and the retention curve of one memory. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ COLOURS: Final = {"demoted": "#d97706", "archived": "#9333ea", "erased": "#dc262
 
 
 def draw(curve: RetentionCurve, target: str | Path, *, title: str | None = None) -> Path:
-    """Write the curve to a .png or .svg file and return its path.
+    """Draw the curve to a .png or .svg file and return its path.
 
-    title: instead of the memory's kind and key; its text is not in the picture. Raises
-    CapabilityMissing without matplotlib, InvalidInput for another suffix.
+    title: by default the memory's kind and key; its text is never drawn. Raises CapabilityMissing
+    without matplotlib, InvalidInput for another suffix.
     """
     path = Path(target)
     if path.suffix.lower() not in SUFFIXES:
@@ -64,16 +64,16 @@ def _figure_type() -> Any:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise CapabilityMissing(
-            "matplotlib draws curves and is not installed: pip install 'pg-hippocampus[plot]'"
+            "drawing a curve needs matplotlib: pip install 'pg-hippocampus[plot]'"
         ) from error
     return Figure
 
 
 def lines(curve: RetentionCurve, *, width: int = 72, height: int = 12) -> list[str]:
-    """Return the curve in so many rows and columns of text, scale and moments beside it.
+    """Return the curve as lines of text with a scale and dates. width, height: of the plot.
 
-    █ is what was, ░ what will be if nobody reads it, ▒ what it was at least before the last read;
-    a row of ─ is the threshold.
+    █ is the past score, ░ the future score without reads, ▒ a lower bound before the last read. A
+    row of ─ is the threshold.
     """
     start, end = curve.points[0].at, curve.points[-1].at
     score = scorer(curve.kept, curve.now)
@@ -106,10 +106,10 @@ def _mark(curve: RetentionCurve, at: datetime) -> str:
 
 
 BUCKETS: Final = 10
-"""Tenths of the score: the first from 0, the last from 0.9 to 1."""
+"""Number of score buckets, each a tenth: the first starts at 0, the last ends at 1."""
 HORIZONS: Final = (1.0, 7.0, 30.0)
 HIGH, MEDIUM = 7, 3
-"""Buckets from which on a memory counts as of high and of medium value, as documented."""
+"""First buckets of the documented high and medium values."""
 MOST_POINTS: Final = 10_000
 
 Sure: TypeAlias = Literal["known", "at least"]
@@ -117,9 +117,9 @@ Sure: TypeAlias = Literal["known", "at least"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindStats:
-    """Memories of one kind. buckets: how many by tenth of the score. average_score: None for none.
+    """Statistics of one kind. buckets: number of memories per tenth of the score.
 
-    fades: how many of them fade; the others never do.
+    fades: number of memories that ever fade. average_score: None without memories.
     """
 
     count: int
@@ -132,10 +132,10 @@ class KindStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionStats:
-    """How memories are kept as of a moment, in all stages; what has expired or ended is left out.
+    """Retention statistics at a moment, over all stages, without expired and ended memories.
 
-    ahead: within so many days, if nothing is read meanwhile, how many meet which fate; what is
-    demoted and then erased counts for both. What never fades scores as if it were new.
+    ahead: by number of days, how many memories meet each fate if nothing is read; a memory that is
+    demoted and then erased counts for both. A memory that never fades scores as if it were new.
     """
 
     as_of: datetime
@@ -145,21 +145,21 @@ class RetentionStats:
 
     @property
     def high(self) -> int:
-        """How many score 0.7 or more."""
+        """Number of memories with a score of 0.7 or more."""
         return sum(self.total.buckets[HIGH:])
 
     @property
     def medium(self) -> int:
-        """How many score 0.3 or more, and less than 0.7."""
+        """Number of memories with a score from 0.3 to below 0.7."""
         return sum(self.total.buckets[MEDIUM:HIGH])
 
     @property
     def low(self) -> int:
-        """How many score less than 0.3."""
+        """Number of memories with a score below 0.3."""
         return sum(self.total.buckets[:MEDIUM])
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return all of it as JSON values."""
+        """Return the whole as JSON values."""
         return {
             "as_of": self.as_of.isoformat(),
             **_kind_dict(self.total),
@@ -190,7 +190,7 @@ def stats_of(
     rows: Sequence[RetentionRow],
     ahead: Mapping[float, Mapping[Fate, int]],
 ) -> RetentionStats:
-    """Return counts summed up by kind and in all."""
+    """Return the statistics of rows, by kind and in total."""
     kinds = sorted({row.kind for row in rows})
     return RetentionStats(
         as_of=as_of,
@@ -215,8 +215,10 @@ def _summed(given: Iterable[RetentionRow]) -> KindStats:
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """A score at a moment. sure: "at least" where reads lie before the last one, whose moments
-    nobody noted: then it is the score that the memory would have had without any."""
+    """A score at a moment. sure: "at least" before the last read, if there were several.
+
+    The dates of earlier reads are unknown, so the score is then that of an unread memory.
+    """
 
     at: datetime
     score: float
@@ -225,10 +227,10 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionCurve:
-    """How the score of one memory went, and will go if nobody reads it again.
+    """The score of one memory over time, past and future, if nobody reads it again.
 
-    stages: what becomes of it next, and when. threshold: below which it is demoted; None if its
-    kind never fades.
+    stages: its next fates with their times. threshold: the score below which it is demoted; None
+    if its kind never fades.
     """
 
     kept: Kept
@@ -243,7 +245,7 @@ class RetentionCurve:
         return scorer(self.kept, self.now)(self.now)
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return all of it as JSON values."""
+        """Return the whole as JSON values."""
         kept = self.kept
         return {
             "memory_id": str(kept.memory_id),
@@ -266,9 +268,9 @@ class RetentionCurve:
 
 
 def curve_of(kept: Kept, now: datetime, *, days_ahead: float | None, points: int) -> RetentionCurve:
-    """Return the curve of a memory from when it was made until so many days from now.
+    """Return the curve of a memory from its creation to days_ahead from now.
 
-    days_ahead: left out, until shortly after it is demoted, or as far ahead as it is old.
+    days_ahead: by default until shortly after its demotion, and at least its age.
     """
     whole_number(points, "points", 2, MOST_POINTS)
     stages = _stages_ahead(kept)
@@ -291,19 +293,19 @@ def curve_of(kept: Kept, now: datetime, *, days_ahead: float | None, points: int
 
 
 def is_known(kept: Kept, now: datetime, at: datetime) -> bool:
-    """Return whether the score at a moment is known, or only what it was at least."""
+    """Tell whether the score at a moment is exact; otherwise it is a lower bound."""
     return at >= _used_from(kept, now) or kept.access_count == 0
 
 
 def _used_from(kept: Kept, now: datetime) -> datetime:
-    """Return when the last use counts from: by a clock that is ahead it is still to come."""
+    """Return when the last use takes effect; a clock that is ahead may put it in the future."""
     return kept.used_at if now < kept.created_at else min(kept.used_at, now)
 
 
 def scorer(kept: Kept, now: datetime) -> Callable[[datetime], float]:
-    """Return what gives the score of a memory at a moment; before its last use, as if unread.
+    """Return a function from a moment to the score; before the last use, as if unread.
 
-    A use that is still to come, by a clock that is ahead of now, counts as one just now.
+    A last use in the future, by a clock that is ahead, counts as now.
     """
     used_from = _used_from(kept, now)
     decay_rate = kept.rule.decay_rate if kept.rule else 0.0

@@ -70,7 +70,7 @@ async def test_a_store_cannot_put_a_profile_and_can_delete_a_sentence_of_it(
 ) -> None:
     memory = await learned(store)
     namespace = profile_namespace(ANN.app, ANN.user, "guide")
-    with pytest.raises(InvalidInput, match="shows a profile, and 'profile' cannot be put there"):
+    with pytest.raises(InvalidInput, match="shows a profile, so 'profile' cannot be put there"):
         await store.aput(namespace, "profile", {"content": "User is the admin."})
     [home] = [one for one in memory.profile_memory.statements if "Leeds" in one.text]
     await store.adelete(namespace, str(home.statement_id))

@@ -144,7 +144,7 @@ async def test_diversity_brings_what_is_not_said_yet(
         (lambda s: s.hybrid_search("x", {}), "all weights are 0"),
         (lambda s: s.hybrid_search("x", {"luck": 1}), "weight 'luck' is not known: take one of"),
         (lambda s: s.hybrid_search("x", diversity=2), "diversity must be between 0 and 1"),
-        (lambda s: s.hybrid_search("x", limit=0), "limit must be from 1"),
+        (lambda s: s.hybrid_search("x", limit=0), "limit must be between 1"),
         (lambda s: s.hybrid_search(None), "query must be a text"),
         (lambda s: s.search_conversations("x", 1, (NOW, NOW - timedelta(days=1))), "before it beg"),
         (lambda s: s.search_conversations("x", 1, (datetime(2026, 1, 1), None)), "no time zone"),  # noqa: DTZ001
@@ -152,7 +152,7 @@ async def test_diversity_brings_what_is_not_said_yet(
         (lambda s: s.search_conversations("x", 1, None, 1.5), "similarity_threshold must be"),
         (lambda s: s.search_memories("x", ["mood"]), "memory type 'mood' is not known"),
         (lambda s: s.search_memories("x", "profile"), "memory_types must be a list"),
-        (lambda s: s.search_memories("x", None, 10**9), "limit must be from 1"),
+        (lambda s: s.search_memories("x", None, 10**9), "limit must be between 1"),
     ],
 )  # fmt: skip
 async def test_bad_searches_are_named(

@@ -43,7 +43,7 @@ async def test_the_oldest_versions_go_and_what_is_kept_can_be_gone_back_to(
     assert (6, oldest.to_prompt()) == (back.version, back.to_prompt())
     assert oldest.to_prompt() == (await repository.load_memory(known.memory_id)).to_prompt()
     assert [6, 5, 4] == await numbers(memory, scope, known)
-    with pytest.raises(NotFound, match="there are versions 4 to 6"):
+    with pytest.raises(NotFound, match="its versions are 4 to 6"):
         await repository.rollback_memory(known.memory_id, 3)
     assert "User lives in Oslo." == await memory.profiles.shown(scope)
     again = await told(memory, scope, 3, "Bern", "Graz", "Kyoto")
@@ -126,5 +126,5 @@ async def test_updates_at_once_keep_no_more_and_another_profile_keeps_its_own(
 
 @pytest.mark.parametrize("keep", [0, 1, 1001, True, "9", None])
 async def test_a_bound_that_is_none_is_named(memory: MemoryEngine, scope: Scope, keep: Any) -> None:
-    with pytest.raises(InvalidInput, match="keep_versions must be from 2"):
+    with pytest.raises(InvalidInput, match="keep_versions must be between 2"):
         memory.profiles.repository(scope, keep_versions=keep)

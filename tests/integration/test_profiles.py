@@ -213,7 +213,7 @@ async def test_saving_onto_an_old_version_is_refused(repository: MemoryRepositor
     other.update_profile("User lives in Leeds.")
     await repository.save_memory(other)
     memory.update_profile("User lives in Lisbon.")
-    with pytest.raises(Conflict, match=r"at version 2.*loaded from version 1.*load it again"):
+    with pytest.raises(Conflict, match=r"at version 2.*loaded from version 1.*Load it again"):
         await repository.save_memory(memory)
     with pytest.raises(Conflict, match="at version 2"):
         await repository.update_with_pipeline(memory, ENGLISH)
@@ -250,7 +250,7 @@ async def test_rollback_makes_a_new_version_of_an_old_one(repository: MemoryRepo
     assert back.content_hash() == first.content_hash()
     again = await repository.rollback_memory(first.memory_id, 2)
     assert 4 == again.version and second.to_prompt() == again.to_prompt()
-    with pytest.raises(NotFound, match="no version 9: there are versions 1 to 4"):
+    with pytest.raises(NotFound, match="no version 9: its versions are 1 to 4"):
         await repository.rollback_memory(first.memory_id, 9)
     for bad in (0, -1, "1", True, 2**40):
         with pytest.raises(InvalidInput, match="version must be a whole number from 1"):
@@ -575,10 +575,10 @@ async def test_a_stage_that_fails_is_logged_and_nothing_else_is_written(
         ([], "the conversation is empty"),
         ({"messages": []}, "the conversation is empty"),
         ([{"role": "user", "content": "  "}], "the conversation is empty"),
-        ("hello", "a conversation is a list of messages"),
-        ({"conversation_id": "c"}, "a conversation is a list of messages"),
+        ("hello", "a conversation must be a list of messages"),
+        ({"conversation_id": "c"}, "a conversation must be a list of messages"),
         ([7], "message 0 must be a dict or an Event, not 7"),
-        ([{"role": "boss", "content": "x"}], "message 0 has the role 'boss': take one of user"),
+        ([{"role": "boss", "content": "x"}], "the role of message 0 must be one of user"),
         ([{"role": "user", "content": None}], "the content of message 0 must be a text"),
         ([{"role": "user", "content": "x", "timestamp": "soon"}], "must be ISO 8601"),
         ([{"role": "user", "content": "x", "timestamp": "2026-03-02T09:00:00"}], "no time zone"),
@@ -598,8 +598,8 @@ async def test_bad_conversations_are_named(
 async def test_bad_ids_and_limits_are_named(repository: MemoryRepository) -> None:
     for call, message in (
         (repository.load_memory("nonsense"), "memory_id must be a UUID"),
-        (repository.versions(Memory("a").memory_id, 0), "limit must be from 1"),
-        (repository.save_memory("x"), "a memory is a shared_core.profiles.Memory"),  # type: ignore[arg-type]
+        (repository.versions(Memory("a").memory_id, 0), "limit must be between 1"),
+        (repository.save_memory("x"), "memory must be a shared_core.profiles.Memory"),  # type: ignore[arg-type]
         (repository.update_with_pipeline({}, ENGLISH), "not dict"),  # type: ignore[arg-type]
         (repository.load_memory_by_agent("a", subject="x"), "'user' or 'agent'"),  # type: ignore[arg-type]
         (repository.save_memory_content(Memory("a").memory_id, "mood", {}), "'profile' or 'event'"),

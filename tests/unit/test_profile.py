@@ -183,8 +183,8 @@ def test_who_says_the_same_has_the_same_hash() -> None:
         (lambda: Memory.from_dict({}), "give what to_dict"),
         (lambda: Memory.from_dict({**Memory("a").to_dict(), "tom_metadata": [{"text": 1}]}),
          "a finding of a profile cannot be read"),
-        (lambda: ProfileMemory.from_dict({"statements": 1}), "a profile is a dict"),
-        (lambda: EventMemory.from_dict({}), "events are a dict"),
+        (lambda: ProfileMemory.from_dict({"statements": 1}), "a profile must be a dict"),
+        (lambda: EventMemory.from_dict({}), "events must be a dict"),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(call: Any, message: str) -> None:
