@@ -1,4 +1,4 @@
-"""Copies items out of another store, page by page; started again, it goes on where it was."""
+"""Copy the items of another store, page by page; a repeated run continues where it stopped."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from shared_core.ports.items import ImportMark, Item, ItemAddress, ItemStamp, Wr
 from shared_core.ports.transfer import ItemSource, SourceItem
 
 MODEL_FAILURES = 3
-"""So many items in a row that cannot be embedded mean that the embedder is down."""
+"""Number of embedding failures in a row after which the embedder counts as down."""
 
 FATAL = (StorageUnavailable, EmbeddingMismatch, SchemaOutOfDate)
-"""What would fail every other item too."""
+"""Errors that would fail every other item too."""
 
 WHOLE = "$"
 """PostgresStore's name for the whole value as a field."""
@@ -37,11 +37,11 @@ WHOLE = "$"
 
 @dataclass(slots=True, kw_only=True)
 class ImportReport:
-    """What became of the items of a source.
+    """The number of items by outcome.
 
-    here: were here already with the same value. newer: are here with another value, written
-    later than the source's. deleted: came before and were deleted here since. in_source: how many
-    the source held at the end.
+    here: the target already has the same value. newer: the target has another, later value.
+    deleted: imported before and deleted in the target since. in_source: items in the source at the
+    end.
     """
 
     in_source: int = 0
@@ -54,13 +54,13 @@ class ImportReport:
 
     @property
     def seen(self) -> int:
-        """How many items were looked at."""
-        left = self.newer + self.deleted + self.expired + self.failed
-        return self.copied + self.here + left
+        """Number of items read."""
+        skipped = self.newer + self.deleted + self.expired + self.failed
+        return self.copied + self.here + skipped
 
     @property
     def complete(self) -> bool:
-        """Whether every item of the source was seen, and none failed."""
+        """Whether every item of the source was read, and none failed."""
         return self.seen == self.in_source and not self.failed
 
 
@@ -69,13 +69,12 @@ TextOfField: TypeAlias = Callable[[Mapping[str, JsonValue], str], str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """How to import.
+    """The options of an import.
 
-    to_namespace: from the source's labels to a namespace. known: the embedder of the target, when
-    the source's vectors are to be kept. embedded_only: what has no vectors in the source stays out
-    of search by meaning. reembed: write what is here with the same value as well. restore: bring
-    back what was deleted here since it was imported. text_of_field: the text in a value that
-    PostgresStore embedded under a name, None if there is none.
+    to_namespace: maps the source's labels to a namespace. known: the embedder of the target, to
+    keep the source's vectors. embedded_only: an item without vectors in the source gets none.
+    reembed: also write items whose value is equal. restore: write items again that were deleted
+    since their import. text_of_field: the text that PostgresStore embedded under a name, or None.
     """
 
     to_namespace: Callable[[Sequence[str]], Namespace]
@@ -99,12 +98,14 @@ async def import_items(
     failed: Failed,
     advanced: Advanced,
 ) -> ImportReport:
-    """Copy every item that is not here, and return what became of them.
+    """Copy every item that the target lacks, and return the counts by outcome.
 
-    Idempotent; what was imported before and deleted here since stays deleted. What cannot be stored
-    is told to failed and stops nothing. Times stay: created_at, updated_at and the rest of a time
-    to live. Raises StorageUnavailable, EmbeddingMismatch or ModelUnavailable when it cannot go on;
-    started again, it copies the rest.
+    Idempotent. An imported item that was deleted since stays deleted. created_at, updated_at and
+    the remaining time to live are kept. An item that cannot be stored is passed to failed.
+
+    Raises:
+        StorageUnavailable, EmbeddingMismatch, ModelUnavailable: The import cannot continue. A
+            repeated run copies the rest.
     """
     run = _ItemImport(target, options, failed)
     async for page in source.pages(options.batch, vectors=options.known is not None):
@@ -161,7 +162,7 @@ class _ItemImport:
     def _fate(
         self, draft: _ImportDraft, found: Item | None, mark: ImportMark | None
     ) -> Literal["new", "here", "newer", "deleted"]:
-        """Return "new" for what is to be written, or what else it counts as."""
+        """Return "new" for an item to write, or the field of the report that counts it."""
         if found is None:
             gone = mark is not None and _stays_deleted(draft.item, mark)
             return "deleted" if gone and not self._options.restore else "new"
@@ -237,12 +238,12 @@ class _ItemImport:
         )
 
     def _texts(self, item: SourceItem, value: Mapping[str, JsonValue]) -> _Texts:
-        """Return what is embedded, by field, and what is searched by words instead, if anything."""
+        """Return the texts to embed, by field, and the words to index if they differ."""
         known = self._options.known
         if not item.vectors:
             return ({} if self._options.embedded_only else None), None
         try:
-            said = texts_of_fields(value, item.vectors, self._options.text_of_field)
+            own = texts_of_fields(value, item.vectors, self._options.text_of_field)
         except RecursionError as error:
             raise InvalidInput("its value is nested too deeply") from error
         if known:
@@ -253,18 +254,17 @@ class _ItemImport:
             }
             texts = {field: text for field, text in kept.items() if text}
             if texts:
-                words = said.values() if said else [text_of(value)]
+                words = own.values() if own else [text_of(value)]
                 return texts, "\n".join(dict.fromkeys(words))
-        return said, None
+        return own, None
 
 
 def texts_of_fields(
     value: Mapping[str, JsonValue], fields: Iterable[str], text_of_field: TextOfField
 ) -> Mapping[str, str] | None:
-    """Return the texts behind PostgresStore's fields, "a.b" or "a[*].b.1", by their names.
+    """Return the texts of PostgresStore's fields, "a.b" or "a[*].b.1", by name.
 
-    For the whole value, "$", it is what the value says in words. None, which means the same, when
-    there is no other field, or no text.
+    "$", the whole value, has the text of the value. None means only that field, or no text.
     """
     texts: dict[str, str] = {}
     for name in fields:
@@ -275,10 +275,10 @@ def texts_of_fields(
 
 
 def _stays_deleted(item: SourceItem, mark: ImportMark) -> bool:
-    """Tell whether what is not here any more is what was imported, and not what came after it.
+    """Tell whether a missing item was deleted after its import, and was not changed since.
 
-    It may have been deleted, or replaced by something that expired. What had a time to live there
-    has expired here if nobody deleted it, and may have got more time there.
+    Without a deletion mark it may have been replaced by an item that expired. An item with a time
+    to live may just have expired here, and have a later expiry in the source.
     """
     if mark.deleted_at is not None:
         return item.updated_at <= mark.deleted_at
@@ -286,15 +286,15 @@ def _stays_deleted(item: SourceItem, mark: ImportMark) -> bool:
 
 
 def _lives_otherwise(here: Item, there: SourceItem) -> bool:
-    """Tell whether an item that was not written here since may have other times there."""
+    """Tell whether the source may have other times for an item that was not written here since."""
     lives = here.has_ttl or there.expires_at is not None
     return here.updated_at < there.updated_at or (here.updated_at == there.updated_at and lives)
 
 
 def _stop_if_all_would_fail(errors: Sequence[Exception]) -> None:
-    """Raise what the items to come would fail with as well."""
+    """Raise an error that the remaining items would fail with too."""
     for place, error in enumerate(errors):
-        # A batch gives its items one and the same error when the embedder is down.
+        # If the embedder is down, all items of a batch have the same error object.
         down = _no_model(error) and any(error is other for other in errors[:place])
         if down or isinstance(error, FATAL):
             raise error
@@ -310,7 +310,7 @@ def _value(text: str) -> Mapping[str, JsonValue]:
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"its value cannot be read: {error}") from error
     if not isinstance(value, dict):
-        raise InvalidInput(f"its value is no JSON object but a {type(value).__name__}")
+        raise InvalidInput(f"its value must be a JSON object, not {type(value).__name__}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""The lines of an export: how they are written, read and checked. Pure."""
+"""Write, read and check the lines of an export. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shared_core.errors import InvalidInput
 from shared_core.ports.transfer import TABLES, ExportedRow, ExportScope, RowBatch
 
 FORMAT = 1
-"""What the first line of an export names; a later one may not be read by this version."""
+"""Format number in the first line of an export. This version cannot read a greater one."""
 
 DEVELOPMENT_SCHEMA = 34
 """The last schema number of development versions; its rows have the shape of released schema 1.
@@ -24,7 +24,7 @@ Exports with these numbers stay readable: they are the way out of a database of 
 
 MOST_LINES = 500
 MOST_CHARACTERS = 4_000_000
-"""Of a batch; a longer line is a batch of its own."""
+"""Most characters of a batch; a longer line is a batch of its own."""
 
 MOST_DIGITS = 20
 
@@ -33,7 +33,7 @@ _BOM = "\ufeff"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The first line. model, dimensions: of the vectors that follow, None if none do."""
+    """The first line. model, dimensions: of the vectors in the export, None without vectors."""
 
     whose: ExportScope
     schema_version: int
@@ -42,13 +42,13 @@ class Header:
 
     def as_line(self) -> str:
         """Return it as a line."""
-        whose = {"app": self.whose.app, "user": self.whose.user}
+        of = {"app": self.whose.app, "user": self.whose.user}
         vectors = {"model": self.model, "dimensions": self.dimensions} if self.model else None
         return to_json(
             {
                 "hippocampus_export": FORMAT,
                 "schema_version": self.schema_version,
-                "of": whose,
+                "of": of,
                 "vectors": vectors,
             }
         )
@@ -56,7 +56,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndLine:
-    """The last line: how many rows stand before it."""
+    """The last line. rows: number of rows before it."""
 
     rows: int
 
@@ -66,9 +66,9 @@ class EndLine:
 
 
 def whose_of(scope: Scope | None, app: str | None) -> ExportScope:
-    """Return what a scope or an application names. Raises InvalidInput unless it is one of them."""
+    """Return the scope of an export: a user's, or an application's. Exactly one must be given."""
     if (scope is None) == (app is None):
-        raise InvalidInput("name a scope, or an application with app=..., not both")
+        raise InvalidInput("pass either a scope, or an application with app=...")
     if scope is not None:
         return ExportScope(app=scope.app, user=scope.user, path=scope_path(scope))
     check_label(app, "app")
@@ -76,14 +76,14 @@ def whose_of(scope: Scope | None, app: str | None) -> ExportScope:
 
 
 def row_line(row: ExportedRow) -> str:
-    """Return a row as a line. Its text is kept letter by letter: numbers of any length stay."""
+    """Return a row as a line. Its JSON text is kept verbatim, so long numbers stay exact."""
     return f'{{"table": "{row.table}", "row": {row.text}}}'
 
 
 class LineReader:
-    """Reads the lines of one export, in order, and refuses the first that is none by its place.
+    """Reads the lines of one export in order. An error names the line and column of the fault.
 
-    name: of the file, for errors. known_schema: the newest version of the schema that is known.
+    name: name of the file, for errors. known_schema: newest known version of the schema.
     """
 
     def __init__(self, name: str, known_schema: int) -> None:
@@ -97,10 +97,10 @@ class LineReader:
         self.header: Header | None = None
 
     def batches(self, lines: Iterable[bytes | str]) -> Iterator[RowBatch]:
-        """Yield rows of one table and one set of columns, in order.
+        """Yield batches of rows with the same table and columns, in order.
 
-        The header is there with the first batch. Raises InvalidInput, naming line and column, for
-        what is no export, and at the end for one that was cut off.
+        The header is set before the first batch. Raises InvalidInput for a faulty line, and at the
+        end for a truncated export.
         """
         waiting: list[tuple[int, str]] = []
         kind: tuple[str, tuple[str, ...]] = ("", ())
@@ -121,27 +121,27 @@ class LineReader:
             waiting.append((self._number, text))
             size += len(text)
         if self.header is None:
-            raise InvalidInput(f"{self.name} is empty: it is no export")
+            raise InvalidInput(f"{self.name} is empty, not an export")
         if not self._ended:
             raise InvalidInput(
-                f"{self.name} was cut off after line {self._number}: its last line, which says how"
-                " many rows there are, is missing; export again"
+                f"{self.name} was cut off after line {self._number}: the last line with the number"
+                " of rows is missing; export again"
             )
         if waiting:
             yield _batch(kind, waiting)
 
     def _read(self, text: str) -> tuple[str, tuple[str, ...]] | None:
-        """Return table and columns of the row on a line; None for the first and the last line."""
+        """Return table and columns of the row on a line, or None for the first and last line."""
         found = self._parsed(text)
         if self.header is None:
             self.header = self._header(found)
             return None
         if self._ended:
-            raise self._bad("stands after the last line of the export: two files in one?")
+            raise self._bad("follows the last line of the export: two files in one?")
         if found.get("end") is True:
             if found.get("rows") != self._rows:
                 raise self._bad(
-                    f"says that {found.get('rows')!r} rows stand before it, but {self._rows} do:"
+                    f"counts {found.get('rows')!r} rows before it, but there are {self._rows}:"
                     " lines were lost or added; export again"
                 )
             self._ended = True
@@ -152,18 +152,18 @@ class LineReader:
     def _row(self, found: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
         table, row = found.get("table"), found.get("row")
         if table not in TABLES:
-            raise self._bad(f"names a table that is none: {table!r}")
+            raise self._bad(f"names an unknown table: {table!r}")
         if not isinstance(row, dict):
-            raise self._bad("holds no row: an object under 'row' is wanted")
+            raise self._bad("holds no row: 'row' must be an object")
         place = TABLES.index(table)
         if place < self._table:
-            raise self._bad(f"comes too late: {table} stands before {TABLES[self._table]}")
+            raise self._bad(f"comes too late: {table} must come before {TABLES[self._table]}")
         self._table = place
         assert self.header is not None
         path, tenant = self.header.whose.path, row.get("tenant_id")
         if not isinstance(tenant, str) or not tenant.startswith(path):
             raise self._bad(
-                f"belongs to {tenant!r}, but the first line says that all belongs to {path!r}"
+                f"belongs to {tenant!r}, but the first line says that all rows belong to {path!r}"
             )
         return table, tuple(sorted(row))
 
@@ -184,9 +184,7 @@ class LineReader:
             model = None if vectors is None else str(vectors["model"])
             dimensions = None if vectors is None else int(vectors["dimensions"])
         except (TypeError, KeyError, ValueError, InvalidInput) as error:
-            raise self._bad(f"does not say whose memory this is, or of which model: {error}") from (
-                error
-            )
+            raise self._bad(f"lacks the application, the user or the model: {error}") from error
         return Header(whose=whose, schema_version=schema, model=model, dimensions=dimensions)
 
     def _decoded(self, line: bytes | str) -> str:
@@ -205,7 +203,7 @@ class LineReader:
         except (RecursionError, ValueError) as error:
             raise self._bad(f"cannot be read: {error}") from error
         if not isinstance(found, dict):
-            raise self._bad("is no JSON object")
+            raise self._bad("is not a JSON object")
         return found
 
     def _bad(self, what: str, column: int | None = None) -> InvalidInput:
@@ -223,9 +221,9 @@ def _batch(kind: tuple[str, tuple[str, ...]], waiting: list[tuple[int, str]]) ->
 
 
 def _number(digits: str) -> int | str:
-    """Return a number; a long one as it is written: PostgreSQL reads it, and Python would not."""
+    """Return a number, or the digits of one too long for Python; PostgreSQL reads those."""
     return int(digits) if len(digits) < MOST_DIGITS else digits
 
 
 def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no number in JSON")
+    raise ValueError(f"{constant} is not a JSON number")
