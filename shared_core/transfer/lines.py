@@ -68,7 +68,7 @@ class EndLine:
 def whose_of(scope: Scope | None, app: str | None) -> ExportScope:
     """Return the scope of an export: a user's, or an application's. Exactly one must be given."""
     if (scope is None) == (app is None):
-        raise InvalidInput("pass either a scope, or an application with app=...")
+        raise InvalidInput("pass a scope, or an application with app=..., not both")
     if scope is not None:
         return ExportScope(app=scope.app, user=scope.user, path=scope_path(scope))
     check_label(app, "app")

@@ -87,6 +87,6 @@ async def test_a_message_id_names_one_message(memory: MemoryEngine, scope: Scope
     for talk in ([rome, rome, secret], [rome, secret]):
         known, _ = await desk.update({"conversation_id": "c", "messages": talk})
         assert "User lives in Rome." == known.get_profile_content()
-    with pytest.raises(InvalidInput, match="'c' has another message '1' already"):
+    with pytest.raises(InvalidInput, match="'c' already has another message '1'"):
         await desk.update({"conversation_id": "c", "messages": [paris]})
     assert "User lives in Rome." == (await desk.show()).get_profile_content()

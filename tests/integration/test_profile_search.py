@@ -138,7 +138,7 @@ async def test_diversity_brings_what_is_not_said_yet(
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda s: s.hybrid_search("x", {"semantic": -1}), "weight of 'semantic' must be a number"),
+        (lambda s: s.hybrid_search("x", {"semantic": -1}), "semantic' must be a finite number"),
         (lambda s: s.hybrid_search("x", {"semantic": math.nan}), "weight of 'semantic'"),
         (lambda s: s.hybrid_search("x", {"semantic": 0, "time": 0}), "all weights are 0"),
         (lambda s: s.hybrid_search("x", {}), "all weights are 0"),
