@@ -31,6 +31,7 @@ from shared_core.cli import (  # noqa: F401 # each registers its commands
     transfer,
     work,
 )
+from shared_core.cli.app import app
 from shared_core.cli.help import arrange_help
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@cli.app.callback()
+@app.callback()
 def main(
     version: Annotated[
         bool,
@@ -71,7 +72,7 @@ def main(
     """Long-term memory for AI agents, shared by Google ADK and LangGraph."""
 
 
-@cli.app.command()
+@app.command()
 def demo(
     language: Annotated[
         DemoLanguage, typer.Option(help="Language of the conversations.")
@@ -104,7 +105,7 @@ def demo(
         cli.print_json([result.to_dict() for result in results])
 
 
-@cli.app.command()
+@app.command()
 def doctor(
     uri: cli.Uri = None,
     schema: cli.Schema = None,
@@ -139,7 +140,7 @@ def doctor(
     raise typer.Exit(0 if well else 1)
 
 
-@cli.app.command()
+@app.command()
 def migrate(
     uri: cli.Uri = None,
     schema: cli.Schema = None,
@@ -177,6 +178,6 @@ def migrate(
     cli.print_all(map(Text, [line, *tables]))
 
 
-arrange_help(cli.app)
+arrange_help(app)
 if __name__ == "__main__":
-    cli.app()
+    app()
