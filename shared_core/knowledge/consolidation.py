@@ -47,26 +47,26 @@ if TYPE_CHECKING:
 log = logging.getLogger("hippocampus")
 
 MAX_TRIES = 64
-"""A try fails only where another run came through, so as many may touch one matter at once."""
+"""Maximum tries; each failure means that a concurrent run was applied."""
 PAUSE_S = 0.02
-"""By so much the longest pause before the next try grows with each, up to ten times."""
+"""Seconds by which the maximum pause grows with each try, up to ten times."""
 WINDOW = 500
-"""So many turns are read in one run; what is left is for the next."""
+"""Maximum number of turns that one run reads."""
 OVERLAP = 8
-"""So many turns before a window are shown with it, so that "she" and "that" have a meaning."""
+"""Number of earlier turns shown with a window, to resolve "she" and "that"."""
 REPLAY = 1000
-"""So many new turns are summed up in one run."""
+"""Maximum number of new turns that one run summarises."""
 PEOPLE = 200
-"""So many of those whom the user has named are known to who reads a window."""
+"""Maximum number of known people passed to the extractor with each window."""
 SUMMARY_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """What consolidation did. events: how many new turns it read; 0 when there were none.
+    """The result of a consolidation. events: number of new turns it read.
 
-    statements and insights: what was written besides facts; edges: of the graph. usage: what a
-    model was asked for. more: whether turns are left for a next run. run_id: of its last run.
+    statements, insights, edges: numbers of new ones beside facts. usage: of the model. more:
+    whether turns remain for another run. run_id: of the last run.
     """
 
     run_id: UUID | None
@@ -81,7 +81,7 @@ class RunReport:
     more: bool = False
 
     def __add__(self, later: RunReport) -> RunReport:
-        """Return both as one."""
+        """Return the sum of both reports."""
         return replace(
             later,
             events=self.events + later.events,
@@ -101,10 +101,10 @@ NOTHING_NEW = RunReport(run_id=None, events=0, facts_opened=0, facts_closed=0, s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formed:
-    """What the extractor made of a reading: of these turns, and of those to sum up.
+    """The output of the extractor for turns, and for replay, the turns to summarise.
 
-    summed_anew: the summary was gone, and is written from the first turn on, window by window.
-    summed_by_rules: the model gave no summary that can be used.
+    summed_anew: the summary was lost and is rewritten from the first turn, window by window.
+    summed_by_rules: the summary of the model was unusable.
     """
 
     turns: Sequence[tuple[int, Event]]
@@ -131,14 +131,17 @@ async def consolidate(
     reflection: ReflectionDue | None = None,
     private_only: bool = False,
 ) -> RunReport:
-    """Read the next turns of a thread that no run has read yet, and apply what they say, whole.
+    """Turn the next unread turns of a thread into knowledge, in one run.
 
-    relations: how edges are called, and which have one object at a time; None: no edge is written.
-    job_type: FAST_REPLAY sums up, DEEP_REFLECTION draws knowledge, FULL_CONSOLIDATION does both.
-    reflection: as in RunPlan. instead_of: the extractor that failed and that this one stands in
-    for, noted in the run. private_only: no statement and no insight is written that is public.
-    A second run over the same turns changes nothing. If another run comes first, this one starts
-    over from what that one left.
+    A second run over the same turns changes nothing. If another run is applied first, this one
+    starts over.
+
+    Args:
+        relations: names and cardinalities of relations; None writes no edges.
+        job_type: FAST_REPLAY summarises, DEEP_REFLECTION extracts, FULL_CONSOLIDATION does both.
+        instead_of: the failed extractor that this one replaces, noted in the record of the run.
+        reflection: as in RunPlan.
+        private_only: write no public statements or insights.
     """
     request = ReadRequest(
         turns=0 if job_type is JobType.FAST_REPLAY else WINDOW + 1,
@@ -157,7 +160,7 @@ async def consolidate(
     for tries in range(1, MAX_TRIES + 1):
         started_at = clock()
         reading = await storage.read_thread(scope, thread_id, request)
-        if reading != read:  # else only what is known has changed, and no model is asked again
+        if reading != read:  # else only the known facts changed, so the model output stays valid
             formed = await _form(extractor, reading) if reading else None
             read = reading
         if reading is None or formed is None:
@@ -176,7 +179,7 @@ async def consolidate(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planner:
-    """Matches what was formed with what is known. embedded: texts of earlier tries, by text."""
+    """Plans runs. embedded: vectors of the texts of earlier tries."""
 
     storage: Storage
     embedding: Embedding
@@ -194,7 +197,7 @@ class _Planner:
     async def plan(
         self, reading: ThreadWindow, formed: Formed, started_at: datetime
     ) -> tuple[RunPlan, RunRows]:
-        """Return what a run writes and ends, and its rows. Writes nothing itself."""
+        """Return the plan and rows of a run, without writing anything."""
         drafts = formed.drafts.extraction
         said_at = {event.event_id: event.occurred_at for _, event in formed.turns}
         people = identifying_facts(drafts)
@@ -245,7 +248,7 @@ class _Planner:
             counts=_counts(formed, facts, graph, rows, self.instead_of),
             reflection=self.reflection if formed.turns else None,
             unsaid=list(rows.free_keys().values()),
-            # Another of the same name may have been told of since the people were read.
+            # A concurrent run may have named another person of the same name.
             slots=sorted({*slots, *name_slots()}) if people else slots,
             relations=pairs,
             known_number=reading.known_number if people else known.number,
@@ -271,7 +274,7 @@ class _Planner:
 
 
 async def _form(extractor: Extractor, reading: ThreadWindow) -> Formed | None:
-    """Let the extractor work, while no connection is held; None when there is nothing new."""
+    """Run the extractor, without holding a connection; return None if nothing is new."""
     tokens = extractor.window_tokens
     turns = await asyncio.to_thread(_window, reading.turns, WINDOW, tokens)
     reread = extractor.reread_turns
@@ -295,7 +298,7 @@ async def _form(extractor: Extractor, reading: ThreadWindow) -> Formed | None:
         except ModelOutputInvalid as error:
             if not turns:
                 raise
-            # What was read out of the turns is paid for and good.
+            # The extraction is paid for and valid, so only the summary falls back to rules.
             log.warning("thread is summed up by rules in place of %s: %s", extractor.name, error)
             by_rules = True
             summary, asked = await RuleExtractor().summarise(said, before, SUMMARY_CHARACTERS)
@@ -330,7 +333,7 @@ async def _form(extractor: Extractor, reading: ThreadWindow) -> Formed | None:
 def _before(
     turns: Sequence[tuple[int, Event]], unread: Collection[str]
 ) -> Sequence[tuple[int, Event]]:
-    """Return the turns before the first unread one; all of them if that is the very first."""
+    """Return the turns before the first unread one, or all if that is the first turn."""
     places = (place for place, (_, event) in enumerate(turns) if event.event_id in unread)
     return turns[: next(places, 0) or len(turns)]
 
@@ -338,14 +341,14 @@ def _before(
 def _window(
     turns: Sequence[tuple[int, Event]], most: int, tokens: int
 ) -> Sequence[tuple[int, Event]]:
-    """Return the first of turns, as many as a prompt shows; one at least, whatever its size."""
+    """Return the first turns that fit a prompt, at least one."""
     return turns[: max(1, shown_whole([event for _, event in turns[:most]], tokens))]
 
 
 def _passage(
     mark: int, turns: Sequence[tuple[int, Event]], *, anew: bool = False
 ) -> Passage | None:
-    """anew: the mark goes back to where a summary that was written anew has come to."""
+    """Return the processed passage; anew: the mark moves back to the end of a new summary."""
     last = turns[-1][0] if turns else mark
     return Passage(mark=mark, to=last if anew else max(mark, last)) if turns else None
 
@@ -357,7 +360,7 @@ async def _without_likes(
     rows: RunRows,
     embedded: dict[str, Vectors],
 ) -> VectorRows | None:
-    """Embed what the run would write; statements and insights that are known are not written."""
+    """Embed the rows, and drop statements and insights that are known already."""
     vectors = await embedding.rows(rows.texts(), embedded)
     keys = rows.free_keys()
     if not keys:

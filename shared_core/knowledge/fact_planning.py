@@ -17,7 +17,7 @@ from shared_core.nlp.text import normalised
 from shared_core.ports.runs import KnownFact, PlannedFact, Retraction
 
 OPPOSITES = {"like": "dislike", "dislike": "like"}
-"""Slots of which one value cannot be in both: to like it now is to dislike it no more."""
+"""Opposite slots: a value in one excludes the same value in the other."""
 
 MAX_KEY_BYTES = 1_500
 """Of a fact. An index row of PostgreSQL holds 2,704 bytes."""
@@ -45,7 +45,7 @@ class FactPlan:
 
     @property
     def seen_again(self) -> list[tuple[MemoryId, tuple[str, ...]]]:
-        """The facts that were said once more, and by which turns together."""
+        """The known facts stated again, and the turns that state each."""
         return [
             (MemoryId(one.row_id), (draft.event_id, *draft.other_event_ids))
             for draft, one in self.said_again
@@ -53,7 +53,7 @@ class FactPlan:
 
     @property
     def told_again(self) -> list[PlannedFact]:
-        """The facts that were said once more, as they stand, with the drafts that said so."""
+        """The known facts stated again, with the drafts that state them."""
         return [
             PlannedFact(
                 memory_id=MemoryId(one.row_id),
@@ -66,7 +66,7 @@ class FactPlan:
         ]
 
     def ended(self, by: datetime) -> list[MemoryId]:
-        """Return the facts the run tells of that hold no more by a moment."""
+        """Return the facts of the run that have ended by a moment."""
         told = [*self.opened, *self.told_again]
         past = [one.memory_id for one in told if one.valid_until and one.valid_until <= by]
         closed = [memory_id for memory_id, until in self.closed.items() if until <= by]
@@ -84,7 +84,7 @@ def fact_key(draft: FactDraft) -> str:
 
 
 def _indexable(key: str) -> str:
-    """Return a key that an index holds; of a long one, its beginning and its SHA-256."""
+    """Return a key that fits an index; a long one is cut and gets its SHA-256 appended."""
     given = key.encode()
     if len(given) <= MAX_KEY_BYTES:
         return key
@@ -101,7 +101,7 @@ def subject_key(draft: FactDraft) -> str:
 def slots_to_read(drafts: Iterable[FactDraft]) -> list[str]:
     """Return the slots whose current facts plan_facts needs.
 
-    Opposites, names of relations, and what is told of the same person under another slot.
+    These include opposites, names of relations, and other slots about the same person.
     """
     drafts = list(drafts)
     slots = {draft.slot for draft in drafts}
@@ -151,19 +151,26 @@ def plan_facts(
     retractions: Sequence[Retraction] = (),
     now: datetime | None = None,
 ) -> FactPlan:
-    """Return what changes when drafts, in the order they were said, meet what is known.
+    """Return the changes that drafts, in the order of their turns, make to the known facts.
 
-    Only a fact of the same slot and subject is ever ended: by another value where the slot holds
-    one, by its opposite, or by a retraction. It is the moments when things were said that count,
-    not the order in which they are read: what was said before another value, an opposite or a
-    retraction that is known already becomes history and not truth, and a retraction ends nothing
-    that was said after it. Where two moments are the same, what is read later was said later.
-    A fact begins when its draft says so, at the earliest after what it ends began, and never after
-    it was said. What is told of "my daughter" is told of the one daughter whose name is known; with
-    two, of neither. What is told of a name is told of the one relation who is called so.
-    known: facts of slots_to_read(drafts), also those that ended, or whose end became known, after
-    the first draft was said; retractions: those said after it. said_at: event id to the moment it
-    was said. now: an end that is known and later than now may come earlier.
+    - A fact is only ended by the same slot and subject: by another value of a functional slot, by
+      its opposite, or by a retraction.
+    - The times of the turns decide, not the order of reading. A fact stated before a known value,
+      opposite or retraction becomes history. A retraction ends no fact stated after it. At equal
+      times the later reading wins.
+    - A fact begins when its draft says so: after the start of the facts it ends, and not after its
+      turn.
+    - A fact about "my daughter" is about the only daughter with a known name; with two, about
+      neither. A fact about a name is about the only relation with that name.
+
+    Args:
+        drafts: in the order of their turns.
+        known: facts of slots_to_read(drafts), including those whose end came, or became known,
+            after the first draft.
+        said_at: maps event ids to the times of the turns.
+        new_id: makes memory ids.
+        retractions: those stated after the first draft.
+        now: an end later than now may move to an earlier time.
     """
     fold = _FactFold(known, retractions, new_id, now)
     for draft in drafts:
@@ -177,7 +184,7 @@ def plan_facts(
 
 
 class _FactFold:
-    """What was stated and retracted after each draft, by type and key."""
+    """The facts and retractions after each draft, by type and key."""
 
     def __init__(
         self,
@@ -203,7 +210,7 @@ class _FactFold:
             self._current[place] = one
 
     def identified(self, draft: FactDraft) -> FactDraft:
-        """Return the draft about the person it names by relation, if only one can be meant."""
+        """Return the draft with the named person as subject, if the relation is unambiguous."""
         draft = self._related(draft)
         relation = name_slot(draft.slot)
         if not relation or draft.subject != USER:
@@ -216,7 +223,7 @@ class _FactFold:
         return replace(draft, subject=names[0]) if len(names) == 1 else draft
 
     def _related(self, draft: FactDraft) -> FactDraft:
-        """Return a draft told of a name as one told of the only relation with that name."""
+        """Return a draft about a name as a draft about the only relation with that name."""
         if draft.subject == USER or draft.fact_type == "custom":
             return draft
         keys = {key for _, key in self._current}
@@ -228,7 +235,7 @@ class _FactFold:
         return replace(draft, slot=found[0], fact_type="profile") if len(found) == 1 else draft
 
     def _end_apart(self, draft: FactDraft, at: datetime, begins: datetime) -> None:
-        """End what was told of a name before anybody knew whose name it is."""
+        """End facts stored under a bare name before its relation was known."""
         slot = about_slot(draft.subject, draft.slot) if draft.subject != USER else ""
         apart = fact_key(replace(draft, slot=slot)) if slot else ""
         for place in [one for one in self._current if apart and one[1] == apart]:
@@ -270,7 +277,7 @@ class _FactFold:
     def _leave(
         self, draft: FactDraft, at: datetime, begins: datetime, before: Sequence[Stated]
     ) -> None:
-        """End what a move leaves behind. before: the homes stated, whenever that was."""
+        """End the workplace that a move leaves behind. before: all stated homes."""
         slot = LEFT_BEHIND.get(draft.slot, "")
         place = (draft.fact_type, fact_key(replace(draft, slot=slot, functional=True)))
         left = self._current.get(place) if slot else None
@@ -283,12 +290,12 @@ class _FactFold:
             self._close(place, at, begins)
 
     def _as_kept(self, draft: FactDraft) -> FactDraft:
-        """Return a draft of a slot of nobody's ontology as that slot was stated: with one value."""
+        """Return a draft of a custom slot as functional, if the slot was stated so before."""
         one = (draft.fact_type, subject_key(draft)) in self._stated
         return replace(draft, functional=True) if one and draft.fact_type == "custom" else draft
 
     def _beside(self, place: tuple[str, str]) -> list[tuple[str, str]]:
-        """Return where other values of a slot stand that holds one value from now on."""
+        """Return the places of other values of a slot that becomes functional."""
         return [one for one in self._stated if one[0] == place[0]
                 and one[1].startswith(f"{place[1]}:")]  # fmt: skip
 
@@ -298,7 +305,7 @@ class _FactFold:
         return (draft.fact_type, fact_key(replace(draft, slot=slot))) if slot else None
 
     def _ends_of(self, draft: FactDraft, at: datetime) -> list[ValidityEnd]:
-        """Return the retractions of what a draft says."""
+        """Return the retractions of the fact of a draft."""
         place, value = subject_key(draft), normalised(draft.value)
         return [
             ValidityEnd(one.said_at, one.valid_until or one.said_at, one.retraction_id)
@@ -340,9 +347,9 @@ class _FactFold:
         kept: Stated | None,
         value: str = "",
     ) -> None:
-        """Move ends that are known and did not come yet, of what was not said after at.
+        """Move known future ends to an earlier time, for facts not stated again after at.
 
-        value: normalised, of what ends; "" for all.
+        value: normalised; "" for all values.
         """
         for one in self._stated.get(place, []):
             to_come = self._now and one.valid_until and one.valid_until > max(until, self._now)
@@ -352,7 +359,7 @@ class _FactFold:
                 self._end(one, until)
 
     def _close(self, place: tuple[str, str], at: datetime, until: datetime) -> None:
-        """End what is current as of until, unless it was said after the moment at."""
+        """End the current fact of a place, unless it was stated again after at."""
         current = self._current.get(place)
         if current is None or current.said_after(at):
             return
@@ -369,7 +376,7 @@ class _FactFold:
 
 
 def _begins(draft: FactDraft, at: datetime, against: Sequence[Stated]) -> datetime:
-    """Return when what a draft says began to hold, after what it speaks against did."""
+    """Return when the fact of a draft began, after the start of the facts it ends."""
     told = draft.valid_from
     if told is None or told > at or any(told <= one.valid_from for one in against):
         return at

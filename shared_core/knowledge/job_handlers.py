@@ -1,4 +1,4 @@
-"""What jobs do: embed, consolidate and sweep a thread, or reflect on a user."""
+"""Performs jobs: embed, consolidate and sweep a thread, or reflect on a user."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ log = logging.getLogger("hippocampus")
 
 
 SWEEP = 1000
-"""So many expired memories of a user are deleted along the way."""
+"""Maximum number of expired memories deleted by one job."""
 REFLECTED = 50
-"""So many of the newest memories of a user are reflected on."""
+"""Number of the newest memories of a user that a reflection reads."""
 
 
 class ConsolidationJobs:
-    """Performs jobs by the same runs that are asked for by hand."""
+    """Performs jobs with the same runs as the verbs of the engine."""
 
     def __init__(
         self, storage: Storage, embedding: Embedding, formation: Formation, clock: Clock
@@ -38,12 +38,12 @@ class ConsolidationJobs:
         self._clock = clock
 
     def performers(self) -> Mapping[Capability, Perform]:
-        """Return what does each type of job."""
+        """Return the performer of each type of job."""
         of_threads = dict.fromkeys(map(Capability, OF_A_THREAD), self.perform)
         return {**of_threads, Capability(JobType.REFLECTION): self.reflect}
 
     async def perform(self, job: Job) -> dict[str, JsonValue]:
-        """Do a job on a thread; what is too much for one job is asked for as another."""
+        """Perform a job on a thread; enqueue another for the rest, if any."""
         assert job.thread_id is not None
         embedded = await ingest.embed_waiting(
             self._storage, self._embedding, job.scope, job.thread_id
@@ -68,7 +68,7 @@ class ConsolidationJobs:
         return {"reflections": report.reflections_generated}
 
     async def _consolidated(self, job: Job) -> RunReport:
-        """Do a run; when a model fails at the last try, by rules: no turn is lost to it."""
+        """Do a run; at the last attempt use rules if the model fails, so that no turn is lost."""
         assert job.thread_id is not None
         try:
             return await self._formation.consolidate_next(

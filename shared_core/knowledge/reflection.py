@@ -23,18 +23,19 @@ from shared_core.extraction.rule_reader import RULES_VERSION
 from shared_core.knowledge.run_rows import RunRows, add_privacy
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.text import language
+from shared_core.ports.items import ItemAddress
 from shared_core.ports.jobs import JobType
 from shared_core.ports.runs import RunPlan
 from shared_core.ports.storage import Clock, Reflector, Storage
 
 MIN_SAID: Final = 3
-"""So many turns must state a thing before it is a pattern."""
+"""Minimum number of turns that state a fact for it to be a pattern."""
 
 WORDING: Final = {"en": "Again and again: {}", "zh": "反复提到：{}"}
 
 
 class RuleReflector:
-    """Finds facts that several turns state. No more can be said honestly without a model."""
+    """Reports facts that several turns state as patterns, without a model."""
 
     name = RULES_VERSION
 
@@ -60,7 +61,7 @@ MAX_MEMORIES = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reflection:
-    """A conclusion that was stored. memory_ids: what it rests on."""
+    """A stored conclusion. memory_ids: its provenance."""
 
     content: str
     category: InsightCategory
@@ -69,7 +70,7 @@ class Reflection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectionReport:
-    """What a reflection stored; what was known already is not stored again."""
+    """The result of a reflection: new conclusions only."""
 
     reflections: Sequence[Reflection]
     run_id: UUID | None = None
@@ -88,9 +89,9 @@ async def reflect(
     scope: Scope,
     limit: int,
 ) -> ReflectionReport:
-    """Reflect on the newest memories of a user, of all threads.
+    """Reflect on the newest memories of a user across threads, and store the conclusions.
 
-    Raises InvalidInput for a limit that is not from 1 to MAX_MEMORIES.
+    Raises InvalidInput unless limit is between 1 and MAX_MEMORIES.
     """
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MAX_MEMORIES:
         raise InvalidInput(f"limit must be a whole number from 1 to {MAX_MEMORIES}, not {limit!r}")
@@ -98,15 +99,8 @@ async def reflect(
         started_at = clock()
         memories = await storage.recent_memories(scope, limit)
         drafts, usage = await reflector.reflect(memories) if memories else ((), NO_USAGE)
-        known = {memory.memory_id: memory for memory in memories}
         rows = RunRows(scope, None, MemoryId(uuid7()), clock(), reflector.name)
-        inherited = []
-        kept: dict[str, InsightDraft] = {}
-        for draft in validated_insights(drafts, known):
-            based_on = [known[MemoryId(one)] for one in dict.fromkeys(draft.memory_ids)]
-            address = rows.add_reflection(draft, based_on)
-            kept[address[1]] = draft
-            inherited += [(address, memory.memory_id) for memory in based_on]
+        kept, inherited = _add_insights(rows, drafts, memories)
         vectors = await embedding.rows(rows.texts())
         keys = rows.free_keys()
         if keys:
@@ -144,6 +138,21 @@ async def reflect(
         else:
             return _report(plan, kept, usage)
     raise AssertionError("unreachable")
+
+
+def _add_insights(
+    rows: RunRows, drafts: Sequence[InsightDraft], memories: Sequence[Memory]
+) -> tuple[dict[str, InsightDraft], list[tuple[ItemAddress, MemoryId]]]:
+    """Add valid drafts to rows; return them by key, and their provenance."""
+    known = {memory.memory_id: memory for memory in memories}
+    kept: dict[str, InsightDraft] = {}
+    inherited: list[tuple[ItemAddress, MemoryId]] = []
+    for draft in validated_insights(drafts, known):
+        based_on = [known[MemoryId(one)] for one in dict.fromkeys(draft.memory_ids)]
+        address = rows.add_reflection(draft, based_on)
+        kept[address[1]] = draft
+        inherited += [(address, memory.memory_id) for memory in based_on]
+    return kept, inherited
 
 
 def _report(plan: RunPlan, kept: dict[str, InsightDraft], usage: ModelUsage) -> ReflectionReport:

@@ -1,4 +1,4 @@
-"""The rows a run writes: facts, statements, insights, a summary, and what each was drawn from."""
+"""Builds the rows of a run: facts, statements, insights, a summary, and their provenance."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
 
 PRIVACY_FIELD = "privacy"
-"""Where the metadata of a derived memory say whether it is private or public."""
+"""The metadata key of the privacy class of a derived memory."""
 
 
 class RunRows:
     """Collects the rows of one run. thread_id: None for a run across threads.
 
-    people: those of whom drafts may be told, with the turns that named them.
+    people: known people, with the turns that named them.
     """
 
     def __init__(
@@ -78,25 +78,25 @@ class RunRows:
 
     @property
     def statements(self) -> int:
-        """How many statements that stand alone are written."""
+        """Number of statements to write."""
         return sum(self._is_free(row) and row.kind == "semantic" for row in self.memories)
 
     @property
     def insights(self) -> int:
-        """How many insights are written."""
+        """Number of insights to write."""
         return sum(self._is_free(row) and row.kind == "reflection" for row in self.memories)
 
     def texts(self) -> list[tuple[ItemAddress, str, str]]:
-        """Return what is to be embedded."""
+        """Return addresses, fields and texts to embed."""
         return [(_address(row), TEXT_FIELD, row.text) for row in self.memories]
 
     def free_keys(self) -> Mapping[ItemAddress, UUID]:
-        """Return the words of what only its words tell apart: statements and insights."""
+        """Return the words keys of statements and insights, which have no other identity."""
         keys = {address: words_key(text) for address, text in self._free.items()}
         return {address: key for address, key in keys.items() if key}
 
     def drop_known(self, near: Mapping[ItemAddress, Sequence[LikeText]]) -> None:
-        """Write nothing that is known: that has a further basis. near: what may say the same."""
+        """Drop known statements and add their turns to the known ones; near: similar memories."""
         for address, text in list(self._free.items()):
             if known := same_statement(text, near.get(address, ())):
                 turns = [one.turn for one in self.sources if one.address == address]
@@ -105,7 +105,7 @@ class RunRows:
                     self._draw(str(known.memory_id), turns)
 
     def vectors_of(self, vectors: VectorRows | None) -> VectorRows | None:
-        """Return the vectors of what is written."""
+        """Return the vectors of the rows to write."""
         return vectors and vectors.only({_address(row) for row in self.memories})
 
     def _drop(self, address: ItemAddress) -> None:
@@ -114,7 +114,7 @@ class RunRows:
         self.sources = [one for one in self.sources if one.address != address]
 
     def undecided(self) -> Mapping[ItemAddress, str]:
-        """Return the texts of which nothing says yet that they are private; summaries aside."""
+        """Return the texts not classified as private yet, except summaries."""
         return {
             _address(row): row.text
             for row in self.memories
@@ -122,20 +122,20 @@ class RunRows:
         }
 
     def classify(self, classes: Mapping[ItemAddress, Privacy]) -> None:
-        """Write the privacy class of the rows at these addresses."""
+        """Set the privacy class of the rows at these addresses."""
         self.memories = [
             _classified(row, classes[_address(row)]) if _address(row) in classes else row
             for row in self.memories
         ]
 
     def drop_public(self) -> None:
-        """Write no statement and no insight that is public."""
+        """Drop public statements and insights."""
         for row in [row for row in self.memories if self._is_free(row)]:
             if _privacy(row) == "public":
                 self._drop(_address(row))
 
     def add_facts(self, plan: FactPlan, turns: Sequence[Event]) -> None:
-        """Add the facts of a plan, drawn from these turns."""
+        """Add the facts of a plan; turns are their provenance."""
         self._turns = {event.event_id: event for event in turns}
         for fact in plan.opened:
             self.memories.append(self._fact_row(fact))
@@ -144,14 +144,14 @@ class RunRows:
             self._draw(str(known.row_id), self._turns_of(draft))
 
     def add_edges(self, plan: EdgePlan) -> None:
-        """Note the turns that say each edge of a plan together."""
+        """Add the provenance of the edges of a plan."""
         for basis, (edge_id, draft) in enumerate(plan.said_by):
             turns = self._turns_of(draft)
             self.edge_sources += [(edge_id, one, basis) for one in sorted(turns)]
             self.drawn_from |= turns
 
     def add_drafts(self, drafts: Extraction) -> None:
-        """Add statements, insights and what is known of the turns; add_facts comes first."""
+        """Add statements, insights and annotations; call add_facts first."""
         said = {row.words_key for row in self.memories} - {None}
         for statement in drafts.statements:
             key = words_key(statement.text)
@@ -182,9 +182,9 @@ class RunRows:
             self.annotations.append(note)
 
     def add_reflection(self, insight: InsightDraft, based_on: Sequence[Memory]) -> ItemAddress:
-        """Add an insight drawn from these memories, which lives as long as all do.
+        """Add an insight derived from memories; it expires with the first of them.
 
-        It is private if one of them is, or may be.
+        It is private unless all of them are public.
         """
         occurred_at = max(one.occurred_at for one in based_on)
         extra: dict[str, JsonValue] = {"category": insight.category}
@@ -198,7 +198,7 @@ class RunRows:
         return row.namespace, row.key
 
     def add_summary(self, summary: str, told: Sequence[Event]) -> None:
-        """Add the summary of the thread, which tells of these turns."""
+        """Add the summary of the thread, which covers these turns."""
         occurred_at = told[-1].occurred_at
         self.drawn_from |= self._own(event.event_id for event in told)
         self.memories.append(
@@ -303,7 +303,7 @@ class RunRows:
         )
 
     def _own(self, event_ids: Iterable[str]) -> set[Turn]:
-        """Return turns of the thread; what a caller states has none."""
+        """Return turns of the thread; an empty id stands for a fact that a caller stated."""
         return {(self._thread_id or ThreadId(""), one) for one in event_ids if one}
 
     def _naming(self, people: Iterable[MemoryId]) -> set[Turn]:
@@ -313,7 +313,7 @@ class RunRows:
         return self._own((draft.event_id, *draft.other_event_ids)) | self._naming(draft.people)
 
     def _draw(self, key: str, turns: Iterable[Turn]) -> None:
-        """Note turns that say together what stands under a key."""
+        """Add turns that jointly support the memory with a key."""
         together = frozenset(turns)
         if (key, together) not in self._drawn:
             self._drawn.add((key, together))

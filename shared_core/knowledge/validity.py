@@ -1,4 +1,4 @@
-"""What was said of one matter on its way through time: when it holds, and what ends it. Pure."""
+"""Periods of validity of statements on one subject: when each holds, and what ends it. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from uuid import UUID
 
 @dataclass(slots=True)
 class Stated:
-    """A fact or an edge: what it says, when it holds, and when it was said, in that order.
+    """A fact or an edge: its value, its validity, and the sorted times at which it was stated.
 
-    valid_until: None as long as it holds.
+    valid_until: None while it holds.
     """
 
     row_id: UUID
@@ -23,38 +23,38 @@ class Stated:
     said: list[datetime]
 
     def say(self, at: datetime) -> None:
-        """Note that it was said at this moment as well."""
+        """Add a time at which it was stated."""
         insort(self.said, at)
 
     def holds(self, at: datetime) -> bool:
-        """Tell whether it was said by this moment and had not ended."""
+        """Return whether it was stated by this moment and had not ended."""
         return self.said[0] <= at and (self.valid_until is None or self.valid_until > at)
 
     def said_after(self, at: datetime) -> bool:
-        """Tell whether it was said later, too."""
+        """Return whether it was stated again later."""
         return self.said[-1] > at
 
 
 @dataclass(frozen=True, slots=True)
 class ValidityEnd:
-    """What ended something: said when, as of when, and the row that says so."""
+    """An end of validity: when it was stated, its effective time, and the stating row."""
 
     said_at: datetime
     until: datetime
     row_id: UUID
 
     def of(self, begins: datetime) -> datetime:
-        """Return when it ended what began at a moment."""
+        """Return the end of a period that began at a moment."""
         return self.until if self.until > begins else self.said_at
 
 
 def next_end(
     at: datetime, same: Iterable[Stated], others: Iterable[Stated], ends: Sequence[ValidityEnd] = ()
 ) -> ValidityEnd | None:
-    """Return what first ended something that was said at a moment, None if it holds to this day.
+    """Return the first end of a statement made at a moment, or None while it holds.
 
-    same: what says the same: when that ended, this did. others: what cannot hold beside it, and
-    ends it when said. ends: retractions of it.
+    same: statements of the same value, whose ends apply to it. others: statements that exclude it
+    and end it. ends: its retractions.
     """
     found = [end for end in ends if end.said_at > at]
     for other in others:
@@ -70,7 +70,7 @@ def next_end(
 
 
 def same_spell(at: datetime, same: Iterable[Stated], end: ValidityEnd | None) -> Stated | None:
-    """Return the one of same that holds at a moment, or is said before anything ends it."""
+    """Return the equal statement that holds at a moment, or is made before the end."""
     for one in same:
         held = one.valid_until is None or one.valid_until > at
         if held and (end is None or one.said[0] <= end.said_at):

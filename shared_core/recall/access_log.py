@@ -1,4 +1,4 @@
-"""Counts which memories answer questions: afterwards, in batches, never in the way of a read."""
+"""Counts the reads of memories in the background, in batches."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from shared_core.ports.storage import Clock
 log = logging.getLogger("hippocampus")
 
 WRITE_EVERY_S = 2.0
-"""So long reads are collected before they are counted."""
+"""Seconds between writes of collected reads."""
 FULL = 500
-"""So many memories at once are counted right away."""
+"""Number of pending memories that triggers a write at once."""
 MOST = 10_000
-"""Of more memories than these the reads are lost, while the database does not keep up."""
+"""Maximum number of pending memories; reads of further ones are dropped."""
 READ_ONLY_S = 600.0
-"""So long nothing is counted after the database was read only; a standby may be promoted."""
+"""Seconds without counting after a read-only error; a standby may be promoted meanwhile."""
 
 
 class AccessLog:
-    """Collects reads, from any thread and loop, and writes them on the bridge's own loop.
+    """Collects reads from any thread and loop, and writes them on the bridge's loop.
 
-    What cannot be written is logged and lost: a counter is worth no failed answer. It never opens a
-    memory: what is read while is_open() is false, or not written when it closes, is not counted.
+    Failed writes are logged and dropped, because a counter must not fail a read. It never opens a
+    memory: reads while is_open() is false are not counted.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class AccessLog:
         self._clock = clock
         self._is_open = is_open
         self._wanted = wanted
-        self._told_read_only = False
+        self._read_only_logged = False
         self._begin()
 
     def _begin(self) -> None:
-        """Begin anew, also in a forked child: what was read before the fork its parent counts."""
+        """Reset the state, also in a forked child; the parent counts the reads before the fork."""
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._pending: dict[tuple[Scope, UUID], Accesses] = {}
@@ -62,7 +62,7 @@ class AccessLog:
         self._writing = asyncio.Lock()
 
     def record(self, scope: Scope, memory_ids: Iterable[MemoryId]) -> None:
-        """Count memories as read now, a little later. Returns at once, and raises nothing."""
+        """Schedule the count of a read of these memories. Returns at once and never raises."""
         if self._pid != os.getpid():
             self._begin()
         counted = self._wanted and time.monotonic() >= self._counts_again_at
@@ -82,19 +82,19 @@ class AccessLog:
             start_on_own_loop(self._start)
 
     async def flush(self) -> None:
-        """Write what is collected, and wait for what is being written."""
+        """Write all collected reads, and wait for writes in progress."""
         if self._pid == os.getpid() and self._wanted:
             await on_own_loop(self._flush())
 
     async def stop(self) -> None:
-        """Write what is collected, and end."""
+        """Write all collected reads, and stop."""
         if self._pid == os.getpid() and self._wanted:
             await on_own_loop(self._stop())
 
     def _meet_loop(self) -> None:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            self._loop, self._task = loop, None  # another one has died
+            self._loop, self._task = loop, None  # the former loop ended
             self._full, self._writing = asyncio.Event(), asyncio.Lock()
 
     def _start(self) -> None:
@@ -102,9 +102,9 @@ class AccessLog:
         if len(self._pending) >= FULL:
             self._full.set()
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._write_now_and_then())
+            self._task = asyncio.get_running_loop().create_task(self._write_periodically())
 
-    async def _write_now_and_then(self) -> None:
+    async def _write_periodically(self) -> None:
         while self._pending:
             try:
                 async with asyncio.timeout(WRITE_EVERY_S):
@@ -136,10 +136,10 @@ class AccessLog:
                 await self._storage.add_accesses(batch)
             except StorageReadOnly as error:
                 self._counts_again_at = time.monotonic() + READ_ONLY_S
-                if not self._told_read_only:
-                    self._told_read_only = True
+                if not self._read_only_logged:
+                    self._read_only_logged = True
                     log.info("what is read here is not counted: %s", error)
             except MemoryCoreError as error:
                 log.warning("reads of %d memories are not counted: %s", len(batch), error)
-            except Exception:  # a read was answered long ago, and nobody is there to be told
+            except Exception:  # nobody awaits this write, so an error is only logged
                 log.exception("reads of %d memories are not counted", len(batch))

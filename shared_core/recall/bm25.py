@@ -1,4 +1,4 @@
-"""How well each memory of a corpus matches the query by itself: cosine, BM25, coverage. Pure."""
+"""Scores each memory of a corpus against a query: cosine, BM25 and coverage. Pure."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ if TYPE_CHECKING:
 K1: Final = 1.2
 B: Final = 0.75
 LEAST_DEVIATION: Final = 1e-9
-"""Less is the noise of adding up equal scores."""
+"""Smaller deviations are rounding noise of equal scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matches:
     """Scores of all N memories of a corpus.
 
-    similarity: (N,), NaN without a vector. bm25: (N,). coverage: (N,), the share, 0 to 1, of what
-    the words of the query tell that the memory holds, each word weighing its idf. holds: (N, T).
-    idf: (T,).
+    similarity: (N,), NaN without a vector. bm25: (N,). coverage: (N,), the idf-weighted
+    share, 0 to 1, of the query's words that the memory holds. holds: (N, T). idf: (T,).
     """
 
     similarity: Numbers
@@ -35,14 +34,14 @@ class Matches:
 
 
 def matched(corpus: Corpus) -> Matches:
-    """Return how well every memory matches."""
+    """Return the scores of every memory."""
     holds = np.zeros((len(corpus.length), corpus.terms), dtype=bool)
     holds[corpus.holders, corpus.words] = True
     return matched_words(corpus, holds)
 
 
 def matched_words(corpus: Corpus, holds: Flags) -> Matches:
-    """Return how well every memory matches words it holds or not; holds: (N, T)."""
+    """Return the scores of every memory for a subset of words; holds: (N, T)."""
     idf = inverse_document_frequency(holds)
     return Matches(
         similarity=corpus.similarity,
@@ -63,8 +62,7 @@ def inverse_document_frequency(holds: Flags) -> Numbers:
 def bm25(frequency: Numbers, length: Numbers, idf: Numbers) -> Numbers:
     """Return BM25 with k1 = 1.2, b = 0.75 (Robertson and Zaragoza, 2009, equation 3.15), (N,).
 
-    frequency: (N, T), how often each text holds each word; for single turns 0 or 1, as turns are
-    short.
+    frequency: (N, T), occurrences of each word in each text; 0 or 1 for single turns.
     """
     relative = length / max(float(length.mean()), 1.0)
     damped = K1 * (1 - B + B * relative)
@@ -80,7 +78,7 @@ def covered(holds: Flags, idf: Numbers) -> Numbers:
 
 
 def standardised(scores: Numbers) -> Numbers:
-    """Return scores in standard deviations from their mean; NaN counts as the mean, 0."""
+    """Return scores in standard deviations from their mean; NaN becomes 0."""
     known = scores[~np.isnan(scores)]
     if not len(known):
         return np.zeros_like(scores)

@@ -1,7 +1,7 @@
-"""Named features of candidates: how well each matches, and what stands around it. Pure.
+"""Computes the features that rank candidates: match, context, speaker, form and time. Pure.
 
-Scores of meaning and words are standardised over the whole corpus, so that they compare between
-users and queries; z_ names such. All are one number for each of K candidates.
+Each feature is one number per candidate (K). Features named z_ are standardised over the whole
+corpus, so that they are comparable between users and queries.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ MONTH: Final = re.compile(
     r"\b(?:jan|feb|mar|apr|may|june?|july?|aug|sep|oct|nov|dec)|月|号|\d日", re.IGNORECASE
 )
 AFTERWARDS: Final = timedelta(days=7)
-"""What happened is often told some days later."""
+"""People often report events some days later."""
 FIT_AFTERWARDS: Final = 0.5
 
 
 def named_times(text: str, now: datetime) -> list[TimeRange]:
-    """Return the times a question names; those that repeat name none."""
+    """Return the times a question names, except recurring ones."""
     return [one for one in resolve(text, now) if one.kind != "every"]
 
 
 def time_fit(times: Sequence[TimeRange], moment: datetime) -> float:
     """Return 1 if moment is in one of the times, 0.5 in the seven days after one, else 0.
 
-    A month or day without a year is that of any year.
+    A month or day without a year matches every year.
     """
     return max((_fit(one, moment) for one in times), default=0.0) if times else 0.0
 
@@ -72,7 +72,7 @@ def _within(begin: datetime, length: timedelta, moment: datetime) -> float:
 
 
 def _of_years_near(begin: datetime, year: int) -> list[datetime]:
-    """Return begin in a year, the one before and the one after: zones differ about New Year."""
+    """Return begin in a year and its neighbours; time zones disagree around New Year."""
     day = min(begin.day, 28) if begin.month == 2 else begin.day
     return [
         begin.replace(year=near, day=day)
@@ -93,14 +93,14 @@ TELLS_WHEN: Final = re.compile(
     re.IGNORECASE,
 )
 LEAST_ECHO, MOST_ECHO = 0.3, 0.6
-"""Cosines from which on a question is taken to ask the same, and at which it surely does."""
+"""Cosine at which a question begins to count as an echo of the query, and fully counts."""
 BRIEF, TELLING = 8, 16
-"""Words up to which a question only asks, and from which on it tells as well ("I moved to York, can
-you help me find a dentist?"); of Chinese, characters and pairs."""
+"""Length up to which a question only asks, and from which it also informs ("I moved to York, can
+you help me find a dentist?"); in words, for Chinese in characters and pairs."""
 LONG: Final = 30 * 86_400.0
-"""Seconds within which it tells little what was said earlier and what later."""
+"""Least time span, in seconds, over which recency is scaled."""
 READ_CHARACTERS: Final = 2_000
-"""So much of a text is looked at for times."""
+"""Maximum characters of a text that are searched for times."""
 
 
 def features(
@@ -109,8 +109,10 @@ def features(
     """Return the features of K candidates by name, (K,) each."""
     at = np.array([candidate.number for candidate in candidates], dtype=np.intp)
     named = speakers_named(candidates, frozenset(asked.terms))
-    told = _without_names(corpus, matches, named, asked.terms)
-    everywhere = _of_turns(matches, told) | _around(corpus, told) | _of_sessions(corpus, told)
+    nameless = _without_names(corpus, matches, named, asked.terms)
+    everywhere = (
+        _of_turns(matches, nameless) | _around(corpus, nameless) | _of_sessions(corpus, nameless)
+    )
     found = {name: values[at] for name, values in everywhere.items()}
     found |= _of_speakers(candidates, named)
     found |= _of_form(corpus, candidates, at)
@@ -129,8 +131,8 @@ BY_VOICES: Final[Mapping[str, Sequence[str]]] = {
     ),
     "alone": ("z_similarity", "z_session", "log_length", "is_question"),
 }  # fmt: skip
-"""Features that weigh differently where one side is an agent, which asks, repeats and explains, and
-where one person alone speaks; they are named so: agent_coverage, alone_log_length."""
+"""Features with extra weights for conversations with an agent, which asks, repeats and explains,
+and for monologues. Their names: agent_coverage, alone_log_length."""
 
 
 def _voices(candidates: Sequence[Candidate]) -> dict[str, bool]:
@@ -142,7 +144,7 @@ def _voices(candidates: Sequence[Candidate]) -> dict[str, bool]:
 def overtakings(
     corpus: Corpus, matches: Matches, candidates: Sequence[Candidate], asked: RankingQuery
 ) -> Overtaken:
-    """Return which candidates later ones overtake, as shared_core.recall.supersession has it."""
+    """Return the pairs of candidates of which the later supersedes the earlier."""
     named = speakers_named(candidates, frozenset(asked.terms))
     return overtaken(_without_names(corpus, matches, named, asked.terms), candidates, asked.text)
 
@@ -150,9 +152,9 @@ def overtakings(
 def _without_names(
     corpus: Corpus, matches: Matches, named: Collection[str], terms: Sequence[str]
 ) -> Matches:
-    """Return how well memories match but for the names of speakers the query names.
+    """Return the matches without the names of speakers in the query.
 
-    Who says "Hey Caroline!" is not Caroline: her name tells who speaks, not what is spoken of.
+    A name in a query selects the speaker, not the topic: "Hey Caroline!" is not said by Caroline.
     """
     names = {term for author in named for term in _first_name(author)}
     kept = [place for place, term in enumerate(terms) if term not in names]
@@ -161,25 +163,25 @@ def _without_names(
     return matched_words(corpus, matches.holds[:, kept])
 
 
-def _of_turns(matches: Matches, told: Matches) -> dict[str, Numbers]:
+def _of_turns(matches: Matches, nameless: Matches) -> dict[str, Numbers]:
     z_similarity = standardised(matches.similarity)
     return {
         "similarity": np.nan_to_num(matches.similarity),
         "z_similarity": z_similarity,
         "bm25": matches.bm25,
-        "z_bm25": standardised(told.bm25),
-        "coverage": told.coverage,
-        "similar_and_worded": np.maximum(z_similarity, 0) * np.sqrt(told.coverage),
+        "z_bm25": standardised(nameless.bm25),
+        "coverage": nameless.coverage,
+        "similar_and_worded": np.maximum(z_similarity, 0) * np.sqrt(nameless.coverage),
     }
 
 
-def _around(corpus: Corpus, told: Matches) -> dict[str, Numbers]:
-    """The turns before and after within a session, each alone and read as one text."""
-    opens, length, holds = corpus.opens, corpus.length, told.holds
+def _around(corpus: Corpus, nameless: Matches) -> dict[str, Numbers]:
+    """Return features of the neighbouring turns of a session, alone and combined with the turn."""
+    opens, length, holds = corpus.opens, corpus.length, nameless.holds
     before, after = _before(holds, opens), _after(holds, opens)
     length_before, length_after = _before(length, opens), _after(length, opens)
     around = holds | before | after
-    z_similarity = standardised(told.similarity)
+    z_similarity = standardised(nameless.similarity)
     z_previous, z_next = _before(z_similarity, opens), _after(z_similarity, opens)
     return {
         "z_bm25_with_previous": _read_as_one([holds, before], length + length_before),
@@ -187,16 +189,18 @@ def _around(corpus: Corpus, told: Matches) -> dict[str, Numbers]:
         "z_bm25_around": _read_as_one(
             [holds, before, after], length + length_before + length_after
         ),
-        "similarity_previous": _before(np.nan_to_num(told.similarity), opens),
-        "coverage_previous": _before(told.coverage, opens),
-        "z_bm25_previous": _before(standardised(told.bm25), opens),
+        "similarity_previous": _before(np.nan_to_num(nameless.similarity), opens),
+        "coverage_previous": _before(nameless.coverage, opens),
+        "z_bm25_previous": _before(standardised(nameless.bm25), opens),
         "z_similarity_previous": z_previous,
         "z_similarity_next": z_next,
         "z_similarity_two_before": _before(z_previous, opens),
         "z_similarity_two_after": _after(z_next, opens),
-        "coverage_with_previous": covered(holds | before, told.idf),
-        "coverage_around": covered(around, told.idf),
-        "coverage_wide": covered(around | _before(before, opens) | _after(after, opens), told.idf),
+        "coverage_with_previous": covered(holds | before, nameless.idf),
+        "coverage_around": covered(around, nameless.idf),
+        "coverage_wide": covered(
+            around | _before(before, opens) | _after(after, opens), nameless.idf
+        ),
     }
 
 
@@ -208,18 +212,18 @@ def _read_as_one(parts: Sequence[Flags], length: Numbers) -> Numbers:
 BEST_OF_SESSION: Final = 3
 
 
-def _of_sessions(corpus: Corpus, told: Matches) -> dict[str, Numbers]:
-    """Each session read as one text, and the mean of its three best turns."""
+def _of_sessions(corpus: Corpus, nameless: Matches) -> dict[str, Numbers]:
+    """Return features of whole sessions, and of the mean of their three best turns."""
     session: Places = np.cumsum(corpus.opens) - 1
     sessions = int(session[-1]) + 1
-    frequency = np.zeros((sessions, told.holds.shape[1]))
-    np.add.at(frequency, session, told.holds)
+    frequency = np.zeros((sessions, nameless.holds.shape[1]))
+    np.add.at(frequency, session, nameless.holds)
     lengths = np.bincount(session, corpus.length, sessions).astype(np.float64)
     words = bm25(frequency, lengths, inverse_document_frequency(frequency > 0))
     return {
         "z_session": standardised(words[session]),
-        "z_session_similarity": _best_of(np.nan_to_num(told.similarity), session, sessions),
-        "z_session_words": _best_of(told.bm25, session, sessions),
+        "z_session_similarity": _best_of(np.nan_to_num(nameless.similarity), session, sessions),
+        "z_session_words": _best_of(nameless.bm25, session, sessions),
     }
 
 
@@ -234,7 +238,7 @@ def _best_of(scores: Numbers, session: Places, sessions: int) -> Numbers:
 
 
 def _before(values: Values, opens: Flags) -> Values:
-    """Return what the turn before holds, 0 where a session begins."""
+    """Return the values of the turn before, or 0 where a session opens."""
     moved: Values = np.zeros_like(values)
     moved[1:] = values[:-1]
     moved[opens] = 0
@@ -251,7 +255,7 @@ def _after(values: Values, opens: Flags) -> Values:
 def _of_speakers(candidates: Sequence[Candidate], named: Collection[str]) -> dict[str, Numbers]:
     user_is_named = any(one.author in named and one.role == "user" for one in candidates)
     return {
-        # A fact without an author is one of the user's.
+        # A fact without an author belongs to the user.
         "named_speaker": _numbers(
             one.author in named or (user_is_named and one.kind == "semantic" and one.author is None)
             for one in candidates
@@ -294,7 +298,7 @@ def _of_time(candidates: Sequence[Candidate], asked: RankingQuery) -> dict[str, 
 
 
 def speakers_named(candidates: Sequence[Candidate], asked: frozenset[str]) -> set[str]:
-    """Return the authors of candidates whose first name the query holds, if it names only some."""
+    """Return the authors whose first name is in the query, unless all of them are."""
     authors = {author for candidate in candidates if (author := candidate.author)}
     named = set()
     for author in authors:
@@ -309,7 +313,7 @@ def _first_name(author: str) -> list[str]:
 
 
 def _echo(similarity: Numbers, length: Numbers) -> Numbers:
-    """Return 0 for what is not alike or long enough to tell something, 1 for an echo, (K,)."""
+    """Return 1 for an echo of the query, 0 for dissimilar or informative texts, (K,)."""
     near = np.clip((similarity - LEAST_ECHO) / (MOST_ECHO - LEAST_ECHO), 0, 1)
     brief = np.clip((TELLING - length) / (TELLING - BRIEF), 0, 1)
     echo: Numbers = near * brief

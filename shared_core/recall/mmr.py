@@ -1,6 +1,6 @@
-"""Maximal marginal relevance (Carbonell and Goldstein, 1998): what answers and is not said yet.
+"""Diversifies hits by maximal marginal relevance (Carbonell and Goldstein, 1998). Pure.
 
-Pure. Texts are as alike as the share of their search terms that both hold (Jaccard).
+The similarity of two texts is the Jaccard index of their search terms.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from shared_core.core.domain import Hit
 from shared_core.nlp.text import search_terms
 
 MOST = 200
-"""So many of the best are looked at; each is compared with each, which takes 30 ms of a busy core.
-The others follow in their order."""
+"""Maximum number of compared hits; all pairs of 200 take 30 ms of a busy core. The other hits keep
+their order."""
 
 
 def diversified(hits: Sequence[Hit], limit: int, diversity: float) -> list[Hit]:
-    """Return limit of the hits, the next one always the best that is least like those before.
+    """Return up to limit hits, in the order of their marginal relevance.
 
-    hits: best first. diversity: 0 keeps their order, 1 looks at likeness alone after the best.
+    hits: best first. diversity: 0 keeps their order, 1 considers only dissimilarity after the best.
     """
     if diversity == 0:
         return list(hits[:limit])
@@ -31,11 +31,11 @@ def diversified(hits: Sequence[Hit], limit: int, diversity: float) -> list[Hit]:
 def marginally_relevant(
     scores: Sequence[float], words: Sequence[Set[str]], limit: int, diversity: float
 ) -> list[int]:
-    """Return the places of at most limit texts, in the order in which they are taken.
+    """Return the indexes of up to limit texts, in the order of selection.
 
-    Each time the largest (1 - diversity) * relevance - diversity * likeness: relevance is the score
-    from 0, the least, to 1, the most; likeness that to the most alike text taken before. Of equals
-    the first is taken.
+    Each step selects the text with the largest (1 - diversity) * relevance - diversity * likeness.
+    relevance: the score, scaled to 0 to 1. likeness: to the most similar selected text. The first
+    of equal texts wins.
     """
     least, most = min(scores, default=0.0), max(scores, default=0.0)
     span = (most - least) or 1.0
@@ -54,6 +54,6 @@ def marginally_relevant(
 
 
 def jaccard(one: Set[str], other: Set[str]) -> float:
-    """Return the share of the words of both that both hold, 0 to 1; 0 where there are none."""
+    """Return the Jaccard index of two sets, 0 to 1; 0 if both are empty."""
     together = len(one | other)
     return len(one & other) / together if together else 0.0

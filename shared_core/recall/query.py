@@ -1,4 +1,4 @@
-"""Recalling: from a question to ranked memories, in one round trip to the storage."""
+"""Recall: turns a query into ranked memories, in one round trip to the storage."""
 
 from __future__ import annotations
 
@@ -34,27 +34,26 @@ if TYPE_CHECKING:
     from shared_core.ports.storage import Vectors
 
 MAX_QUERY_TERMS = 128
-"""Of a longer query the last words count: what was said last."""
+"""Maximum number of search terms; of a longer query the last ones count."""
 LEAST_CANDIDATES = 160
 SPARE = 2
-"""So many times as many as asked for are looked at where some may be left out as repeats."""
+"""Factor on the limit for the pool of hits where duplicates may be dropped."""
 MORE = 8
-"""So many times as many candidates are asked for where repeats took the places of others."""
+"""Factor on the number of candidates for a second query where duplicates filled the first."""
 MAX_LIMIT = 100_000
 RERANKED = 50
-"""So many of the best hits a reranker reads; more, where more are needed to choose from."""
+"""Minimum number of best hits passed to a reranker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallOptions:
-    """What a recall shall return, checked; engine.recall says what each is.
+    """Checked options of a recall; see MemoryEngine.recall for the public ones.
 
-    now: when it is asked, for "last week". with_graph: whether edges of the graph come along.
-    begin, end: aware; only what occurred from one to before the other. about: keys of entities
-    whose edges come along besides those of the ones that the query names. least_candidates: so many
-    at least are looked at in each way of finding. embedded: what Embedding.query_or_words returned
-    for the query, where that is known. merged_only: what meaning alone found is not asked for.
-    min_importance: 1 to 10, less important memories are left out; 0 for none.
+    now: time of the query, for "last week". with_graph: include edges of the graph. begin, end:
+    restrict occurred_at, end exclusive. about: keys of entities whose edges are included beside
+    those that the query mentions. least_candidates: minimum candidates per channel. embedded: the
+    result of Embedding.query_or_words for the query, if known. merged_only: skip vector_results.
+    min_importance: 1 to 10; 0 for all.
     """
 
     now: datetime
@@ -96,11 +95,12 @@ class RecallOptions:
 async def recall(
     storage: Storage, embedding: Embedding, scope: Scope, query: str, wanted: RecallOptions
 ) -> RecallResult:
-    """Return what the scope remembers about query, best first, at most wanted.limit hits.
+    """Return the best memories of a scope for a query, at most wanted.limit.
 
-    A query without a letter or digit finds nothing. While the embedder is down, words alone find.
+    A query without a letter or digit finds nothing. While the embedder is down, only words find
+    memories.
     """
-    from shared_core.recall.ranking import (  # with numpy: not for who only imports us
+    from shared_core.recall.ranking import (  # imports numpy, so only when it is used
         nearest,
         ranked,
     )
@@ -134,7 +134,7 @@ async def recall(
         merged = _chosen(hits, wanted)
         if not (wanted.distinct and len(merged) < wanted.limit and _more_there(found, request)):
             break
-        # Repeats took the places: texts that many said.
+        # Duplicates filled the result, so ask for more candidates.
         request = replace(request, candidates=MORE * request.candidates)
     by_meaning = [] if wanted.merged_only else nearest(found, wanted.limit)
     return RecallResult(
@@ -156,7 +156,7 @@ async def search(
     kinds: Sequence[MemoryKind] | None,
     as_of: AsOf | None = None,
 ) -> list[Hit]:
-    """Return what is nearest to query by meaning. Raises ModelUnavailable without an embedder."""
+    """Return the nearest memories by meaning. Raises ModelUnavailable if the embedder fails."""
     from shared_core.recall.ranking import nearest
 
     _check_bounds(limit)
@@ -188,7 +188,7 @@ async def search(
 
 
 def _more_there(found: Recalled, request: SearchRequest) -> bool:
-    """Return whether some memories were not looked at, and more candidates would bring others."""
+    """Return whether more candidates would bring further memories."""
     size = len(found.corpus.length) if found.corpus else 0
     return len(found.candidates) < size and request.candidates < size
 
@@ -208,7 +208,7 @@ async def _reranked(
 
 
 def _chosen(hits: Iterable[Hit], wanted: RecallOptions) -> Sequence[Hit]:
-    """Return as many as wanted, without repeats and likeness as far as that is wanted."""
+    """Return the final hits, deduplicated and diversified as requested."""
     from shared_core.recall.ranking import collapsed
 
     pool = _pool(wanted) if wanted.diversity else wanted.limit
@@ -217,15 +217,15 @@ def _chosen(hits: Iterable[Hit], wanted: RecallOptions) -> Sequence[Hit]:
 
 
 def _pool(wanted: RecallOptions) -> int:
-    """Return how many good hits are needed to choose from."""
+    """Return the number of hits to choose the final ones from."""
     chooses = wanted.distinct or wanted.diversity
     return SPARE * wanted.limit if chooses else wanted.limit
 
 
 def checked_query(scope: Scope, query: str) -> str:
-    """Return query as it can be searched for; U+FFFD for what no database can hold.
+    """Return the query with U+FFFD for characters that the database cannot hold.
 
-    Raises InvalidInput for what is no text, and for a scope that cannot be.
+    Raises InvalidInput unless it is a text, and for an invalid scope.
     """
     scope_path(scope)
     if not isinstance(query, str):
@@ -234,7 +234,7 @@ def checked_query(scope: Scope, query: str) -> str:
 
 
 def query_terms(query: str) -> list[str]:
-    """Return the words of a query that are searched for, each once."""
+    """Return the distinct search terms of a query."""
     return list(dict.fromkeys(search_terms(query)))[-MAX_QUERY_TERMS:]
 
 
@@ -246,7 +246,7 @@ def page(
     *,
     as_of: AsOf | None = None,
 ) -> MemoryQuery:
-    """Return the question for one page of what a scope remembers."""
+    """Return the query for one page of the memories of a scope."""
     scope_path(scope)
     _check_bounds(limit, offset)
     check_kinds(kinds)

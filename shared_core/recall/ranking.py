@@ -67,7 +67,7 @@ _PARTS: Final = {
 PART_OF: Final[Mapping[str, str]] = _PARTS | {
     f"{voices}_{name}": _PARTS[name] for voices, names in BY_VOICES.items() for name in names
 }
-"""What is weighed, and the part of the score it counts in."""
+"""Maps each weighted feature to its part of the score."""
 
 
 def linear_parts(known: Mapping[str, Numbers]) -> dict[str, Numbers]:
@@ -84,10 +84,10 @@ _in_use: ContextVar[Mapping[str, float] | None] = ContextVar("weights", default=
 
 @contextmanager
 def use_weights(others: Mapping[str, float]) -> Iterator[None]:
-    """Rank with other weights than those shipped, in this context and the tasks it starts.
+    """Rank with these weights in this context and the tasks it starts.
 
-    For measuring weights that have not seen what is measured. Raises ValueError for a weight of
-    what is no feature.
+    Benchmarks use it to measure weights on data that they were not trained on. Raises ValueError
+    for the weight of an unknown feature.
     """
     token = _in_use.set(_checked(others, "the weights given"))
     try:
@@ -109,13 +109,13 @@ def _shipped() -> Mapping[str, float]:
 
 def _checked(read: Mapping[str, float], name: str) -> Mapping[str, float]:
     if unknown := read.keys() - PART_OF.keys():
-        raise ValueError(f"{name}: a weight of what is no feature: {sorted(unknown)}")
+        raise ValueError(f"{name}: a weight for unknown features: {sorted(unknown)}")
     return read
 
 
 @dataclass(frozen=True, slots=True)
 class QueryWord:
-    """A word as it was asked, and the terms that stand for it; or a run without spaces."""
+    """A word as spelled in the query and its search terms, or a run without spaces."""
 
     word: str
     terms: tuple[str, ...]
@@ -123,7 +123,7 @@ class QueryWord:
 
 
 def query_words(query: str, terms: Collection[str]) -> list[QueryWord]:
-    """Return the words of a query that are among the terms searched for, each once, in order."""
+    """Return the distinct words of a query that are among the search terms, in order."""
     wanted = frozenset(terms)
     found: dict[str, QueryWord] = {}
     for run, word, _ in TERM.findall(unicodedata.normalize("NFKC", query)):
@@ -134,7 +134,7 @@ def query_words(query: str, terms: Collection[str]) -> list[QueryWord]:
 
 
 def words_held(words: Sequence[QueryWord], held: Collection[str]) -> tuple[str, ...]:
-    """Return the words of which a text holds the terms, and the parts it holds of runs."""
+    """Return the words whose terms a text holds, and the parts of runs that it holds."""
     shown: list[str] = []
     for one in words:
         if one.is_run:
@@ -145,7 +145,7 @@ def words_held(words: Sequence[QueryWord], held: Collection[str]) -> tuple[str, 
 
 
 def parts_held(run: str, held: Collection[str]) -> list[str]:
-    """Return the longest parts of a run of which every two neighbours are held, or one alone."""
+    """Return the longest parts of a run whose pairs of characters are all held."""
     parts: list[str] = []
     start = at = 0
     while at < len(run):
@@ -160,7 +160,7 @@ def parts_held(run: str, held: Collection[str]) -> list[str]:
 
 WORDS: Final = re.compile(r"\w+")
 LEAST_CHARACTERS: Final = 200
-"""A text is not cut to less than this, unless nothing else is shown."""
+"""Minimum characters of a truncated text, unless it is the only one."""
 
 
 def rank(
@@ -168,11 +168,10 @@ def rank(
 ) -> list[Hit]:
     """Return the best candidates, best first, with the parts of their scores.
 
-    by: "linear", the learned weights, and as part of "time" what a
-    turn gains that overtakes another (recall.supersession); "fusion", a sum of standardised
-    scores with weights set by hand; "rrf", reciprocal rank fusion; "vector" or "bm25", one channel
-    alone; "three_factor", relevance x recency x importance (Park et al., 2023),
-    or a ThreeFactor with weights. Equal scores: newest first.
+    by: "linear", the learned weights plus the gain of superseding turns (recall.supersession);
+    "fusion", standardised scores with weights set by hand; "rrf", reciprocal rank fusion; "vector"
+    or "bm25", one channel; "three_factor", relevance x recency x importance (Park et al., 2023), or
+    a ThreeFactor with weights. Equal scores rank the newest first.
     """
     return list(islice(ranked(recalled, asked, by=by), limit))
 
@@ -180,7 +179,7 @@ def rank(
 def ranked(
     recalled: Recalled, asked: RankingQuery, *, by: Ranking | ThreeFactor = "linear"
 ) -> Iterator[Hit]:
-    """Yield all candidates as rank() does; a hit costs nothing before it is asked for."""
+    """Yield all candidates in the order of rank(); hits are built lazily."""
     candidates, corpus = recalled.candidates, recalled.corpus
     if corpus is None or not candidates:
         return
@@ -241,7 +240,7 @@ def _in_order(scores: Numbers, candidates: Sequence[Candidate]) -> list[int]:
 def _raw(
     corpus: Corpus, known: Mapping[str, Numbers], candidates: Sequence[Candidate]
 ) -> dict[str, Numbers]:
-    """Return the features as hits show them; NaN is not shown."""
+    """Return the features for the parts of hits; NaN marks an absent one."""
     at = [candidate.number for candidate in candidates]
     first = corpus.opens[at] | np.array([candidate.role == "agent" for candidate in candidates])
     previous = np.maximum(known["similarity_previous"], known["coverage_previous"])
@@ -259,7 +258,7 @@ def _changed(
     asked: RankingQuery,
     scores: Numbers,
 ) -> dict[str, Numbers]:
-    """Return which candidates a later one overtakes, which overtake one, and what these gain."""
+    """Return flags of superseded and superseding candidates, and the gain of the latter."""
     pairs = overtakings(corpus, matches, candidates, asked)
     found = {name: np.zeros(len(candidates)) for name in ("is_overtaken", "overtakes")}
     for earlier, later in pairs:
@@ -268,7 +267,7 @@ def _changed(
 
 
 def _linear(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:
-    """Where all score alike, cosine and coverage count themselves."""
+    """Fall back to cosine and coverage where all candidates score alike."""
     return linear_parts(known) if _differ(known) else _themselves(known)
 
 
@@ -281,10 +280,11 @@ def _themselves(known: Mapping[str, Numbers]) -> dict[str, Numbers]:
 
 
 def _fusion(known: Mapping[str, Numbers], *_: object) -> dict[str, Numbers]:
-    """Measured in docs/benchmarks.md. Of what the turn before scores 0.4 is context, not for an
-    agent's turn: it answers, and the user told. One rare word of five, such as a name, lifts BM25
-    by five deviations, so coverage damps it. What the agent said is long and on topic, and mostly
-    came out of what the user said. Where all score alike, cosine and coverage count themselves.
+    """Return hand-weighted parts; docs/benchmarks.md has the measurements.
+
+    The turn before counts 0.4 as context, except for an agent's turn, which only answers. Coverage
+    damps BM25, which one rare word, such as a name, lifts by five deviations. Turns of an agent
+    lose points, because they mostly repeat the user.
     """
     channels = {
         "meaning": known["z_similarity"],
@@ -322,7 +322,7 @@ def _three_factor(
     asked: RankingQuery,
     weights: ThreeFactor = ThreeFactor(),  # noqa: B008 # it is frozen
 ) -> dict[str, Numbers]:
-    """The product is the score; it is shown as its relevance, times the other two, in "meaning"."""
+    """Return the product of the three factors as the part "meaning"."""
     memories = [candidate.memory() for candidate in candidates]
     relevance = np.maximum(np.clip(known["similarity"], 0, 1), known["coverage"])
     recency = np.array([_recency(memory, asked.now, weights.recency_days) for memory in memories])
@@ -334,7 +334,7 @@ def _three_factor(
 
 
 def _recency(memory: Memory, now: datetime, recency_days: float) -> float:
-    """Return e^(-t/S) of the age t; S = recency_days, up to twice as long for what excited."""
+    """Return e^(-t/S) of the age t; S = recency_days, doubled at arousal 1."""
     emotion = memory.value.get("emotion")
     arousal = emotion.get("arousal", 0.0) if isinstance(emotion, Mapping) else 0.0
     days = max((now - memory.occurred_at).total_seconds(), 0.0) / SECONDS_A_DAY
@@ -354,11 +354,11 @@ _RANKINGS: Final[Mapping[Ranking, Callable[..., dict[str, Numbers]]]] = {
 
 
 def relevance(hit: Hit) -> float:
-    """Return how much a hit has to do with its query, 0 to 1, comparable between answers.
+    """Return the relevance of a hit to its query, 0 to 1, comparable between results.
 
-    The largest of the cosine similarity, the coverage of the query's words, and either of the turn
-    before: a text is relevant if it means the same, says the same, or answers what does. 1 for what
-    has no vector to compare and was found by its words.
+    It is the largest of cosine similarity and word coverage, of the memory or of the turn before:
+    a text is relevant if it means the same, says the same, or answers such a text. Hits without a
+    vector that were found by words have relevance 1.
     """
     if "similarity" not in hit.parts and hit.parts.get("coverage", 1.0) > 0:
         return 1.0
@@ -366,11 +366,10 @@ def relevance(hit: Hit) -> float:
 
 
 def collapsed(hits: Iterable[Hit], limit: int) -> list[Hit]:
-    """Return the first hits that do not repeat a better one.
+    """Return the first hits without duplicates.
 
-    A text repeats another when it has the same words in the same order; case, punctuation and
-    spaces do not count. One word more may be a "not", so anything else stays. A summary that says
-    no more than a turn gives way to the turn.
+    A duplicate has the same words in the same order, ignoring case, punctuation and spaces. Other
+    similar texts stay, because one extra word may be a "not". A turn replaces an equal summary.
     """
     kept: dict[str, Hit] = {}
     for hit in hits:
@@ -385,21 +384,21 @@ def collapsed(hits: Iterable[Hit], limit: int) -> list[Hit]:
 
 
 def fitting(hits: Sequence[Hit], max_characters: int) -> list[tuple[Hit, str]]:
-    """Return hits with their texts until the characters are used up; the last one may be cut.
+    """Return hits with their texts, up to max_characters in total.
 
-    A text is cut, with an ellipsis, when at least LEAST_CHARACTERS of it can be shown, or nothing
-    else is; one that does not fit is left out, and a shorter one after it may still be in.
+    A text that does not fit is truncated with an ellipsis if at least LEAST_CHARACTERS remain, or
+    if it is the first. Otherwise it is skipped, and a later shorter one may still fit.
     """
     shown: list[tuple[Hit, str]] = []
-    left = max_characters
+    remaining = max_characters
     for hit in hits:
         text = hit.memory.text
-        if len(text) > left:
-            if left < LEAST_CHARACTERS and shown:
+        if len(text) > remaining:
+            if remaining < LEAST_CHARACTERS and shown:
                 continue
-            text = text[: left - 1] + "…"
+            text = text[: remaining - 1] + "…"
         shown.append((hit, text))
-        left -= len(text)
-        if left <= 0:
+        remaining -= len(text)
+        if remaining <= 0:
             break
     return shown

@@ -76,15 +76,15 @@ class FunctionReranker:
 
 
 async def reranked(hits: Sequence[Hit], query: str, reranker: Reranker) -> list[Hit] | None:
-    """Return the hits by the reranker's scores, best first, or None, with a warning, if it failed.
+    """Return the hits in the order of the reranker's scores; None, with a warning, if it fails.
 
-    It fails as well if it takes longer than TIMEOUT_S; a sync one works on in its thread. Equal
-    scores keep their order. The score of each is the reranker's, and the part "rerank".
+    It also fails after TIMEOUT_S; a sync reranker then keeps running in its thread. Equal scores
+    keep their order. The new score is also the part "rerank".
     """
     texts = [hit.memory.text for hit in hits]
     try:
         scores = _checked(await on_own_loop(_asked(reranker, query, texts)), len(texts))
-    except Exception:  # a stranger's code: anything may come out, and the order stands without it
+    except Exception:  # a caller's code may raise anything; recall works without it
         log.warning("the reranker failed on %d texts, recall goes on without", len(texts),
                     exc_info=True)  # fmt: skip
         return None

@@ -1,8 +1,8 @@
-"""Which turns a later one overtakes: the same speaker on the same matter, who tells a change. Pure.
+"""Finds turns that a later turn supersedes: same speaker, same topic, and a change. Pure.
 
-"The budget is 500" and, a week later, "we increased the budget to 620": both hold what a question
-about the budget holds, and similarity cannot tell which is true now. The later one stands first,
-unless the question asks how it was. Words of change are data: rules/changes.toml.
+"The budget is 500" and, a week later, "we increased the budget to 620" match a question about the
+budget equally well. The later one ranks first, unless the question asks about the past. The words
+of change are data: nlp/rules/changes.toml.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from shared_core.ports.recall import Flags, Numbers
 
 Overtaken: TypeAlias = Sequence[tuple[int, int]]
-"""Pairs of an earlier and a later one, as places among the candidates, by the later one's time."""
+"""Pairs of indexes of candidates, (superseded, superseding), by the time of the second."""
 
 LEAST_SHARED: Final = 0.3
-"""Both hold so much of what the words of the query tell, of those that any memory holds."""
+"""Minimum idf share of the query's words that both must hold."""
 LEAST_SIMILAR: Final = 0.5
-"""The later one is so similar to the query, relative to the most similar memory."""
+"""Minimum similarity of the later one to the query, relative to the most similar memory."""
 LEAD: Final = 0.05
-"""The later one scores so much more than the earlier: an order, not a degree."""
+"""Score by which the later one must lead; it only fixes the order."""
 MOST_COMPARED: Final = 200
-"""So many are compared with each other: those that hold most, and of equals the most similar."""
+"""Maximum number of compared candidates: those with the largest share, then similarity."""
 READ_CHARACTERS: Final = 2_000
-"""So much of a text is looked at for words of change."""
+"""Maximum characters of a text that are searched for words of change."""
 TEXTS: Final = 16_384
-"""Of so many it is remembered whether they tell a change: the same ones are candidates again."""
+"""Size of the cache of texts that were searched; the same texts are candidates again."""
 
 
 def overtaken(matches: Matches, candidates: Sequence[Candidate], query: str) -> Overtaken:
-    """Return which candidates later ones overtake; none where the query asks what happened.
+    """Return the pairs of superseded and superseding candidates.
 
-    matches: of the whole corpus. What an agent says overtakes nothing: it repeats. Where the query
-    asks how it was before, the earlier of each pair overtakes the later.
+    matches: of the whole corpus. Turns of an agent supersede nothing, because they repeat the user.
+    A query about the past has no pairs; a query about the state before a change reverses them.
     """
     before = asks_how_it_was_before(query)
     if asks_how_it_was(query) and not before:
@@ -65,7 +65,7 @@ def overtaken(matches: Matches, candidates: Sequence[Candidate], query: str) -> 
 
 
 def _about(held: Numbers, similarity: Numbers, candidates: Sequence[Candidate]) -> list[int]:
-    """Return the places of the turns and facts that may overtake or be overtaken, by time."""
+    """Return the indexes of the turns and facts to compare, by time."""
     turns = [
         place
         for place, one in enumerate(candidates)
@@ -81,14 +81,14 @@ def _about(held: Numbers, similarity: Numbers, candidates: Sequence[Candidate]) 
 
 
 def _held(matches: Matches) -> Numbers:
-    """Return the share of what the words that are held at all tell, by memory and word, (N, T)."""
+    """Return the idf share by memory and word, among the words that any memory holds, (N, T)."""
     weights = matches.idf * matches.holds.any(axis=0)
     shares: Numbers = matches.holds * (weights / max(float(weights.sum()), 1e-9))
     return shares
 
 
 def _similar(similarity: Numbers) -> Flags:
-    """Return which memories are about as similar as the best; without vectors all are, (N,)."""
+    """Return which memories are similar enough to the query; without vectors all are, (N,)."""
     best = np.nanmax(similarity) if not np.isnan(similarity).all() else 0.0
     near: Flags = np.isnan(similarity) | (similarity >= LEAST_SIMILAR * best)
     return near
@@ -99,7 +99,7 @@ def _is_turn(one: Candidate) -> bool:
 
 
 def _is_fact(one: Candidate) -> bool:
-    """Tell whether this is a fact of the user, which a turn of theirs can overtake."""
+    """Return whether this is a fact of the user, which a turn of the user can supersede."""
     return one.kind == "semantic" and one.author is None
 
 
@@ -114,7 +114,7 @@ def _same_speaker(earlier: Candidate, later: Candidate) -> bool:
 
 
 def raised(scores: Numbers, pairs: Overtaken) -> Numbers:
-    """Return what is added to scores, so that a turn stands just above those it overtakes, (K,)."""
+    """Return the additions to scores that rank each turn above those it supersedes, (K,)."""
     reached = scores.copy()
     for earlier, later in pairs:
         reached[later] = max(reached[later], reached[earlier] + LEAD)
@@ -123,18 +123,18 @@ def raised(scores: Numbers, pairs: Overtaken) -> Numbers:
 
 
 def tells_change(text: str) -> bool:
-    """Tell whether a text says that something is no longer as it was."""
+    """Return whether a text reports a change."""
     return _changes(text[:READ_CHARACTERS])
 
 
 def asks_how_it_was(query: str) -> bool:
-    """Tell whether a question asks for what was, or for how it has changed."""
+    """Return whether a question asks about the past or about a change."""
     asks = _words("past").search(query[:READ_CHARACTERS]) is not None
     return asks or asks_how_it_was_before(query)
 
 
 def asks_how_it_was_before(query: str) -> bool:
-    """Tell whether a question asks for what was before it changed."""
+    """Return whether a question asks for the state before a change."""
     return _words("before").search(query[:READ_CHARACTERS]) is not None
 
 

@@ -237,5 +237,5 @@ def test_other_weights_are_in_use_until_the_end_of_their_context() -> None:
 
 
 def test_a_weight_of_what_is_no_feature_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="no feature.*charm"), use_weights({"charm": 1.0}):
+    with pytest.raises(ValueError, match="unknown features.*charm"), use_weights({"charm": 1.0}):
         raise AssertionError
