@@ -39,7 +39,7 @@ KNOWLEDGE: Final[dict[Language, re.Pattern[str]]] = {
         r"[\u4e00-\u9fffA-Za-z0-9·《》]{1,10}的[\u4e00-\u9fffA-Za-z0-9·《》]{1,8}\Z"
     ),
 }
-# What is said of somebody and no pattern reads: short, about how things are, not what happened.
+# A short predicate about a state, not an event, that no pattern reads.
 PLAIN: Final[dict[Language, re.Pattern[str]]] = {
     "en": re.compile(r"(?!is\b.*ing\b)(?:is|has|[a-z]+s)\b(?: [\w'-]+){1,7}\Z"),
     "zh": re.compile(
@@ -98,7 +98,7 @@ def described_by(clause: ResolvedClause) -> list[tuple[Referent, str]]:
         if fact.slot.startswith("relation.") and fact.slot.count(".") == 1
     ]
     if clause.about is not None:
-        return [(clause.about, "" if only_names(clause) else predicate(clause))]
+        return [(clause.about, "" if only_names(clause) else clause.said.strip(" ,，.。!！~～"))]
     return [
         (
             Referent(
@@ -123,11 +123,6 @@ def only_names(clause: ResolvedClause) -> bool:
     return bool(re.match(r"(?:'s name |is |are )?(?:is )?(?:called|named) |is (?:my|our) ", rest))
 
 
-def predicate(clause: ResolvedClause) -> str:
-    """Return the predicate of a clause, without final punctuation."""
-    return clause.said.strip(" ,，.。!！~～")
-
-
 def tells_more(clause: ResolvedClause) -> bool:
     """Tell whether a pattern read more than a name in a clause."""
     return any(fact.slot.count(".") > 1 for fact in clause.facts)
@@ -145,7 +140,7 @@ def stated(group: _EntityGroup) -> StatementDraft | None:
         title = title_for(entity, group.language)
         parts.insert(0, f"是我的{title}" if group.language == "zh" else f"is my {title}")
     if not entity.relation or len(parts) < 2:
-        return None  # who knows if it is a person; or the fact says as much
+        return None  # perhaps no person, or the fact already says it
     return StatementDraft(
         text=joined(entity.name, parts, group.language),
         event_ids=tuple(group.event_ids),

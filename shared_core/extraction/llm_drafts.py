@@ -32,8 +32,8 @@ from shared_core.extraction.llm_schema import (
     FeelingItem,
     InsightItem,
     RelationItem,
+    SourcedTextItem,
     StatementItem,
-    ToldItem,
 )
 from shared_core.extraction.transcript import Transcript
 from shared_core.nlp.slots import Slot, edge_relation, is_kin, slot_about, slot_of
@@ -45,7 +45,8 @@ from shared_core.nlp.text import (
     search_terms,
 )
 
-Item = TypeVar("Item", bound=ToldItem)
+Item = TypeVar("Item", bound=SourcedTextItem)
+Sourced = TypeVar("Sourced", StatementDraft, InsightDraft)
 
 USER_WORDS: Final = frozenset(("", "user", "the user", "i", "me", "myself", "用户", "我", "本人"))
 MAX_BARE_RETRACTIONS: Final = 1
@@ -371,31 +372,21 @@ def with_context(drafts: Extraction, turns: Sequence[Event], before: Sequence[Ev
             earlier[place] = EarlierTurns([*before, *turns[:place]])
         return earlier[place].needed(f"{edge.subject}\n{edge.object}", own)
 
+    def fact_sources(fact: FactDraft) -> tuple[str, ...]:
+        text = f"{fact.statement}\n{fact.subject}\n{fact.value}"
+        others = fact.other_event_ids
+        return (*others, *needed(text, (fact.event_id, *others)))
+
+    def with_sources(draft: Sourced) -> Sourced:
+        return replace(draft, event_ids=(*draft.event_ids, *needed(draft.text, draft.event_ids)))
+
     return replace(
         drafts,
         triples=[
             replace(edge, other_event_ids=(*edge.other_event_ids, *named_before(edge)))
             for edge in drafts.triples
         ],
-        facts=[
-            replace(
-                fact,
-                other_event_ids=(
-                    *fact.other_event_ids,
-                    *needed(
-                        f"{fact.statement}\n{fact.subject}\n{fact.value}",
-                        (fact.event_id, *fact.other_event_ids),
-                    ),
-                ),
-            )
-            for fact in drafts.facts
-        ],
-        statements=[
-            replace(one, event_ids=(*one.event_ids, *needed(one.text, one.event_ids)))
-            for one in drafts.statements
-        ],
-        insights=[
-            replace(one, event_ids=(*one.event_ids, *needed(one.text, one.event_ids)))
-            for one in drafts.insights
-        ],
+        facts=[replace(fact, other_event_ids=fact_sources(fact)) for fact in drafts.facts],
+        statements=[with_sources(one) for one in drafts.statements],
+        insights=[with_sources(one) for one in drafts.insights],
     )

@@ -124,7 +124,7 @@ class FactItem(Element):
     privacy: Kept = "private"
 
 
-class ToldItem(Element):
+class SourcedTextItem(Element):
     """A text derived from turns."""
 
     turns: Turns
@@ -132,13 +132,13 @@ class ToldItem(Element):
     importance: Importance = IMPORTANCE
 
 
-class StatementItem(ToldItem):
+class StatementItem(SourcedTextItem):
     """A statement that several turns support together."""
 
     privacy: Kept = "private"
 
 
-class InsightItem(ToldItem):
+class InsightItem(SourcedTextItem):
     """A conclusion from turns."""
 
     category: Category = "insight"

@@ -48,7 +48,7 @@ def clause_facts(
 def values(raw: str, pattern: Pattern, rules: RuleSet) -> Iterator[str]:
     """Yield the tidied values of a match, except those the pattern rejects."""
     if not raw:
-        yield raw  # a retraction that names no value
+        yield raw  # a retraction without a value
         return
     if pattern.free:
         raw = rules.cut.sub("", raw)
@@ -69,7 +69,7 @@ def values(raw: str, pattern: Pattern, rules: RuleSet) -> Iterator[str]:
         if rules.unspeakable.search(value) and pattern.fact_type != "rule":
             continue
         if pattern.reject and pattern.reject.search(value):
-            return  # what follows a refused part hangs on it
+            return  # later values depend on the refused one
         yield value
 
 

@@ -234,8 +234,7 @@ def resolve_extractor(llm: object = None, extractor: Extractor | None = None) ->
         return extractor or RuleExtractor()
     if extractor is not None:
         raise InvalidInput("give llm or extractor, not both: an extractor brings its own model")
-    from shared_core.extraction.llm_extractor import (
-        ModelExtractor,  # pydantic takes a moment to load
-    )
+    # Deferred: pydantic takes a moment to load.
+    from shared_core.extraction.llm_extractor import ModelExtractor
 
     return ModelExtractor(resolve_language_model(llm), RuleExtractor())

@@ -201,7 +201,7 @@ class _Parser:
                     return found
             self.place += 1
         except _Cut:
-            if depth > 0:  # an element that is not whole is none
+            if depth > 0:  # drop an incomplete element
                 raise
             self.cut = True
         return found
@@ -214,7 +214,7 @@ class _Parser:
                 if character == ",":
                     self.place += 1
                     continue
-                if character == "}":  # the closing bracket was forgotten
+                if character == "}":  # a missing closing bracket
                     return found
                 found.append(self._value(depth + 1))
                 if self.cut:
@@ -245,7 +245,7 @@ class _Parser:
         self.place = match.end()
         if word.lower() in WORDS:
             return WORDS[word.lower()]
-        if self.place == len(self.text):  # "12" of what may have become 125
+        if self.place == len(self.text):  # "12" may be a truncated 125
             raise _Cut
         try:
             return float(word) if not word.lstrip("+-").isdigit() else int(word[:400])

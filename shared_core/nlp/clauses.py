@@ -11,7 +11,7 @@ from shared_core.nlp.rules import RuleSet
 from shared_core.nlp.text import Language, by_language, has_words, sentences
 
 MAX_READ_CHARACTERS: Final = 200_000
-# Enough of a turn before to know whom it spoke of: a query waits for it.
+# Limit for earlier turns: a query waits while they are read.
 MAX_FOLLOWED_CHARACTERS: Final = 20_000
 MAX_SENTENCE_CHARACTERS: Final = 400
 MAX_QUOTED_WORDS: Final = 5

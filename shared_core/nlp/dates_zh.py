@@ -78,7 +78,7 @@ def _clock(match: re.Match[str], day: Span) -> Span | None:
     ):
         hour += 12
     elif not match["part"] and hour < 13:
-        return day  # three o'clock, in the night or in the afternoon
+        return day  # ambiguous: at night or in the afternoon
     return day.at(hour, 30 if minute == "半" else int(minute.rstrip("分")))
 
 
@@ -121,7 +121,7 @@ def _counted(match: re.Match[str], now: datetime) -> Span | None:
         count, unit = halves[unit]
         return calendar.ago(now, sign * count, unit)
     if unit == "month" and "个" not in match[0]:
-        return None  # 三月前: before March
+        return None  # 三月前 means before March
     return calendar.ago(now, sign * number(match["count"]), unit)
 
 

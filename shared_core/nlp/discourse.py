@@ -322,7 +322,7 @@ class DiscourseState:
             if rules.canonical[mention["kin"].lower()] in introduced:
                 continue
             entity = self.kin_entity(mention, language)
-            # Of somebody named, the clause has the relation and not the name.
+            # For a named relative, the clause has the relation but not the name.
             found.append(
                 UNNAMED if entity is None else self._add(entity, introduced=not entity.named)
             )

@@ -18,23 +18,23 @@ LANGUAGES: Final[tuple[Language, ...]] = ("en", "zh")
 NEWS: Final = 2.0
 """Weight of a key sentence that reports a change; it is chosen before all others."""
 TURN_AROUND_BONUS: Final = 1.0
-# The last third of what was said chooses first, from so much of the room: a summary rolls on.
+# The newest third of the sentences has this share of the room reserved: a summary rolls on.
 NEWEST: Final = 1 / 3
 NEWEST_ROOM: Final = 0.6
-# Guards are meant for sentences of a turn; longer ones are looked at in parts.
+# Guards match sentences of a turn; longer ones are checked in parts.
 GUARDED_CHARACTERS: Final = 400
 AGENT_WEIGHT: Final = 0.5
 QUESTION_WEIGHT: Final = 0.4
 SHORT_WEIGHT: Final = 0.5
 MIN_TERMS: Final = 3
-# A sentence that adds less than this share of what the best one says is not worth its room.
+# Minimum score of a further sentence, as a share of the best score.
 MIN_SHARE: Final = 0.2
-# Maximal marginal relevance: how much a sentence that says the same again loses.
+# Maximal marginal relevance: the penalty for repeating chosen sentences.
 REPETITION_PENALTY: Final = 0.7
-# Beyond the best ones none is ever picked, and the selection is quadratic.
+# The selection is quadratic, and worse candidates are never picked.
 MAX_CANDIDATES: Final = 200
 
-# What begins a line, and emphasis; between two letters or digits it stays, or they were one word.
+# List and heading marks, and emphasis; a mark between two letters stays, as it separates words.
 _MARKS: Final = r"(?:\*\*|`)++"
 _LETTER: Final = rf"[^\W{HAN}{KANA}]"
 MARKUP: Final = re.compile(

@@ -9,14 +9,14 @@ from typing import Final
 
 from shared_core.nlp.rules import load_rules, load_things
 
-# Before a noun.
+# A determiner, with the noun phrase after it.
 DETERMINER: Final = re.compile(
     r"(?:\b(?:my|our|your|the|an?|this|that|some|another|one|his|her|their|its)"
     r"|(?:\b(?!(?:it|that|he|she|what|there|who|let|here|where|how)')[\w-]+|§)'s) +"
     r"(?=(?P<phrase>(?:(?:\d+[- ])?[^\W\d_][\w'-]*(?: +|$|(?=\W))){1,4}))",
     re.IGNORECASE,
 )
-# Of what was done, after a subject: the noun is before it.
+# Verbs after a subject; the noun is before them.
 DONE: Final = re.compile(
     r"\w+ed|\w{2,}ly|broke|fell|came|went|gave|got|ran|made|took|lost|won|left|began|grew|sank|rang"
     r"|stopped|works|smells|tastes|looks|sounds|costs|hurts|needs|runs|starts|ends|goes|comes|down|up"
@@ -31,7 +31,7 @@ COPULA: Final = re.compile(
     r"(?: (?:not|now|also|still|just|only|already|really|actually|both))?\s*\Z",
     re.IGNORECASE,
 )
-# What stands before a place or an organisation.
+# Words before a place or an organisation.
 PLACING: Final = re.compile(
     r"(?:\b(?:in|at|near|around|into|across|through|towards?|outside|inside|on|off|under|via|within"
     r"|between|called|speaks?|speaking|learn(?:s|ing)?|joined|left|quit"
@@ -50,7 +50,7 @@ PROPER: Final = re.compile(
     r"(?<![\w'-])(?:(?:Mr|Ms|Mrs|Dr|Miss)\.? )?[A-ZÀ-ÖØ-Þ][\w'-]*"
     r"(?: (?:de |van |von )?[A-ZÀ-ÖØ-Þ][\w-]*)*"
 )
-# How a name of several words ends that is nobody's: "Professor Hill" is somebody.
+# Last words of names that are no people; "Professor Hill" is one.
 PLACES: Final = re.compile(
     r" (?:School|University|College|Institute|Hospital|Clinic|Street|Road|Avenue|Lane|Square|Park"
     r"|Tower|Bridge|Museum|Library|Theat(?:re|er)|Stadium|Station|Airport|Hotel|Restaurant|Cafe"
@@ -73,7 +73,7 @@ BARE_PHRASE: Final = re.compile(
     r"(?= (?:is|was|has|had|said|told|left|rang|came|went|quit|won|died|got|made|wrote|sang"
     r"|called|phoned|texted|visited|started|arrived|moved|retired|resigned)\b)",
 )
-# A film, book or show that its maker or hero gives the name to: "the new batman movie".
+# A film, book or show named after its maker or hero: "the new batman movie".
 WORK: Final = re.compile(
     r"(?:.* )?(?P<name>[^ ]+) (?:movie|film|biography|novel|album|song|concert|show|series"
     r"|interview|documentary|comic|biopic)"
@@ -86,7 +86,7 @@ PLAIN_WORK: Final = re.compile(
     r"|french|german|spanish|italian|english|chinese|japanese|korean|american|british|indian|pop|rock"
     r"|folk|crime|fantasy|graphic|debut|job)|[a-z]+(?:ing|ed|al|ive|ous|ful|y)"
 )
-# Who bears the name of somebody known: "that Tom Hanks movie".
+# People who share a known name: "that Tom Hanks movie".
 NAMESAKE: Final = re.compile(r"(?<!§ )§ (?P<name>[A-ZÀ-ÖØ-Þ][\w-]+)")
 ROMANCE: Final = re.compile(
     r"\b(?:had|have|went on|on) an? (?:[\w-]+ ){0,2}date\b(?! (?:of|for)\b)", re.IGNORECASE
@@ -96,7 +96,7 @@ BARE_OBJECT: Final = re.compile(
     r"(?:ed|s|ing)? (?:to|with)|interviewed|hugged|kissed|hired|fired) (?P<name>[a-z][\w-]+)"
     r"(?=\s*(?:$|[.,;!?]|\b(?:and|at|in|on|yesterday|today|again|last|about)\b))"
 )
-# Of who writes no capitals, what is liked may be somebody.
+# In text without capitals, a liked object may be a person.
 UNCAPITALISED: Final = re.compile(
     r"\b(?:like|love|hate|admire|miss|adore|saw|see|know|watch|read)(?:s|d|ed|ing)? "
     r"(?P<name>[a-z][\w-]+)"
@@ -167,7 +167,7 @@ def is_thing(phrase: str) -> bool:
         return False
     if head in things.en or PLURAL.fullmatch(phrase) or head.endswith(things.en_endings):
         return True
-    # "the car stinks": what follows a thing is a verb, or a noun whose maker it names.
+    # "the car stinks": after a thing comes a verb.
     return bool(before) and before[-1] in things.en and bool(re.fullmatch(r"[a-z]+s", head))
 
 
@@ -212,7 +212,7 @@ def _names(clause: str) -> Iterator[str]:
         if re.search(r"\b(?:an?|the)\s+\Z", before, re.IGNORECASE) or PLACING.search(before):
             continue
         if len(words) == 1 and (not before.strip() or not is_bare_name(name)):
-            continue  # of a word that begins the clause its verb tells, see BARE_SUBJECT
+            continue  # for the first word of a clause the verb decides, see BARE_SUBJECT
         thing = PLACES.search(name) if len(words) > 1 else is_thing(name.lower())
         if not thing and not load_rules("en").no_person.fullmatch(name):
             yield name

@@ -14,7 +14,7 @@ from typing import Final
 from shared_core.nlp.rules import load_rules, load_things
 
 HAN: Final = "[\u4e00-\u9fff·A-Za-z]"
-# What may stand before the subject.
+# Words before the subject.
 WHEN: Final = (
     r"(?:[今昨明前后去][天年晚早]|上个?(?:周|星期|月)|这个?(?:周|星期|月)|周[一二三四五六日天末]|星期."
     r"|早上|上午|中午|下午|晚上|刚才|刚刚|最近|现在|目前|如今|以前|小时候|后来|其实|听说|据说|原来|\d+年"
@@ -24,7 +24,7 @@ WHEN: Final = (
 LEAD: Final = re.compile(
     rf"{WHEN}(?:(?:我们?|大家|他们|有人)?(?:都|也|还)?(?:觉得|认为|发现|听说|相信|希望|以为|怀疑|估计|感觉|记得)(?:了|过)?{WHEN})?"
 )
-# What begins a predicate.
+# The start of a predicate.
 PREDICATE: Final = (
     r"(?:是|很|太|真|最|挺|蛮|好(?!友)|特别|非常|比较|有点|都|也|还|又|再|就|才|不|没|已|正|刚|快|要|会|能"
     r"|可以|应该|必须|今[年天]|昨天|明天|去年|前天|最近|现在|叫|姓|名叫|在|住|来|去|到|从|给|把|被|让|对|跟"
@@ -32,7 +32,7 @@ PREDICATE: Final = (
     r"|开车|用|毕业|结婚|离婚|怀孕|辞职|退休|去世|涨|敲门|[两三四五六七八九十\d]|了|过|着|总|常|每|一[直个起下]"
     r"|属|像|需|擅长|从事|进球|找|请|约|病|哭|笑|坏|熟|碎|完|掉|丢|停|上(?:班|学|小学|初中|中学|高中|大学|幼儿园))"
 )
-# A clause that begins so shares the subject of another, or has none.
+# The start of a clause without a subject of its own.
 NO_SUBJECT: Final = re.compile(
     PREDICATE.replace("好(?!友)", "好")
     + r"|[开出进回下走死得](?!国|租|纳|口)|上(?!司|级|海)|学(?!生|长|姐|妹|弟|霸)"
@@ -43,7 +43,7 @@ OWNED: Final = re.compile(
     rf"(?:我们?|咱们?|[她他你您](?:们)?|§)(?:家|公司|单位|学校|班)?(?P<of>的)?(?P<phrase>{HAN}{{1,10}}?)"
     rf"(?={PREDICATE}|[，,。！!]|\Z)"
 )
-# With 我, what is said of the user begins so: 我觉得, 我工作很忙.
+# After 我, the start of a predicate about the user: 我觉得, 我工作很忙.
 OF_SPEAKER: Final = re.compile(
     r"(?:也|都|还|就|才|又|再|只|很|太|真|最|不|没|想|要|会(?!计)|能|可|该|得|必|是|有|在|从|对(?![象手])|把|被|给|跟|和|让|比|向|为|用"
     r"|去|来|到|回|住|搬|换|买|卖|吃|喝|看|听|读|写|说|讲|问|做|当|玩|打|开|学(?![生长姐妹弟霸])|教(?!练|授|父|母)|喜欢|爱|讨厌|恨|怕|觉"
@@ -77,7 +77,7 @@ LIKED: Final = re.compile(
     rf"(?:知道|喜欢|爱|讨厌|看|读|听|欣赏|粉|追|恨|想|找|见|问|请|约)(?:了|过|着|完)?(?P<phrase>{HAN}{{2,8}})"
 )
 SOMEBODY: Final = re.compile(r"有(?:一?[个位名])?人|某人|有[个位名]|别人|人家")
-# Characters that names from abroad are written with.
+# Characters of transcribed foreign names.
 FOREIGN: Final = re.compile(
     r"(?:[阿埃艾爱安昂奥巴贝比彼波伯勃布达戴德迪丁杜多厄恩法菲费芬弗福夫盖冈哥戈格古哈海汉赫亨华惠霍吉加杰卡凯坎康考柯科克库夸拉莱兰"
     r"朗劳勒雷黎里利莉林琳隆卢鲁路露伦罗洛马玛迈麦曼梅门蒙米密莫默姆穆娜纳奈南内尼妮诺欧帕潘佩皮普奇乔切琼丘瑞若萨塞赛桑"

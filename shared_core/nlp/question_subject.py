@@ -26,7 +26,7 @@ from shared_core.nlp.text import UNSPACED, Language, language, normalised, searc
 from shared_core.ports.graph import Edge
 
 YOU: Final = re.compile(r"\b(?:you|your|yours)\b|[你您]", re.IGNORECASE)
-# What a question names that is not said of the user without more words.
+# A named subject of a question that is not the user.
 NAMED: Final[dict[Language, re.Pattern[str]]] = {
     "en": re.compile(
         r"\bof (?!(?:all|us|them|the|this|that|these|those|it|each|any|an?)\b)[\w-]{3}"

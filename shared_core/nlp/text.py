@@ -47,7 +47,7 @@ HAN_CHARACTER: Final = re.compile(f"[{HAN}]")
 LATIN_WORD: Final = re.compile(r"[A-Za-z\u00c0-\u024f]+")
 
 
-# What tells in which language a sentence is said, whatever the names and values in it are.
+# Words that mark the language of a sentence, whatever names and values it holds.
 ENGLISH_FRAME = (
     STOP_WORDS
     + """
