@@ -14,6 +14,7 @@ from typing import Final
 from shared_core.core.domain import MemoryId, StatementDraft
 from shared_core.extraction.rule_reader import ResolvedClause
 from shared_core.nlp.kinship import Referent, are_distinct, title_for, title_in
+from shared_core.nlp.slots import is_name_slot
 from shared_core.nlp.text import Language
 
 PERSON_IMPORTANCE: Final = 8.0
@@ -92,11 +93,6 @@ def statements_of(read: Iterable[ResolvedClause]) -> list[StatementDraft]:
 
 def described_by(clause: ResolvedClause) -> list[tuple[Referent, str]]:
     """Return whom a clause describes and the predicate, "" if it only says who they are."""
-    named = [
-        fact
-        for fact in clause.facts
-        if fact.slot.startswith("relation.") and fact.slot.count(".") == 1
-    ]
     if clause.about is not None:
         return [(clause.about, "" if only_names(clause) else clause.said.strip(" ,，.。!！~～"))]
     return [
@@ -109,7 +105,8 @@ def described_by(clause: ResolvedClause) -> list[tuple[Referent, str]]:
             ),
             "",
         )
-        for fact in named
+        for fact in clause.facts
+        if is_name_slot(fact.slot)
     ]
 
 

@@ -28,6 +28,7 @@ from shared_core.nlp.dates import begins_at
 from shared_core.nlp.discourse import DiscourseState
 from shared_core.nlp.kinship import Referent
 from shared_core.nlp.rules import Guard, GuardScope, Pattern, RuleSet, load_rules
+from shared_core.nlp.slots import is_name_slot
 from shared_core.nlp.text import Language
 
 RULES_VERSION: Final = "rules-v4"
@@ -124,9 +125,7 @@ def pattern_of(draft: FactDraft) -> Pattern | None:
 def names_further(clause: str, found: Collection[FactDraft], rules: RuleSet) -> bool:
     """Tell whether a clause with a relative's name names somebody else besides."""
     ends = [
-        clause.rfind(draft.value) + len(draft.value)
-        for draft in found
-        if draft.slot.startswith("relation.") and draft.slot.count(".") == 1
+        clause.rfind(draft.value) + len(draft.value) for draft in found if is_name_slot(draft.slot)
     ]
     return bool(ends) and bool(rules.further.search(clause[max(ends) :]))
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import ModuleType
 from typing import Final, Literal
 
 from shared_core.nlp import dates_en, dates_zh
@@ -51,44 +52,26 @@ def resolve(text: str, now: datetime) -> list[TimeRange]:
     return list(_ranges(text[:MAX_CHARACTERS], now, read))
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    expression: re.Pattern[str]
-    since: re.Pattern[str]
-    since_after: re.Pattern[str] | None
-    unfit: re.Pattern[str]
-    future: re.Pattern[str]
-    span: dates_en.Resolver
+_READERS: Final[dict[Language, ModuleType]] = {"en": dates_en, "zh": dates_zh}
 
 
-_READERS: Final[dict[Language, _Reader]] = {
-    "en": _Reader(
-        dates_en.EXPRESSION, dates_en.SINCE, None, dates_en.UNFIT, dates_en.FUTURE, dates_en.span
-    ),
-    "zh": _Reader(
-        dates_zh.EXPRESSION, dates_zh.SINCE, dates_zh.SINCE_AFTER, dates_zh.UNFIT, dates_zh.FUTURE,
-        dates_zh.span,
-    ),
-}  # fmt: skip
-
-
-def _ranges(text: str, now: datetime, reader: _Reader) -> Iterator[TimeRange]:
-    future = bool(reader.future.search(text))
-    for match in reader.expression.finditer(text):
+def _ranges(text: str, now: datetime, reader: ModuleType) -> Iterator[TimeRange]:
+    future = bool(reader.FUTURE.search(text))
+    for match in reader.EXPRESSION.finditer(text):
         before, after = text[: match.start()], text[match.end() :]
-        if reader.unfit.search(before[-24:]):
+        if reader.UNFIT.search(before[-24:]):
             continue
         try:
-            span = reader.span(match, now, future)
+            span: Span | None = reader.span(match, now, future)
         except (OverflowError, ValueError):  # the 31st of February, a million years ago
             continue
         if span is None:
             continue
         since = (
             span.lasting
-            or reader.since.search(before[-24:])
+            or reader.SINCE.search(before[-24:])
             or match[0][:6].lower() == "since "
-            or (reader.since_after and reader.since_after.match(after))
+            or (reader.SINCE_AFTER and reader.SINCE_AFTER.match(after))
         )
         yield _named(span, match, now, since=bool(since))
 

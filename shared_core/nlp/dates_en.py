@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, cast
 
 from shared_core.nlp import calendar
 from shared_core.nlp.calendar import Span, Unit
-
-Resolver = Callable[["re.Match[str]", datetime, bool], Span | None]
 
 # fmt: off
 WEEKDAYS: Final = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
@@ -64,6 +61,7 @@ EXPRESSION: Final = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 SINCE: Final = re.compile(r"\bsince (?:about |early |late )?$", re.IGNORECASE)
+SINCE_AFTER: Final = None
 UNFIT: Final = re.compile(
     r"\b(?:until|till|by|before|after|due|from|to|between|not)\ $", re.IGNORECASE
 )

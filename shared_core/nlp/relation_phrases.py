@@ -201,20 +201,9 @@ def _table() -> Mapping[str, RelationWords]:
 
 @lru_cache
 def _kin() -> Mapping[str, RelationWords]:
-    found: dict[str, dict[Language, list[str]]] = {}
-    lang: Language
-    for lang in ("zh", "en"):
-        for word, relation in load_rules(lang).kin.items():
-            name = kin_relation(relation)
-            found.setdefault(name, {"zh": [], "en": []})[lang].append(word)
-    also = load_relation_words()["also_asked"]
     return {
-        name: RelationWords(
-            zh=kin_word(name, "zh"),
-            en=name.replace("_", " "),
-            asked=_any_of([*words["zh"], *words["en"], *also.get(name, ())]),
-        )
-        for name, words in found.items()
+        name: RelationWords(kin_word(name, "zh"), name.replace("_", " "), _any_of(sorted(words)))
+        for name, words in _kin_words().items()
     }
 
 

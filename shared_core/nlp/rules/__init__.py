@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Final, Literal, NotRequired, TypedDict, cast
@@ -158,12 +158,7 @@ class RuleFile(TypedDict):
     patterns: list[dict[str, str]]
 
 
-EXPRESSIONS: Final = (
-    "lead", "clause_break", "carrier", "carried", "cut", "aside", "filler", "list", "separator",
-    "unspeakable", "speaker", "kin_mention", "stranger", "someone", "thing", "further", "telling",
-    "idle", "self_correction", "no_person", "surname", "person_noun", "several", "one_of",
-    "other_subject", "verb",
-)  # fmt: skip
+EXPRESSIONS: Final = [one.name for one in fields(RuleSet) if one.type == "re.Pattern[str]"]
 PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 
 
