@@ -92,7 +92,7 @@ def statements_of(read: Iterable[ResolvedClause]) -> list[StatementDraft]:
 
 
 def described_by(clause: ResolvedClause) -> list[tuple[Referent, str]]:
-    """Return whom a clause describes and the predicate, "" if it only says who they are."""
+    """Return the people a clause describes, each with the predicate, "" if it only names them."""
     if clause.about is not None:
         return [(clause.about, "" if only_names(clause) else clause.said.strip(" ,，.。!！~～"))]
     return [

@@ -247,7 +247,7 @@ class _Drafting:
             elif SECRET.search(item.text):
                 self._leave_out(f"{kind} with a secret")
             elif kind == "statement" and self._terms.isdisjoint(search_terms(item.text)):
-                self._leave_out(f"{kind} of which nothing was said")
+                self._leave_out(f"{kind} without a word from the turns")
             else:
                 ids = [source[0].event_id, *source[1]]
                 ordered = tuple(sorted(ids, key=lambda event_id: self._order[event_id]))

@@ -83,7 +83,7 @@ def statement_language(said: str, known: Sequence[str]) -> Language:
 
 
 def sentence(slot: Slot, value: str, subject: str, lang: Language) -> str:
-    """Return one sentence that says a value of a slot: "User works at Zenith."."""
+    """Return a sentence that states the value of a slot: "User works at Zenith."."""
     parts = slot.name.split(".")
     shape, names = slot.name, {"name": _words(slot.name)}
     if parts[0] == "favourite" and len(parts) == 2:

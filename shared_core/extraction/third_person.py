@@ -23,7 +23,7 @@ DATED: Final = frozenset(
     ["employer", "job", "residence", "education", "origin", "trait", "age", "activity", "place",
      "language", "allergy", "marital_status"]
 )  # fmt: skip
-"""Slots whose facts begin when the clause says something happened."""
+"""Slots for which a fact begins on the date in its clause."""
 OF_PERSONS: Final = DATED | {"birthday", "like", "dislike"}
 """Slots, besides favourites, that may be read about somebody other than the user."""
 THIRD_PERSON_TRUST: Final = 0.9

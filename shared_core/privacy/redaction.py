@@ -43,8 +43,8 @@ def _anywhere(_: SecretSpan) -> bool:
 class _Kind:
     """A form of secret. Its pattern's named group is masked, or else the whole match.
 
-    hints: lower-case strings of which every text with this kind has one; a cheap filter. holds:
-    whether the matched text is one. is_secret: whether it is one in its context.
+    hints: lower-case strings; a text without any of them cannot hold this kind. is_valid: whether
+    the matched text is one. is_secret: whether it is one in its context.
     """
 
     hints: tuple[str, ...]

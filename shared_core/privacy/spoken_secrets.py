@@ -1,7 +1,7 @@
 """Find passwords, codes and keys by the words around them. Pure.
 
 "My PIN is 4821" holds one, "the pin is 5000 feet up" does not. A number that counts something is no
-code, a plain word in a sentence about passwords is no password, and a key must look like one. Texts
+code. A plain word in a sentence about passwords is no password. A key must look like one. Texts
 must be in plain-width digits and letters.
 """
 
