@@ -7,7 +7,7 @@ FILE holds {"EN": {"tuning": [{"text", "privacy", "hard"?}], "seen": [...], "tes
 {...}}; without --data it is benchmarks/data/privacy.json, our own. Examples and margin were chosen
 with "tuning" and "seen", which are shown for several margins; "seen" was the test of a first
 version. "test" was written after the last example. A sentence is classified as a consolidation does
-it with a statement: by its words, then by the nearest examples of shared_core/nlp/rules/privacy.toml.
+it with a statement: by its words, then by the examples in shared_core/nlp/rules/privacy.toml.
 private_called_public is what must not happen: with a filter that drops what is public it is a
 memory lost. public_called_private keeps what nobody needs. "by_examples" is the same without the
 rule for words.
