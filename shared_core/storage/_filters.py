@@ -32,13 +32,13 @@ MAX_CONDITIONS = 1_000
 Path: TypeAlias = tuple[str, ...]
 
 
-def compile_filter(wanted: Mapping[str, JsonValue]) -> tuple[str, dict[str, object]]:
+def compile_filter(conditions: Mapping[str, JsonValue]) -> tuple[str, dict[str, object]]:
     """Return SQL that is true for matching rows of memories m, and the values it binds.
 
     Raises InvalidInput for an unknown operator or an operand of the wrong type.
     """
     compiler = _Compiler()
-    return compiler.all_of((), wanted), compiler.values
+    return compiler.all_of((), conditions), compiler.values
 
 
 class _Compiler:
@@ -47,7 +47,7 @@ class _Compiler:
     def __init__(self) -> None:
         self.values: dict[str, object] = {}
         self._depth = 0
-        self._conditions: dict[str, Callable[[Path, str, JsonValue], str]] = {
+        self._operators: dict[str, Callable[[Path, str, JsonValue], str]] = {
             "$eq": self._equals,
             "$ne": self._differs,
             **dict.fromkeys(_ORDER, self._in_order),
@@ -57,16 +57,16 @@ class _Compiler:
             "$contains": self._contains,
         }
 
-    def all_of(self, path: Path, wanted: object) -> str:
+    def all_of(self, path: Path, conditions: object) -> str:
         """Return SQL that is true if all conditions are; true for an empty filter."""
-        if not isinstance(wanted, Mapping):
+        if not isinstance(conditions, Mapping):
             raise InvalidInput(
-                f"{_place(path)} must be a mapping of fields or operators, not {wanted!r:.80}"
+                f"{_place(path)} must be a mapping of fields or operators, not {conditions!r:.80}"
             )
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise InvalidInput(f"a filter may be nested {MAX_DEPTH} levels deep, no deeper")
-        clauses = [self._part(path, name, operand) for name, operand in wanted.items()]
+        clauses = [self._part(path, name, operand) for name, operand in conditions.items()]
         self._depth -= 1
         return " AND ".join(clauses) or "true"
 
@@ -78,13 +78,13 @@ class _Compiler:
         if name in _JOINED:
             return self._joined(path, name, operand)
         if name.startswith("$"):
-            if not path or name not in self._conditions:
+            if not path or name not in self._operators:
                 raise InvalidInput(
                     f"filter operator {name!r} is unknown here: write"
                     f' {{"field": {{"$operator": value}}}} with one of {", ".join(OPERATORS)};'
                     " only $and, $or and $not may stand outside a field"
                 )
-            return self._conditions[name](path, name, operand)
+            return self._operators[name](path, name, operand)
         below = (*path, name)
         if isinstance(operand, Mapping) and operand:
             operators = [str(key) for key in operand if str(key).startswith("$")]

@@ -135,11 +135,7 @@ def initial_of(
     metadata = value.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     traits = Traits(
-        kind=kind,
-        text=text,
-        importance=importance,
-        arousal=_arousal(metadata),
-        metadata=metadata,
+        kind=kind, text=text, importance=importance, arousal=_arousal(metadata), metadata=metadata
     )
     function = f"the function {name_of(strength)} given as strength"
     try:

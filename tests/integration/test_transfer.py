@@ -23,6 +23,7 @@ from shared_core import (
     open_memory,
 )
 from shared_core.ports.transfer import LEFT_OUT, TABLES
+from shared_core.storage._migrations import SCHEMA_VERSION
 
 ANA = Scope("app", "ana/ü%")
 TENANT = "/app/ana%2Fü%25/"
@@ -247,6 +248,22 @@ async def test_a_broken_file_is_refused_by_line_and_column(
         with pytest.raises(InvalidInput, match=told):
             await other.import_lines(file)
         assert [] == list(await other.list_memories(ANA))  # nothing was written
+
+
+@pytest.mark.parametrize("number", [33, 34])
+async def test_an_export_of_a_development_version_is_imported(
+    memory: MemoryEngine, tmp_path: Path, other_dsn: str, number: int
+) -> None:
+    """Its database is refused, and export and import are the way out of it."""
+    await memory.append_events(ANA, "t", [_event(f"e{n}", f"Number {n}.") for n in range(4)])
+    lines = [one async for one in memory.export(ANA)]
+    header = json.loads(lines[0])
+    assert SCHEMA_VERSION == header["schema_version"]
+    file = tmp_path / "ana.jsonl"
+    file.write_text("\n".join([json.dumps(header | {"schema_version": number}), *lines[1:]]))
+    async with target(other_dsn) as other:
+        await other.import_lines(file)
+        assert lines == [one async for one in other.export(ANA)]
 
 
 REFUSED = [

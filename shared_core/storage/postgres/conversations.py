@@ -75,12 +75,12 @@ class PostgresConversations:
         self, scope: Scope, thread_id: ThreadId | None, context: int, kin: Sequence[str]
     ) -> InputContext:
         tenant = scope_path(scope)
-        turns = {"tenant": tenant, "thread_id": thread_id, "limit": context, "now": self._clock()}
+        values = {"tenant": tenant, "thread_id": thread_id, "limit": context, "now": self._clock()}
         rows, known = await self._database.run(
-            tenant, step("thread_events", turns), _kin_step(scope, kin)
+            tenant, step("thread_events", values), _kin_step(scope, kin)
         )
-        said = [event_from_row(row[1:]) for row in reversed(rows)]
-        return InputContext(said=said, user_name=_name(known), kin=_kin(known))
+        turns = [event_from_row(row[1:]) for row in reversed(rows)]
+        return InputContext(said=turns, user_name=_name(known), kin=_kin(known))
 
     async def open_conversation(
         self, scope: Scope, new_id: ThreadId, rules: SessionRules

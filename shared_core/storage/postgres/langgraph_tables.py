@@ -114,8 +114,7 @@ class PostgresStoreSource:
         async with self._transaction():
             weighs = "store_sizes_with_vectors" if self._has_vectors and vectors else "store_sizes"
             sizes = await self._rows(
-                statement(weighs, filter_sql=AFTER if after else "true"),
-                {**after, "limit": limit},
+                statement(weighs, filter_sql=AFTER if after else "true"), {**after, "limit": limit}
             )
             taken = sizes[: _fitting([size for _, _, size in sizes])]
             columns = {"prefixes": [row[0] for row in taken], "keys": [row[1] for row in taken]}

@@ -57,7 +57,7 @@ SOCKET_LIMIT_BYTES = 100  # the systems allow 103 (macOS) or 107 (Linux)
 LOG_LIMIT_BYTES = 10 * 1024 * 1024
 
 INITDB_SETTINGS = {
-    # --auth=trust trusts whoever reaches the socket. No other OS user does: the socket has mode
+    # --auth=trust trusts every client of the socket. No other OS user can reach it: it has mode
     # 0700 and lies in a directory of mode 0700.
     "listen_addresses": "",
     "unix_socket_permissions": "0700",

@@ -16,16 +16,19 @@ WHERE {tenant_scope} AND {below} AND {living} AND {begun} AND {filter}
 ORDER BY m.updated_at DESC, m.tenant_id, m.namespace, m.key
 LIMIT %(limit)s OFFSET %(offset)s
 
--- name: search_items
--- Living items below a path, nearest first by the nearest of their vectors; exact. The lateral
--- minimum walks the index of the tenant, so no plan can turn this into an approximate scan.
-SELECT {item_columns}, e.similarity
-FROM memories m
+-- fragment: nearest_vector
 CROSS JOIN LATERAL (
     SELECT 1 - min(v.embedding <=> %(embedding)s::halfvec) AS similarity
     FROM embeddings v
     WHERE v.tenant_id = m.tenant_id AND v.model = %(model)s AND v.memory_id = m.memory_id
 ) e
+
+-- name: search_items
+-- Living items below a path, nearest first by the nearest of their vectors; exact. The lateral
+-- minimum walks the index of the tenant, so no plan can turn this into an approximate scan.
+SELECT {item_columns}, e.similarity
+FROM memories m
+{nearest_vector}
 WHERE e.similarity IS NOT NULL AND {tenant_scope} AND {below} AND {living} AND {begun}
   AND {filter}
 ORDER BY e.similarity DESC, m.updated_at DESC, m.tenant_id, m.namespace, m.key
@@ -36,11 +39,7 @@ LIMIT %(limit)s OFFSET %(offset)s
 -- nearest first, then those without a vector, newest first.
 SELECT {item_columns}, e.similarity
 FROM memories m
-CROSS JOIN LATERAL (
-    SELECT 1 - min(v.embedding <=> %(embedding)s::halfvec) AS similarity
-    FROM embeddings v
-    WHERE v.tenant_id = m.tenant_id AND v.model = %(model)s AND v.memory_id = m.memory_id
-) e
+{nearest_vector}
 WHERE (e.similarity IS NOT NULL OR m.terms @@ %(any_term)s::tsquery)
   AND {tenant_scope} AND {below} AND {living} AND {begun} AND {filter}
   AND m.memory_id NOT IN (SELECT unnest(%(besides)b::uuid[]))

@@ -75,7 +75,7 @@ SET after_tenant = excluded.after_tenant, after_id = excluded.after_id
 SELECT looked_at, changed FROM retime_memories(%(path)s, %(limit)s)
 
 -- name: ahead_of_server
--- The seconds by which a clock is ahead of the server's.
+-- How many seconds a clock is ahead of the server's.
 SELECT extract(epoch FROM %(now)s::timestamptz - clock_timestamp())::float8
 
 -- name: retimings

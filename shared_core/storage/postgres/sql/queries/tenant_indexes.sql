@@ -45,6 +45,17 @@ SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true),
        set_config('enable_sort', 'off', true),
        set_config('jit', 'off', true)
 
+-- fragment: first_matching
+-- The first of the nearest (n) that match. OFFSET 0 leaves the planner only the primary key.
+CROSS JOIN LATERAL (
+    SELECT m.memory_id FROM (
+        SELECT m.* FROM memories m
+        WHERE m.tenant_id = {tenant_literal} AND m.memory_id = n.memory_id
+        OFFSET 0) m
+    WHERE {below} AND {living} AND {begun} AND {filter}
+) m
+LIMIT %(candidates)s
+
 -- name: search_items_indexed
 -- As search_items, for a tenant with an index: candidates of the index in its order and memories
 -- younger than the index in exact order, all ranked exactly. No row if few memories are below the
@@ -65,15 +76,7 @@ WITH reach AS MATERIALIZED (
           AND v.memory_id <= {cutoff_literal} AND (SELECT is_wide FROM reach)
         ORDER BY v.embedding::halfvec({dimensions}) <=> %(embedding)s::halfvec
     ) n
-    CROSS JOIN LATERAL (
-        SELECT m.memory_id FROM (
-            -- An optimisation fence: it leaves the planner only the primary key.
-            SELECT m.* FROM memories m
-            WHERE m.tenant_id = {tenant_literal} AND m.memory_id = n.memory_id
-            OFFSET 0) m
-        WHERE {below} AND {living} AND {begun} AND {filter}
-    ) m
-    LIMIT %(candidates)s
+    {first_matching}
 ), young AS MATERIALIZED (
     SELECT m.memory_id
     FROM (
@@ -82,15 +85,7 @@ WITH reach AS MATERIALIZED (
           AND v.memory_id > {cutoff_literal} AND (SELECT is_wide FROM reach)
         ORDER BY v.embedding <=> %(embedding)s::halfvec
     ) n
-    CROSS JOIN LATERAL (
-        SELECT m.memory_id FROM (
-            -- An optimisation fence: it leaves the planner only the primary key.
-            SELECT m.* FROM memories m
-            WHERE m.tenant_id = {tenant_literal} AND m.memory_id = n.memory_id
-            OFFSET 0) m
-        WHERE {below} AND {living} AND {begun} AND {filter}
-    ) m
-    LIMIT %(candidates)s
+    {first_matching}
 )
 SELECT {item_columns}, e.similarity
 FROM (SELECT memory_id FROM old UNION SELECT memory_id FROM young) n
