@@ -78,7 +78,7 @@ def memory_block(
 
 def _entry(section: Section, number: int, about: str, text: str) -> WindowCandidate:
     item = ContextItem(section=section, number=number, author=about, text=clean_text(text) or " ")
-    keys = () if section == "summary" else (("said", same_words(item.text)),)
+    keys = () if section == "summary" else (("turn_text", same_words(item.text)),)
     return WindowCandidate(item, keys, keys)
 
 
@@ -198,7 +198,7 @@ class ContextAssembler:
         words = same_words(query)
         required = [
             paragraph_of("system", system_prompt),
-            replace(request, tells=(("said", words), ("asked", words))),
+            replace(request, tells=(("turn_text", words), ("query_text", words))),
         ]
         candidates = [
             *(instruction_of(place, text) for place, text in enumerate(instructions, 1)),

@@ -16,8 +16,7 @@ from shared_core.nlp.text import language, sentences
 from shared_core.ports.runs import Fact
 
 ContentKey: TypeAlias = tuple[str, str]
-"""A key that duplicates share: ("memory" | "event", id), or words: ("said", of a turn), ("told", of
-a memory), ("asked", of the query)."""
+"""A key that duplicates share: an id, or the words of a turn, a memory or the query."""
 
 
 @dataclass(slots=True)
@@ -39,7 +38,7 @@ class WindowCandidate:
 def instruction_of(number: int, text: str) -> WindowCandidate:
     """Return an instruction; an equal one is its duplicate."""
     item = ContextItem(section="instructions", number=number, text=clean_text(text).strip())
-    keys = (("told", same_words(item.text)),)
+    keys = (("memory_text", same_words(item.text)),)
     return WindowCandidate(item, keys, keys)
 
 
@@ -65,7 +64,7 @@ def fact_of(number: int, fact: Fact | Hit) -> WindowCandidate:
         source_event_ids=fact.source_event_ids,
         thread_id=fact.thread_id,
     )
-    keys = (("memory", str(fact.memory_id)), ("told", same_words(item.text)))
+    keys = (("memory", str(fact.memory_id)), ("memory_text", same_words(item.text)))
     return WindowCandidate(item, keys, keys)
 
 
@@ -92,8 +91,8 @@ def memory_of(section: Section, number: int, hit: Hit) -> WindowCandidate:
         source_event_ids=memory.source_event_ids,
         thread_id=memory.thread_id,
     )
-    keys = (("memory", str(memory.memory_id)), ("told", same_words(item.text)))
-    return WindowCandidate(item, keys, (*keys, ("said", same_words(item.text))))
+    keys = (("memory", str(memory.memory_id)), ("memory_text", same_words(item.text)))
+    return WindowCandidate(item, keys, (*keys, ("turn_text", same_words(item.text))))
 
 
 def turns_of(history: Sequence[Event]) -> list[WindowCandidate]:
@@ -117,10 +116,10 @@ def turns_of(history: Sequence[Event]) -> list[WindowCandidate]:
             role=event.role,
         )
         same = same_words(item.text)
-        tells = (("event", event.event_id), ("said", same))
-        repeats = [("event", event.event_id), ("told", same)]
+        tells = (("event", event.event_id), ("turn_text", same))
+        repeats = [("event", event.event_id), ("memory_text", same)]
         if number == len(history) and event.role == "user":
-            repeats.append(("asked", same))
+            repeats.append(("query_text", same))
         turns.append(WindowCandidate(item, tells, tuple(repeats)))
     return turns[::-1]
 

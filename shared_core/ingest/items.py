@@ -215,8 +215,8 @@ async def _ranked(
         filter=op.filter,
     )
     end = page.offset + page.limit
-    asked = RankingQuery(text=query, terms=request.terms, now=now)
-    hits = rank(await storage.recall(request), asked, limit=min(end, most))
+    ranking = RankingQuery(text=query, terms=request.terms, now=now)
+    hits = rank(await storage.recall(request), ranking, limit=min(end, most))
     found = [_item(hit) for hit in hits[page.offset : end]]
     if len(hits) < most or end <= most:
         return found

@@ -85,30 +85,30 @@ class JobWatch:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._wanted: list[WatchedJob] = []
+        self._waits: list[WatchedJob] = []
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
 
-    def add(self, wanted: WatchedJob) -> None:
+    def add(self, job: WatchedJob) -> None:
         """Add a job to wait for. Callable from any thread."""
-        start_on_own_loop(lambda: self._add(wanted))
+        start_on_own_loop(lambda: self._add(job))
 
     def look(self) -> None:
         """Poll now, if somebody waits. Callable from any thread."""
-        if self._wanted:
+        if self._waits:
             start_on_own_loop(self._news.set)
 
     async def stop(self) -> None:
         """Resolve the waits of finished jobs, and cancel the others."""
         await on_own_loop(self._stop())
 
-    def _add(self, wanted: WatchedJob) -> None:
+    def _add(self, job: WatchedJob) -> None:
         if self._pid != os.getpid():
             self._begin()
         loop = asyncio.get_running_loop()
         if self._task is not None and self._task.get_loop() is not loop:
             self._task, self._news = None, asyncio.Event()  # its loop has died
-        self._wanted.append(wanted)
+        self._waits.append(job)
         self._news.set()
         if self._task is None or self._task.done():
             self._task = loop.create_task(self._watch())
@@ -122,14 +122,14 @@ class JobWatch:
             await asyncio.wait([task])
         with suppress(StorageUnavailable):
             await self._settle()
-        wanted, self._wanted = self._wanted, []
-        for one in wanted:
+        waits, self._waits = self._waits, []
+        for one in waits:
             one.over.cancel()
 
     async def _watch(self) -> None:
         failures = 0
         look_s = SHORTEST_LOOK_S
-        while self._wanted:
+        while self._waits:
             fresh = self._news.is_set()
             self._news.clear()
             begun = time.monotonic()
@@ -151,14 +151,14 @@ class JobWatch:
 
     async def _settle(self) -> datetime | None:
         """Resolve the waits of finished jobs; return when the next open job is due."""
-        wanted = [one for one in self._wanted if not one.over.done()]
-        threads = list(dict.fromkeys(one.thread for one in wanted))
+        waits = [one for one in self._waits if not one.over.done()]
+        threads = list(dict.fromkeys(one.thread for one in waits))
         found: dict[_Thread, list[JobRecord]] = {thread: [] for thread in threads}
         for record in await self._storage.jobs_of_threads(threads) if threads else []:
             if record.thread_id is not None:
                 found[record.scope, record.thread_id].append(record)
-        waiting = [job for one in wanted if (job := one.settle(found[one.thread])) is not None]
-        self._wanted = [one for one in self._wanted if not one.over.done()]
+        waiting = [job for one in waits if (job := one.settle(found[one.thread])) is not None]
+        self._waits = [one for one in self._waits if not one.over.done()]
         return min((job.run_after for job in waiting), default=None)
 
     def _rest_s(self, due: datetime | None, look_s: float) -> float:
@@ -167,7 +167,7 @@ class JobWatch:
         return max(look_s, min((due - self._clock()).total_seconds(), LONGEST_SLEEP_S))
 
     def _give_up(self, error: StorageUnavailable) -> None:
-        wanted, self._wanted = self._wanted, []
-        for one in wanted:
+        waits, self._waits = self._waits, []
+        for one in waits:
             if one.over.set_running_or_notify_cancel():
                 one.over.set_exception(error)

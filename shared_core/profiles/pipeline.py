@@ -295,16 +295,16 @@ class ProfilePipeline:
 
     async def _summed_up(self, turns: Sequence[Event]) -> tuple[str, ModelUsage, bool, str | None]:
         """Return the summary, its usage, whether it is in the user's words, and any failure."""
-        told = [event for event in turns if event.role == "user"]
-        if not told:
+        by_user = [event for event in turns if event.role == "user"]
+        if not by_user:
             return "", NO_USAGE, True, None
         if isinstance(self._extractor, RuleExtractor):
-            summary, usage = await self._rules.summarise(told, "", EVENT_CHARACTERS)
+            summary, usage = await self._rules.summarise(by_user, "", EVENT_CHARACTERS)
             return summary, usage, True, None
         try:
             summary, usage = await self._extractor.summarise(turns, "", EVENT_CHARACTERS)
         except ModelOutputInvalid as error:
-            summary, usage = await self._rules.summarise(told, "", EVENT_CHARACTERS)
+            summary, usage = await self._rules.summarise(by_user, "", EVENT_CHARACTERS)
             return summary, usage, True, type(error).__name__
         return summary, usage, False, None
 

@@ -164,8 +164,8 @@ class MemorySearcher:
         filters: Filters | None = None,
     ) -> list[FoundConversation]:
         """Return the conversations that match query, best first."""
-        wanted = _with(filters or Filters(), time_range, similarity_threshold)
-        hits = await self._recalled(query, _pool(limit), wanted, kinds=SPOKEN)
+        conditions = _with(filters or Filters(), time_range, similarity_threshold)
+        hits = await self._recalled(query, _pool(limit), conditions, kinds=SPOKEN)
         found: dict[str, list[FoundMemory]] = {}
         for hit in hits:
             if hit.memory.thread_id is not None:
@@ -186,10 +186,10 @@ class MemorySearcher:
         filters: Filters | None = None,
     ) -> list[FoundMemory]:
         """Return the entries of profiles that match query, best first: "profile" and "event"."""
-        wanted = _types(memory_types)
+        types = _types(memory_types)
         _pool(limit)
         hits = await self._of_profiles(query, filters or Filters())
-        return [hit for hit in hits if hit.memory_type in wanted][:limit]
+        return [hit for hit in hits if hit.memory_type in types][:limit]
 
     async def hybrid_search(
         self,
@@ -216,13 +216,13 @@ class MemorySearcher:
         shares = _shares(weights)
         number(diversity, "diversity", 0, 1)
         pool = _pool(limit)
-        asked = text_features(query) if isinstance(query, str) else text_features("")
+        subject = text_features(query) if isinstance(query, str) else text_features("")
         hits = [
             *await self._recalled(query, pool, filters or Filters()),
             *await self._of_profiles(query, filters or Filters()),
         ]
         now = self._clock()
-        scored = [_weighed(hit, asked, shares, now) for hit in hits]
+        scored = [_weighed(hit, subject, shares, now) for hit in hits]
         scored.sort(key=lambda one: -one.score)
         once = {_words(one): one for one in reversed(scored)}
         best = sorted(once.values(), key=lambda one: -one.score)[: 2 * pool]
@@ -245,12 +245,12 @@ class MemorySearcher:
     ) -> list[FoundMemory]:
         now = self._clock()
         begin, end = filters.bounds(now)
-        wanted = RecallOptions(
+        options = RecallOptions(
             now=now, limit=limit, kinds=kinds, namespace=namespace, distinct=True, begin=begin,
             end=end,
         )  # fmt: skip
         found = []
-        for hit in await self._recalling.recall(self.scope, query, wanted, False):
+        for hit in await self._recalling.recall(self.scope, query, options, False):
             about = text_features(hit.memory.text)
             if filters.admits(hit, about):
                 found.append(
@@ -268,16 +268,16 @@ def relevance_of(hit: Hit) -> float:
 
 
 def _weighed(
-    hit: FoundMemory, asked: TextFeatures, shares: Mapping[str, float], now: datetime
+    hit: FoundMemory, subject: TextFeatures, shares: Mapping[str, float], now: datetime
 ) -> FoundMemory:
     days = max(0.0, (now - hit.memory.occurred_at).total_seconds() / 86_400)
-    feels, felt = asked.sentiment, hit.about.sentiment
+    feels, felt = subject.sentiment, hit.about.sentiment
     parts: dict[str, float] = {
         "semantic": min(1.0, max(0.0, hit.parts.get("similarity", 0.0))),
         "keyword": min(1.0, max(0.0, hit.parts.get("coverage", 0.0))),
         "time": math.exp(-days / RECENCY_DAYS),
         "importance": (hit.memory.importance - 1) / 9,
-        "topic": len({*asked.topics} & {*hit.about.topics}) / max(1, len(asked.topics)),
+        "topic": len({*subject.topics} & {*hit.about.topics}) / max(1, len(subject.topics)),
         "sentiment": 0.0 if feels is None or felt is None else 1 - abs(feels - felt) / 2,
     }
     score = sum(share * parts[name] for name, share in shares.items())

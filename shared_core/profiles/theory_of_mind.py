@@ -50,7 +50,7 @@ class Observed:
 
 @runtime_checkable
 class PromptableExtractor(Protocol):
-    """An extractor on a language model, that can be asked something else as well."""
+    """An extractor with a language model that answers other prompts too."""
 
     @property
     def name(self) -> str: ...
@@ -65,7 +65,7 @@ class PromptableExtractor(Protocol):
         keys: Sequence[str],
         parse: Callable[[ParsedJson], Parsed],
     ) -> tuple[Parsed, ModelUsage]:
-        """Return what parse makes of the answer; one of no use is asked for once more."""
+        """Return the parsed answer; a useless answer is requested once more."""
         ...
 
 
@@ -110,12 +110,12 @@ def _said(observed: Observed, turns: Sequence[Event], dimension: Dimension) -> l
             for labels, confidence, words in patterns(dimension):
                 if words[spoken].search(sentence):
                     quote = sentence[:QUOTED]
-                    told = (
+                    text = (
                         f"{labels['zh']}：“{quote}”"
                         if spoken == "zh"
                         else f'{labels["en"]}: "{quote}"'
                     )
-                    found.append(_finding(observed, dimension, labels["en"], told, confidence,
+                    found.append(_finding(observed, dimension, labels["en"], text, confidence,
                                           event.event_id, quote))  # fmt: skip
                     break
     return found
@@ -128,12 +128,12 @@ def _emotions(observed: Observed, turns: Sequence[Event]) -> list[Finding]:
         if emotion is None or not emotion.label:
             continue
         quote = event.text[:QUOTED]
-        told = (
+        text = (
             f"表达了{emotion.label}：“{quote}”"
             if language(quote) == "zh"
             else (f'expresses {emotion.label}: "{quote}"')
         )
-        one = _finding(observed, "emotion", emotion.label, told, 0.5, event.event_id, quote)
+        one = _finding(observed, "emotion", emotion.label, text, 0.5, event.event_id, quote)
         found.append(replace(one, valence=emotion.valence))
     return found
 
@@ -158,7 +158,7 @@ def _trends(observed: Observed, before: Mind) -> list[Finding]:
         if new is None or not new.facts or not old.facts:
             continue
         slot, was, now = new.facts[0].slot, old.facts[0].value, new.facts[0].value
-        told = (
+        text = (
             f"{slot}：从“{was}”变为“{now}”"
             if language(was + now) == "zh"
             else (f'{slot} changed from "{was}" to "{now}"')
@@ -166,7 +166,7 @@ def _trends(observed: Observed, before: Mind) -> list[Finding]:
         basis = tuple(dict.fromkeys(t for one in (old, new) for b in one.bases for t in b))
         found.append(
             Finding(
-                finding_id=uuid7(), dimension="trend", label=slot, text=told, confidence=BY_RULES,
+                finding_id=uuid7(), dimension="trend", label=slot, text=text, confidence=BY_RULES,
                 found_at=observed.at, extractor=RULES_OF_MIND, quotes=(old.text, new.text),
                 basis=basis,
             )
@@ -189,12 +189,12 @@ def _swing(observed: Observed, before: Mind) -> list[Finding]:
     if abs(mean - was) < SWING:
         return []
     label = past[-1].label
-    told = (
+    text = (
         f"情绪：从{label}到{last.label}"
         if language(event.text) == "zh"
         else (f"feelings went from {label} to {last.label}")
     )
-    one = _finding(observed, "trend", "feelings", told, 0.4, event.event_id, event.text[:QUOTED])
+    one = _finding(observed, "trend", "feelings", text, 0.4, event.event_id, event.text[:QUOTED])
     basis = tuple(dict.fromkeys([*(turn for old in past for turn in old.basis), *one.basis]))
     return [replace(one, basis=basis)]
 
