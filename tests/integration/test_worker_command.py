@@ -238,7 +238,7 @@ async def test_callbacks_are_no_work_of_a_worker(dsn: str) -> None:
     assert 0 == worker.returncode, log
     assert "0 jobs done" in log and "1 callbacks are due and were not run" in log
     assert [("pending", 0)] == jobs(dsn)
-    assert "episodes" in shown(dsn) and "1 of them for a process that knows" in shown(dsn)
+    assert "episodes" in shown(dsn) and "1 of them for a process that has" in shown(dsn)
     [job] = json.loads(shown(dsn, "--json"))
     assert ("callback", "episodes") == (job["type"], job["performer"])
     command = [*COMMAND, "doctor", "--uri", dsn, "--json"]
