@@ -87,7 +87,7 @@ class Both:
             }
         second = await self.seekdb._database.read(
             lambda tx: {
-                table: _read(columns, tx.rows(_select(table, columns, "`"), tenant))
+                table: _read(columns, tx.rows(_select(table, columns, "`"), [tenant]))
                 for table, columns in wanted.items()
             }
         )

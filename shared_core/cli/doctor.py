@@ -445,7 +445,7 @@ def _oceanbase(settings: Settings, model: Model) -> Iterator[CheckResult]:
         yield _no_folder(folder)
         return
     try:
-        with database.looked_at() as cursor:
+        with database.inspected() as cursor:
             yield from list(_oceanbase_server(cursor, database.location, model))
     except (StorageUnavailable, InvalidInput) as error:
         advice = "check the uri, that the server runs, and that this user may read there"

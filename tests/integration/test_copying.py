@@ -191,7 +191,7 @@ async def change_vectors(memory: MemoryEngine, sql: str, *values: str) -> None:
     storage = memory._storage
     if isinstance(storage, OceanBaseStorage):
         statement = sql.format(table_of((await memory.report()).dimensions or 0))
-        await storage._database.write(lambda tx: tx.run(statement, *values))
+        await storage._database.write(lambda tx: tx.run(statement, values))
     else:
         with psycopg.connect(await memory.dsn(), options="-c search_path=hippocampus") as changing:
             changing.execute(sql.format("embeddings").encode(), values)

@@ -58,7 +58,7 @@ async def connected(one: OceanBaseDatabase) -> int:
 
 def numbers(tx: Transaction) -> Any:
     for number in range(100):
-        yield tx.one("SELECT count(*) + %s FROM schema_migrations", number)
+        yield tx.one("SELECT count(*) + %s FROM schema_migrations", [number])
 
 
 @pytest.mark.both_engines
@@ -260,7 +260,7 @@ async def test_what_the_server_gave_up_is_done_again(opened: Opened, code: int) 
 
 async def test_a_key_that_is_there_is_a_conflict(opened: Opened) -> None:
     one = await opened()
-    with pytest.raises(Conflict, match="another writer was first"):
+    with pytest.raises(Conflict, match="another writer stored this key first"):
         await one.write(lambda tx: tx.insert("tenants", ["tenant_id"], [["/a/"], ["/a/"]]))
 
 

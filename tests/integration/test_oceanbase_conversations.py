@@ -201,7 +201,7 @@ async def _consolidated(both: Both, seq: int) -> None:
     change = "UPDATE threads SET consolidated_seq = %s"
     with both._admin() as admin:
         admin.execute(change, [seq])
-    await both.seekdb._database.write(lambda tx: tx.run(change, seq))
+    await both.seekdb._database.write(lambda tx: tx.run(change, [seq]))
 
 
 async def test_the_kin_of_the_user_are_told(both: Both) -> None:

@@ -32,7 +32,7 @@ async def rows_of(dsn: str, user: str) -> Mapping[str, int]:
             " WHERE column_name = 'tenant_id' AND table_schema = database()"
         )
         counted = {
-            str(name): tx.rows(f"SELECT 1 FROM {name} WHERE tenant_id = %s", f"/app/{user}/")
+            str(name): tx.rows(f"SELECT 1 FROM {name} WHERE tenant_id = %s", [f"/app/{user}/"])
             for (name,) in tables
         }
         return {name: len(rows) for name, rows in counted.items() if rows}

@@ -201,7 +201,7 @@ def vectors_of(scope: Scope, world: World) -> VectorRows:
 
 async def with_vectors(both: Both, tenant: str) -> list[UUID]:
     rows = await both.seekdb._database.read(
-        lambda tx: tx.rows("SELECT memory_id FROM embeddings_3 WHERE tenant_id = %s", tenant)
+        lambda tx: tx.rows("SELECT memory_id FROM embeddings_3 WHERE tenant_id = %s", [tenant])
     )
     return [row[0] for row in rows]
 

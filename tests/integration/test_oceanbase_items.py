@@ -151,9 +151,9 @@ def _noting(sent: list[str]) -> Any:
 
     rows = Transaction.rows
 
-    def noting(tx: Transaction, sql: str, *values: object) -> Any:
+    def noting(tx: Transaction, sql: str, values: Sequence[object] = ()) -> Any:
         sent.append(sql)
-        return rows(tx, sql, *values)
+        return rows(tx, sql, values)
 
     return noting
 

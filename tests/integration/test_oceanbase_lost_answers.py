@@ -25,7 +25,7 @@ from shared_core.ports.jobs import JobType, NewJob
 from shared_core.ports.retention import Accesses, NewAccesses
 from shared_core.settings import Settings
 from shared_core.storage.oceanbase.connection import database as database_module
-from shared_core.storage.oceanbase.connection.attempts import Mark, Marks, is_there
+from shared_core.storage.oceanbase.connection.attempts import CommitMark, CommitMarks, was_committed
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.storage import OceanBaseStorage
@@ -49,10 +49,10 @@ class Wire:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cut = ""
-        commit, put = pymysql.Connection.commit, Marks.put
+        commit, put = pymysql.Connection.commit, CommitMarks.put
         marked: list[pymysql.Connection[Any]] = []
 
-        def putting(marks: Marks, connection: pymysql.Connection[Any]) -> Mark:
+        def putting(marks: CommitMarks, connection: pymysql.Connection[Any]) -> CommitMark:
             marked.append(connection)
             return put(marks, connection)
 
@@ -69,7 +69,7 @@ class Wire:
                 connection.close()
                 raise LOST
 
-        monkeypatch.setattr(Marks, "put", putting)
+        monkeypatch.setattr(CommitMarks, "put", putting)
         monkeypatch.setattr(pymysql.Connection, "commit", cutting)
 
 
@@ -238,7 +238,7 @@ async def test_what_nobody_knows_is_told_as_that(
     await filled(storage)
     storage._database._settings = replace(storage._database._settings, statement_timeout_s=1)
     wire.cut, away.left = "behind", 1_000
-    with pytest.raises(StorageUnavailable, match="Whether it is stored is not known"):
+    with pytest.raises(StorageUnavailable, match="may or may not be stored"):
         await forgotten(storage)
     away.left = 0
     assert await forgotten(storage) == 0
@@ -277,7 +277,7 @@ async def test_nobody_overwrites_a_mark_that_is_looked_for(
             write = partial(
                 Transaction.insert, table="tenants", columns=["tenant_id"], rows=[["/y/"]]
             )
-            self._tried(write, database_module.WRITING)
+            self._retried(write, database_module.WRITING)
 
     monkeypatch.setattr(OceanBaseDatabase, "_give_back", giving)
     wire.cut = "unknown"
@@ -304,15 +304,15 @@ async def test_whoever_commits_late_is_waited_for(
         tx.insert("tenants", ["tenant_id"], [[f"/x/{runs}/"]])
         return runs
 
-    def looked(connection: Any, mark: Mark) -> bool:
+    def looked(connection: Any, mark: CommitMark) -> bool:
         committing = threading.Timer(0.5, late[0].commit)
         committing.start()
-        return is_there(connection, mark)
+        return was_committed(connection, mark)
 
     monkeypatch.setattr(OceanBaseDatabase, "_once", dying)
     monkeypatch.setattr(OceanBaseDatabase, "_give_back", lambda self, connection: None)
     monkeypatch.setattr(database_module, "_drop", lambda connection: None)
-    monkeypatch.setattr(database_module, "is_there", looked)
+    monkeypatch.setattr(database_module, "was_committed", looked)
     assert await database.write(work) == runs == 1
 
 

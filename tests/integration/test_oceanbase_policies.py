@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -98,10 +98,10 @@ async def test_who_waits_for_one_user_holds_no_other(
         written.set()
         assert end.wait(60)
 
-    def noticed(tx: Transaction, sql: str, *values: object) -> list[Row]:
+    def noticed(tx: Transaction, sql: str, values: Sequence[object] = ()) -> list[Row]:
         if sql.endswith("FOR UPDATE") and "/app/bob/" in values and written.is_set():
             is_reached.set()
-        return rows(tx, sql, *values)
+        return rows(tx, sql, values)
 
     storage: Any = world.memory._storage
     waited, writing = type(storage)._wait_for_writers, list[Any]()

@@ -332,9 +332,7 @@ async def _unread(storage: Storage, turns: int, size: int) -> None:
         await database._database.write(
             lambda tx: tx.run(
                 "UPDATE threads SET last_memory_seq = %s, unread_bytes = %s WHERE tenant_id = %s",
-                turns,
-                size,
-                tenant,
+                [turns, size, tenant],
             )
         )
         return

@@ -121,7 +121,7 @@ async def test_what_was_forgotten_here_comes_back_if_that_is_asked(
     await seek.import_lines(lines)
     database: Any = seek._storage
     await database._database.write(
-        lambda tx: tx.run("INSERT INTO tombstones VALUES (%s, 't1', 'e2', '2026-01-01')", TENANT)
+        lambda tx: tx.run("INSERT INTO tombstones VALUES (%s, 't1', 'e2', '2026-01-01')", [TENANT])
     )
     number = 1 + next(n for n, line in enumerate(lines) if '"event_id":"e2"' in line)
     with pytest.raises(Conflict, match=f"line {number}, a row of events: this turn was forgotten"):

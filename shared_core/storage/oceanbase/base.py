@@ -1,4 +1,4 @@
-"""What every part of OceanBaseStorage has: the database, the time of day, the caller's strength."""
+"""The base of all parts of OceanBaseStorage: database, clock, strength."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 
 
 class OceanBasePart:
-    """A part of the storage port; parts meet in storage.OceanBaseStorage."""
+    """A part of the storage port; storage.OceanBaseStorage composes all parts."""
 
     def __init__(
         self, database: OceanBaseDatabase, clock: Clock, strength: Strength | None = None

@@ -1,7 +1,4 @@
-"""OceanBaseStorage: conversations that open and end by themselves, one active at a time for a user.
-
-Whoever writes one has locked its user.
-"""
+"""OceanBaseStorage: conversations that open and end by themselves, one active per user."""
 
 from __future__ import annotations
 
@@ -27,13 +24,13 @@ from shared_core.storage.oceanbase.job_steps import insert_job
 
 NAME = "is_called"
 KIN_AT_MOST = 20
-
+"""Maximum number of relatives that are returned."""
 _OF_CONVERSATION = "LEFT(thread_id, 13) = 'conversation:'"
 _COLUMNS = "thread_id, status, event_count, created_at, last_active_at, ends_at, ended_at"
 
 
 class OceanBaseConversations(OceanBasePart):
-    """Conversations."""
+    """Conversations; a writer has locked their user."""
 
     async def hear_turn(
         self,
@@ -50,10 +47,11 @@ class OceanBaseConversations(OceanBasePart):
         metadata = to_json(turn.metadata, "event metadata")
 
         def work(tx: Transaction) -> Heard:
-            tx.lock(tenant)
             session = _active(tx, scope)
-            stored = session is not None and _has_turn(tx, tenant, session, turn)
-            forgotten = stored and session is not None and _is_buried(tx, tenant, session, turn)
+            forgotten = session is not None and _has_row(tx, "tombstones", tenant, session, turn)
+            stored = forgotten or (
+                session is not None and _has_row(tx, "events", tenant, session, turn)
+            )
             known = _known(tx, tenant, turn) if once and not stored else None
             before_seq = None
             if known is not None:
@@ -61,20 +59,20 @@ class OceanBaseConversations(OceanBasePart):
                 forgotten = before_seq == 0
                 session = _earlier(scope, ThreadId(thread_id), now)
             elif session is None or not (stored or _is_over(session, rules, now)):
-                session = _gone_on(tx, scope, session, new_id, rules, now)
-                _say(tx, tenant, session, turn, metadata, now)
+                session = _extended(tx, scope, session, new_id, rules, now)
+                _append_turn(tx, tenant, session, turn, metadata, now)
                 stored = True
-            said = _before(tx, tenant, session, turn, before_seq, context, now)
-            name, keys = _whom(tx, tenant, kin)
+            earlier = _turns_before(tx, tenant, session, turn, before_seq, context, now)
+            name, keys = _user_and_kin(tx, tenant, kin)
             return Heard(
                 stored=stored,
                 forgotten=forgotten,
-                session=replace(session, events=said),
+                session=replace(session, events=earlier),
                 user_name=name,
                 kin=keys,
             )
 
-        return await self._database.write(work)
+        return await self._database.write(work, tenant)
 
     async def around_input(
         self, scope: Scope, thread_id: ThreadId | None, context: int, kin: Sequence[str]
@@ -83,7 +81,7 @@ class OceanBaseConversations(OceanBasePart):
 
         def work(tx: Transaction) -> InputContext:
             said = [] if thread_id is None else last_turns(tx, tenant, thread_id, context, now)
-            name, keys = _whom(tx, tenant, kin)
+            name, keys = _user_and_kin(tx, tenant, kin)
             return InputContext(said=said, user_name=name, kin=keys)
 
         return await self._database.read(work)
@@ -94,20 +92,25 @@ class OceanBaseConversations(OceanBasePart):
         tenant, now = scope_path(scope), self._clock()
 
         def work(tx: Transaction) -> Session:
-            tx.lock(tenant)
             session = _active(tx, scope)
             if session is None:
                 session = _new(scope, new_id, 0, rules, now)
                 _write(tx, tenant, session)
             return session
 
-        return await self._database.write(work)
+        return await self._database.write(work, tenant)
 
     async def active_conversation(self, scope: Scope) -> Session | None:
         return await self._database.read(lambda tx: _active(tx, scope))
 
     async def conversation_of_thread(self, scope: Scope, thread_id: ThreadId) -> Session | None:
-        return await self._database.read(lambda tx: _of_thread(tx, scope, thread_id))
+        row = await self._database.read(
+            lambda tx: tx.one(
+                f"SELECT {_COLUMNS} FROM conversations WHERE tenant_id = %s AND thread_id = %s",
+                [scope_path(scope), thread_id],
+            )
+        )
+        return _session(scope, row) if row else None
 
     async def end_conversation(
         self, scope: Scope, job: NewJob, rules: SessionRules, *, if_over: bool
@@ -115,41 +118,34 @@ class OceanBaseConversations(OceanBasePart):
         tenant, now = scope_path(scope), self._clock()
 
         def work(tx: Transaction) -> Session | None:
-            tx.lock(tenant)
             session = _active(tx, scope)
             if session is None or (if_over and not _is_over(session, rules, now)):
                 return None
             if session.event_count == 0:
                 tx.run(
                     "DELETE FROM conversations WHERE tenant_id = %s AND thread_id = %s",
-                    tenant,
-                    session.session_id,
+                    [tenant, session.session_id],
                 )
                 return session
             ended = replace(session, status=SessionStatus.ENDING, ended_at=now)
             _write(tx, tenant, ended)
-            _ask(tx, tenant, ended.session_id, job, now)
+            _enqueue_now(tx, tenant, ended.session_id, job, now)
             return ended
 
-        return await self._database.write(work)
+        return await self._database.write(work, tenant)
 
     async def finish_conversation(self, scope: Scope, thread_id: ThreadId) -> None:
         tenant = scope_path(scope)
-
-        def work(tx: Transaction) -> None:
-            tx.lock(tenant)
-            tx.run(
+        await self._database.write(
+            lambda tx: tx.run(
                 "UPDATE conversations SET status = 'ended'"
                 " WHERE tenant_id = %s AND thread_id = %s AND status = 'ending'"
                 " AND EXISTS (SELECT 1 FROM threads t WHERE t.tenant_id = %s AND t.thread_id = %s"
                 " AND t.last_memory_seq <= t.consolidated_seq)",
-                tenant,
-                thread_id,
-                tenant,
-                thread_id,
-            )
-
-        await self._database.write(work)
+                [tenant, thread_id, tenant, thread_id],
+            ),
+            tenant,
+        )
 
     async def conversations_over(self, limit: int) -> tuple[Sequence[Scope], datetime | None]:
         now = self._clock()
@@ -158,8 +154,7 @@ class OceanBaseConversations(OceanBasePart):
             over = tx.rows(
                 "SELECT tenant_id FROM conversations WHERE status = 'active' AND ends_at <= %s"
                 " ORDER BY ends_at, tenant_id LIMIT %s",
-                now,
-                limit,
+                [now, limit],
             )
             first = "SELECT ends_at FROM conversations WHERE status = 'active' ORDER BY ends_at"
             return over, tx.one(f"{first} LIMIT 1")
@@ -185,16 +180,7 @@ def _session(scope: Scope, row: Row) -> Session:
 def _active(tx: Transaction, scope: Scope) -> Session | None:
     row = tx.one(
         f"SELECT {_COLUMNS} FROM conversations WHERE tenant_id = %s AND status = 'active'",
-        scope_path(scope),
-    )
-    return _session(scope, row) if row else None
-
-
-def _of_thread(tx: Transaction, scope: Scope, thread_id: ThreadId) -> Session | None:
-    row = tx.one(
-        f"SELECT {_COLUMNS} FROM conversations WHERE tenant_id = %s AND thread_id = %s",
-        scope_path(scope),
-        thread_id,
+        [scope_path(scope)],
     )
     return _session(scope, row) if row else None
 
@@ -203,69 +189,39 @@ def _is_over(session: Session, rules: SessionRules, now: datetime) -> bool:
     return session.ends_at <= now or session.event_count >= rules.max_events
 
 
-def _has_turn(tx: Transaction, tenant: str, session: Session, turn: Event) -> bool:
-    """Tell whether a conversation had a turn of this id, forgotten or not."""
-    return any(
-        tx.rows(
-            f"SELECT 1 FROM {table} WHERE tenant_id = %s AND thread_id = %s AND event_id = %s",
-            tenant,
-            session.session_id,
-            turn.event_id,
-        )
-        for table in ("events", "tombstones")
-    )
-
-
-def _is_buried(tx: Transaction, tenant: str, session: Session, turn: Event) -> bool:
-    return bool(
-        tx.rows(
-            "SELECT 1 FROM tombstones WHERE tenant_id = %s AND thread_id = %s AND event_id = %s",
-            tenant,
-            session.session_id,
-            turn.event_id,
-        )
+def _has_row(tx: Transaction, table: str, tenant: str, session: Session, turn: Event) -> bool:
+    """Return whether a table holds a turn of a conversation."""
+    return tx.has(
+        f"SELECT 1 FROM {table} WHERE tenant_id = %s AND thread_id = %s AND event_id = %s",
+        [tenant, session.session_id, turn.event_id],
     )
 
 
 def _known(tx: Transaction, tenant: str, turn: Event) -> tuple[str, int] | None:
-    """Return the conversation that had a turn of this id and text, or one that was forgotten.
-
-    With it comes the place of the turn; 0 for one that was forgotten.
-    """
+    """Return thread and seq of an earlier turn of this id and text; seq 0: it was forgotten."""
     heard = tx.rows(
         "SELECT thread_id, seq, text FROM events WHERE tenant_id = %s AND event_id = %s"
         f" AND {_OF_CONVERSATION} ORDER BY seq DESC",
-        tenant,
-        turn.event_id,
+        [tenant, turn.event_id],
     )
-    # Compared here: the server takes texts for equal that end in other numbers of spaces.
+    # Compared here, because the server ignores spaces at the end of texts.
     for thread_id, seq, text in heard:
         if text == turn.text:
             return thread_id, seq
     forgotten = tx.one(
         "SELECT thread_id FROM tombstones WHERE tenant_id = %s AND event_id = %s"
         f" AND {_OF_CONVERSATION} LIMIT 1",
-        tenant,
-        turn.event_id,
+        [tenant, turn.event_id],
     )
     return None if forgotten is None else (forgotten[0], 0)
 
 
 def _earlier(scope: Scope, thread_id: ThreadId, now: datetime) -> Session:
-    """Return a conversation that ended, by its id alone."""
-    return Session(
-        session_id=thread_id,
-        scope=scope,
-        status=SessionStatus.ENDED,
-        event_count=0,
-        created_at=now,
-        last_active_at=now,
-        ends_at=now,
-        ended_at=now,
-    )
+    """Return an ended conversation of which only the id is known."""
+    return _session(scope, (thread_id, SessionStatus.ENDED, 0, now, now, now, now))
 
 
-def _gone_on(
+def _extended(
     tx: Transaction,
     scope: Scope,
     session: Session | None,
@@ -273,7 +229,7 @@ def _gone_on(
     rules: SessionRules,
     now: datetime,
 ) -> Session:
-    """Let the active conversation, or a new one if there is none, hold one more turn."""
+    """Count one more turn in the active conversation, or in a new one."""
     if session is None:
         session = _new(scope, new_id, 1, rules, now)
     else:
@@ -293,15 +249,8 @@ def _new(
     scope: Scope, new_id: ThreadId, event_count: int, rules: SessionRules, now: datetime
 ) -> Session:
     is_full = 0 < rules.max_events <= event_count
-    return Session(
-        session_id=new_id,
-        scope=scope,
-        status=SessionStatus.ACTIVE,
-        event_count=event_count,
-        created_at=now,
-        last_active_at=now,
-        ends_at=now if is_full else now + min(rules.timeout, rules.max_duration),
-    )
+    ends_at = now if is_full else now + min(rules.timeout, rules.max_duration)
+    return _session(scope, (new_id, SessionStatus.ACTIVE, event_count, now, now, ends_at, None))
 
 
 def _write(tx: Transaction, tenant: str, session: Session) -> None:
@@ -315,7 +264,7 @@ def _write(tx: Transaction, tenant: str, session: Session) -> None:
     )  # fmt: skip
 
 
-def _say(
+def _append_turn(
     tx: Transaction, tenant: str, session: Session, turn: Event, metadata: str, now: datetime
 ) -> None:
     """Append a turn to the thread of a conversation."""
@@ -330,7 +279,7 @@ def _say(
     )  # fmt: skip
 
 
-def _before(
+def _turns_before(
     tx: Transaction,
     tenant: str,
     session: Session,
@@ -339,27 +288,22 @@ def _before(
     context: int,
     now: datetime,
 ) -> list[Event]:
-    """Return the last turns of a conversation before one, oldest first.
+    """Return the last turns of a conversation before a turn, oldest first.
 
-    before_seq: the place of that turn, None if it is the last.
+    before_seq: the place of that turn; None: it is the last.
     """
     condition, values = ("", ()) if before_seq is None else (" AND seq < %s", (before_seq,))
     newest = tx.rows(
         f"SELECT {EVENT_COLUMNS}, memory_seq FROM events"
         f" WHERE tenant_id = %s AND thread_id = %s AND event_id <> %s{condition}"
         " AND (expires_at IS NULL OR expires_at > %s) ORDER BY seq DESC LIMIT %s",
-        tenant,
-        session.session_id,
-        turn.event_id,
-        *values,
-        now,
-        context,
+        [tenant, session.session_id, turn.event_id, *values, now, context],
     )
     return [event_of(row[:-1]) for row in reversed(newest) if row[-1] is not None]
 
 
-def _whom(tx: Transaction, tenant: str, kin: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the name of the user, "" if that is not known, and the keys of some kin."""
+def _user_and_kin(tx: Transaction, tenant: str, kin: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the name of the user, or "", and the keys of their relatives of some relations."""
     known = _kin_of_user(tx, tenant, [NAME, *kin])
     return (
         next((name for relation, name, _ in known if relation == NAME), ""),
@@ -368,30 +312,25 @@ def _whom(tx: Transaction, tenant: str, kin: Sequence[str]) -> tuple[str, tuple[
 
 
 def _kin_of_user(tx: Transaction, tenant: str, relations: Sequence[str]) -> list[Row]:
-    """Return who stands in some relations to the user now: relation, name and key, newest first."""
+    """Return relation, name and key of the people in some relations to the user, newest first."""
     return tx.rows(
         "SELECT relation, object, object_key FROM edges"
         " WHERE tenant_id = %s AND subject_key = %s AND relation IN %s"
         " AND valid_until IS NULL AND superseded_at IS NULL"
         " ORDER BY valid_from DESC, edge_id LIMIT %s",
-        tenant,
-        USER,
-        list(relations),
-        KIN_AT_MOST,
+        [tenant, USER, list(relations), KIN_AT_MOST],
     )
 
 
-def _ask(tx: Transaction, tenant: str, thread_id: ThreadId, job: NewJob, now: datetime) -> None:
-    """Ask for a job on a conversation now, or let one that waits be due now."""
+def _enqueue_now(
+    tx: Transaction, tenant: str, thread_id: ThreadId, job: NewJob, now: datetime
+) -> None:
+    """Enqueue a job on a conversation for now, or make a pending one due now."""
     moved = tx.run(
         "UPDATE consolidation_jobs SET run_after = LEAST(run_after, %s),"
         " priority = GREATEST(priority, %s) WHERE tenant_id = %s AND thread_id = %s"
         " AND job_type = %s AND performer IS NULL AND status = 'pending'",
-        now,
-        int(job.priority),
-        tenant,
-        thread_id,
-        str(job.job_type),
+        [now, int(job.priority), tenant, thread_id, str(job.job_type)],
     )
     if not moved:
         insert_job(tx, tenant, thread_id, job, now, run_after=now)

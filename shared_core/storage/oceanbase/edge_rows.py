@@ -9,12 +9,15 @@ from typing import NamedTuple
 from uuid import UUID
 
 from shared_core.core.domain import AsOf, MemoryId
+from shared_core.errors import Conflict
 from shared_core.ports.graph import Alias, Edge, FoundEdge
 from shared_core.storage.oceanbase.connection.transactions import Transaction
-from shared_core.storage.oceanbase.visibility import Condition, all_of
+from shared_core.storage.oceanbase.rows import sources_of
+from shared_core.storage.oceanbase.visibility import Condition, all_of, given
 
 PAGE = 256
-"""Edges are read so many at a time, until enough of them live."""
+"""Minimum number of edges read at a time, until enough of them are alive."""
+ALIASES_CHANGED = "another call changed the aliases: try again"
 
 
 class EdgeRow(NamedTuple):
@@ -46,35 +49,32 @@ NEWEST_FIRST = "e.valid_from DESC, e.edge_id"
 
 
 class Edges:
-    """The edges of one tenant at one moment."""
+    """Reads the edges of one tenant as of one moment."""
 
     def __init__(self, tx: Transaction, tenant: str, now: datetime, as_of: AsOf | None) -> None:
-        self.names = Names(tx, tenant, as_of.known if as_of else None)
+        self.names = EntityNames(tx, tenant, as_of.known if as_of else None)
         self._tx = tx
         self._tenant = tenant
         self._now = now
         self._at = (as_of.valid if as_of else None) or now
         self._known = as_of.known if as_of else None
-        self._is_then = as_of is not None and as_of != AsOf()
+        self._is_past = as_of is not None and as_of != AsOf()
 
     def where(self, wanted: Condition, order: str = "e.edge_id") -> list[EdgeRow]:
-        """Return the edges of a condition, those that ended and those of the future too."""
+        """Return the edges that match a condition, including ended and future ones."""
         rows = self._tx.rows(
             f"SELECT {COLUMNS} FROM edges e WHERE e.tenant_id = %s AND {wanted.sql}"
             f" ORDER BY {order}",
-            self._tenant,
-            *wanted.values,
+            [self._tenant, *wanted.values],
         )
         return [EdgeRow(*row) for row in rows]
 
     def known(self) -> Condition:
         """Return {edge_known}."""
-        if self._known is None:
-            return Condition("TRUE")
-        return Condition("e.recorded_at <= %s", (self._known,))
+        return given("e.recorded_at <= %s", self._known)
 
     def covering(self) -> Condition:
-        """Return {edge_covers}: whether it covers the moment, as its end was known."""
+        """Return {edge_covers}: the edge covers the moment, with its end as it was known."""
         later_known = " OR e.superseded_at > %s" if self._known else ""
         return Condition(
             "e.valid_from <= %s AND (e.valid_until > %s"
@@ -83,10 +83,7 @@ class Edges:
         )
 
     def first(self, wanted: Condition, limit: int, *, holding: bool) -> list[EdgeRow]:
-        """Return the newest edges of a condition that live, so many at most, newest first.
-
-        holding: only those that hold.
-        """
+        """Return the newest living edges that match a condition; holding: only those that hold."""
         found: list[EdgeRow] = []
         for page in self._pages(wanted, limit, holding):
             living = self.living(page)
@@ -112,7 +109,7 @@ class Edges:
             )
 
     def covers(self, edge: EdgeRow) -> bool:
-        """Tell what covering() asks of an edge."""
+        """Return whether an edge meets covering()."""
         if edge.valid_from > self._at:
             return False
         if edge.superseded_at is not None and self._known and edge.superseded_at > self._known:
@@ -124,11 +121,11 @@ class Edges:
     def holding(self, edges: Sequence[EdgeRow]) -> list[EdgeRow]:
         """Return the edges that hold ({edge_holds}), in their order.
 
-        Of several of a functional relation that cover a moment the one that began last holds. What
-        is current needs no look: there is only one.
+        Of several edges of a functional relation that cover a moment, the last to begin holds.
         """
         covering = [one for one in edges if self.covers(one)]
-        alone = [one for one in covering if one.functional] if self._is_then else []
+        # Now there is only one current edge of a functional relation; nothing to compare.
+        alone = [one for one in covering if one.functional] if self._is_past else []
         if not alone:
             return covering
         rivals = self.where(
@@ -151,49 +148,47 @@ class Edges:
         return [one for one in covering if holds(one)]
 
     def living(self, edges: Sequence[EdgeRow]) -> list[EdgeRow]:
-        """Return the edges that live ({edge_living}), in their order.
+        """Return the living edges ({edge_living}), in their order.
 
-        What says a fact again fades with it. What rests on a fact or on turns lives as long as one
-        basis of it has not expired.
+        An edge that repeats a fact fades with it. An edge derived from a fact or from turns lives
+        until its last basis expires.
         """
         if not edges:
             return []
         facts = {one for edge in edges for one in (edge.fact_id, edge.memory_id) if one}
         faded, expired = self._gone(facts)
 
-        def rests_on_a_fact(edge: EdgeRow) -> bool:
+        def has_living_fact(edge: EdgeRow) -> bool:
             return edge.memory_id is not None and edge.memory_id not in expired
 
-        unsure = [one.edge_id for one in edges if not rests_on_a_fact(one)]
+        unsure = [one.edge_id for one in edges if not has_living_fact(one)]
         whole = self._whole(unsure)
         return [
             one
             for one in edges
             if (one.fact_id or one.memory_id) not in faded
-            and (rests_on_a_fact(one) or whole.get(one.edge_id, one.memory_id is None))
+            and (has_living_fact(one) or whole.get(one.edge_id, one.memory_id is None))
         ]
 
     def _gone(self, memory_ids: Iterable[UUID]) -> tuple[set[UUID], set[UUID]]:
-        """Return which memories have faded out of recall, and which have expired."""
+        """Return the memories that have faded out of recall, and those that have expired."""
         rows = self._tx.rows(
             "SELECT memory_id, demoted_at, expires_at FROM memories"
             " WHERE tenant_id = %s AND memory_id IN %s",
-            self._tenant,
-            list(memory_ids),
+            [self._tenant, list(memory_ids)],
         )
         faded = {row[0] for row in rows if row[1] is not None}
         return faded, {row[0] for row in rows if row[2] is not None and row[2] <= self._now}
 
     def _whole(self, edge_ids: Sequence[UUID]) -> dict[UUID, bool]:
-        """Return of each edge with turns whether a basis of it is left without an expired one."""
+        """Return whether each edge with turns has a basis without an expired turn."""
         bases: dict[UUID, dict[int, bool]] = defaultdict(dict)
         for edge_id, basis, expires_at in self._tx.rows(
             "SELECT s.edge_id, s.basis, v.expires_at FROM edge_sources s"
             " LEFT JOIN events v ON v.tenant_id = s.tenant_id AND v.thread_id = s.thread_id"
             " AND v.event_id = s.event_id"
             " WHERE s.tenant_id = %s AND s.edge_id IN %s",
-            self._tenant,
-            list(edge_ids),
+            [self._tenant, list(edge_ids)],
         ):
             lives = expires_at is None or expires_at > self._now
             bases[edge_id][basis] = bases[edge_id].get(basis, True) and lives
@@ -202,7 +197,7 @@ class Edges:
     def found(
         self, edges: Sequence[EdgeRow], hops: Mapping[UUID, int] | int = 0
     ) -> list[FoundEdge]:
-        """Return edges as the core reads them, in their order; hops: of each, or of all."""
+        """Return edges with their entities, in their order; hops: of each edge, or of all."""
         sources = self._sources(edges)
         roots = self.names.roots(
             name for one in edges for name in (one.subject_key, one.object_key)
@@ -242,45 +237,32 @@ class Edges:
         return found
 
     def _sources(self, edges: Sequence[EdgeRow]) -> dict[UUID, set[str]]:
-        """Return the turns of edges, and of the facts they rest on."""
+        """Return the turns of edges and of the facts they were derived from."""
         sources: dict[UUID, set[str]] = {one.edge_id: set() for one in edges}
         for edge_id, event_id in self._tx.rows(
             "SELECT edge_id, event_id FROM edge_sources WHERE tenant_id = %s AND edge_id IN %s",
-            self._tenant,
-            list(sources),
+            [self._tenant, list(sources)],
         ):
             sources[edge_id].add(event_id)
-        resting = defaultdict(list)
+        facts = {one.memory_id for one in edges if one.memory_id}
+        turns = sources_of(self._tx, self._tenant, facts)
         for one in edges:
             if one.memory_id:
-                resting[one.memory_id].append(one.edge_id)
-        for memory_id, event_id in self._tx.rows(
-            "SELECT memory_id, event_id FROM memory_sources"
-            " WHERE tenant_id = %s AND memory_id IN %s",
-            self._tenant,
-            list(resting),
-        ):
-            for edge_id in resting[memory_id]:
-                sources[edge_id].add(event_id)
+                sources[one.edge_id].update(turns.get(one.memory_id, ()))
         return sources
 
 
 def touching(keys: Sequence[str], end: str) -> Condition:
-    """Return which edges have one of some names at an end: "subject" or "object"."""
+    """Return the condition that an edge has one of some names as "subject" or "object"."""
     return Condition(f"e.{end}_key IN %s", (list(keys),))
 
 
 def edges_about(
-    tx: Transaction,
-    tenant: str,
-    keys: Sequence[str],
-    limit: int,
-    now: datetime,
-    as_of: AsOf | None,
+    tx: Transaction, tenant: str, keys: Sequence[str], limit: int, now: datetime, as_of: AsOf | None
 ) -> list[FoundEdge]:
-    """Return edges that hold and touch one of some names, or a name of the same entity.
+    """Return edges that hold and touch one of some names or its aliases.
 
-    limit: of each name and direction, the newest.
+    limit: maximum number for each name and direction, the newest first.
     """
     edges = Edges(tx, tenant, now, as_of)
     roots = {root.key for root in edges.names.roots(keys).values()}
@@ -293,14 +275,14 @@ def edges_about(
 
 
 class Root(NamedTuple):
-    """The entity that a name stands for: its key, and its name where the name is an alias."""
+    """The entity a name stands for: its key, and its name if the given name is an alias."""
 
     key: str
     entity: str | None
 
 
 def alias_known(known: datetime | None, alias: str = "a") -> Condition:
-    """Return {alias_known}: merged by then, and not parted again; None: what is merged now."""
+    """Return {alias_known}: merged by then and not separated again; None: merged now."""
     if known is None:
         return Condition(f"{alias}.unmerged_at IS NULL")
     return Condition(
@@ -309,8 +291,8 @@ def alias_known(known: datetime | None, alias: str = "a") -> Condition:
     )
 
 
-class Names:
-    """The names of one tenant, looked up once each."""
+class EntityNames:
+    """The entity names of one tenant, each looked up once."""
 
     def __init__(self, tx: Transaction, tenant: str, known: datetime | None) -> None:
         self._tx = tx
@@ -319,46 +301,40 @@ class Names:
         self._roots: dict[str, Root] = {}
 
     def roots(self, keys: Iterable[str]) -> dict[str, Root]:
-        """Return of each name the entity it stands for: itself, unless it is an alias."""
+        """Return the entity each name stands for: itself, unless it is an alias."""
         wanted = set(keys)
         if missing := wanted - self._roots.keys():
             self._roots |= {key: Root(key, None) for key in missing}
             for alias_key, entity_key, entity in self._tx.rows(
                 "SELECT a.alias_key, a.entity_key, a.entity FROM entity_aliases a"
                 f" WHERE a.tenant_id = %s AND a.alias_key IN %s AND {self._known.sql}",
-                self._tenant,
-                sorted(missing),
-                *self._known.values,
+                [self._tenant, sorted(missing), *self._known.values],
             ):
                 self._roots[alias_key] = Root(entity_key, entity)
         return {key: self._roots[key] for key in wanted}
 
     def root(self, key: str) -> str:
-        """Return the key of the entity that a name stands for."""
+        """Return the key of the entity a name stands for."""
         return self.roots([key])[key].key
 
     def with_aliases(self, roots: Sequence[str]) -> list[str]:
-        """Return entities and all names that stand for one of them, sorted."""
+        """Return entities and all their aliases, sorted."""
         rows = self._tx.rows(
             "SELECT a.alias_key FROM entity_aliases a"
             f" WHERE a.tenant_id = %s AND a.entity_key IN %s AND {self._known.sql}",
-            self._tenant,
-            sorted(roots),
-            *self._known.values,
+            [self._tenant, sorted(roots), *self._known.values],
         )
         return sorted({*roots, *(row[0] for row in rows)})
 
     def aliases_of(self, roots: Iterable[str]) -> dict[str, list[Alias]]:
-        """Return of each entity its aliases, sorted."""
+        """Return the aliases of each entity, sorted."""
         found: dict[str, list[Alias]] = {root: [] for root in roots}
         for row in self._tx.rows(
             "SELECT a.alias_id, a.alias_key, a.alias, a.entity_key, a.entity"
             " FROM entity_aliases a"
             f" WHERE a.tenant_id = %s AND a.entity_key IN %s AND {self._known.sql}"
             " ORDER BY a.alias_key",
-            self._tenant,
-            sorted(found),
-            *self._known.values,
+            [self._tenant, sorted(found), *self._known.values],
         ):
             alias_id, alias_key, alias, entity_key, entity = row
             found[entity_key].append(
@@ -371,3 +347,15 @@ class Names:
                 )
             )
         return found
+
+
+def require_entities(tx: Transaction, tenant: str) -> None:
+    """Raise Conflict if a name is merged twice, or an entity has become an alias of another."""
+    rows = tx.rows(
+        "SELECT alias_key, entity_key FROM entity_aliases"
+        " WHERE tenant_id = %s AND unmerged_at IS NULL",
+        [tenant],
+    )
+    merged = {alias_key for alias_key, _ in rows}
+    if len(merged) < len(rows) or any(entity_key in merged for _, entity_key in rows):
+        raise Conflict(ALIASES_CHANGED)

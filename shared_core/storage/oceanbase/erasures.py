@@ -16,17 +16,14 @@ from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.forgetting import bury, delete_memories, forget_thread
 from shared_core.storage.oceanbase.item_writes import mark_all_deleted
-from shared_core.storage.oceanbase.vectors import models, table_of
+from shared_core.storage.oceanbase.vectors import vector_tables
 
 ROWS_AT_ONCE = 2000
-"""Of one DELETE, so that no statement takes long."""
-
+"""Maximum number of rows in one DELETE, so that no statement runs long."""
 _OF_SCOPE = (
     "entity_aliases", "instructions", "extraction_counts", "profiles", "retimings",
     "retention_policies",
 )  # fmt: skip
-
-
 TABLES = (
     "threads", "conversations", "events", "shared_state", "memories", "memory_sources",
     "memory_bases", "memory_access", "memory_archive", "facts", "fact_closures", "edges",
@@ -34,8 +31,7 @@ TABLES = (
     "retractions", "pipeline_log", "extraction_counts", "import_marks", "retention_policies",
     "retimings", "consolidation_jobs", "tombstones",
 )  # fmt: skip
-"""Those that an erasure reaches, beside the tables of vectors."""
-
+"""The tables that an erasure reaches, besides those of vectors."""
 _COLUMNS = (
     "tenant_id", "erasure_id", "target", "counts", "receipt_hash", "requested_at", "completed_at",
 )  # fmt: skip
@@ -43,7 +39,7 @@ _RECEIPTS = f"SELECT {', '.join(_COLUMNS)} FROM erasures"
 
 
 class OceanBaseErasures(OceanBasePart):
-    """Erasures: what forgets a scope or a thread, and besides it all that this leaves."""
+    """Erases scopes and threads completely, and keeps a receipt of each erasure."""
 
     async def erase(
         self, scope: Scope, thread_id: ThreadId | None, erasure_id: UUID, requested_at: datetime
@@ -51,7 +47,6 @@ class OceanBaseErasures(OceanBasePart):
         tenant, app_tenant, now = scope_path(scope), to_path((scope.app,)), self._clock()
 
         def work(tx: Transaction) -> ErasureReceipt:
-            tx.lock(tenant, *(() if thread_id is not None else (app_tenant,)))
             _drop_marks_of_words(tx, tenant, thread_id)
             before, tokens = _rows(tx, tenant), 0
             erase(tx, tenant, thread_id, now)
@@ -63,20 +58,21 @@ class OceanBaseErasures(OceanBasePart):
                 tokens = _erase_tokens(tx, app_tenant, scope.user, now)
             after = _rows(tx, tenant)
             counts = {name: abs(rows - after[name]) for name, rows in before.items()}
+            counts["api_tokens"] = tokens
             receipt = ErasureReceipt(
                 erasure_id=erasure_id,
                 scope=scope,
                 thread_id=thread_id,
-                counts={
-                    name: rows for name, rows in (counts | {"api_tokens": tokens}).items() if rows
-                },
+                counts={name: rows for name, rows in counts.items() if rows},
                 requested_at=requested_at,
                 completed_at=now,
                 receipt_hash="",
             ).sealed()
             return _kept(tx, tenant, receipt)
 
-        return await self._database.write(work)
+        return await self._database.write(
+            work, tenant, *(() if thread_id is not None else (app_tenant,))
+        )
 
     async def erasures(self, scope: Scope | None, app: str | None) -> Sequence[ErasureReceipt]:
         above = scope_path(scope) if scope else ROOT if app is None else to_path((app,))
@@ -84,22 +80,21 @@ class OceanBaseErasures(OceanBasePart):
             lambda tx: tx.rows(
                 f"{_RECEIPTS} WHERE tenant_id >= %s AND tenant_id < %s"
                 " ORDER BY completed_at DESC, erasure_id DESC",
-                above,
-                path_end(above),
+                [above, path_end(above)],
             )
         )
         return [_receipt(row) for row in rows]
 
 
 def _rows(tx: Transaction, tenant: str) -> dict[str, int]:
-    """Return how many rows of a tenant each table has that an erasure reaches."""
-    vectors = sorted({table_of(dimensions) for dimensions in models(tx).values()})
+    """Return the number of rows of a tenant in each table that an erasure reaches."""
+    vectors = vector_tables(tx)
     counted = tx.rows(
         " UNION ALL ".join(
             f"SELECT '{table}', count(*) FROM {table} WHERE tenant_id = %s"
             for table in (*TABLES, *vectors)
         ),
-        *[tenant] * (len(TABLES) + len(vectors)),
+        [tenant] * (len(TABLES) + len(vectors)),
     )
     rows = {name: int(count) for name, count in counted}
     return {name: rows[name] for name in TABLES} | {
@@ -108,48 +103,37 @@ def _rows(tx: Transaction, tenant: str) -> dict[str, int]:
 
 
 def _drop_marks_of_words(tx: Transaction, tenant: str, thread_id: ThreadId | None) -> None:
-    """An id that is made of what was said (shared_core.core.ids) would confirm a guess of it."""
-    of_thread = "" if thread_id is None else " AND thread_id = %s"
-    tx.run(
-        f"DELETE FROM tombstones WHERE tenant_id = %s AND LEFT(event_id, 6) = 'words-'{of_thread}",
-        tenant,
-        *(() if thread_id is None else (thread_id,)),
-    )
+    """Drop tombstones whose id is a hash of the text (core.ids): it would confirm a guess."""
+    _delete(tx, "tombstones", tenant, thread_id, " AND LEFT(event_id, 6) = 'words-'")
 
 
 def _blur_profiles(tx: Transaction, tenant: str) -> None:
-    """So would the hash of a version that lost a part: nothing says the same as it any more."""
-    here = {
-        row[0] for row in tx.rows("SELECT memory_id FROM memories WHERE tenant_id = %s", tenant)
-    }
+    """Overwrite the hashes of versions that lost an entry: they would confirm a guess as well."""
+    here = set(tx.column("SELECT memory_id FROM memories WHERE tenant_id = %s", [tenant]))
     for kind, subject, version, entries in tx.rows(
         "SELECT subject_kind, subject_id, version, entries FROM profiles WHERE tenant_id = %s",
-        tenant,
+        [tenant],
     ):
         named = [entry.get("id") for entry in json.loads(entries)]
         if any(one is None or UUID(one) not in here for one in named):
             tx.run(
                 "UPDATE profiles SET content_hash = %s WHERE tenant_id = %s AND subject_kind = %s"
                 " AND subject_id = %s AND version = %s",
-                secrets.token_bytes(32),
-                tenant,
-                kind,
-                subject,
-                version,
+                [secrets.token_bytes(32), tenant, kind, subject, version],
             )
 
 
 def _erase_tokens(tx: Transaction, app_tenant: str, user: str, now: datetime) -> int:
-    """Take a user out of the tokens of an application; return how many named the user.
+    """Remove a user from the tokens of an application; return how many named the user.
 
-    A token for this user alone is revoked, and what its owner called it goes too: it may name the
-    user as well. None may be left without users, that would be all of them.
+    A token for this user alone is revoked and loses its label, which may name the user. It keeps
+    a placeholder: a token without users is valid for all of them.
     """
     named = [
         (token_id, [one for one in json.loads(users) if one != user])
         for token_id, users in tx.rows(
             "SELECT token_id, users FROM api_tokens WHERE tenant_id = %s AND users IS NOT NULL",
-            app_tenant,
+            [app_tenant],
         )
         if user in json.loads(users)
     ]
@@ -157,16 +141,13 @@ def _erase_tokens(tx: Transaction, app_tenant: str, user: str, now: datetime) ->
         revoked = "" if others else ", label = '', revoked_at = coalesce(revoked_at, %s)"
         tx.run(
             f"UPDATE api_tokens SET users = %s{revoked} WHERE tenant_id = %s AND token_id = %s",
-            to_json(others or [ERASED_TOKEN]),
-            *(() if others else (now,)),
-            app_tenant,
-            token_id,
+            [to_json(others or [ERASED_TOKEN]), *(() if others else (now,)), app_tenant, token_id],
         )
     return len(named)
 
 
 def _kept(tx: Transaction, tenant: str, receipt: ErasureReceipt) -> ErasureReceipt:
-    """Store a receipt and return it; sent again after a lost answer, the one that is there."""
+    """Store a receipt and return it; after a lost answer, return the stored one."""
     target = {} if receipt.thread_id is None else {"thread_id": receipt.thread_id}
     row = (
         tenant, receipt.erasure_id, to_json(target), to_json(dict(receipt.counts)),
@@ -174,7 +155,7 @@ def _kept(tx: Transaction, tenant: str, receipt: ErasureReceipt) -> ErasureRecei
     )  # fmt: skip
     tx.insert("erasures", _COLUMNS, [row], ignore=True)
     stored = tx.one(
-        f"{_RECEIPTS} WHERE tenant_id = %s AND erasure_id = %s", tenant, receipt.erasure_id
+        f"{_RECEIPTS} WHERE tenant_id = %s AND erasure_id = %s", [tenant, receipt.erasure_id]
     )
     assert stored is not None
     return _receipt(stored)
@@ -194,9 +175,9 @@ def _receipt(row: Row) -> ErasureReceipt:
 
 
 def erase(tx: Transaction, tenant: str, thread_id: str | None, now: datetime) -> int:
-    """Erase what is remembered of a tenant, or of one of its threads; session logs stay.
+    """Erase the memories of a tenant or of one thread, but no session logs; the tenant is locked.
 
-    Returns how many memories went. The tenant is locked.
+    Returns the number of erased memories.
     """
     if thread_id is None:
         gone = _forget_all(tx, tenant)
@@ -217,7 +198,7 @@ def erase(tx: Transaction, tenant: str, thread_id: str | None, now: datetime) ->
 
 
 def drop_empty_threads(tx: Transaction, tenant: str, thread_id: str | None) -> None:
-    """Delete threads that hold no event and no session log; of all, or the one that is named."""
+    """Delete threads without events and session log; thread_id: only this one."""
     _delete(
         tx,
         "threads",
@@ -229,34 +210,34 @@ def drop_empty_threads(tx: Transaction, tenant: str, thread_id: str | None) -> N
 
 
 def erase_logs(tx: Transaction, tenant: str, thread_id: str | None) -> None:
-    """Delete what session logs hold of a tenant, or of one thread, and the threads."""
+    """Delete the session logs of a tenant or of one thread, with the threads."""
     for table in ("events", "threads"):
         _delete(tx, table, tenant, thread_id)
 
 
 def erase_shared(tx: Transaction, tenant: str) -> None:
-    """Delete what belongs to a user and to no thread."""
+    """Delete rows that belong to a user but to no thread."""
     for table in ("shared_state", "retractions", "schedules"):
         _delete(tx, table, tenant, None)
 
 
 def _forget_all(tx: Transaction, tenant: str) -> int:
     _delete(tx, "edges", tenant, None)
-    ids = [row[0] for row in tx.rows("SELECT memory_id FROM memories WHERE tenant_id = %s", tenant)]
+    ids = tx.column("SELECT memory_id FROM memories WHERE tenant_id = %s", [tenant])
     delete_memories(tx, tenant, ids)
     return len(ids)
 
 
 def _bury_threads(tx: Transaction, tenant: str, thread_id: str | None, now: datetime) -> None:
-    """Note every turn as forgotten, and take those away that no session log holds."""
+    """Note all turns as forgotten, and delete those that no session log holds."""
     where, values = _where(tenant, thread_id)
-    said = tx.rows(f"SELECT thread_id, event_id FROM events {where}", *values)
-    bury(tx, tenant, ((row[0], row[1]) for row in said), now)
+    turns = tx.rows(f"SELECT thread_id, event_id FROM events {where}", values)
+    bury(tx, tenant, ((row[0], row[1]) for row in turns), now)
     _delete(tx, "events", tenant, thread_id, " AND payload IS NULL")
     tx.run(
         f"UPDATE events SET memory_seq = NULL {where}"
         " AND payload IS NOT NULL AND memory_seq IS NOT NULL",
-        *values,
+        values,
     )
 
 
@@ -265,7 +246,7 @@ def _delete(
 ) -> None:
     where, values = _where(tenant, thread_id)
     statement = f"DELETE FROM {table} {where}{condition} LIMIT {ROWS_AT_ONCE}"
-    while tx.run(statement, *values) == ROWS_AT_ONCE:
+    while tx.run(statement, values) == ROWS_AT_ONCE:
         pass
 
 
@@ -276,11 +257,10 @@ def _where(tenant: str, thread_id: str | None) -> tuple[str, list[str]]:
 
 
 def _drop_read_marks(tx: Transaction, tenant: str, thread_id: str) -> None:
-    """What profiles have read of a thread counts no more: its turns are numbered anew."""
+    """Drop the marks of what profiles read of a thread: its turns will be numbered anew."""
     for run_id, step, noted in tx.rows(
         "SELECT run_id, step, input FROM pipeline_log WHERE tenant_id = %s AND thread_id = %s",
-        tenant,
-        thread_id,
+        [tenant, thread_id],
     ):
         given = json.loads(noted)
         left = {name: value for name, value in given.items() if name not in ("to_seq", "read")}
@@ -288,8 +268,5 @@ def _drop_read_marks(tx: Transaction, tenant: str, thread_id: str) -> None:
             tx.run(
                 "UPDATE pipeline_log SET input = %s"
                 " WHERE tenant_id = %s AND run_id = %s AND step = %s",
-                to_json(left),
-                tenant,
-                run_id,
-                step,
+                [to_json(left), tenant, run_id, step],
             )

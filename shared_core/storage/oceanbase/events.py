@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
+from typing import NamedTuple
 from uuid import UUID
 
 from shared_core.core.domain import AsOf, Event, JsonValue, Memory, Scope, ThreadId
@@ -16,35 +16,34 @@ from shared_core.core.retention_policy import Strength
 from shared_core.ports.events import EventRow, MemoryQuery
 from shared_core.ports.items import ItemAddress, VectorRows
 from shared_core.ports.jobs import NewJob
-from shared_core.storage._rows import as_known, initial_of
+from shared_core.storage._rows import initial_of
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.errors import check_thread_id
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.erasures import erase
 from shared_core.storage.oceanbase.forgetting import forget_turns
 from shared_core.storage.oceanbase.item_writes import put_vectors, stored_terms
 from shared_core.storage.oceanbase.job_steps import enqueue
 from shared_core.storage.oceanbase.retention_timing import timed
-from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
+from shared_core.storage.oceanbase.rows import newest_memories
 from shared_core.storage.oceanbase.vectors import models, table_of
 from shared_core.storage.oceanbase.visibility import (
     Condition,
     all_of,
     below,
     current_at,
+    given,
     living,
     of_kinds,
 )
 
 EVENT_COLUMNS = "event_id, author, role, text, occurred_at, metadata, importance, expires_at"
-
 _STORED = (
     "tenant_id", "thread_id", "seq", "event_id", "author", "role", "text", "metadata",
     "occurred_at", "recorded_at", "memory_seq", "importance", "expires_at",
 )  # fmt: skip
 _REMEMBERED = ("memory_seq", "text", "role", "metadata", "importance", "expires_at")
-"""What becomes of an event of a session log when memory takes it in."""
-
+"""The columns that change when a logged event becomes a remembered turn."""
 _MEMORIES = (
     "tenant_id", "memory_id", "namespace", "`key`", "kind", "text", "value", "terms", "term_count",
     "author", "role", "importance", "thread_id", "occurred_at", "created_at", "updated_at",
@@ -53,7 +52,7 @@ _MEMORIES = (
 
 
 class OceanBaseEvents(OceanBasePart):
-    """Turns of threads and the memories made of them."""
+    """Turns of threads and their memories."""
 
     async def known_turns(
         self, scope: Scope, thread_id: ThreadId, event_ids: Sequence[str]
@@ -63,16 +62,13 @@ class OceanBaseEvents(OceanBasePart):
         def work(tx: Transaction) -> dict[str, bytes | None]:
             buried = forgotten(tx, tenant, thread_id, event_ids)
             known: dict[str, bytes | None] = dict.fromkeys(buried)
-            for page in pages(event_ids):
-                for event_id, digest in tx.rows(
-                    "SELECT event_id, CASE WHEN memory_seq IS NULL AND payload IS NOT NULL"
-                    " THEN SHA2(text, 256) END FROM events"
-                    " WHERE tenant_id = %s AND thread_id = %s AND event_id IN %s",
-                    tenant,
-                    thread_id,
-                    page,
-                ):
-                    known.setdefault(event_id, bytes.fromhex(digest) if digest else None)
+            for event_id, digest in tx.rows_in(
+                "SELECT event_id, CASE WHEN memory_seq IS NULL AND payload IS NOT NULL"
+                " THEN SHA2(text, 256) END FROM events"
+                " WHERE tenant_id = %s AND thread_id = %s AND event_id IN %s",
+                [tenant, thread_id, event_ids],
+            ):
+                known.setdefault(event_id, bytes.fromhex(digest) if digest else None)
             return known
 
         return await self._database.read(work)
@@ -88,17 +84,15 @@ class OceanBaseEvents(OceanBasePart):
         tenant, now = scope_path(scope), self._clock()
 
         def work(tx: Transaction) -> set[str]:
-            tx.lock(tenant)
             new = append_turns(tx, scope, thread_id, rows, vectors, now, self._strength)
             if job:
                 enqueue(tx, scope, thread_id, job, now, changed_at=now)
             return new
 
-        return await self._database.write(work)
+        return await self._database.write(work, tenant)
 
     async def thread_events(self, scope: Scope, thread_id: ThreadId, limit: int) -> Sequence[Event]:
         tenant, now = scope_path(scope), self._clock()
-
         return await self._database.read(lambda tx: last_turns(tx, tenant, thread_id, limit, now))
 
     async def thread_history(
@@ -108,7 +102,7 @@ class OceanBaseEvents(OceanBasePart):
         valid, known = (as_of.valid, as_of.known) if as_of else (None, None)
 
         def work(tx: Transaction) -> list[Row]:
-            # By its length: two texts of spaces are equal, and to none.
+            # LENGTH, because the server takes a text of spaces for equal to an empty one.
             return tx.rows(
                 f"SELECT {EVENT_COLUMNS} FROM events e"
                 " WHERE tenant_id = %s AND thread_id = %s AND LENGTH(text) > 0"
@@ -118,14 +112,7 @@ class OceanBaseEvents(OceanBasePart):
                 " AND t.event_id = e.event_id))"
                 " AND (%s IS NULL OR recorded_at <= %s) AND (%s IS NULL OR occurred_at <= %s)"
                 " ORDER BY seq DESC LIMIT %s",
-                tenant,
-                thread_id,
-                now,
-                known,
-                known,
-                valid,
-                valid,
-                limit,
+                [tenant, thread_id, now, known, known, valid, valid, limit],
             )
 
         return [event_of(row) for row in reversed(await self._database.read(work))]
@@ -135,43 +122,26 @@ class OceanBaseEvents(OceanBasePart):
     ) -> int:
         tenant, now = scope_path(scope), self._clock()
         named = [event_id for event_id in event_ids if storable(event_id)]
-
-        def work(tx: Transaction) -> int:
-            tx.lock(tenant)
-            return len(forget_turns(tx, tenant, thread_id, named, now))
-
-        return await self._database.write(work)
+        return await self._database.write(
+            lambda tx: len(forget_turns(tx, tenant, thread_id, named, now)), tenant
+        )
 
     async def forget_scope(self, scope: Scope, thread_id: ThreadId | None) -> int:
         tenant, now = scope_path(scope), self._clock()
-
-        def work(tx: Transaction) -> int:
-            tx.lock(tenant)
-            return erase(tx, tenant, thread_id, now)
-
-        return await self._database.write(work)
+        return await self._database.write(lambda tx: erase(tx, tenant, thread_id, now), tenant)
 
     async def list_memories(self, query: MemoryQuery) -> Sequence[Memory]:
         tenant, now = scope_path(query.scope), self._clock()
-        asked = [
-            Condition("m.tenant_id = %s", (tenant,)),
-            below(rest_of(query.namespace)),
-            of_kinds(query.kinds),
-        ]
-        if query.thread_id is not None:
-            asked.append(Condition("m.thread_id = %s", (query.thread_id,)))
 
         def work(tx: Transaction) -> list[Memory]:
-            wanted = all_of(*asked, current_at(tx, tenant, now, query.as_of))
-            rows = tx.rows(
-                f"SELECT {memory_columns('m')} FROM memories m WHERE {wanted.sql}"
-                " ORDER BY m.occurred_at DESC, m.memory_id DESC LIMIT %s OFFSET %s",
-                *wanted.values,
-                query.limit,
-                query.offset,
+            where = all_of(
+                Condition("m.tenant_id = %s", (tenant,)),
+                below(rest_of(query.namespace)),
+                of_kinds(query.kinds),
+                given("m.thread_id = %s", query.thread_id),
+                current_at(tx, tenant, now, query.as_of),
             )
-            sources = sources_of(tx, tenant, [row[0] for row in rows])
-            return [as_known(memory_of(row, sources.get(row[0], ())), query.as_of) for row in rows]
+            return newest_memories(tx, tenant, where, query.as_of, query.limit, query.offset)
 
         return await self._database.read(work)
 
@@ -193,24 +163,18 @@ class OceanBaseEvents(OceanBasePart):
                 "SELECT m.`key`, m.text FROM memory_sources s"
                 " JOIN memories m ON m.tenant_id = s.tenant_id AND m.memory_id = s.memory_id"
                 f" WHERE {wanted.sql} ORDER BY m.memory_id LIMIT %s",
-                *wanted.values,
-                limit,
+                [*wanted.values, limit],
             )
 
         return [((namespace, key), text) for key, text in await self._database.read(work)]
 
     async def add_vectors(self, scope: Scope, vectors: VectorRows) -> None:
         tenant = scope_path(scope)
-
-        def work(tx: Transaction) -> None:
-            tx.lock(tenant)
-            put_vectors(tx, vectors)
-
-        await self._database.write(work)
+        await self._database.write(lambda tx: put_vectors(tx, vectors), tenant)
 
 
 def _without_vector(tx: Transaction, model: str) -> Condition:
-    """Return what holds of memories m that a model did not embed."""
+    """Return the condition that a model has no vector of memory m."""
     dimensions = models(tx).get(model)
     if dimensions is None:
         return Condition("TRUE")
@@ -221,36 +185,38 @@ def _without_vector(tx: Transaction, model: str) -> Condition:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Logged:
-    """An event that is here. is_due: of a session log, and memory does not know it yet."""
+class _Logged(NamedTuple):
+    """A stored event. is_due: a session log holds it, and it is not remembered yet."""
 
     seq: int
     author: str
     text: str
     occurred_at: datetime
     recorded_at: datetime
-    is_due: bool
+    is_due: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Fresh:
-    """A turn that memory takes in, as it will stand; seq: its place among the events.
+class _NewTurn(NamedTuple):
+    """A turn to remember; logged: its event in the session log, if there is one."""
 
-    is_logged: the session log has it there already.
-    """
+    row: EventRow
+    logged: _Logged | None
 
-    given: EventRow
-    is_logged: bool
-    seq: int
-    author: str
-    text: str
-    occurred_at: datetime
-    recorded_at: datetime
+    @property
+    def is_due(self) -> bool:
+        return not self.row.logged if self.logged is None else bool(self.logged.is_due)
+
+    @property
+    def source(self) -> _Logged | Event:
+        return self.logged or self.row.event
+
+    @property
+    def text(self) -> str:
+        return self.source.text if self.row.logged else self.row.event.text
 
 
 def event_of(row: Row) -> Event:
-    """Return the event in the columns EVENT_COLUMNS."""
+    """Return the event in EVENT_COLUMNS."""
     event_id, author, role, text, occurred_at, metadata, importance, expires_at = row
     return Event(
         event_id=event_id,
@@ -267,15 +233,12 @@ def event_of(row: Row) -> Event:
 def last_turns(
     tx: Transaction, tenant: str, thread_id: ThreadId, limit: int, now: datetime
 ) -> list[Event]:
-    """Return the last of what is remembered of a thread, oldest first."""
+    """Return the last remembered turns of a thread, oldest first."""
     newest = tx.rows(
         f"SELECT {EVENT_COLUMNS} FROM events"
         " WHERE tenant_id = %s AND thread_id = %s AND memory_seq IS NOT NULL"
         " AND (expires_at IS NULL OR expires_at > %s) ORDER BY seq DESC LIMIT %s",
-        tenant,
-        thread_id,
-        now,
-        limit,
+        [tenant, thread_id, now, limit],
     )
     return [event_of(row) for row in reversed(newest)]
 
@@ -283,18 +246,14 @@ def last_turns(
 def forgotten(
     tx: Transaction, tenant: str, thread_id: ThreadId, event_ids: Iterable[str]
 ) -> set[str]:
-    """Return those of some turns of a thread that were forgotten."""
-    return {
-        event_id
-        for page in pages(list(event_ids))
-        for (event_id,) in tx.rows(
+    """Return the forgotten ones of some turns of a thread."""
+    return set(
+        tx.column_in(
             "SELECT event_id FROM tombstones"
             " WHERE tenant_id = %s AND thread_id = %s AND event_id IN %s",
-            tenant,
-            thread_id,
-            page,
+            [tenant, thread_id, event_ids],
         )
-    }
+    )
 
 
 def append_turns(
@@ -306,68 +265,38 @@ def append_turns(
     now: datetime,
     strength: Strength | None = None,
 ) -> set[str]:
-    """Remember turns in order, and return the ids of those that were new; the tenant is locked.
+    """Remember turns in order, and return the ids of the new ones; the tenant is locked.
 
-    Those that are new are appended to the thread, those of its session log are there already; given
-    without a text, they are remembered as they were logged. Known and forgotten ones are passed
-    over.
+    New turns are appended to the thread. Logged turns keep their place, and if given without a
+    text, their logged text. Known and forgotten turns are skipped.
     """
     tenant = scope_path(scope)
-    given = {row.event.event_id: row for row in reversed(rows)}
-    ordered = [given[event_id] for event_id in dict.fromkeys(row.event.event_id for row in rows)]
-    logged = _logged(tx, tenant, thread_id, given)
-    buried = forgotten(tx, tenant, thread_id, given)
-    taken = [
-        row
-        for row in ordered
-        if row.event.event_id not in buried and _is_due(row, logged.get(row.event.event_id))
-    ]
-    last_seq, last_memory_seq = _grown(tx, tenant, thread_id, taken, logged, now)
-    numbers = count(last_seq + 1)
-    fresh = [_fresh(row, logged.get(row.event.event_id), numbers, now) for row in taken]
-    _write_events(tx, tenant, thread_id, fresh, last_memory_seq + 1)
+    first: dict[str, EventRow] = {}
+    for row in rows:
+        first.setdefault(row.event.event_id, row)
+    logged = _logged(tx, tenant, thread_id, first)
+    buried = forgotten(tx, tenant, thread_id, first)
+    known = (_NewTurn(first[one], logged.get(one)) for one in first)
+    fresh = [one for one in known if one.is_due and one.row.event.event_id not in buried]
+    events = sum(one.logged is None for one in fresh)
+    size = sum(len(one.text.encode()) for one in fresh)
+    last_seqs = grow_thread(tx, tenant, thread_id, now, events, len(fresh), size)
+    _write_events(tx, tenant, thread_id, fresh, last_seqs, now)
     _write_memories(tx, scope, thread_id, fresh, now, strength)
     put_vectors(tx, vectors)
-    return {one.given.event.event_id for one in fresh}
+    return {one.row.event.event_id for one in fresh}
 
 
 def _logged(
     tx: Transaction, tenant: str, thread_id: ThreadId, event_ids: Iterable[str]
 ) -> dict[str, _Logged]:
-    return {
-        event_id: _Logged(seq, author, text, occurred_at, recorded_at, bool(is_due))
-        for page in pages(list(event_ids))
-        for event_id, seq, author, text, occurred_at, recorded_at, is_due in tx.rows(
-            "SELECT event_id, seq, author, text, occurred_at, recorded_at,"
-            " memory_seq IS NULL AND payload IS NOT NULL FROM events"
-            " WHERE tenant_id = %s AND thread_id = %s AND event_id IN %s",
-            tenant,
-            thread_id,
-            page,
-        )
-    }
-
-
-def _is_due(row: EventRow, there: _Logged | None) -> bool:
-    return not row.logged if there is None else there.is_due
-
-
-def _text(row: EventRow, there: _Logged | None) -> str:
-    return there.text if there is not None and row.logged else row.event.text
-
-
-def _grown(
-    tx: Transaction,
-    tenant: str,
-    thread_id: ThreadId,
-    taken: Sequence[EventRow],
-    logged: Mapping[str, _Logged],
-    now: datetime,
-) -> tuple[int, int]:
-    """Make the thread, or count in what it takes; return its last numbers before."""
-    there = [logged.get(row.event.event_id) for row in taken]
-    sizes = (len(_text(row, one).encode()) for row, one in zip(taken, there, strict=True))
-    return grow_thread(tx, tenant, thread_id, now, there.count(None), len(taken), sum(sizes))
+    rows = tx.rows_in(
+        "SELECT event_id, seq, author, text, occurred_at, recorded_at,"
+        " memory_seq IS NULL AND payload IS NOT NULL FROM events"
+        " WHERE tenant_id = %s AND thread_id = %s AND event_id IN %s",
+        [tenant, thread_id, event_ids],
+    )
+    return {event_id: _Logged(*columns) for event_id, *columns in rows}
 
 
 def grow_thread(
@@ -379,14 +308,13 @@ def grow_thread(
     remembered: int,
     size: int,
 ) -> tuple[int, int]:
-    """Reserve numbers for events of a thread, and of what is remembered; return the last before.
+    """Reserve numbers for events and remembered turns of a thread; return the last ones before.
 
-    The thread is made if it is missing. size: in bytes, of what is to be read.
+    A missing thread is created. size: bytes of the remembered turns.
     """
     found = tx.one(
         "SELECT last_seq, last_memory_seq FROM threads WHERE tenant_id = %s AND thread_id = %s",
-        tenant,
-        thread_id,
+        [tenant, thread_id],
     )
     if found is None:
         check_thread_id(thread_id)
@@ -402,37 +330,33 @@ def grow_thread(
             "UPDATE threads SET last_seq = last_seq + %s, last_memory_seq = last_memory_seq + %s,"
             " unread_bytes = unread_bytes + %s, updated_at = %s"
             " WHERE tenant_id = %s AND thread_id = %s",
-            events,
-            remembered,
-            size,
-            now,
-            tenant,
-            thread_id,
+            [events, remembered, size, now, tenant, thread_id],
         )
     return found[0], found[1]
 
 
-def _fresh(row: EventRow, there: _Logged | None, numbers: count[int], now: datetime) -> _Fresh:
-    if there is None:
-        said = row.event
-        return _Fresh(row, False, next(numbers), said.author, said.text, said.occurred_at, now)
-    text = _text(row, there)
-    return _Fresh(row, True, there.seq, there.author, text, there.occurred_at, there.recorded_at)
-
-
 def _write_events(
-    tx: Transaction, tenant: str, thread_id: ThreadId, fresh: Sequence[_Fresh], first: int
+    tx: Transaction,
+    tenant: str,
+    thread_id: ThreadId,
+    fresh: Sequence[_NewTurn],
+    last_seqs: tuple[int, int],
+    now: datetime,
 ) -> None:
-    """Write turns; only those of the session log, at their own places, may be there already."""
+    """Insert new turns, and update logged ones at their own places."""
     logged, new = list[Row](), list[Row]()
-    for memory_seq, one in enumerate(fresh, start=first):
-        said = one.given.event
+    numbers = count(last_seqs[0] + 1)
+    for memory_seq, one in enumerate(fresh, start=last_seqs[1] + 1):
+        event, source = one.row.event, one.source
+        seq, recorded_at = (
+            (one.logged.seq, one.logged.recorded_at) if one.logged else (next(numbers), now)
+        )
         row = (
-            tenant, thread_id, one.seq, said.event_id, one.author, said.role, one.text,
-            to_json(said.metadata, "event metadata"), one.occurred_at, one.recorded_at,
-            memory_seq, float(said.importance), said.expires_at,
+            tenant, thread_id, seq, event.event_id, source.author, event.role, one.text,
+            to_json(event.metadata, "event metadata"), source.occurred_at, recorded_at,
+            memory_seq, float(event.importance), event.expires_at,
         )  # fmt: skip
-        (logged if one.is_logged else new).append(row)
+        (logged if one.logged else new).append(row)
     tx.insert("events", _STORED, new)
     tx.insert("events", _STORED, logged, update=_REMEMBERED)
 
@@ -441,12 +365,12 @@ def _write_memories(
     tx: Transaction,
     scope: Scope,
     thread_id: ThreadId,
-    fresh: Sequence[_Fresh],
+    fresh: Sequence[_NewTurn],
     now: datetime,
     strength: Strength | None,
 ) -> None:
     tenant, namespace = scope_path(scope), rest_of(memories_namespace(scope))
-    kept = [(one, one.given.memory_id) for one in fresh if one.given.memory_id]
+    kept = [(one, one.row.memory_id) for one in fresh if one.row.memory_id]
     if not kept:
         return
     tx.insert(
@@ -454,21 +378,21 @@ def _write_memories(
         _MEMORIES,
         [
             (tenant, memory_id, namespace, str(memory_id), "episodic", one.text,
-             to_json({**one.given.value, "content": one.text}), stored_terms(one.given.terms),
-             len(one.given.terms), one.author, one.given.event.role,
-             float(one.given.event.importance), thread_id, one.occurred_at, now, now,
-             one.given.event.expires_at)
+             to_json({**one.row.value, "content": one.text}), stored_terms(one.row.terms),
+             len(one.row.terms), one.source.author, one.row.event.role,
+             float(one.row.event.importance), thread_id, one.source.occurred_at, now, now,
+             one.row.event.expires_at)
             for one, memory_id in kept
         ],
     )  # fmt: skip
     tx.insert(
         "memory_sources",
         ("tenant_id", "memory_id", "thread_id", "event_id"),
-        [(tenant, memory_id, thread_id, one.given.event.event_id) for one, memory_id in kept],
+        [(tenant, memory_id, thread_id, one.row.event.event_id) for one, memory_id in kept],
     )
     strengths: dict[UUID, float | None] = {}
     if strength is not None:
-        strengths = {memory_id: _initial(strength, one.given) for one, memory_id in kept}
+        strengths = {memory_id: _initial(strength, one.row) for one, memory_id in kept}
     timed(tx, tenant, [memory_id for _, memory_id in kept], now, strengths)
 
 

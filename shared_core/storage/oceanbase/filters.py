@@ -1,6 +1,6 @@
-"""Filters on the value of an item, told in Python over its JSON.
+"""Evaluates filters on the JSON value of an item in Python.
 
-What a filter means, and what is none, storage.filters says; here it holds for the same values.
+storage._filters defines filters and checks them; here they match the same values.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from shared_core.core.namespaces import clean_text
 from shared_core.storage._filters import compile_filter
 
 Matches: TypeAlias = Callable[[str], bool]
-"""Whether the value of an item, as JSON text, is what a filter wants."""
-
+"""Returns whether the value of an item, as JSON text, matches a filter."""
 _Test: TypeAlias = Callable[[Any], bool]
-
 _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "$gt": operator.gt,
     "$gte": operator.ge,
@@ -30,26 +28,26 @@ _ORDER: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 
 class _Missing:
-    """What a field holds that is not there: equal to no JSON, not even to null."""
+    """The value of a missing field: equal to no JSON, not even to null."""
 
 
 _MISSING: Final = _Missing()
 
 
-def matches(wanted: Mapping[str, JsonValue]) -> Matches | None:
-    """Return what tells whether a value matches; None where every one does.
+def matches(expected: Mapping[str, JsonValue]) -> Matches | None:
+    """Return the test for a filter, or None if all values match.
 
-    Raises InvalidInput, naming it, for an unknown operator or an operand of the wrong type.
+    Raises InvalidInput for an unknown operator or an operand of the wrong type.
     """
-    compile_filter(wanted)
-    if not wanted:
+    compile_filter(expected)
+    if not expected:
         return None
-    test = _all_of(wanted)
+    test = _all_of(expected)
     return lambda text: test(_parsed(text))
 
 
-def _all_of(wanted: Mapping[str, Any]) -> _Test:
-    tests = [_part(name, operand) for name, operand in wanted.items()]
+def _all_of(expected: Mapping[str, Any]) -> _Test:
+    tests = [_part(name, operand) for name, operand in expected.items()]
     return lambda value: all(test(value) for test in tests)
 
 
@@ -80,13 +78,13 @@ def _or(operand: Any) -> _Test:
 
 
 def _equals(operand: Any) -> _Test:
-    wanted = _stored(operand)
-    return lambda value: _same(value, wanted)
+    expected = _stored(operand)
+    return lambda value: _same(value, expected)
 
 
 def _is_one_of(operand: Any) -> _Test:
-    wanted = [_stored(part) for part in operand]
-    return lambda value: any(_same(value, one) for one in wanted)
+    expected = [_stored(part) for part in operand]
+    return lambda value: any(_same(value, one) for one in expected)
 
 
 def _exists(operand: Any) -> _Test:
@@ -94,12 +92,12 @@ def _exists(operand: Any) -> _Test:
 
 
 def _contains(operand: Any) -> _Test:
-    wanted = _stored(operand)
+    expected = _stored(operand)
 
     def test(value: Any) -> bool:
         if isinstance(value, list):
-            return any(_same(part, wanted) for part in value)
-        return isinstance(value, str) and isinstance(wanted, str) and wanted in value
+            return any(_same(part, expected) for part in value)
+        return isinstance(value, str) and isinstance(expected, str) and expected in value
 
     return test
 
@@ -108,9 +106,9 @@ def _in_order(name: str) -> Callable[[Any], _Test]:
     compare = _ORDER[name]
 
     def in_order(operand: Any) -> _Test:
-        wanted = _stored(operand)
-        kind = _kind(wanted)
-        return lambda value: _kind(value) is kind and compare(value, wanted)
+        expected = _stored(operand)
+        kind = _kind(expected)
+        return lambda value: _kind(value) is kind and compare(value, expected)
 
     return in_order
 
@@ -129,17 +127,17 @@ _OPERATORS: Final[Mapping[str, Callable[[Any], _Test]]] = {
 }
 
 
-def _same(value: Any, wanted: Any) -> bool:
-    """Tell whether two values are the same JSON: 1 is 1.0, and true is neither."""
-    if _kind(value) is not _kind(wanted):
+def _same(value: Any, expected: Any) -> bool:
+    """Return whether two values are the same JSON: 1 equals 1.0, and true neither."""
+    if _kind(value) is not _kind(expected):
         return False
     if isinstance(value, dict):
-        return value.keys() == wanted.keys() and all(
-            _same(inner, wanted[name]) for name, inner in value.items()
+        return value.keys() == expected.keys() and all(
+            _same(inner, expected[name]) for name, inner in value.items()
         )
     if isinstance(value, list):
-        return len(value) == len(wanted) and all(map(_same, value, wanted))
-    return bool(value == wanted)
+        return len(value) == len(expected) and all(map(_same, value, expected))
+    return bool(value == expected)
 
 
 def _kind(value: Any) -> type:
@@ -152,5 +150,5 @@ def _parsed(text: str) -> Any:
 
 
 def _stored(operand: Any) -> Any:
-    """Return an operand as it would be read if it had been stored."""
+    """Return an operand as if it had been stored and read."""
     return _parsed(to_json(operand))

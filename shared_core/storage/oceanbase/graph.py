@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
 from shared_core.core.domain import AsOf, MemoryId, Scope
-from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import scope_path
 from shared_core.errors import Conflict
 from shared_core.nlp.text import without_accents
 from shared_core.ports.graph import Alias, Edge, Entity, FoundEdge, KnownSpells, Spell, Walk
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Transaction
-from shared_core.storage.oceanbase.edge_rows import EdgeRow, Edges, touching
+from shared_core.storage.oceanbase.edge_rows import (
+    ALIASES_CHANGED,
+    EdgeRow,
+    Edges,
+    require_entities,
+    touching,
+)
 from shared_core.storage.oceanbase.facts import (
+    ENDED_EDGE,
     ended_fact,
-    moment,
-    note_moves,
+    free_edges,
     reopen,
-    reopen_told,
+    reopen_derived,
+    reopen_edges,
     require_no_opposite,
 )
 from shared_core.storage.oceanbase.retention_timing import retime
+from shared_core.storage.oceanbase.run_records import (
+    changes_of,
+    insert_caller_run,
+    last_number,
+    note,
+)
 from shared_core.storage.oceanbase.visibility import Condition, all_of
-
-CHANGED = "another call changed the aliases: try again"
 
 
 class OceanBaseGraph(OceanBasePart):
-    """See the port."""
+    """The knowledge graph of one scope."""
 
     async def walk(
         self, scope: Scope, keys: Sequence[str], depth: int, limit: int, as_of: AsOf | None
@@ -49,8 +59,7 @@ class OceanBaseGraph(OceanBasePart):
             edges = self._edges(tx, scope, as_of)
             names = edges.names.with_aliases([edges.names.root(key)])
             last = _newest(
-                limit,
-                *(edges.first(touching(names, end), limit, holding=False) for end in ENDS),
+                limit, *(edges.first(touching(names, end), limit, holding=False) for end in ENDS)
             )
             return edges.found(sorted(last, key=lambda one: one.began))
 
@@ -106,8 +115,9 @@ class OceanBaseGraph(OceanBasePart):
                 )
                 for one in sorted(rows, key=lambda one: one.began)
             ]
-            [(number,)] = tx.rows(LAST_RUN, tenant)
-            return KnownSpells(value=value, subject_keys=keys, spells=spells, number=number)
+            return KnownSpells(
+                value=value, subject_keys=keys, spells=spells, number=last_number(tx, tenant)
+            )
 
         return await self._database.read(work)
 
@@ -123,8 +133,7 @@ class OceanBaseGraph(OceanBasePart):
         tenant, now = scope_path(scope), self._clock()
 
         def work(tx: Transaction) -> None:
-            tx.lock(tenant)
-            _add_run(tx, tenant, run_id, now, {"restored": 1})
+            insert_caller_run(tx, tenant, run_id, now, "graph", {"restored": 1})
             fact_id = _reopen_edge(tx, tenant, run_id, edge.edge_id)
             fact = ended_fact(tx, tenant, fact_id) if fact_id else None
             if fact is not None:
@@ -135,15 +144,10 @@ class OceanBaseGraph(OceanBasePart):
             if edge.fact_id is not None:
                 require_no_opposite(tx, tenant, edge.fact_id)
                 if edge.superseded_at is not None:
-                    reopen_told(tx, tenant, run_id, edge.fact_id, edge.superseded_at)
-            changed = tx.rows(
-                "SELECT DISTINCT target FROM run_changes WHERE tenant_id = %s AND run_id = %s",
-                tenant,
-                run_id,
-            )
-            retime(tx, tenant, [row[0] for row in changed])
+                    reopen_derived(tx, tenant, run_id, edge.fact_id, edge.superseded_at)
+            retime(tx, tenant, [one.target for one in changes_of(tx, tenant, run_id)])
 
-        await self._database.write(work)
+        await self._database.write(work, tenant)
 
     async def aliases(self, scope: Scope, keys: Sequence[str]) -> Sequence[Alias]:
         def work(tx: Transaction) -> list[Alias]:
@@ -160,28 +164,26 @@ class OceanBaseGraph(OceanBasePart):
         tenant, now = scope_path(scope), self._clock()
 
         def work(tx: Transaction) -> None:
-            tx.lock(tenant)
-            _add_run(tx, tenant, run_id, now, {"merged": len(added), "parted": len(ended)})
+            counts = {"merged": len(added), "parted": len(ended)}
+            insert_caller_run(tx, tenant, run_id, now, "graph", counts)
             count = tx.run(
                 "UPDATE entity_aliases SET unmerged_at = %s"
                 " WHERE tenant_id = %s AND alias_id IN %s AND unmerged_at IS NULL",
-                now,
-                tenant,
-                list(ended),
+                [now, tenant, list(ended)],
             )
             if count != len(ended):
-                raise Conflict(CHANGED)
-            note_moves(tx, tenant, run_id, ((one, {"alias": "ended"}) for one in ended))
+                raise Conflict(ALIASES_CHANGED)
+            note(tx, tenant, run_id, "moved", ((one, {"alias": "ended"}) for one in ended))
             columns = ("alias_id", "alias_key", "alias", "entity_key", "entity")
             tx.insert(
                 "entity_aliases",
                 ("tenant_id", *columns, "merged_at"),
                 ((tenant, *(getattr(one, name) for name in columns), now) for one in added),
             )
-            note_moves(tx, tenant, run_id, ((one.alias_id, {"alias": "added"}) for one in added))
-            _require_entities(tx, tenant)
+            note(tx, tenant, run_id, "moved", ((one.alias_id, {"alias": "added"}) for one in added))
+            require_entities(tx, tenant)
 
-        await self._database.write(work)
+        await self._database.write(work, tenant)
 
     def _edges(self, tx: Transaction, scope: Scope, as_of: AsOf | None) -> Edges:
         return Edges(tx, scope_path(scope), self._clock(), as_of)
@@ -189,11 +191,10 @@ class OceanBaseGraph(OceanBasePart):
 
 ENDS = ("subject", "object")
 OTHER = {"subject": "object", "object": "subject"}
-LAST_RUN = "SELECT coalesce(max(number), 0) FROM runs WHERE tenant_id = %s"
 
 
 def _walk(edges: Edges, root: str, depth: int, limit: int) -> Walk:
-    """Walk breadth first: what was come to once is not come to again, so cycles end."""
+    """Walk breadth first; each entity is visited once, so cycles end."""
     reached, visited = [root], {root}
     met: dict[UUID, EdgeRow] = {}
     hops: dict[UUID, int] = {}
@@ -222,7 +223,7 @@ def _walk(edges: Edges, root: str, depth: int, limit: int) -> Walk:
 
 
 def _leading(names: Sequence[str], behind: Sequence[str], end: str) -> Condition:
-    """Return which edges lead from some names to any that is not behind."""
+    """Return the condition that an edge leads from some names to one not visited yet."""
     if not behind:
         return touching(names, end)
     onward = Condition(f"e.{OTHER[end]}_key NOT IN %s", (list(behind),))
@@ -230,14 +231,14 @@ def _leading(names: Sequence[str], behind: Sequence[str], end: str) -> Condition
 
 
 def _newest(limit: int, *found: Iterable[EdgeRow]) -> list[EdgeRow]:
-    """Return the newest of some edges, each once, so many at most."""
+    """Return the newest edges, each once, at most `limit`."""
     every = {one.edge_id: one for edges in found for one in edges}
     in_order = sorted(every.values(), key=lambda one: one.edge_id)
     return sorted(in_order, key=lambda one: one.valid_from, reverse=True)[:limit]
 
 
 def _entities(found: Sequence[FoundEdge]) -> tuple[dict[str, int], dict[str, str]]:
-    """Return of each entity how many edges it has, and its name: as merged, or as last spelt."""
+    """Return the degree and the name of each entity: its merged name, or its last spelling."""
     degrees: dict[str, int] = defaultdict(int)
     merged: dict[str, str] = {}
     spelt: dict[str, str] = {}
@@ -262,69 +263,28 @@ def _has_name(keys: Sequence[str], matching: str) -> bool:
 def _open_facts(
     tx: Transaction, tenant: str, memory_ids: Sequence[UUID], now: datetime
 ) -> set[UUID]:
-    """Return the facts that hold, or whose end is known and has not come."""
+    """Return the facts that hold, or whose known end has not come."""
     rows = tx.rows(
         "SELECT memory_id FROM facts WHERE tenant_id = %s AND memory_id IN %s"
         " AND (valid_until IS NULL AND superseded_at IS NULL OR valid_until > %s)",
-        tenant,
-        list(memory_ids),
-        now,
+        [tenant, list(memory_ids), now],
     )
     return {row[0] for row in rows}
 
 
-def _add_run(
-    tx: Transaction, tenant: str, run_id: UUID, now: datetime, counts: Mapping[str, int]
-) -> None:
-    """Add a run that changes the graph alone."""
-    [(number,)] = tx.rows(LAST_RUN, tenant)
-    tx.insert(
-        "runs",
-        (
-            "tenant_id",
-            "run_id",
-            "kind",
-            "extractor",
-            "counts",
-            "started_at",
-            "finished_at",
-            "number",
-        ),
-        [(tenant, run_id, "graph", "caller", to_json(counts), now, now, number + 1)],
-    )
-
-
 def _reopen_edge(tx: Transaction, tenant: str, run_id: UUID, edge_id: UUID) -> UUID | None:
-    """Let an edge that ended hold again, and return the fact it says again, if any."""
+    """Let an edge that ended hold again, and return the fact it repeats, if any."""
     row = tx.one(
-        "SELECT fact_id, valid_until, superseded_at, subject_key, relation, object_key, functional"
-        " FROM edges WHERE tenant_id = %s AND edge_id = %s AND superseded_at IS NOT NULL",
-        tenant,
-        edge_id,
+        f"SELECT {ENDED_EDGE} FROM edges"
+        " WHERE tenant_id = %s AND edge_id = %s AND superseded_at IS NOT NULL",
+        [tenant, edge_id],
     )
     if row is None:
         raise Conflict("the edge holds, or is gone")
-    fact_id: UUID | None
-    fact_id, valid_until, superseded_at, subject_key, relation, object_key, functional = row
-    if tx.rows(
-        "SELECT 1 FROM edges WHERE tenant_id = %s AND subject_key = %s AND relation = %s"
-        " AND (object_key = %s OR functional = 1 AND %s)"
-        " AND valid_until IS NULL AND superseded_at IS NULL LIMIT 1",
-        tenant,
-        subject_key,
-        relation,
-        object_key,
-        bool(functional),
-    ):
+    if not free_edges(tx, tenant, [row]):
         raise _taken(edge_id)
-    tx.run(
-        "UPDATE edges SET valid_until = NULL, superseded_at = NULL"
-        " WHERE tenant_id = %s AND edge_id = %s",
-        tenant,
-        edge_id,
-    )
-    before = {"valid_until": moment(valid_until), "superseded_at": moment(superseded_at)}
-    note_moves(tx, tenant, run_id, [(edge_id, before)])
+    reopen_edges(tx, tenant, run_id, [row])
+    fact_id: UUID | None = row[-1]
     return fact_id
 
 
@@ -333,15 +293,3 @@ def _taken(edge_id: UUID) -> Conflict:
         f"edge {edge_id} cannot be restored: another edge has taken its place since."
         " Retract that one first; graph.history() shows both"
     )
-
-
-def _require_entities(tx: Transaction, tenant: str) -> None:
-    """Raise Conflict if a name is merged twice, or an entity has become an alias of another."""
-    rows = tx.rows(
-        "SELECT alias_key, entity_key FROM entity_aliases"
-        " WHERE tenant_id = %s AND unmerged_at IS NULL",
-        tenant,
-    )
-    merged = {alias_key for alias_key, _ in rows}
-    if len(merged) < len(rows) or any(entity_key in merged for _, entity_key in rows):
-        raise Conflict(CHANGED)

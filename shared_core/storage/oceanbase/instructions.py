@@ -27,7 +27,7 @@ _COLUMNS = "i.instruction_key, i.version, i.metadata, i.created_at, n.first_at"
 
 
 class OceanBaseInstructions(OceanBasePart):
-    """See the port."""
+    """Instructions and their versions."""
 
     async def put_instruction(self, row: MemoryRow, vectors: VectorRows | None) -> Instruction:
         scope = instructions_scope(row.namespace)
@@ -37,12 +37,11 @@ class OceanBaseInstructions(OceanBasePart):
         strengths = strengths_of(self._strength, [row])
 
         def work(tx: Transaction) -> list[Row]:
-            tx.lock(tenant)
             put_rows(tx, [row], now, strengths)
             put_vectors(tx, vectors)
             return _versions(tx, tenant, row.key, 1)
 
-        return _instructions(scope, await self._database.write(work))[0]
+        return _instructions(scope, await self._database.write(work, tenant))[0]
 
     async def instruction_versions(
         self, scope: Scope, key: str, limit: int
@@ -63,30 +62,23 @@ class OceanBaseInstructions(OceanBasePart):
                 " ON n.instruction_key = i.instruction_key AND n.version = i.version"
                 " WHERE i.tenant_id = %s ORDER BY i.created_at DESC, i.instruction_key"
                 " LIMIT %s OFFSET %s",
-                tenant,
-                tenant,
-                limit,
-                offset,
+                [tenant, tenant, limit, offset],
             )
         )
         return _instructions(scope, rows)
 
     async def drop_instruction(self, scope: Scope, key: str) -> int:
-        tenant, address, now = (
-            scope_path(scope),
-            (instructions_namespace(scope), key),
-            self._clock(),
-        )
+        tenant, now = scope_path(scope), self._clock()
+        address = (instructions_namespace(scope), key)
         if not storable(key):
             return 0
 
         def work(tx: Transaction) -> int:
-            tx.lock(tenant)
             versions = drop_versions(tx, [address])
             forget_at(tx, [address], now)
             return versions
 
-        return await self._database.write(work)
+        return await self._database.write(work, tenant)
 
 
 def _versions(tx: Transaction, tenant: str, key: str, limit: int) -> list[Row]:
@@ -95,11 +87,7 @@ def _versions(tx: Transaction, tenant: str, key: str, limit: int) -> list[Row]:
         " (SELECT MIN(created_at) AS first_at FROM instructions"
         " WHERE tenant_id = %s AND instruction_key = %s) n"
         " WHERE i.tenant_id = %s AND i.instruction_key = %s ORDER BY i.version DESC LIMIT %s",
-        tenant,
-        key,
-        tenant,
-        key,
-        limit,
+        [tenant, key, tenant, key, limit],
     )
 
 

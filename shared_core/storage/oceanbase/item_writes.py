@@ -18,31 +18,24 @@ from shared_core.core.namespaces import instructions_scope, rest_of, storable, t
 from shared_core.core.retention_policy import Strength
 from shared_core.ports.items import ImportMark, ItemAddress, ItemStamp, MemoryRow, VectorRows
 from shared_core.storage._rows import MAX_TERMS, initial_of
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, grouped, pages
 from shared_core.storage.oceanbase.forgetting import forget_memories
 from shared_core.storage.oceanbase.retention_timing import timed
 from shared_core.storage.oceanbase.transfer_format import jsonb_text
-from shared_core.storage.oceanbase.vectors import add_vectors, models, table_of
+from shared_core.storage.oceanbase.vectors import add_vectors, vector_tables
 
 ALL = bytes(32)
-"""The hash that stands for every item of a tenant; the column is of this length."""
-
+"""The hash that stands for all items of a tenant; the column has this length."""
 _MARKS = ("tenant_id", "address_hash", "updated_at", "deleted_at")
-
-
 _VERSION_COLUMNS = ("tenant_id", "instruction_key", "version", "content", "metadata", "created_at")
-
-
 Place: TypeAlias = tuple[str, str, str]
-"""An address in the columns of the tables: tenant, namespace below it, key."""
-
+"""An address as columns: tenant, namespace below it, key."""
 _COLUMNS = (
     "tenant_id", "memory_id", "namespace", "`key`", "kind", "text", "value", "terms", "term_count",
     "author", "importance", "occurred_at", "created_at", "updated_at", "expires_at", "ttl_s",
     "thread_id", "run_id", "superseded_at", "words_key", "demoted_at",
 )  # fmt: skip
 _REPLACED = _COLUMNS[4:]
-
 _STAMPED = (
     "tenant_id", "memory_id", "namespace", "`key`", "kind", "text", "value", "terms", "term_count",
     "created_at", "updated_at", "occurred_at", "expires_at", "ttl_s",
@@ -50,8 +43,8 @@ _STAMPED = (
 
 
 @dataclass(frozen=True, slots=True)
-class _There:
-    """What is needed of a memory that stands at an address already."""
+class _StoredItem:
+    """The columns needed of a memory that is stored at an address already."""
 
     memory_id: UUID
     kind: str
@@ -62,23 +55,23 @@ class _There:
 
 
 def place_of(address: ItemAddress) -> Place:
-    """Return where an address stands."""
+    """Return an address as columns."""
     namespace, key = address
     return tenant_of(namespace), rest_of(namespace), key
 
 
 def tenants_of(addresses: Iterable[ItemAddress]) -> list[str]:
-    """Return the tenants of addresses, each once."""
+    """Return the distinct tenants of addresses."""
     return sorted({tenant_of(namespace) for namespace, _ in addresses})
 
 
 def stored_terms(terms: Sequence[str]) -> str:
-    """Return words as memories.terms holds them: each with a space before and after."""
+    """Return words as memories.terms holds them, each with a space before and after."""
     return f" {' '.join(terms[:MAX_TERMS])} "
 
 
 def strengths_of(strength: Strength | None, rows: Iterable[MemoryRow]) -> dict[UUID, float | None]:
-    """Return what a caller's function gives to rows, by their ids."""
+    """Return the strengths that a caller's function gives to rows, by id."""
     if strength is None:
         return {}
     return {
@@ -93,11 +86,11 @@ def put_rows(
     now: datetime,
     strengths: Mapping[UUID, float | None] | None = None,
 ) -> dict[ItemAddress, UUID]:
-    """Write memories by address, and return under which id each stands.
+    """Write memories by address, and return their stored ids.
 
-    A key that exists is replaced and keeps its id and birth; updated_at always rises. An expired
-    row counts as gone: its key starts a new life. What was drawn from a turn stays so. strengths:
-    what a caller's function gives, by the id of the row as it was given.
+    An existing memory keeps its id and creation time, and its updated_at always rises. An expired
+    one counts as gone: the new one starts a new life. A memory of a turn stays one. strengths: by
+    the id of the given row.
     """
     in_order = sorted(rows, key=lambda row: (row.namespace, row.key))
     there = _there(tx, ((row.namespace, row.key) for row in in_order))
@@ -113,7 +106,7 @@ def put_rows(
 
 
 def put_vectors(tx: Transaction, vectors: VectorRows | None) -> None:
-    """Write vectors of memories named by address; those of an address that is not there drop."""
+    """Write vectors of memories named by address; unknown addresses are skipped."""
     if vectors is None or not vectors.addresses:
         return
     ids = ids_at(tx, vectors.addresses)
@@ -129,28 +122,26 @@ def put_vectors(tx: Transaction, vectors: VectorRows | None) -> None:
 
 
 def forget_at(tx: Transaction, addresses: Iterable[ItemAddress], now: datetime) -> int:
-    """Delete memories and what rests on them alone; return how many went in all."""
+    """Delete memories and everything derived from them alone; return the number of both."""
     named = [address for address in addresses if storable(address[1])]
     mark_deleted(tx, named, now)
     drop_versions(tx, [address for address in named if instructions_scope(address[0])])
-    by_tenant: dict[str, list[UUID]] = defaultdict(list)
-    for address, memory_id in ids_at(tx, named).items():
-        by_tenant[tenant_of(address[0])].append(memory_id)
+    by_tenant = grouped((tenant_of(at[0]), one) for at, one in ids_at(tx, named).items())
     return sum(len(forget_memories(tx, tenant, ids, now)) for tenant, ids in by_tenant.items())
 
 
 def ids_at(tx: Transaction, addresses: Iterable[ItemAddress]) -> dict[ItemAddress, UUID]:
-    """Return the ids of those memories that are there."""
+    """Return the ids of the stored memories among some addresses."""
     named = list(addresses)
     there = _there(tx, named)
     return {at: there[place_of(at)].memory_id for at in named if place_of(at) in there}
 
 
 def stamp(tx: Transaction, stamps: Sequence[ItemStamp], *, own: bool) -> None:
-    """Note items as imported, and give them the times they have elsewhere.
+    """Mark items as imported, and give them their times from elsewhere.
 
-    own: this transaction wrote them. Else not to those that were written here since; of the same
-    age here and there, the longer life counts: reads may have given more time.
+    own: this transaction wrote them. Otherwise items written here since keep their times. If
+    neither side changed since, the later expiry wins: reads may have extended it.
     """
     if not stamps:
         return
@@ -162,12 +153,12 @@ def stamp(tx: Transaction, stamps: Sequence[ItemStamp], *, own: bool) -> None:
         for tenant, path, key in [place_of(stamp.address)]
         if (held := there.get((tenant, path, key))) and (own or _is_older(held, stamp))
     ]  # fmt: skip
-    tx.insert("memories", _STAMPED, rows, update=_STAMPED[9:])  # all are there
+    tx.insert("memories", _STAMPED, rows, update=_STAMPED[9:])  # all exist
     mark_imported(tx, stamps)
     stamp_versions(tx, [stamp.address for stamp in stamps if instructions_scope(stamp.address[0])])
 
 
-def _is_older(held: _There, stamp: ItemStamp) -> bool:
+def _is_older(held: _StoredItem, stamp: ItemStamp) -> bool:
     if held.updated_at != stamp.updated_at:
         return held.updated_at < stamp.updated_at
     if held.expires_at is None:
@@ -175,21 +166,20 @@ def _is_older(held: _There, stamp: ItemStamp) -> bool:
     return stamp.expires_at is None or stamp.expires_at > held.expires_at
 
 
-def _there(tx: Transaction, addresses: Iterable[ItemAddress]) -> dict[Place, _There]:
+def _there(tx: Transaction, addresses: Iterable[ItemAddress]) -> dict[Place, _StoredItem]:
     places = list(dict.fromkeys(map(place_of, addresses)))
     return {
-        (tenant, path, key): _There(*columns)
-        for page in pages(places)
-        for tenant, path, key, *columns in tx.rows(
+        (tenant, path, key): _StoredItem(*columns)
+        for tenant, path, key, *columns in tx.rows_in(
             "SELECT tenant_id, namespace, `key`, memory_id, kind, thread_id, created_at,"
             " updated_at, expires_at FROM memories WHERE (tenant_id, namespace, `key`) IN %s",
-            page,
+            [places],
         )
     }
 
 
-def _written(row: MemoryRow, old: _There | None, now: datetime) -> tuple[object, ...]:
-    """Return a row in _COLUMNS, given what stands there."""
+def _written(row: MemoryRow, old: _StoredItem | None, now: datetime) -> tuple[object, ...]:
+    """Return a row in _COLUMNS; old: the memory stored at its address."""
     tenant, path, key = place_of((row.namespace, row.key))
     is_reborn = old is None or (old.expires_at is not None and old.expires_at <= now)
     return (
@@ -203,7 +193,7 @@ def _written(row: MemoryRow, old: _There | None, now: datetime) -> tuple[object,
     )  # fmt: skip
 
 
-def _kind_of(row: MemoryRow, old: _There | None) -> str:
+def _kind_of(row: MemoryRow, old: _StoredItem | None) -> str:
     return old.kind if old and old.kind == "episodic" else row.kind
 
 
@@ -222,32 +212,28 @@ def _time(
         timed(tx, tenant, given, now, given)
 
 
-def _clear_derived(tx: Transaction, replaced: Sequence[tuple[MemoryRow, _There]]) -> None:
-    """Delete what was drawn from what stood there: vectors, structure, sources, archive."""
+def _clear_derived(tx: Transaction, replaced: Sequence[tuple[MemoryRow, _StoredItem]]) -> None:
+    """Delete what was derived from replaced memories: vectors, facts, archive, sources."""
     old = [(tenant_of(row.namespace), held.memory_id) for row, held in replaced]
-    tables = sorted({table_of(dimensions) for dimensions in models(tx).values()}) if old else []
+    tables = vector_tables(tx) if old else []
     for page in pages(old):
         for table in (*tables, "facts", "memory_archive"):
-            tx.run(f"DELETE FROM {table} WHERE (tenant_id, memory_id) IN %s", page)
+            tx.run(f"DELETE FROM {table} WHERE (tenant_id, memory_id) IN %s", [page])
         tx.run(
             "UPDATE memory_access SET stage = 0, staged_at = NULL"
             " WHERE (tenant_id, memory_id) IN %s AND stage > 0",
-            page,
+            [page],
         )
     unsourced = [
         (tenant_of(row.namespace), held.memory_id)
         for row, held in replaced
         if _kind_of(row, held) not in ("episodic", "summary")
     ]
-    for page in pages(unsourced):
-        tx.run("DELETE FROM memory_sources WHERE (tenant_id, memory_id) IN %s", page)
+    tx.run_in("DELETE FROM memory_sources WHERE (tenant_id, memory_id) IN %s", [unsourced])
 
 
 def add_versions(tx: Transaction, addresses: Iterable[ItemAddress]) -> None:
-    """Add what stands in items as versions of them, unless the newest says the same.
-
-    To the letter: 1 is not 1.0. The items are written and the tenants locked.
-    """
+    """Add the stored items as versions, unless the newest version is the same to the letter."""
     keys = _version_keys(addresses)
     newest = _newest(tx, keys)
     rows = []
@@ -259,22 +245,20 @@ def add_versions(tx: Transaction, addresses: Iterable[ItemAddress]) -> None:
 
 
 def stamp_versions(tx: Transaction, addresses: Iterable[ItemAddress]) -> None:
-    """Give the newest versions the times that their items had elsewhere."""
+    """Give the newest versions the imported times of their items."""
     newest = _newest(tx, _version_keys(addresses))
     rows = [
         (tenant, key, newest[tenant, key][0], "", "{}", updated_at)
         for tenant, key, _, _, updated_at in _items(tx, addresses)
         if (tenant, key) in newest
     ]
-    tx.insert("instructions", _VERSION_COLUMNS, rows, update=("created_at",))  # all are there
+    tx.insert("instructions", _VERSION_COLUMNS, rows, update=("created_at",))  # all exist
 
 
 def drop_versions(tx: Transaction, addresses: Iterable[ItemAddress]) -> int:
-    """Delete all versions of items; return how many there were."""
-    return sum(
-        tx.run("DELETE FROM instructions WHERE (tenant_id, instruction_key) IN %s", page)
-        for page in pages(_version_keys(addresses))
-    )
+    """Delete all versions of items; return their number."""
+    sql = "DELETE FROM instructions WHERE (tenant_id, instruction_key) IN %s"
+    return tx.run_in(sql, [_version_keys(addresses)])
 
 
 def _version_keys(addresses: Iterable[ItemAddress]) -> list[tuple[str, str]]:
@@ -283,37 +267,32 @@ def _version_keys(addresses: Iterable[ItemAddress]) -> list[tuple[str, str]]:
 
 def _items(tx: Transaction, addresses: Iterable[ItemAddress]) -> list[Row]:
     places = [(tenant_of(namespace), rest_of(namespace), key) for namespace, key in addresses]
-    return [
-        row
-        for page in pages(places)
-        for row in tx.rows(
-            "SELECT tenant_id, `key`, text, value, updated_at FROM memories"
-            " WHERE (tenant_id, namespace, `key`) IN %s",
-            page,
-        )
-    ]
+    return tx.rows_in(
+        "SELECT tenant_id, `key`, text, value, updated_at FROM memories"
+        " WHERE (tenant_id, namespace, `key`) IN %s",
+        [places],
+    )
 
 
 def _newest(
     tx: Transaction, keys: list[tuple[str, str]]
 ) -> Mapping[tuple[str, str], tuple[int, str]]:
-    """Return the number and value of the newest version of each that has one."""
+    """Return number and value of the newest version of each key that has one."""
     return {
         (tenant, key): (version, metadata)
-        for page in pages(keys)
-        for tenant, key, version, metadata in tx.rows(
+        for tenant, key, version, metadata in tx.rows_in(
             "SELECT i.tenant_id, i.instruction_key, i.version, i.metadata FROM instructions i"
             " JOIN (SELECT tenant_id, instruction_key, MAX(version) AS version FROM instructions"
             " WHERE (tenant_id, instruction_key) IN %s GROUP BY tenant_id, instruction_key) n"
             " ON n.tenant_id = i.tenant_id AND n.instruction_key = i.instruction_key"
             " AND n.version = i.version",
-            page,
+            [keys],
         )
     }
 
 
 def mark_imported(tx: Transaction, stamps: Sequence[ItemStamp]) -> None:
-    """Note that items were imported."""
+    """Mark items as imported."""
     newest: dict[tuple[str, bytes], datetime] = {}
     for stamp in stamps:
         at = _mark_key(stamp.address)
@@ -323,31 +302,28 @@ def mark_imported(tx: Transaction, stamps: Sequence[ItemStamp]) -> None:
 
 
 def mark_deleted(tx: Transaction, addresses: Iterable[ItemAddress], now: datetime) -> None:
-    """Note that items were deleted, if they were imported."""
-    for page in pages([_mark_key(address) for address in addresses]):
-        tx.run(
-            "UPDATE import_marks SET deleted_at = %s WHERE (tenant_id, address_hash) IN %s",
-            now,
-            page,
-        )
+    """Mark imported items as deleted."""
+    tx.run_in(
+        "UPDATE import_marks SET deleted_at = %s WHERE (tenant_id, address_hash) IN %s",
+        [now, [_mark_key(address) for address in addresses]],
+    )
 
 
 def mark_all_deleted(tx: Transaction, tenant: str, now: datetime) -> None:
-    """Replace all marks of a tenant that has any by one: all it has imported was deleted."""
-    if tx.run("DELETE FROM import_marks WHERE tenant_id = %s", tenant):
+    """Replace the marks of a tenant, if any, by one: all imported items were deleted."""
+    if tx.run("DELETE FROM import_marks WHERE tenant_id = %s", [tenant]):
         tx.insert("import_marks", _MARKS, [(tenant, ALL, now, now)])
 
 
 def marks_of(tx: Transaction, addresses: Sequence[ItemAddress]) -> Mapping[ItemAddress, ImportMark]:
-    """Return the mark of each item that has one, or whose tenant has one."""
+    """Return the marks of items that have their own, or whose tenant has one."""
     keys = {_mark_key(address) for address in addresses}
-    asked = sorted(keys | {(tenant, ALL) for tenant, _ in keys})
+    lookups = sorted(keys | {(tenant, ALL) for tenant, _ in keys})
     found = {
         (tenant, digest): ImportMark(updated_at=updated_at, deleted_at=deleted_at)
-        for page in pages(asked)
-        for tenant, digest, updated_at, deleted_at in tx.rows(
+        for tenant, digest, updated_at, deleted_at in tx.rows_in(
             f"SELECT {', '.join(_MARKS)} FROM import_marks WHERE (tenant_id, address_hash) IN %s",
-            page,
+            [lookups],
         )
     }
     marks: dict[ItemAddress, ImportMark] = {}

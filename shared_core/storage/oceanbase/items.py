@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -33,7 +32,7 @@ from shared_core.ports.items import (
 from shared_core.ports.storage import Clock
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, grouped
 from shared_core.storage.oceanbase.filters import matches
 from shared_core.storage.oceanbase.forgetting import forget_memories, forget_turns
 from shared_core.storage.oceanbase.item_search import find, namespaces, within
@@ -47,7 +46,7 @@ from shared_core.storage.oceanbase.item_writes import (
     strengths_of,
     tenants_of,
 )
-from shared_core.storage.oceanbase.rows import ITEM_COLUMNS, item_columns, item_of
+from shared_core.storage.oceanbase.rows import ITEM_COLUMNS, ITEM_WIDTH, item_of
 from shared_core.storage.oceanbase.vectors import LargeTenants
 from shared_core.storage.oceanbase.visibility import all_of, below
 
@@ -55,7 +54,7 @@ _REMEMBERED = to_path([MEMORIES])
 
 
 class OceanBaseItems(OceanBasePart):
-    """See the port."""
+    """Items and other memories, addressed by namespace and key."""
 
     def __init__(
         self,
@@ -83,39 +82,28 @@ class OceanBaseItems(OceanBasePart):
         strengths = strengths_of(self._strength, rows)
 
         def work(tx: Transaction) -> None:
-            tx.lock(*tenants_of(named))
             put_rows(tx, rows, now, strengths)
             put_vectors(tx, vectors)
             forget_at(tx, forgotten, now)
             stamp(tx, stamps, own=True)
 
-        await self._database.write(work)
+        await self._database.write(work, *tenants_of(named))
 
     async def forget(self, addresses: Sequence[ItemAddress]) -> int:
         there = [address for address in addresses if storable(address[1])]
         if not there:
             return 0
         now = self._clock()
-
-        def work(tx: Transaction) -> int:
-            tx.lock(*tenants_of(there))
-            return forget_at(tx, there, now)
-
-        return await self._database.write(work)
+        return await self._database.write(lambda tx: forget_at(tx, there, now), *tenants_of(there))
 
     async def resolve_ids(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[ItemAddress]:
         tenant = scope_path(scope)
         rows = await self._database.read(
-            lambda tx: [
-                row
-                for page in pages(memory_ids)
-                for row in tx.rows(
-                    "SELECT tenant_id, namespace, `key` FROM memories"
-                    " WHERE tenant_id = %s AND memory_id IN %s",
-                    tenant,
-                    page,
-                )
-            ]
+            lambda tx: tx.rows_in(
+                "SELECT tenant_id, namespace, `key` FROM memories"
+                " WHERE tenant_id = %s AND memory_id IN %s",
+                [tenant, memory_ids],
+            )
         )
         return [(from_path(of + path[1:]), key) for of, path, key in rows]
 
@@ -123,22 +111,19 @@ class OceanBaseItems(OceanBasePart):
         places = [place_of(address) for address in addresses if storable(address[1])]
         now = self._clock()
 
-        def work(tx: Transaction) -> list[Row]:
-            return [
-                row
-                for page in pages(places)
-                for row in tx.rows(
-                    f"SELECT {item_columns('m')}, m.demoted_at, x.value, x.text, x.is_shown"
+        return [
+            _as_it_was(row)
+            for row in await self._database.read(
+                lambda tx: tx.rows_in(
+                    f"SELECT {ITEM_COLUMNS}, m.demoted_at, x.value, x.text, x.is_shown"
                     " FROM memories m LEFT JOIN memory_archive x"
                     " ON x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id"
                     " WHERE (m.tenant_id, m.namespace, m.`key`) IN %s"
                     " AND (m.expires_at IS NULL OR m.expires_at > %s)",
-                    page,
-                    now,
+                    [places, now],
                 )
-            ]
-
-        return [_as_it_was(row) for row in await self._database.read(work)]
+            )
+        ]
 
     async def find_items(self, query: ItemQuery) -> Sequence[Item]:
         wanted = matches(query.filter)
@@ -152,32 +137,26 @@ class OceanBaseItems(OceanBasePart):
 
     async def extend_items(self, addresses: Sequence[ItemAddress]) -> None:
         now = self._clock()
-
-        def work(tx: Transaction) -> None:
-            tx.lock(*tenants_of(addresses))
-            for page in pages([place_of(address) for address in addresses]):
-                tx.run(
-                    "UPDATE memories SET expires_at ="
-                    " TIMESTAMPADD(MICROSECOND, ROUND(ttl_s * 1000000), CAST(%s AS DATETIME(6)))"
-                    " WHERE (tenant_id, namespace, `key`) IN %s"
-                    " AND ttl_s IS NOT NULL AND expires_at > %s",
-                    now,
-                    page,
-                    now,
-                )
-
-        await self._database.write(work)
+        await self._database.write(
+            lambda tx: tx.run_in(
+                "UPDATE memories SET expires_at ="
+                " TIMESTAMPADD(MICROSECOND, ROUND(ttl_s * 1000000), CAST(%s AS DATETIME(6)))"
+                " WHERE (tenant_id, namespace, `key`) IN %s"
+                " AND ttl_s IS NOT NULL AND expires_at > %s",
+                [now, [place_of(address) for address in addresses], now],
+            ),
+            *tenants_of(addresses),
+        )
 
     async def sweep_expired(self, prefix: Namespace, limit: int) -> int:
         now = self._clock()
         return await self._database.write(lambda tx: sweep(tx, prefix, limit, now))
 
     async def stamp_items(self, stamps: Sequence[ItemStamp]) -> None:
-        def work(tx: Transaction) -> None:
-            tx.lock(*tenants_of([stamp.address for stamp in stamps]))
-            stamp(tx, stamps, own=False)
-
-        await self._database.write(work)
+        await self._database.write(
+            lambda tx: stamp(tx, stamps, own=False),
+            *tenants_of([stamp.address for stamp in stamps]),
+        )
 
     async def import_marks(
         self, addresses: Sequence[ItemAddress]
@@ -186,8 +165,8 @@ class OceanBaseItems(OceanBasePart):
 
 
 def _as_it_was(row: Row) -> Item:
-    """Return an item with what its archive says of it, if it has faded out of recall."""
-    (demoted_at, value, text, is_shown), item = row[-4:], item_of(row[:ITEM_COLUMNS])
+    """Return an item; if it has faded, with its archived value."""
+    (demoted_at, value, text, is_shown), item = row[-4:], item_of(row[:ITEM_WIDTH])
     if demoted_at is None or value is None:
         return item
     shown = {"content": text} if is_shown else {}
@@ -195,23 +174,19 @@ def _as_it_was(row: Row) -> Item:
 
 
 def sweep(tx: Transaction, prefix: Namespace, limit: int, now: datetime) -> int:
-    """Delete expired memories below a path, and as many expired turns; return what memories went.
+    """Delete expired memories and turns below a path; return the number of deleted memories.
 
-    limit: so many of each at most. Tenants with none are not locked.
+    limit: maximum number of each. Tenants without expired rows are not locked.
     """
     tenants = {row[0] for row in _memories(tx, prefix, limit, now) + _turns(tx, prefix, limit, now)}
     if not tenants:
         return 0
     tx.lock(*tenants)
-    memories: dict[str, list[UUID]] = defaultdict(list)
-    for tenant, memory_id in _memories(tx, prefix, limit, now):
-        memories[tenant].append(memory_id)
-    turns: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for tenant, thread_id, event_id in _turns(tx, prefix, limit, now):
-        turns[tenant, thread_id].append(event_id)
-    gone = 0
-    for tenant in sorted(tenants):
-        gone += len(forget_memories(tx, tenant, memories[tenant], now))
+    memories = grouped((row[0], row[1]) for row in _memories(tx, prefix, limit, now))
+    turns = grouped(((row[0], row[1]), row[2]) for row in _turns(tx, prefix, limit, now))
+    gone = sum(
+        len(forget_memories(tx, tenant, memories.get(tenant, []), now)) for tenant in tenants
+    )
     for (tenant, thread_id), event_ids in turns.items():
         if tenant in tenants:
             gone += len(forget_turns(tx, tenant, thread_id, event_ids, now))
@@ -223,14 +198,12 @@ def _memories(tx: Transaction, prefix: Namespace, limit: int, now: datetime) -> 
     return tx.rows(
         f"SELECT m.tenant_id, m.memory_id FROM memories m WHERE {where.sql}"
         " AND m.expires_at <= %s ORDER BY m.tenant_id, m.expires_at LIMIT %s",
-        *where.values,
-        now,
-        limit,
+        [*where.values, now, limit],
     )
 
 
 def _turns(tx: Transaction, prefix: Namespace, limit: int, now: datetime) -> list[Row]:
-    """Return expired turns that left no memory, such as small talk."""
+    """Return expired turns without a memory, such as small talk."""
     path = rest_of(prefix)
     if not path <= _REMEMBERED < path_end(path):
         return []
@@ -243,7 +216,5 @@ def _turns(tx: Transaction, prefix: Namespace, limit: int, now: datetime) -> lis
         " WHERE s.tenant_id = m.tenant_id AND s.thread_id = m.thread_id"
         " AND s.event_id = m.event_id AND x.kind = 'episodic')"
         " ORDER BY m.tenant_id, m.expires_at LIMIT %s",
-        *where.values,
-        now,
-        limit,
+        [*where.values, now, limit],
     )

@@ -20,7 +20,7 @@ from shared_core.ports.jobs import (
     ReflectionDue,
 )
 from shared_core.storage.oceanbase.connection.errors import check_thread_id
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 
 TABLE = "consolidation_jobs"
 RECORD_COLUMNS = (
@@ -28,22 +28,17 @@ RECORD_COLUMNS = (
     " run_after, lease_until, started_at, completed_at, error, result"
 )
 JOB_COLUMNS = "tenant_id, job_id, thread_id, job_type, performer, attempts, payload"
-
 SAME_WORK = "tenant_id = %s AND thread_id <=> %s AND job_type = %s AND performer <=> %s"
-"""What asks for the same as another job; of one tenant, thread, type and name at most one waits."""
-
+"""The condition that a job asks for the same work; of each work at most one job is pending."""
 FREE_THREAD = (
     f"NOT EXISTS (SELECT 1 FROM {TABLE} r WHERE r.tenant_id = j.tenant_id"
     " AND r.thread_id <=> j.thread_id AND r.status = 'running')"
 )
-"""Of a job j: no other one of its thread runs."""
-
-
+"""The condition that no other job of the thread of job j runs."""
 BYTES_PER_TOKEN = 4
-"""An estimate: a token is about four letters of English, or one character of Chinese."""
+"""Estimated size of a token: four letters of English, or one character of Chinese."""
 PATIENCE = 10
-"""A thread that never rests waits so many times the delay at most."""
-
+"""Maximum wait of a thread that never rests, in multiples of the delay."""
 _NEW_COLUMNS = (
     "tenant_id", "job_id", "thread_id", "job_type", "performer", "status", "priority", "attempts",
     "run_after", "worker_id", "lease_until", "result", "created_at", "started_at", "payload",
@@ -51,7 +46,7 @@ _NEW_COLUMNS = (
 
 
 def open_thread(tx: Transaction, tenant: str, thread_id: ThreadId, now: datetime) -> None:
-    """Make sure that a thread is there."""
+    """Insert a thread unless it exists."""
     check_thread_id(thread_id)
     tx.insert(
         "threads",
@@ -71,20 +66,19 @@ def enqueue(
     *,
     if_unread: bool = False,
 ) -> bool:
-    """Ask for a job of a thread that is there, or of the user; return whether it was asked for.
+    """Enqueue a job of an existing thread or of the user; return whether it was enqueued.
 
-    if_unread: only if the thread has turns that no run has read. changed_at: only if it changed at
-    this very moment as well, by the same transaction.
+    if_unread: only if the thread has unread turns. changed_at: only if, in addition, this
+    transaction changed the thread at that moment.
 
-    A request that waits already moves to the new time: the newest counts. But a thread that never
-    rests waits ten times the delay at most; one with enough unread turns, or bytes of them, not at
-    all, unless a worker is reading it; and one whose last try failed until its next one. A new
-    payload is a new job in the place of the one that waits; what became of the old one's tries does
-    not count. Sent again after a lost answer, it finds the job that it made.
+    A pending job of the same work moves to the new time, with three exceptions. A thread that never
+    rests waits at most PATIENCE times the delay. A thread with enough unread turns or bytes does
+    not wait, unless a worker is reading it. A failed job waits for its next try. A new payload
+    replaces the pending job and its tries. After a lost answer the call finds its own job.
     """
     tenant = scope_path(scope)
     thread = _thread(tx, tenant, thread_id)
-    if tx.one(f"SELECT 1 FROM {TABLE} WHERE tenant_id = %s AND job_id = %s", tenant, job.job_id):
+    if tx.one(f"SELECT 1 FROM {TABLE} WHERE tenant_id = %s AND job_id = %s", [tenant, job.job_id]):
         return False
     if if_unread or changed_at is not None:
         unread, _, updated_at = thread or (0, 0, None)
@@ -98,7 +92,7 @@ def enqueue(
     waiting = tx.one(
         "SELECT job_id, priority, attempts, error, created_at, run_after"
         f" FROM {TABLE} WHERE {SAME_WORK} AND status = 'pending'",
-        *values,
+        values,
     )
     if waiting is None:
         insert_job(tx, tenant, thread_id, job, now, run_after=run_after, payload=payload)
@@ -114,8 +108,7 @@ def _thread(tx: Transaction, tenant: str, thread_id: ThreadId | None) -> Row | N
     return tx.one(
         "SELECT last_memory_seq - consolidated_seq, unread_bytes, updated_at FROM threads"
         " WHERE tenant_id = %s AND thread_id = %s",
-        tenant,
-        thread_id,
+        [tenant, thread_id],
     )
 
 
@@ -128,14 +121,10 @@ def _is_much(thread: Row, job: NewJob) -> bool:
 
 
 def _runs(tx: Transaction, tenant: str, thread_id: ThreadId | None) -> bool:
-    """Tell whether a job of a thread runs."""
-    return bool(
-        tx.rows(
-            f"SELECT 1 FROM {TABLE}"
-            " WHERE tenant_id = %s AND thread_id <=> %s AND status = 'running'",
-            tenant,
-            thread_id,
-        )
+    """Return whether a job of a thread runs."""
+    return tx.has(
+        f"SELECT 1 FROM {TABLE} WHERE tenant_id = %s AND thread_id <=> %s AND status = 'running'",
+        [tenant, thread_id],
     )
 
 
@@ -148,25 +137,20 @@ def _join(
     run_after: datetime,
     payload: str | None,
 ) -> None:
-    """Let a job that waits stand for a new request as well."""
+    """Merge a new request into the pending job."""
     old_id, priority, attempts, error, created_at, due_at = waiting
     is_new = payload is not None
     if is_new and (attempts > 0 or error is not None):
         created_at, due_at = now, run_after
     elif error is None:
         due_at = min(run_after, created_at + PATIENCE * (run_after - now))
+    if is_new:
+        attempts, error = 0, None
+    values = [job.job_id if is_new else old_id, payload, max(priority, int(job.priority))]
     tx.run(
         f"UPDATE {TABLE} SET job_id = %s, payload = %s, priority = %s, attempts = %s, error = %s,"
         " created_at = %s, run_after = %s WHERE tenant_id = %s AND job_id = %s",
-        job.job_id if is_new else old_id,
-        payload,
-        max(priority, int(job.priority)),
-        0 if is_new else attempts,
-        None if is_new else error,
-        created_at,
-        due_at,
-        tenant,
-        old_id,
+        [*values, attempts, error, created_at, due_at, tenant, old_id],
     )
 
 
@@ -181,7 +165,7 @@ def insert_job(
     payload: str | None = None,
     lease: tuple[str, datetime] | None = None,
 ) -> None:
-    """Insert a job that waits, or that a worker has taken: lease is its id, and until when."""
+    """Insert a pending job, or a claimed one; lease: worker id and end of the lease."""
     worker_id, lease_until = lease or (None, None)
     row = (
         tenant, job.job_id, thread_id, str(job.job_type), job.performer,
@@ -192,7 +176,7 @@ def insert_job(
 
 
 def count_extraction(tx: Transaction, scope: Scope, due: ReflectionDue, now: datetime) -> None:
-    """Count an extraction of a user, and ask for a reflection with every so many."""
+    """Count an extraction of a user, and enqueue a reflection at every interval."""
     tenant = scope_path(scope)
     tx.insert(
         "extraction_counts",
@@ -200,68 +184,58 @@ def count_extraction(tx: Transaction, scope: Scope, due: ReflectionDue, now: dat
         [(tenant, 1)],
         update="extractions = extractions + 1",
     )
-    counted = tx.one("SELECT extractions FROM extraction_counts WHERE tenant_id = %s", tenant)
+    counted = tx.one("SELECT extractions FROM extraction_counts WHERE tenant_id = %s", [tenant])
     assert counted is not None
     values = (tenant, None, str(JobType.REFLECTION), None)
-    if counted[0] % due.interval == 0 and not waits(tx, values):
+    if counted[0] % due.interval == 0 and not is_pending(tx, values):
         job = NewJob(job_id=due.job_id, job_type=JobType.REFLECTION, run_after=now)
         insert_job(tx, tenant, None, job, now, run_after=now)
 
 
-def waits(tx: Transaction, same_work: tuple[object, ...]) -> bool:
-    """Tell whether a job waits; same_work: tenant, thread, type and name."""
-    return bool(
-        tx.rows(f"SELECT 1 FROM {TABLE} WHERE {SAME_WORK} AND status = 'pending'", *same_work)
-    )
+def is_pending(tx: Transaction, same_work: tuple[object, ...]) -> bool:
+    """Return whether a job is pending; same_work: tenant, thread, type and name."""
+    return tx.has(f"SELECT 1 FROM {TABLE} WHERE {SAME_WORK} AND status = 'pending'", same_work)
 
 
 def put_back(tx: Transaction, jobs: list[Row], changes: str, *values: object) -> None:
-    """Let jobs wait again, each unless a newer request waits for the same work: it is cancelled.
+    """Make jobs pending again; a job is cancelled if a newer one of the same work is pending.
 
-    jobs: tenant, id, thread, type and name of each. changes, values: what is set beside.
+    jobs: tenant, id, thread, type and name of each. changes, values: further columns to set.
     """
     for tenant, job_id, *work in jobs:
-        status = JobStatus.CANCELLED if waits(tx, (tenant, *work)) else JobStatus.PENDING
+        status = JobStatus.CANCELLED if is_pending(tx, (tenant, *work)) else JobStatus.PENDING
         tx.run(
             f"UPDATE {TABLE} SET status = %s, {changes} WHERE tenant_id = %s AND job_id = %s",
-            status,
-            *values,
-            tenant,
-            job_id,
+            [status, *values, tenant, job_id],
         )
 
 
 def end_conversations(tx: Transaction, threads: Iterable[Row]) -> None:
-    """End conversations whose jobs were given up, unless another one works on them or waits.
+    """End conversations whose jobs are dead, unless another job of them is pending or running.
 
     threads: tenant and thread of each job; the tenants are locked.
     """
     named = [(tenant, thread_id) for tenant, thread_id in threads if thread_id is not None]
-    for page in pages(sorted(set(named))):
-        tx.run(
-            "UPDATE conversations c SET c.status = 'ended'"
-            " WHERE (c.tenant_id, c.thread_id) IN %s AND c.status = 'ending'"
-            f" AND NOT EXISTS (SELECT 1 FROM {TABLE} o WHERE o.tenant_id = c.tenant_id"
-            " AND o.thread_id = c.thread_id AND o.status IN ('pending', 'running'))",
-            page,
-        )
+    tx.run_in(
+        "UPDATE conversations c SET c.status = 'ended'"
+        " WHERE (c.tenant_id, c.thread_id) IN %s AND c.status = 'ending'"
+        f" AND NOT EXISTS (SELECT 1 FROM {TABLE} o WHERE o.tenant_id = c.tenant_id"
+        " AND o.thread_id = c.thread_id AND o.status IN ('pending', 'running'))",
+        [sorted(set(named))],
+    )
 
 
 def take(
     tx: Transaction, tenant: str, job_id: UUID, worker_id: str, now: datetime, until: datetime
 ) -> Job | None:
-    """Take a job of a locked tenant for a worker; None if another one was first."""
+    """Claim a job of a locked tenant for a worker, or return None if another worker was first."""
     of_job = "j.tenant_id = %s AND j.job_id = %s"
     is_silent = "j.status = 'running' AND (j.lease_until <= %s OR j.worker_id = %s)"
     is_due = f"j.status = 'pending' AND j.run_after <= %s AND {FREE_THREAD}"
     found = tx.one(
         f"SELECT j.status, j.worker_id, j.attempts FROM {TABLE} j"
         f" WHERE {of_job} AND (({is_silent}) OR ({is_due}))",
-        tenant,
-        job_id,
-        now,
-        worker_id,
-        now,
+        [tenant, job_id, now, worker_id, now],
     )
     if found is None:
         return None
@@ -270,24 +244,18 @@ def take(
     tx.run(
         f"UPDATE {TABLE} SET status = 'running', worker_id = %s, lease_until = %s, attempts = %s,"
         " started_at = %s WHERE tenant_id = %s AND job_id = %s",
-        worker_id,
-        until,
-        attempts + int(anew),
-        now,
-        tenant,
-        job_id,
+        [worker_id, until, attempts + int(anew), now, tenant, job_id],
     )
     row = tx.one(
-        f"SELECT {JOB_COLUMNS} FROM {TABLE} WHERE tenant_id = %s AND job_id = %s", tenant, job_id
+        f"SELECT {JOB_COLUMNS} FROM {TABLE} WHERE tenant_id = %s AND job_id = %s", [tenant, job_id]
     )
     return None if row is None else job_of(row)
 
 
 def doable(capabilities: Sequence[Capability]) -> tuple[str, list[object]]:
-    """Return what a worker can do, as a condition on a job j, and its values.
+    """Return the condition that a worker can do a job j, and its values.
 
-    Types of jobs, and of callbacks those with a name it knows, within the application that goes
-    with the name.
+    The worker knows types of jobs; a named callback also has to be of the name's application.
     """
     types = list(dict.fromkeys(str(known.job_type) for known in capabilities))
     parts = ["j.performer IS NULL"]
@@ -301,7 +269,7 @@ def doable(capabilities: Sequence[Capability]) -> tuple[str, list[object]]:
 
 
 def record_of(row: Row) -> JobRecord:
-    """Return the job that the columns RECORD_COLUMNS say."""
+    """Return the job in RECORD_COLUMNS."""
     return JobRecord(
         scope=Scope(*from_path(row[0])),
         job_id=row[1],
@@ -322,7 +290,7 @@ def record_of(row: Row) -> JobRecord:
 
 
 def job_of(row: Row) -> Job:
-    """Return the job that the columns JOB_COLUMNS say."""
+    """Return the job in JOB_COLUMNS."""
     tenant, job_id, thread_id, job_type, performer, attempts, payload = row
     return Job(
         job_id=job_id,
@@ -336,7 +304,7 @@ def job_of(row: Row) -> Job:
 
 
 def newest_first(rows: Sequence[Row]) -> list[JobRecord]:
-    """Return jobs in the order of the port."""
+    """Return jobs, newest first."""
 
     def key(one: JobRecord) -> tuple[datetime, UUID]:
         return one.created_at, one.job_id

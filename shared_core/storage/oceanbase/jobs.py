@@ -36,166 +36,36 @@ from shared_core.storage.oceanbase.job_steps import (
     put_back,
     take,
 )
+from shared_core.storage.oceanbase.visibility import Condition, all_of, given
 
+_OURS = "tenant_id = %s AND job_id = %s AND status = 'running' AND worker_id = %s"
+"""The condition that a worker holds a job."""
 POLL_S = 1.0
+"""Seconds between two looks at the queue."""
 CANDIDATES = 64
-"""Jobs that wait, of one page."""
+"""Number of pending jobs in one page."""
 HINTED = 1000
-"""Jobs that one look tells of at most."""
+"""Maximum number of jobs that one look at the queue compares."""
 
 
-class OceanBaseJobReads(OceanBasePart):
-    """The queue of all scopes, as it is."""
-
-    async def next_job_at(self, capabilities: Sequence[Capability]) -> datetime | None:
-        can, values = doable(capabilities)
-
-        def work(tx: Transaction) -> datetime | None:
-            waiting = free(
-                tx,
-                f"SELECT j.tenant_id, j.thread_id, j.run_after FROM {TABLE} j"
-                f" WHERE j.status = 'pending' AND {can} ORDER BY j.run_after",
-                *values,
-            )
-            leased = tx.one(
-                f"SELECT j.lease_until FROM {TABLE} j WHERE j.status = 'running' AND {can}"
-                " AND j.lease_until IS NOT NULL ORDER BY j.lease_until LIMIT 1",
-                *values,
-            )
-            moments = [row[-1] for row in [*waiting[:1], *([leased] if leased else [])]]
-            return min(moments, default=None)
-
-        return await self._database.read(work)
-
-    async def job_hints(self) -> AsyncIterator[datetime | None]:
-        """Look at the queue every second, as this engine tells nobody of what is new."""
-        seen = await self._database.read(_newest)
-        yield None
-        while True:
-            await asyncio.sleep(POLL_S)
-            newest = await self._database.read(_newest)
-            due = [at for job_id, at in newest.items() if job_id not in seen or at < seen[job_id]]
-            seen = newest
-            if due:
-                yield min(due)
-
-    async def list_jobs(self, wanted: JobFilter) -> Sequence[JobRecord]:
-        labels = [label for label in (wanted.app, wanted.user) if label is not None]
-        tenant = to_path(labels)
-        conditions = ["tenant_id >= %s AND tenant_id < %s AND status IN %s"]
-        values: list[object] = [tenant, path_end(tenant), [str(one) for one in wanted.statuses]]
-        if len(labels) == 2:
-            conditions.append("tenant_id = %s")
-            values.append(tenant)
-        if wanted.thread_id is not None:
-            conditions.append("thread_id = %s")
-            values.append(wanted.thread_id)
-        if wanted.job_id is not None:
-            conditions.append("job_id = %s")
-            values.append(wanted.job_id)
-        rows = await self._database.read(
-            lambda tx: tx.rows(
-                f"SELECT {RECORD_COLUMNS} FROM {TABLE} WHERE {' AND '.join(conditions)}"
-                " ORDER BY created_at DESC, job_id DESC LIMIT %s",
-                *values,
-                wanted.limit,
-            )
-        )
-        return newest_first(rows)
-
-    async def jobs_of_threads(
-        self, threads: Sequence[tuple[Scope, ThreadId]]
-    ) -> Sequence[JobRecord]:
-        asked = [(scope_path(scope), thread_id) for scope, thread_id in threads]
-        if not asked:
-            return []
-        rows = await self._database.read(
-            lambda tx: tx.rows(
-                f"SELECT {RECORD_COLUMNS} FROM {TABLE} WHERE (tenant_id, thread_id) IN %s", asked
-            )
-        )
-        return newest_first(rows)
-
-    async def job_stats(self) -> JobStats:
-        now = self._clock()
-
-        def work(tx: Transaction) -> JobStats:
-            counted: dict[str, int] = dict(
-                tx.rows(f"SELECT status, count(*) FROM {TABLE} GROUP BY status")
-            )
-            due = tx.one(
-                f"SELECT count(*), min(run_after), coalesce(sum(job_type = 'callback'), 0)"
-                f" FROM {TABLE} WHERE status = 'pending' AND run_after <= %s",
-                now,
-            )
-            assert due is not None
-            count, oldest, callbacks = due
-            return JobStats(
-                pending=counted.get("pending", 0),
-                due=count,
-                running=counted.get("running", 0),
-                failed=counted.get("failed", 0),
-                oldest_due_s=None if oldest is None else (now - oldest).total_seconds(),
-                due_callbacks=int(callbacks),
-            )
-
-        return await self._database.read(work)
-
-
-def free(tx: Transaction, query: str, *values: object) -> list[Row]:
-    """Return the first jobs that wait whose threads no worker is at; the rows begin with these.
-
-    Who runs is few, and read apart: so the query stops at its limit.
-    """
-    busy = set(tx.rows(f"SELECT tenant_id, thread_id FROM {TABLE} WHERE status = 'running'"))
-    start = 0
-    while True:
-        page = tx.rows(f"{query} LIMIT %s OFFSET %s", *values, CANDIDATES, start)
-        found = [row for row in page if row[:2] not in busy]
-        if found or len(page) < CANDIDATES:
-            return found
-        start += CANDIDATES
-
-
-def _newest(tx: Transaction) -> dict[UUID, datetime]:
-    """Return id and time of the jobs that wait and are due first, or came last."""
-    some = f"SELECT job_id, run_after FROM {TABLE} WHERE status = %s ORDER BY"
-    waiting = str(JobStatus.PENDING)
-    return dict(
-        [
-            *tx.rows(f"{some} run_after LIMIT {HINTED}", waiting),
-            *tx.rows(f"{some} created_at DESC LIMIT {HINTED}", waiting),
-        ]
-    )
-
-
-CLAIMS = 8
-"""So many times a claim is repeated when another worker was first."""
-_WORK_COLUMNS = "tenant_id, job_id, thread_id, job_type, performer"
-
-
-class OceanBaseJobs(OceanBaseJobReads):
-    """Jobs of all scopes: a worker takes whatever is due."""
+class OceanBaseJobs(OceanBasePart):
+    """The queue of all scopes: enqueue, claim, extend, complete, return."""
 
     async def enqueue(self, scope: Scope, thread_id: ThreadId | None, job: NewJob) -> None:
         tenant, now = scope_path(scope), self._clock()
 
         def work(tx: Transaction) -> None:
-            tx.lock(tenant)
             if thread_id is not None:
                 open_thread(tx, tenant, thread_id, now)
             enqueue(tx, scope, thread_id, job, now)
 
-        await self._database.write(work)
+        await self._database.write(work, tenant)
 
     async def end_session(self, scope: Scope, thread_id: ThreadId, job: NewJob) -> bool:
         tenant, now = scope_path(scope), self._clock()
-
-        def work(tx: Transaction) -> bool:
-            tx.lock(tenant)
-            return enqueue(tx, scope, thread_id, job, now, if_unread=True)
-
-        return await self._database.write(work)
+        return await self._database.write(
+            lambda tx: enqueue(tx, scope, thread_id, job, now, if_unread=True), tenant
+        )
 
     async def start_job(
         self, scope: Scope, thread_id: ThreadId, job: NewJob, worker_id: str, lease_s: float
@@ -204,24 +74,20 @@ class OceanBaseJobs(OceanBaseJobReads):
         until = now + timedelta(seconds=lease_s)
 
         def work(tx: Transaction) -> bool:
-            tx.lock(tenant)
             running = tx.rows(
                 f"SELECT {_WORK_COLUMNS}, lease_until FROM {TABLE}"
                 " WHERE tenant_id = %s AND thread_id = %s AND status = 'running'",
-                tenant,
-                thread_id,
+                [tenant, thread_id],
             )
             put_back(tx, [row[:5] for row in running if row[5] <= now], "lease_until = NULL")
             found = tx.rows(
-                "SELECT 1 FROM threads WHERE tenant_id = %s AND thread_id = %s", tenant, thread_id
+                "SELECT 1 FROM threads WHERE tenant_id = %s AND thread_id = %s", [tenant, thread_id]
             )
             if not found:
                 return False
             if tx.run(
                 f"UPDATE {TABLE} SET lease_until = %s WHERE tenant_id = %s AND job_id = %s",
-                until,
-                tenant,
-                job.job_id,
+                [until, tenant, job.job_id],
             ):
                 return True
             if any(row[5] > now for row in running):
@@ -229,7 +95,7 @@ class OceanBaseJobs(OceanBaseJobReads):
             insert_job(tx, tenant, thread_id, job, now, run_after=now, lease=(worker_id, until))
             return True
 
-        if not await self._database.write(work):
+        if not await self._database.write(work, tenant):
             return None
         return Job(
             job_id=job.job_id,
@@ -256,7 +122,7 @@ class OceanBaseJobs(OceanBaseJobReads):
             )
             if not candidates:
                 return None
-            # Whoever came second looks elsewhere, so that workers do not meet again and again.
+            # After a lost race pick among more jobs, so that workers do not meet again.
             tenant, job_id = random.choice(candidates[: 1 + 5 * attempt])
 
             def work(tx: Transaction, tenant: str = tenant, job_id: UUID = job_id) -> Job | None:
@@ -270,47 +136,36 @@ class OceanBaseJobs(OceanBaseJobReads):
 
     async def extend_job(self, job: Job, worker_id: str, lease_s: float) -> bool:
         tenant, until = scope_path(job.scope), self._clock() + timedelta(seconds=lease_s)
-
-        def work(tx: Transaction) -> bool:
-            tx.lock(tenant)
-            return bool(
+        return await self._database.write(
+            lambda tx: bool(
                 tx.run(
                     f"UPDATE {TABLE} SET lease_until = %s WHERE {_OURS}",
-                    until,
-                    tenant,
-                    job.job_id,
-                    worker_id,
+                    [until, tenant, job.job_id, worker_id],
                 )
-            )
-
-        return await self._database.write(work)
+            ),
+            tenant,
+        )
 
     async def complete_job(self, job: Job, worker_id: str, result: Mapping[str, JsonValue]) -> None:
-        tenant, now, told = scope_path(job.scope), self._clock(), to_json(result)
+        tenant, now, result_json = scope_path(job.scope), self._clock(), to_json(result)
 
         def work(tx: Transaction) -> None:
-            tx.lock(tenant)
-            done = _ours(tx, tenant, job.job_id, worker_id)
+            done = _work_of(tx, _OURS, [tenant, job.job_id, worker_id])
             if done is None:
                 return
             tx.run(
                 f"UPDATE {TABLE} SET status = 'completed', completed_at = %s, result = %s,"
                 " error = NULL, lease_until = NULL, payload = NULL"
                 " WHERE tenant_id = %s AND job_id = %s",
-                now,
-                told,
-                tenant,
-                job.job_id,
+                [now, result_json, tenant, job.job_id],
             )
             tx.run(
                 f"DELETE FROM {TABLE} WHERE {SAME_WORK} AND job_id <> %s"
                 " AND status IN ('completed', 'failed', 'cancelled')",
-                tenant,
-                *done,
-                job.job_id,
+                [tenant, *done, job.job_id],
             )
 
-        await self._database.write(work)
+        await self._database.write(work, tenant)
 
     async def return_job(
         self,
@@ -321,19 +176,17 @@ class OceanBaseJobs(OceanBaseJobReads):
         *,
         counted: bool = True,
     ) -> None:
-        tenant, now, said = scope_path(job.scope), self._clock(), clean_text(error)
+        tenant, now, message = scope_path(job.scope), self._clock(), clean_text(error)
 
         def work(tx: Transaction) -> None:
-            tx.lock(tenant)
-            same = _work_of(tx, tenant, job.job_id)
+            same = _work_of(tx, "tenant_id = %s AND job_id = %s", [tenant, job.job_id])
             if same is None:
                 return
             tx.run(
                 f"DELETE FROM {TABLE} WHERE {SAME_WORK} AND status IN ('failed', 'cancelled')",
-                tenant,
-                *same,
+                [tenant, *same],
             )
-            if _ours(tx, tenant, job.job_id, worker_id) is None:
+            if _work_of(tx, _OURS, [tenant, job.job_id, worker_id]) is None:
                 return
             fields = "attempts = attempts - %s, error = %s, lease_until = NULL, completed_at = %s"
             uncounted = 0 if counted else 1
@@ -341,16 +194,16 @@ class OceanBaseJobs(OceanBaseJobReads):
                 tx.run(
                     f"UPDATE {TABLE} SET status = 'failed', {fields}"
                     " WHERE tenant_id = %s AND job_id = %s",
-                    uncounted, said, now, tenant, job.job_id,
-                )  # fmt: skip
+                    [uncounted, message, now, tenant, job.job_id],
+                )
                 end_conversations(tx, [(tenant, same[0])])
             else:
                 put_back(
                     tx, [(tenant, job.job_id, *same)], f"{fields}, run_after = %s",
-                    uncounted, said, None, retry_at,
+                    uncounted, message, None, retry_at,
                 )  # fmt: skip
 
-        await self._database.write(work)
+        await self._database.write(work, tenant)
 
     async def release_jobs(self, worker_id: str) -> None:
         now = self._clock()
@@ -358,7 +211,7 @@ class OceanBaseJobs(OceanBaseJobReads):
         def work(tx: Transaction) -> None:
             held = "status = 'running' AND worker_id = %s"
             _lock_tenants(tx, held, worker_id)
-            jobs = tx.rows(f"SELECT {_WORK_COLUMNS} FROM {TABLE} WHERE {held}", worker_id)
+            jobs = tx.rows(f"SELECT {_WORK_COLUMNS} FROM {TABLE} WHERE {held}", [worker_id])
             put_back(tx, jobs, "run_after = %s, lease_until = NULL", now)
 
         await self._database.write(work)
@@ -368,33 +221,31 @@ class OceanBaseJobs(OceanBaseJobReads):
     ) -> int:
         now = self._clock()
         can, values = doable(capabilities)
-        asked = [(scope_path(scope), thread_id) for scope, thread_id in threads]
+        keys = [(scope_path(scope), thread_id) for scope, thread_id in threads]
 
         def work(tx: Transaction) -> int:
-            tx.lock(*(tenant for tenant, _ in asked))
             tx.run(
                 f"UPDATE {TABLE} j SET j.run_after = %s WHERE (j.tenant_id, j.thread_id) IN %s"
                 f" AND j.status = 'pending' AND {can} AND j.error IS NULL AND j.run_after > %s",
-                now, asked, *values, now,
-            )  # fmt: skip
+                [now, keys, *values, now],
+            )
             return len(
                 tx.rows(
                     f"SELECT 1 FROM {TABLE} j WHERE (j.tenant_id, j.thread_id) IN %s"
                     f" AND j.status IN ('pending', 'running') AND {can}",
-                    asked,
-                    *values,
+                    [keys, *values],
                 )
             )
 
-        return await self._database.write(work) if asked else 0
+        return await self._database.write(work, *(tenant for tenant, _ in keys)) if keys else 0
 
     async def retry_jobs(self, job_ids: Sequence[UUID]) -> int:
         now, ids = self._clock(), list(job_ids)
 
         def work(tx: Transaction) -> int:
-            given_up = "status = 'failed' AND job_id IN %s"
-            _lock_tenants(tx, given_up, ids)
-            jobs = tx.rows(f"SELECT {_WORK_COLUMNS} FROM {TABLE} WHERE {given_up}", ids)
+            is_dead = "status = 'failed' AND job_id IN %s"
+            _lock_tenants(tx, is_dead, ids)
+            jobs = tx.rows(f"SELECT {_WORK_COLUMNS} FROM {TABLE} WHERE {is_dead}", [ids])
             put_back(
                 tx, jobs, "attempts = 0, run_after = %s, error = NULL, completed_at = NULL", now
             )
@@ -408,71 +259,171 @@ class OceanBaseJobs(OceanBaseJobReads):
         def work(tx: Transaction) -> int:
             is_open = "status IN ('pending', 'running') AND job_id IN %s"
             _lock_tenants(tx, is_open, ids)
-            of = tx.rows(f"SELECT tenant_id, thread_id FROM {TABLE} WHERE {is_open}", ids)
+            of = tx.rows(f"SELECT tenant_id, thread_id FROM {TABLE} WHERE {is_open}", [ids])
             cancelled = tx.run(
                 f"UPDATE {TABLE} SET status = 'cancelled', lease_until = NULL, payload = NULL,"
                 f" completed_at = %s WHERE {is_open}",
-                now,
-                ids,
+                [now, ids],
             )
             end_conversations(tx, of)
             return cancelled
 
         return await self._database.write(work)
 
+    async def next_job_at(self, capabilities: Sequence[Capability]) -> datetime | None:
+        can, values = doable(capabilities)
 
-_OURS = "tenant_id = %s AND job_id = %s AND status = 'running' AND worker_id = %s"
+        def work(tx: Transaction) -> datetime | None:
+            waiting = free(
+                tx,
+                f"SELECT j.tenant_id, j.thread_id, j.run_after FROM {TABLE} j"
+                f" WHERE j.status = 'pending' AND {can} ORDER BY j.run_after",
+                *values,
+            )
+            leased = tx.one(
+                f"SELECT j.lease_until FROM {TABLE} j WHERE j.status = 'running' AND {can}"
+                " AND j.lease_until IS NOT NULL ORDER BY j.lease_until LIMIT 1",
+                values,
+            )
+            moments = [row[-1] for row in [*waiting[:1], *([leased] if leased else [])]]
+            return min(moments, default=None)
+
+        return await self._database.read(work)
+
+    async def job_hints(self) -> AsyncIterator[datetime | None]:
+        """Poll the queue every second: this engine has no notifications."""
+        seen = await self._database.read(_newest)
+        yield None
+        while True:
+            await asyncio.sleep(POLL_S)
+            newest = await self._database.read(_newest)
+            due = [at for job_id, at in newest.items() if job_id not in seen or at < seen[job_id]]
+            seen = newest
+            if due:
+                yield min(due)
+
+    async def list_jobs(self, wanted: JobFilter) -> Sequence[JobRecord]:
+        labels = [label for label in (wanted.app, wanted.user) if label is not None]
+        tenant = to_path(labels)
+        where = all_of(
+            Condition("tenant_id >= %s AND tenant_id < %s", (tenant, path_end(tenant))),
+            Condition("status IN %s", ([str(one) for one in wanted.statuses],)),
+            given("tenant_id = %s", tenant if len(labels) == 2 else None),
+            given("thread_id = %s", wanted.thread_id),
+            given("job_id = %s", wanted.job_id),
+        )
+        rows = await self._database.read(
+            lambda tx: tx.rows(
+                f"SELECT {RECORD_COLUMNS} FROM {TABLE} WHERE {where.sql}"
+                " ORDER BY created_at DESC, job_id DESC LIMIT %s",
+                [*where.values, wanted.limit],
+            )
+        )
+        return newest_first(rows)
+
+    async def jobs_of_threads(
+        self, threads: Sequence[tuple[Scope, ThreadId]]
+    ) -> Sequence[JobRecord]:
+        keys = [(scope_path(scope), thread_id) for scope, thread_id in threads]
+        if not keys:
+            return []
+        rows = await self._database.read(
+            lambda tx: tx.rows(
+                f"SELECT {RECORD_COLUMNS} FROM {TABLE} WHERE (tenant_id, thread_id) IN %s", [keys]
+            )
+        )
+        return newest_first(rows)
+
+    async def job_stats(self) -> JobStats:
+        now = self._clock()
+
+        def work(tx: Transaction) -> JobStats:
+            counted: dict[str, int] = dict(
+                tx.rows(f"SELECT status, count(*) FROM {TABLE} GROUP BY status")
+            )
+            due = tx.one(
+                f"SELECT count(*), min(run_after), coalesce(sum(job_type = 'callback'), 0)"
+                f" FROM {TABLE} WHERE status = 'pending' AND run_after <= %s",
+                [now],
+            )
+            assert due is not None
+            count, oldest, callbacks = due
+            return JobStats(
+                pending=counted.get("pending", 0),
+                due=count,
+                running=counted.get("running", 0),
+                failed=counted.get("failed", 0),
+                oldest_due_s=None if oldest is None else (now - oldest).total_seconds(),
+                due_callbacks=int(callbacks),
+            )
+
+        return await self._database.read(work)
 
 
-def _ours(tx: Transaction, tenant: str, job_id: UUID, worker_id: str) -> Row | None:
-    """Return thread, type and name of a job that a worker has; None if it has it no more."""
-    return tx.one(
-        f"SELECT thread_id, job_type, performer FROM {TABLE} WHERE {_OURS}",
-        tenant,
-        job_id,
-        worker_id,
+def free(tx: Transaction, query: str, *values: object) -> list[Row]:
+    """Return the first pending jobs whose threads are idle; rows begin with tenant and thread.
+
+    The few running jobs are read apart, so that the query stops at its limit.
+    """
+    busy = set(tx.rows(f"SELECT tenant_id, thread_id FROM {TABLE} WHERE status = 'running'"))
+    start = 0
+    while True:
+        page = tx.rows(f"{query} LIMIT %s OFFSET %s", [*values, CANDIDATES, start])
+        found = [row for row in page if row[:2] not in busy]
+        if found or len(page) < CANDIDATES:
+            return found
+        start += CANDIDATES
+
+
+def _newest(tx: Transaction) -> dict[UUID, datetime]:
+    """Return id and time of the pending jobs that are due first or are newest."""
+    some = f"SELECT job_id, run_after FROM {TABLE} WHERE status = %s ORDER BY"
+    waiting = str(JobStatus.PENDING)
+    return dict(
+        [
+            *tx.rows(f"{some} run_after LIMIT {HINTED}", [waiting]),
+            *tx.rows(f"{some} created_at DESC LIMIT {HINTED}", [waiting]),
+        ]
     )
 
 
-def _work_of(tx: Transaction, tenant: str, job_id: UUID) -> Row | None:
-    return tx.one(
-        f"SELECT thread_id, job_type, performer FROM {TABLE} WHERE tenant_id = %s AND job_id = %s",
-        tenant,
-        job_id,
-    )
+CLAIMS = 8
+"""Maximum number of tries to claim a job while other workers are first."""
+_WORK_COLUMNS = "tenant_id, job_id, thread_id, job_type, performer"
+
+
+def _work_of(tx: Transaction, where: str, values: Sequence[object]) -> Row | None:
+    """Return thread, type and name of the job that meets a condition, or None."""
+    return tx.one(f"SELECT thread_id, job_type, performer FROM {TABLE} WHERE {where}", values)
 
 
 def _lock_tenants(tx: Transaction, condition: str, *values: object) -> None:
-    """Lock the tenants of jobs, which never change theirs; what holds is read again after that."""
-    tenants = tx.rows(f"SELECT DISTINCT tenant_id FROM {TABLE} WHERE {condition}", *values)
+    """Lock the tenants of the jobs that meet a condition; read the jobs again after that."""
+    tenants = tx.rows(f"SELECT DISTINCT tenant_id FROM {TABLE} WHERE {condition}", values)
     tx.lock(*(row[0] for row in tenants))
 
 
 def _candidates(
-    tx: Transaction,
-    worker_id: str,
-    now: datetime,
-    capabilities: Sequence[Capability],
-    after: str,
+    tx: Transaction, worker_id: str, now: datetime, capabilities: Sequence[Capability], after: str
 ) -> list[Row]:
-    """Return tenant and id of jobs to take, the one that is first in line first.
+    """Return tenant and id of jobs to claim, the first in line first.
 
-    What a worker was silent about for its whole lease comes first, then the most urgent that is
-    due; at equal priority the tenants take turns, the next one after the given one first.
+    Jobs with an expired lease come first, then due ones by priority. At equal priority the tenants
+    take turns, beginning after the given one.
     """
     can, values = doable(capabilities)
-    silent = tx.rows(
+    expired = tx.rows(
         f"SELECT j.tenant_id, j.job_id FROM {TABLE} j WHERE j.status = 'running'"
         f" AND (j.lease_until <= %s OR j.worker_id = %s) AND {can}"
         " ORDER BY j.lease_until LIMIT %s",
-        now, worker_id, *values, CANDIDATES,
-    )  # fmt: skip
-    if silent:
-        return silent
+        [now, worker_id, *values, CANDIDATES],
+    )
+    if expired:
+        return expired
     for (priority,) in tx.rows(
         f"SELECT DISTINCT priority FROM {TABLE} WHERE status = 'pending' AND run_after <= %s"
         " ORDER BY priority DESC",
-        now,
+        [now],
     ):
         for lap in (">", "<="):
             found = free(

@@ -12,22 +12,19 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.core.domain import Event, Scope, ThreadId, Turn
+from shared_core.core.domain import Event, Scope, ThreadId
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import profile_namespace, rest_of, scope_path
 from shared_core.errors import Conflict
 from shared_core.ports.profiles import PARAGRAPH_KEY, NewVersion, ProfileRun
-from shared_core.storage.oceanbase.connection.transactions import Transaction, pages
+from shared_core.storage.oceanbase.connection.transactions import Transaction
 from shared_core.storage.oceanbase.events import EVENT_COLUMNS, event_of
 from shared_core.storage.oceanbase.forgetting import delete_memories
 from shared_core.storage.oceanbase.item_writes import put_rows
+from shared_core.storage.oceanbase.run_changes import require_memories, require_turns
+from shared_core.storage.oceanbase.run_records import insert_caller_run, insert_run
 
 _RANGE = re.compile(r"\[(\d+),(\d+)\)")
-
-
-_RUN = (
-    "tenant_id", "run_id", "kind", "extractor", "counts", "started_at", "finished_at", "number",
-)  # fmt: skip
 _LOG = (
     "tenant_id", "run_id", "step", "stage", "output", "error", "started_at", "duration_s",
     "status", "input", "memory_id", "thread_id",
@@ -41,19 +38,19 @@ _VERSION = (
 def write_run(
     tx: Transaction, tenant: str, memory_id: UUID, run: ProfileRun, now: datetime
 ) -> None:
-    """Note a run about a profile, and its stages. Raises Conflict where it undoes none."""
-    last = tx.one("SELECT coalesce(max(number), 0) FROM runs WHERE tenant_id = %s", tenant)
-    number = 1 + (int(last[0]) if last else 0)
-    row = (
-        tenant, run.run_id, "profile", run.extractor, to_json(run.counts), run.started_at, now,
-        number,
-    )  # fmt: skip
-    tx.insert("runs", _RUN, [row])
+    """Insert a profile run and its stages. Raises Conflict if it cannot undo the run it names."""
+    columns = {
+        "run_id": run.run_id,
+        "kind": "profile",
+        "extractor": run.extractor,
+        "counts": to_json(run.counts),
+        "started_at": run.started_at,
+        "finished_at": now,
+    }
+    insert_run(tx, tenant, columns)
     if run.undoes is not None and not tx.run(
         "UPDATE runs SET undone_at = %s WHERE tenant_id = %s AND run_id = %s AND undone_at IS NULL",
-        now,
-        tenant,
-        run.undoes,
+        [now, tenant, run.undoes],
     ):
         raise Conflict("the run is gone, or was undone")
     tx.insert(
@@ -76,18 +73,18 @@ def write_version(
     now: datetime,
     strengths: Mapping[UUID, float | None],
 ) -> None:
-    """Write a version, or revise the newest. Raises Conflict where it is not what was loaded."""
+    """Write a version, or revise the newest. Raises Conflict if that is not the loaded one."""
     tenant = scope_path(scope)
     namespace = rest_of(profile_namespace(scope, new.subject, new.agent_id))
     _require_newest(tx, tenant, memory_id, new)
-    _require_memories(tx, tenant, new)
-    _require_turns(tx, tenant, new)
+    require_memories(tx, tenant, new.rewritten)
+    require_turns(tx, tenant, new.required)
     if new.revises:
         tx.run(
             "UPDATE profiles SET revision = revision + 1 WHERE tenant_id = %s"
             " AND subject_kind = %s AND subject_id = %s AND version = %s",
-            tenant, new.subject, new.agent_id, new.expected,
-        )  # fmt: skip
+            [tenant, new.subject, new.agent_id, new.expected],
+        )
     else:
         entries = [{"id": str(one), "role": role} for one, role in new.entries]
         row = (
@@ -108,9 +105,7 @@ def _require_newest(tx: Transaction, tenant: str, memory_id: UUID, new: NewVersi
         "SELECT version, revision, memory_id FROM profiles"
         " WHERE tenant_id = %s AND subject_kind = %s AND subject_id = %s"
         " ORDER BY version DESC LIMIT 1",
-        tenant,
-        new.subject,
-        new.agent_id,
+        [tenant, new.subject, new.agent_id],
     )
     held = new.expected == 0 if newest is None else newest == (
         new.expected, new.revision, memory_id
@@ -119,49 +114,18 @@ def _require_newest(tx: Transaction, tenant: str, memory_id: UUID, new: NewVersi
         raise Conflict("the profile was changed meanwhile")
 
 
-def _require_memories(tx: Transaction, tenant: str, new: NewVersion) -> None:
-    there = 0
-    for page in pages(new.rewritten):
-        there += len(
-            tx.rows(
-                "SELECT memory_id FROM memories WHERE tenant_id = %s AND memory_id IN %s",
-                tenant,
-                page,
-            )
-        )
-    if there != len(new.rewritten):
-        raise Conflict("a memory was forgotten meanwhile")
-
-
-def _require_turns(tx: Transaction, tenant: str, new: NewVersion) -> None:
-    there: set[Turn] = set()
-    for page in pages(new.required):
-        there |= {
-            (thread_id, event_id)
-            for thread_id, event_id in tx.rows(
-                "SELECT thread_id, event_id FROM events WHERE tenant_id = %s"
-                " AND (thread_id, event_id) IN %s AND memory_seq IS NOT NULL",
-                tenant,
-                page,
-            )
-        }
-    if not there.issuperset(new.required):
-        raise Conflict("a turn was forgotten meanwhile")
-
-
 def _ids_of(tx: Transaction, tenant: str, namespace: str) -> dict[str, UUID]:
-    """Return the ids of the memories of a profile, by their keys."""
+    """Return the ids of a profile's memories by key."""
     return dict(
         tx.rows(
             "SELECT `key`, memory_id FROM memories WHERE tenant_id = %s AND namespace = %s",
-            tenant,
-            namespace,
+            [tenant, namespace],
         )
     )
 
 
 def _add_sources(tx: Transaction, tenant: str, ids: Mapping[str, UUID], new: NewVersion) -> None:
-    """Add the turns of memories named by key; of one that is not there, none."""
+    """Add the turns of stored memories, named by key."""
     tx.insert(
         "memory_sources",
         ("tenant_id", "memory_id", "thread_id", "event_id", "basis"),
@@ -182,11 +146,11 @@ def _show(
     new: NewVersion,
     now: datetime,
 ) -> None:
-    """Show what a version names, and retire the rest; the paragraph goes with all it tells."""
+    """Show the memories a version names, retire the others, and set the paragraph's bases."""
     paragraph = ids.get(PARAGRAPH_KEY)
     if paragraph is not None:
         tx.run(
-            "DELETE FROM memory_bases WHERE tenant_id = %s AND memory_id = %s", tenant, paragraph
+            "DELETE FROM memory_bases WHERE tenant_id = %s AND memory_id = %s", [tenant, paragraph]
         )
         tx.insert(
             "memory_bases",
@@ -199,32 +163,26 @@ def _show(
     retired: list[UUID] = []
     for memory_id, superseded_at in tx.rows(
         "SELECT memory_id, superseded_at FROM memories WHERE tenant_id = %s AND namespace = %s",
-        tenant,
-        namespace,
+        [tenant, namespace],
     ):
         if (superseded_at is None) != (memory_id in shown):
             (living if memory_id in shown else retired).append(memory_id)
     for ids_of_some, moment in ((living, None), (retired, now)):
-        for page in pages(ids_of_some):
-            tx.run(
-                "UPDATE memories SET superseded_at = %s WHERE tenant_id = %s AND memory_id IN %s",
-                moment,
-                tenant,
-                page,
-            )
+        tx.run_in(
+            "UPDATE memories SET superseded_at = %s WHERE tenant_id = %s AND memory_id IN %s",
+            [moment, tenant, ids_of_some],
+        )
 
 
 def _prune(tx: Transaction, tenant: str, new: NewVersion) -> None:
-    """Delete the versions before the newest so many, and the memories that they alone named."""
+    """Delete the versions beyond those to keep, and the memories that only they named."""
     last = new.expected + 1 - new.keep
     if last < 1:
         return
     of_subject = "tenant_id = %s AND subject_kind = %s AND subject_id = %s"
     versions = tx.rows(
         f"SELECT version, entries FROM profiles WHERE {of_subject}",
-        tenant,
-        new.subject,
-        new.agent_id,
+        [tenant, new.subject, new.agent_id],
     )
     named: dict[bool, set[UUID]] = {True: set(), False: set()}
     for version, entries in versions:
@@ -233,10 +191,7 @@ def _prune(tx: Transaction, tenant: str, new: NewVersion) -> None:
         }
     tx.run(
         f"DELETE FROM profiles WHERE {of_subject} AND version <= %s",
-        tenant,
-        new.subject,
-        new.agent_id,
-        last,
+        [tenant, new.subject, new.agent_id, last],
     )
     delete_memories(tx, tenant, named[True] - named[False])
 
@@ -249,14 +204,12 @@ def unread(
     limit: int,
     now: datetime,
 ) -> list[tuple[int, Event]]:
-    """Return the first consolidated turns of a thread that no profile of these ids has read."""
+    """Return the first consolidated turns of a thread that no profile with these ids has read."""
     to_seq, read = 0, set[int]()
     for (noted,) in tx.rows(
         "SELECT input FROM pipeline_log WHERE tenant_id = %s AND memory_id IN %s"
         " AND thread_id = %s AND status <> 'error'",
-        tenant,
-        list(memory_ids),
-        thread_id,
+        [tenant, list(memory_ids), thread_id],
     ):
         given = json.loads(noted)
         to_seq = max(to_seq, int(given.get("to_seq") or 0))
@@ -267,13 +220,7 @@ def unread(
         " WHERE tenant_id = %s AND thread_id = %s AND (expires_at IS NULL OR expires_at > %s)"
         " AND memory_seq > %s AND memory_seq <= (SELECT consolidated_seq FROM threads"
         " WHERE tenant_id = %s AND thread_id = %s) ORDER BY memory_seq LIMIT %s",
-        tenant,
-        thread_id,
-        now,
-        to_seq,
-        tenant,
-        thread_id,
-        limit + len(read),
+        [tenant, thread_id, now, to_seq, tenant, thread_id, limit + len(read)],
     )
     return [(row[0], event_of(row[1:])) for row in rows if row[0] not in read][:limit]
 
@@ -281,54 +228,39 @@ def unread(
 def mark_read(
     tx: Transaction, tenant: str, run_id: UUID, thread_id: str, event_ids: Sequence[str]
 ) -> None:
-    """Note which turns of a thread a run was given, unless it followed the thread."""
+    """Note the turns of a thread that were given to a run, unless it followed the thread."""
     first = tx.one(
         "SELECT input FROM pipeline_log WHERE tenant_id = %s AND run_id = %s AND step = 1",
-        tenant,
-        run_id,
+        [tenant, run_id],
     )
     given = json.loads(first[0]) if first else {"to_seq": 0}
-    numbers = [
-        row[0]
-        for page in pages(event_ids)
-        for row in tx.rows(
-            "SELECT memory_seq FROM events WHERE tenant_id = %s AND thread_id = %s"
-            " AND event_id IN %s AND memory_seq IS NOT NULL",
-            tenant,
-            thread_id,
-            page,
-        )
-    ]
+    numbers = tx.column_in(
+        "SELECT memory_seq FROM events WHERE tenant_id = %s AND thread_id = %s"
+        " AND event_id IN %s AND memory_seq IS NOT NULL",
+        [tenant, thread_id, event_ids],
+    )
     if numbers and "to_seq" not in given:
         tx.run(
             "UPDATE pipeline_log SET input = %s WHERE tenant_id = %s AND run_id = %s AND step = 1",
-            to_json(given | {"read": _ranges(numbers)}),
-            tenant,
-            run_id,
+            [to_json(given | {"read": _ranges(numbers)}), tenant, run_id],
         )
 
 
 def mark_all_read(
     tx: Transaction, tenant: str, memory_id: UUID, marks_id: UUID, run_id: UUID, now: datetime
 ) -> None:
-    """Before a profile goes: what was said up to now is not read into the next one."""
+    """Mark all turns as read before a profile is deleted: the next one starts after them."""
     drop_logged_runs(tx, tenant, marks_id)
     if not tx.rows(
-        "SELECT 1 FROM profiles WHERE tenant_id = %s AND memory_id = %s LIMIT 1", tenant, memory_id
+        "SELECT 1 FROM profiles WHERE tenant_id = %s AND memory_id = %s LIMIT 1",
+        [tenant, memory_id],
     ):
         return
-    last = tx.one("SELECT coalesce(max(number), 0) FROM runs WHERE tenant_id = %s", tenant)
-    tx.insert(
-        "runs",
-        ("tenant_id", "run_id", "kind", "extractor", "counts", "started_at", "finished_at",
-         "number"),
-        [(tenant, run_id, "profile", "", '{"deleted": true}', now, now,
-          1 + int(last[0] if last else 0))],
-    )  # fmt: skip
+    insert_caller_run(tx, tenant, run_id, now, "profile", {"deleted": True}, extractor="")
     threads = tx.rows(
         "SELECT thread_id, last_memory_seq FROM threads"
         " WHERE tenant_id = %s AND last_memory_seq > 0 ORDER BY thread_id",
-        tenant,
+        [tenant],
     )
     tx.insert(
         "pipeline_log",
@@ -343,18 +275,19 @@ def mark_all_read(
 
 
 def drop_logged_runs(tx: Transaction, tenant: str, memory_id: UUID) -> None:
-    """Delete the runs that are logged of a profile, and with them their log."""
+    """Delete the logged runs of a profile with their log."""
     logged = tx.rows(
         "SELECT DISTINCT run_id FROM pipeline_log WHERE tenant_id = %s AND memory_id = %s",
-        tenant,
-        memory_id,
+        [tenant, memory_id],
     )
-    for page in pages([row[0] for row in logged]):
-        tx.run("DELETE FROM runs WHERE tenant_id = %s AND run_id IN %s", tenant, page)
+    tx.run_in(
+        "DELETE FROM runs WHERE tenant_id = %s AND run_id IN %s",
+        [tenant, [row[0] for row in logged]],
+    )
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Return numbers as ranges that touch nowhere: {[1,4),[6,7)}."""
+    """Return numbers as disjoint ranges: {[1,4),[6,7)}."""
     found: list[list[int]] = []
     for number in sorted(set(numbers)):
         if found and found[-1][1] == number:

@@ -33,6 +33,7 @@ from shared_core.ports.profiles import (
     marks_id,
 )
 from shared_core.storage.oceanbase.base import OceanBasePart
+from shared_core.storage.oceanbase.connection.errors import DUPLICATE, code_of
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
 from shared_core.storage.oceanbase.events import append_turns, forgotten as forgotten_of
 from shared_core.storage.oceanbase.item_writes import put_vectors, strengths_of
@@ -44,6 +45,7 @@ from shared_core.storage.oceanbase.profile_writing import (
     write_run,
     write_version,
 )
+from shared_core.storage.oceanbase.visibility import given
 
 VERSION_COLUMNS = (
     "subject_kind, subject_id, version, memory_id, event_limit, content_hash, run_id, began_at,"
@@ -52,33 +54,24 @@ VERSION_COLUMNS = (
 STAGE_COLUMNS = (
     "run_id, step, stage, status, input, output, error, started_at, duration_s, thread_id"
 )
-
-
 THREADS_AT_ONCE = 50
-"""Of one statement that reads the last turns of each."""
-
-
-DUPLICATE = 1062
-
+"""Maximum number of threads whose last turns one statement reads."""
 _VERSIONS = f"SELECT {VERSION_COLUMNS}, entries FROM profiles WHERE tenant_id = %s"
 
 
 class OceanBaseProfiles(OceanBasePart):
-    """Profiles of one scope at a time."""
+    """Profiles of one scope: versions, their runs, and the turns they read."""
 
     async def profile_by_id(
         self, scope: Scope, memory_id: UUID, version: int | None = None
     ) -> StoredProfile | None:
         tenant = scope_path(scope)
-        condition = "" if version is None else " AND version = %s"
-        values = () if version is None else (version,)
+        wanted = given("version = %s", version)
 
         def work(tx: Transaction) -> StoredProfile | None:
             rows = tx.rows(
-                f"{_VERSIONS} AND memory_id = %s{condition} ORDER BY version DESC LIMIT 1",
-                tenant,
-                memory_id,
-                *values,
+                f"{_VERSIONS} AND memory_id = %s AND {wanted.sql} ORDER BY version DESC LIMIT 1",
+                [tenant, memory_id, *wanted.values],
             )
             return next(iter(stored(tx, tenant, rows)), None)
 
@@ -88,16 +81,14 @@ class OceanBaseProfiles(OceanBasePart):
         self, scope: Scope, subject: SubjectKind, agent_id: str
     ) -> StoredProfile | None:
         tenant = scope_path(scope)
-
-        def work(tx: Transaction) -> StoredProfile | None:
-            return next(iter(stored(tx, tenant, _newest(tx, tenant, subject, agent_id))), None)
-
-        return await self._database.read(work)
+        return await self._database.read(
+            lambda tx: next(iter(stored(tx, tenant, _newest(tx, tenant, subject, agent_id))), None)
+        )
 
     async def profiles_to_show(
         self, scope: Scope, known: datetime | None, roles: Sequence[EntryRole]
     ) -> Sequence[StoredProfile]:
-        """Of several of a kind: that of the agent called as the application, else the last."""
+        """Return one profile of each kind: by the agent named like the application, or the last."""
         tenant = scope_path(scope)
 
         def work(tx: Transaction) -> list[StoredProfile]:
@@ -105,7 +96,7 @@ class OceanBaseProfiles(OceanBasePart):
             for subject, agent_id in tx.rows(
                 "SELECT DISTINCT subject_kind, subject_id FROM profiles WHERE tenant_id = %s"
                 " ORDER BY subject_kind, subject_id",
-                tenant,
+                [tenant],
             ):
                 for row in _newest(tx, tenant, subject, agent_id, known):
                     rank = (agent_id == scope.app, version_of(row).created_at)
@@ -122,9 +113,7 @@ class OceanBaseProfiles(OceanBasePart):
         rows = await self._database.read(
             lambda tx: tx.rows(
                 f"{_VERSIONS} AND memory_id = %s ORDER BY version DESC LIMIT %s",
-                scope_path(scope),
-                memory_id,
-                limit,
+                [scope_path(scope), memory_id, limit],
             )
         )
         return [version_of(row) for row in rows]
@@ -135,16 +124,14 @@ class OceanBaseProfiles(OceanBasePart):
         def work(tx: Transaction) -> RunOfProfile | None:
             written = tx.one(
                 "SELECT memory_id, version FROM profiles WHERE tenant_id = %s AND run_id = %s",
-                tenant,
-                run_id,
+                [tenant, run_id],
             )
             if written is None:
                 return _unkept(tx, tenant, run_id)
             newest = tx.one(
                 "SELECT version, run_id FROM profiles WHERE tenant_id = %s AND memory_id = %s"
                 " ORDER BY version DESC LIMIT 1",
-                tenant,
-                written[0],
+                [tenant, written[0]],
             )
             return RunOfProfile(*written, *(newest or (None, None)))
 
@@ -159,28 +146,18 @@ class OceanBaseProfiles(OceanBasePart):
             began = tx.rows(
                 "SELECT run_id, started_at FROM pipeline_log WHERE tenant_id = %s"
                 " AND memory_id = %s AND step = 1 ORDER BY started_at DESC, run_id DESC LIMIT %s",
-                tenant,
-                memory_id,
-                limit,
+                [tenant, memory_id, limit],
             )
             place = {run_id: number for number, (run_id, _) in enumerate(began)}
-            logged = [
-                row
-                for page in pages(list(place))
-                for row in tx.rows(
-                    f"SELECT {STAGE_COLUMNS} FROM pipeline_log"
-                    " WHERE tenant_id = %s AND run_id IN %s",
-                    tenant,
-                    page,
-                )
-            ]
+            logged = tx.rows_in(
+                f"SELECT {STAGE_COLUMNS} FROM pipeline_log WHERE tenant_id = %s AND run_id IN %s",
+                [tenant, place],
+            )
             versions: dict[UUID, int] = {
                 run_id: version
-                for page in pages(list(place))
-                for run_id, version in tx.rows(
+                for run_id, version in tx.rows_in(
                     "SELECT run_id, version FROM profiles WHERE tenant_id = %s AND run_id IN %s",
-                    tenant,
-                    page,
+                    [tenant, place],
                 )
             }
             logged.sort(key=lambda row: (place[row[0]], row[1]))
@@ -232,7 +209,7 @@ class OceanBaseProfiles(OceanBasePart):
             try:
                 return work(tx)
             except pymysql.IntegrityError as error:
-                if error.args[0] != DUPLICATE:
+                if code_of(error) != DUPLICATE:
                     raise
                 raise Conflict(str(error.args[-1])) from error
 
@@ -253,42 +230,38 @@ class OceanBaseProfiles(OceanBasePart):
         run_id, now = uuid7(), self._clock()
 
         def work(tx: Transaction) -> int:
-            tx.lock(tenant)
             if subject == "user":
                 mark_all_read(tx, tenant, memory_id, marks_id(agent_id), run_id, now)
             gone = tx.run(
-                "DELETE FROM profiles WHERE tenant_id = %s AND memory_id = %s", tenant, memory_id
+                "DELETE FROM profiles WHERE tenant_id = %s AND memory_id = %s", [tenant, memory_id]
             )
             drop_logged_runs(tx, tenant, memory_id)
             if gone:
                 tx.run(
                     "DELETE FROM memories WHERE tenant_id = %s AND namespace = %s",
-                    tenant,
-                    namespace,
+                    [tenant, namespace],
                 )
             return gone
 
-        return await self._database.write(work)
+        return await self._database.write(work, tenant)
 
     async def recent_threads(
         self, scope: Scope, author: str | None, limit: int
     ) -> Sequence[ThreadOverview]:
         tenant, now = scope_path(scope), self._clock()
-        said = ""
+        by_author = ""
         values: tuple[object, ...] = ()
-        if author is not None:  # by its length, too: names that end in other spaces are equal
-            said = " AND e.role = 'agent' AND e.author = %s AND LENGTH(e.author) = %s"
+        if author is not None:  # with LENGTH, because the server ignores spaces at the end
+            by_author = " AND e.role = 'agent' AND e.author = %s AND LENGTH(e.author) = %s"
             values = (author, len(author.encode()))
 
         def work(tx: Transaction) -> list[ThreadOverview]:
             threads = tx.rows(
                 "SELECT t.thread_id FROM threads t WHERE t.tenant_id = %s AND EXISTS"
                 " (SELECT 1 FROM events e WHERE e.tenant_id = t.tenant_id"
-                f" AND e.thread_id = t.thread_id AND e.memory_seq IS NOT NULL{said})"
+                f" AND e.thread_id = t.thread_id AND e.memory_seq IS NOT NULL{by_author})"
                 " ORDER BY t.updated_at DESC, t.thread_id LIMIT %s",
-                tenant,
-                *values,
-                limit,
+                [tenant, *values, limit],
             )
             return overviews(tx, tenant, [row[0] for row in threads], now)
 
@@ -298,54 +271,43 @@ class OceanBaseProfiles(OceanBasePart):
 def _newest(
     tx: Transaction, tenant: str, subject: str, agent_id: str, known: datetime | None = None
 ) -> list[Row]:
-    """Return the newest version of the profile of a subject, as of a moment."""
-    condition, values = ("", ()) if known is None else (" AND created_at <= %s", (known,))
+    """Return the newest version of a profile, as of a moment; an empty list without one."""
+    created = given("created_at <= %s", known)
     return tx.rows(
-        f"{_VERSIONS} AND subject_kind = %s AND subject_id = %s{condition}"
+        f"{_VERSIONS} AND subject_kind = %s AND subject_id = %s AND {created.sql}"
         " ORDER BY version DESC LIMIT 1",
-        tenant,
-        subject,
-        agent_id,
-        *values,
+        [tenant, subject, agent_id, *created.values],
     )
 
 
 def _unkept(tx: Transaction, tenant: str, run_id: UUID) -> RunOfProfile | None:
-    """Return a run about a profile of which no version is kept; None if it is no such run."""
-    is_one = tx.rows(
+    """Return a profile run without a kept version, or None if there is no such run."""
+    is_one = tx.has(
         "SELECT 1 FROM runs WHERE tenant_id = %s AND run_id = %s AND kind = 'profile'",
-        tenant,
-        run_id,
+        [tenant, run_id],
     )
     return RunOfProfile(None, None, None, None) if is_one else None
 
 
 def overviews(
-    tx: Transaction, tenant: str, asked: Sequence[str], now: datetime
+    tx: Transaction, tenant: str, thread_ids: Sequence[str], now: datetime
 ) -> list[ThreadOverview]:
-    """Return what threads hold, the one spoken in last first."""
-    counted = [
-        row
-        for page in pages(asked)
-        for row in tx.rows(
-            "SELECT thread_id, count(*), min(occurred_at), max(occurred_at) FROM events"
-            " WHERE tenant_id = %s AND thread_id IN %s AND memory_seq IS NOT NULL"
-            " GROUP BY thread_id",
-            tenant,
-            page,
-        )
-    ]
+    """Return overviews of threads, the most recently used first."""
+    counted = tx.rows_in(
+        "SELECT thread_id, count(*), min(occurred_at), max(occurred_at) FROM events"
+        " WHERE tenant_id = %s AND thread_id IN %s AND memory_seq IS NOT NULL"
+        " GROUP BY thread_id",
+        [tenant, thread_ids],
+    )
     summaries: dict[str, str] = {
         thread_id: text
-        for page in pages(asked)
-        for thread_id, text in tx.rows(
+        for thread_id, text in tx.rows_in(
             "SELECT thread_id, text FROM memories WHERE tenant_id = %s AND thread_id IN %s"
             " AND kind = 'summary' AND superseded_at IS NULL",
-            tenant,
-            page,
+            [tenant, thread_ids],
         )
     }
-    said = _said(tx, tenant, asked, now)
+    texts = _last_texts(tx, tenant, thread_ids, now)
     counted.sort(key=lambda row: row[0].encode())
     counted.sort(key=lambda row: row[3], reverse=True)
     return [
@@ -355,33 +317,33 @@ def overviews(
             ended_at=last_at,
             turns=turns,
             summary=summaries.get(thread_id, ""),
-            said=tuple(said.get(thread_id, ())),
+            said=tuple(texts.get(thread_id, ())),
         )
         for thread_id, turns, first_at, last_at in counted
     ]
 
 
-def _said(
+def _last_texts(
     tx: Transaction, tenant: str, threads: Sequence[str], now: datetime
 ) -> dict[str, list[str]]:
-    """Return what users said last in threads, in order, of each turn the beginning."""
-    # By its length: two texts of spaces are equal, and to none.
+    """Return the beginnings of the last turns of users in threads, in order."""
+    # LENGTH, because the server takes a text of spaces for equal to an empty one.
     last = (
         f"(SELECT thread_id, seq, LEFT(text, {SAID_CHARACTERS}) FROM events"
         " WHERE tenant_id = %s AND thread_id = %s AND memory_seq IS NOT NULL AND role = 'user'"
         " AND LENGTH(text) > 0 AND (expires_at IS NULL OR expires_at > %s)"
         f" ORDER BY seq DESC LIMIT {SAID})"
     )
-    said: dict[str, list[tuple[int, str]]] = {}
+    texts: dict[str, list[tuple[int, str]]] = {}
     for page in pages(threads, THREADS_AT_ONCE):
         values = [value for thread_id in page for value in (tenant, thread_id, now)]
-        for thread_id, seq, text in tx.rows(" UNION ALL ".join([last] * len(page)), *values):
-            said.setdefault(thread_id, []).append((seq, text))
-    return {thread_id: [text for _, text in sorted(turns)] for thread_id, turns in said.items()}
+        for thread_id, seq, text in tx.rows(" UNION ALL ".join([last] * len(page)), values):
+            texts.setdefault(thread_id, []).append((seq, text))
+    return {thread_id: [text for _, text in sorted(turns)] for thread_id, turns in texts.items()}
 
 
 def version_of(row: Row) -> ProfileVersion:
-    """Return the version in the columns VERSION_COLUMNS."""
+    """Return the version in VERSION_COLUMNS."""
     return ProfileVersion(
         subject=row[0],
         agent_id=row[1],
@@ -397,7 +359,7 @@ def version_of(row: Row) -> ProfileVersion:
 
 
 def stage_of(row: Row, version: int | None) -> StageLog:
-    """Return the stage in the columns STAGE_COLUMNS; version: of the profile its run wrote."""
+    """Return the stage in STAGE_COLUMNS; version: the profile version its run wrote."""
     run_id, step, stage, status, given, output, error, started_at, duration_s, thread_id = row
     return StageLog(
         run_id=run_id,
@@ -417,14 +379,11 @@ def stage_of(row: Row, version: int | None) -> StageLog:
 
 
 def stored(
-    tx: Transaction,
-    tenant: str,
-    versions: Sequence[Row],
-    roles: Sequence[EntryRole] | None = None,
+    tx: Transaction, tenant: str, versions: Sequence[Row], roles: Sequence[EntryRole] | None = None
 ) -> list[StoredProfile]:
-    """Return versions with the memories they are made of, in their order, each with its turns.
+    """Return versions with their memories and the turns of these, in their order.
 
-    versions: the columns VERSION_COLUMNS and entries. roles: only these entries; None for all.
+    versions: VERSION_COLUMNS and entries. roles: only entries of these roles; None: all.
     """
     entries = [
         [
@@ -454,11 +413,9 @@ def stored(
 def _values(tx: Transaction, tenant: str, named: Iterable[UUID]) -> dict[UUID | None, str]:
     return {
         memory_id: value
-        for page in pages(list(named))
-        for memory_id, value in tx.rows(
+        for memory_id, value in tx.rows_in(
             "SELECT memory_id, value FROM memories WHERE tenant_id = %s AND memory_id IN %s",
-            tenant,
-            page,
+            [tenant, named],
         )
     }
 
@@ -466,17 +423,12 @@ def _values(tx: Transaction, tenant: str, named: Iterable[UUID]) -> dict[UUID | 
 def _bases(
     tx: Transaction, tenant: str, named: Iterable[UUID]
 ) -> Mapping[UUID | None, tuple[tuple[Turn, ...], ...]]:
-    rows = [
-        row
-        for page in pages(list(named))
-        for row in tx.rows(
-            "SELECT memory_id, basis, thread_id, event_id FROM memory_sources"
-            " WHERE tenant_id = %s AND memory_id IN %s"
-            " ORDER BY memory_id, basis, thread_id, event_id",
-            tenant,
-            page,
-        )
-    ]
+    rows = tx.rows_in(
+        "SELECT memory_id, basis, thread_id, event_id FROM memory_sources"
+        " WHERE tenant_id = %s AND memory_id IN %s"
+        " ORDER BY memory_id, basis, thread_id, event_id",
+        [tenant, named],
+    )
     return {
         memory_id: tuple(
             tuple((ThreadId(thread_id), event_id) for _, _, thread_id, event_id in turns)

@@ -1,23 +1,26 @@
-"""OceanBaseStorage: recall; which memories are worth ranking is decided here, over arrays.
+"""OceanBaseStorage: recall, and the timeline of memories within a period.
 
-The choice means the same as the statement recall of PostgreSQL's queries.
+The choice of memories worth ranking is made over arrays here; it means the same as the statement
+recall of PostgreSQL's queries.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import numpy as np
 
-from shared_core.core.domain import AsOf, MemoryId
-from shared_core.core.namespaces import rest_of, scope_path
+from shared_core.core.domain import AsOf, Memory, MemoryId, Scope, ThreadId
+from shared_core.core.namespaces import memories_namespace, rest_of, scope_path
 from shared_core.errors import InvalidInput
+from shared_core.ports.events import SliceOrder, SliceQuery
 from shared_core.ports.graph import Edge
 from shared_core.ports.recall import Candidate, Corpus, Recalled, SearchRequest
 from shared_core.storage._rows import as_known
@@ -25,7 +28,12 @@ from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.edge_rows import edges_about
 from shared_core.storage.oceanbase.filters import Matches, matches
-from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
+from shared_core.storage.oceanbase.rows import (
+    MEMORY_COLUMNS,
+    memory_of,
+    newest_memories,
+    sources_of,
+)
 from shared_core.storage.oceanbase.vectors import asked_form, models, table_of
 from shared_core.storage.oceanbase.visibility import (
     Condition,
@@ -41,23 +49,21 @@ if TYPE_CHECKING:
     from shared_core.ports.recall import Numbers, Places
 
 FEW = 3
-"""One look-up of a vector by id costs as much as so many in a row."""
-
-
+"""Cost of one look-up of a vector by id, in sequential reads."""
 NEIGHBOUR_SHARE = 0.5
-"""Of what the turns before and after score: an answer seldom repeats its question."""
-
-
+"""Share of a neighbour's score that counts: an answer seldom repeats its question."""
 MOST_EDGES = 50
-"""Of each name and direction, the newest."""
+"""Maximum number of newest edges for each name and direction."""
 PAUSE = timedelta(hours=6)
-"""Turns of a thread with no longer pause between them are one session."""
-
+"""Maximum pause between two turns of one session."""
 _ID, _IS_NO_TURN, _THREAD, _OCCURRED, _UPDATED, _LENGTH, _TERMS, _VALUE = range(8)
+DIRECTIONS: Final[dict[SliceOrder, str]] = {"newest": "DESC", "oldest": "ASC"}
+QUARTER: Final = "timestampdiff(MINUTE, '2000-01-01', m.occurred_at) DIV 15"
+"""The quarter of an hour of a memory: in every time zone, buckets begin with a quarter."""
 
 
 class OceanBaseRecall(OceanBasePart):
-    """See the port."""
+    """Recall within one scope."""
 
     async def recall(self, request: SearchRequest) -> Recalled:
         if request.namespace[:2] != (request.scope.app, request.scope.user):
@@ -83,6 +89,85 @@ class OceanBaseRecall(OceanBasePart):
         return await self._database.read(work)
 
 
+class OceanBaseSlices(OceanBasePart):
+    """The timeline of one scope: pages, extents and counts of periods."""
+
+    async def thread_summary(
+        self, scope: Scope, thread_id: ThreadId, as_of: AsOf | None = None
+    ) -> Memory | None:
+        asked = SliceQuery(
+            scope=scope, namespace=memories_namespace(scope), begin=None, end=None, as_of=as_of
+        )
+
+        def work(tx: Transaction) -> Memory | None:
+            there = all_of(
+                Condition("m.thread_id = %s AND m.kind = 'summary'", (thread_id,)),
+                self._there(tx, asked),
+            )
+            return next(iter(newest_memories(tx, scope_path(scope), there, as_of, 1)), None)
+
+        return await self._database.read(work)
+
+    async def slice(
+        self, query: SliceQuery, order: SliceOrder, limit: int, offset: int
+    ) -> Sequence[Memory]:
+        direction = DIRECTIONS[order]
+
+        def work(tx: Transaction) -> list[Memory]:
+            tenant, there = scope_path(query.scope), self._there(tx, query)
+            return newest_memories(tx, tenant, there, query.as_of, limit, offset, direction)
+
+        return await self._database.read(work)
+
+    async def slice_extent(self, query: SliceQuery) -> tuple[datetime, datetime] | None:
+        def work(tx: Transaction) -> tuple[datetime, datetime] | None:
+            there = self._there(tx, query)
+            [(first, last)] = tx.rows(
+                f"SELECT min(m.occurred_at), max(m.occurred_at) FROM memories m WHERE {there.sql}",
+                there.values,
+            )
+            return None if first is None else (first, last)
+
+        return await self._database.read(work)
+
+    async def slice_counts(self, query: SliceQuery, bounds: Sequence[datetime]) -> Sequence[int]:
+        def work(tx: Transaction) -> list[int]:
+            there = self._there(tx, query)
+            counts = [0] * len(bounds)
+            parted = []
+            for first, last, count in tx.rows(
+                "SELECT min(m.occurred_at), max(m.occurred_at), count(*) FROM memories m"
+                f" WHERE {there.sql} GROUP BY {QUARTER}",
+                there.values,
+            ):
+                place = bisect_right(bounds, first)
+                if place != bisect_right(bounds, last):
+                    parted.append((first, last))
+                elif place:
+                    counts[place - 1] += count
+            for first, last in parted:  # quarters that a bound cuts in two
+                for (moment,) in tx.rows(
+                    f"SELECT m.occurred_at FROM memories m WHERE {there.sql}"
+                    " AND m.occurred_at BETWEEN %s AND %s",
+                    [*there.values, first, last],
+                ):
+                    if place := bisect_right(bounds, moment):
+                        counts[place - 1] += 1
+            return counts
+
+        return await self._database.read(work)
+
+    def _there(self, tx: Transaction, query: SliceQuery) -> Condition:
+        tenant = scope_path(query.scope)
+        return all_of(
+            Condition("m.tenant_id = %s", (tenant,)),
+            between(query.begin, query.end),
+            below(rest_of(query.namespace)),
+            current_at(tx, tenant, self._clock(), query.as_of),
+            of_kinds(query.kinds),
+        )
+
+
 def _there(tx: Transaction, tenant: str, now: datetime, request: SearchRequest) -> Condition:
     return all_of(
         Condition("m.tenant_id = %s", (tenant,)),
@@ -97,22 +182,21 @@ def _there(tx: Transaction, tenant: str, now: datetime, request: SearchRequest) 
 def _living(
     tx: Transaction, request: SearchRequest, there: Condition, is_wanted: Matches | None
 ) -> list[Row]:
-    """Return what lives in the order it was said, as plain rows: turns by thread, then all else.
+    """Return the living memories as plain rows: turns by thread in order, then all others.
 
-    Words come of memories that hold one of the query: sending them costs as much as reading. They
-    have a name, or the server would name them by the words asked for, cut within a character.
+    Terms come only with memories that hold a word of the query: sending them is expensive.
     """
     words = [
         Condition("m.terms LIKE %s", (_holding(term),)) for term in dict.fromkeys(request.terms)
     ]
     any_word = " OR ".join(one.sql for one in words) or "FALSE"
     value = ", m.value" if is_wanted else ""
+    # "AS terms": otherwise the server names the column after the words, cut within a character.
     rows = tx.plain_rows(
         "SELECT m.memory_id, m.kind <> 'episodic', m.thread_id, m.occurred_at, m.updated_at,"
         f" m.term_count, CASE WHEN {any_word} THEN m.terms END AS terms{value}"
         f" FROM memories m WHERE {there.sql}",
-        *all_of(*words).values,
-        *there.values,
+        [*all_of(*words).values, *there.values],
     )
     if is_wanted:
         rows = [row for row in rows if is_wanted(row[_VALUE])]
@@ -123,12 +207,12 @@ def _living(
 
 
 def _holding(term: str) -> str:
-    """Return the pattern of LIKE for the terms of memories that hold a word."""
+    """Return the LIKE pattern for terms that contain a word."""
     return "% " + re.sub(r"[\\\\%_]", r"\\\g<0>", term) + " %"
 
 
 def _tie(rows: Sequence[Row]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Return the place of each row among all by when it was updated, the last first."""
+    """Return the rank of each row by its last update, the latest first."""
     places = np.empty(len(rows), dtype=np.intp)
     by_id = sorted(range(len(rows)), key=lambda at: rows[at][_ID])
     places[sorted(by_id, key=lambda at: rows[at][_UPDATED], reverse=True)] = range(len(rows))
@@ -165,49 +249,40 @@ def _opens(rows: Sequence[Row]) -> list[bool]:
 
 
 def _candidates(
-    tx: Transaction,
-    tenant: str,
-    now: datetime,
-    as_of: AsOf | None,
-    number_of: Mapping[UUID, int],
+    tx: Transaction, tenant: str, now: datetime, as_of: AsOf | None, number_of: Mapping[UUID, int]
 ) -> list[Candidate]:
     ids = list(number_of)
     sources = sources_of(tx, tenant, ids)
     ended = _ended(tx, tenant, now, as_of, ids)
     rows = tx.rows(
         "SELECT m.memory_id, m.kind, m.text, m.author, m.occurred_at, m.role,"
-        f" {memory_columns('m')} FROM memories m WHERE m.tenant_id = %s AND m.memory_id IN %s",
-        tenant,
-        ids,
+        f" {MEMORY_COLUMNS} FROM memories m WHERE m.tenant_id = %s AND m.memory_id IN %s",
+        [tenant, ids],
     )
     rows.sort(key=lambda row: number_of[row[0]])
-    return [
-        _candidate(row, number_of[row[0]], sources.get(row[0], ()), ended.get(row[0], 0.0), as_of)
-        for row in rows
-    ]
 
+    def candidate(row: Row) -> Candidate:
+        memory_id, kind, text, author, occurred_at, role, *memory = row
+        turns = sources.get(memory_id, ())
+        return Candidate(
+            memory_id=MemoryId(memory_id),
+            kind=kind,
+            text=text,
+            author=author,
+            occurred_at=occurred_at,
+            number=number_of[memory_id],
+            memory=lambda: as_known(memory_of(tuple(memory), turns), as_of),
+            role=role if kind == "episodic" else None,
+            ended=ended.get(memory_id, 0.0),
+        )
 
-def _candidate(
-    row: Row, number: int, sources: Sequence[str], ended: float, as_of: AsOf | None
-) -> Candidate:
-    memory_id, kind, text, author, occurred_at, role = row[:6]
-    return Candidate(
-        memory_id=MemoryId(memory_id),
-        kind=kind,
-        text=text,
-        author=author,
-        occurred_at=occurred_at,
-        number=number,
-        memory=lambda: as_known(memory_of(row[6:], sources), as_of),
-        role=role if kind == "episodic" else None,
-        ended=ended,
-    )
+    return [candidate(row) for row in rows]
 
 
 def _ended(
     tx: Transaction, tenant: str, now: datetime, as_of: AsOf | None, ids: Sequence[UUID]
 ) -> dict[UUID, float]:
-    """Return the share of the facts drawn from a turn, or from those of a summary, that ended."""
+    """Return the share of ended facts among those derived from a turn or a summary's turns."""
     by = (as_of.valid or now) if as_of else soon(now)
     known = as_of.known if as_of else None
 
@@ -219,7 +294,7 @@ def _ended(
         )
 
     if not tx.rows(
-        "SELECT 1 FROM facts WHERE tenant_id = %s AND valid_until <= %s LIMIT 1", tenant, by
+        "SELECT 1 FROM facts WHERE tenant_id = %s AND valid_until <= %s LIMIT 1", [tenant, by]
     ):
         return {}
     facts: dict[UUID, dict[UUID, bool]] = defaultdict(dict)
@@ -231,17 +306,16 @@ def _ended(
         " AND d.event_id = s.event_id"
         " JOIN facts f ON f.tenant_id = d.tenant_id AND f.memory_id = d.memory_id"
         " WHERE m.tenant_id = %s AND m.memory_id IN %s AND m.kind IN ('episodic', 'summary')",
-        tenant,
-        list(ids),
+        [tenant, list(ids)],
     ):
         facts[memory_id][fact_id] = has_ended(valid_until, superseded_at)
     return {memory_id: sum(held.values()) / len(held) for memory_id, held in facts.items()}
 
 
 def picked(corpus: Corpus, tie: Places, candidates: int) -> list[int]:
-    """Return the places of the best memories of each kind of search, so many of each at most.
+    """Return the places of the best memories by meaning, by words, and by both in context.
 
-    tie: (N,), which comes first of memories that score the same, the least.
+    candidates: maximum number of each. tie: (N,) order of memories with equal scores.
     """
     bm25 = _bm25(corpus)
     context = _in_context(_standardised(corpus.similarity, bm25), corpus)
@@ -251,7 +325,7 @@ def picked(corpus: Corpus, tie: Places, candidates: int) -> list[int]:
 
 
 def _bm25(corpus: Corpus) -> Numbers:
-    """Return (N,) BM25 with frequency 1 (the fragment bm25), NaN of what holds no word."""
+    """Return (N,) BM25 with frequency 1 (the fragment bm25), NaN without a word."""
     size = len(corpus.length)
     holders = np.bincount(corpus.words, minlength=corpus.terms)
     idf = np.log(1 + (size - holders + 0.5) / (holders + 0.5))
@@ -263,7 +337,7 @@ def _bm25(corpus: Corpus) -> Numbers:
 
 
 def _standardised(similarity: Numbers, bm25: Numbers) -> Numbers:
-    """Return the sum of both as standard scores; what holds no word has a BM25 of 0."""
+    """Return the sum of both as standard scores; without a word, BM25 counts as 0."""
     by_meaning = np.nan_to_num(_standard(similarity, similarity[~np.isnan(similarity)]))
     by_words = np.nan_to_num(bm25)
     return by_meaning + _standard(by_words, by_words)
@@ -277,7 +351,7 @@ def _standard(values: Numbers, known: Numbers) -> Numbers:
 
 
 def _in_context(scores: Numbers, corpus: Corpus) -> Numbers:
-    """Return scores with half of those of the turns before and after in the same session."""
+    """Return scores plus half of the scores of the neighbouring turns in the same session."""
     joined = ~corpus.opens[1:]
     near = np.zeros_like(scores)
     near[1:] += np.where(joined, scores[:-1], 0)
@@ -286,7 +360,7 @@ def _in_context(scores: Numbers, corpus: Corpus) -> Numbers:
 
 
 def _first(scores: Numbers, tie: Places, limit: int) -> Places:
-    """Return the places of the best scores; NaN is none."""
+    """Return the places of the best scores, ignoring NaN."""
     known = np.flatnonzero(~np.isnan(scores))
     return known[np.lexsort((tie[known], -scores[known]))[:limit]]
 
@@ -294,29 +368,27 @@ def _first(scores: Numbers, tie: Places, limit: int) -> Places:
 def similarities(
     tx: Transaction, tenant: str, request: SearchRequest, ids: Sequence[bytes]
 ) -> dict[bytes, float]:
-    """Return the cosine of each memory with the query, the best of its vectors; some more too."""
+    """Return the best cosine of each memory with the query; it may contain other memories too."""
     dimensions = models(tx).get(request.model) if request.model else None
     if dimensions is None or request.vector is None:
         return {}
     table = table_of(dimensions)
-    whose = Condition("tenant_id = %s AND model = %s", (tenant, request.model))
-    if _has_many(tx, table, whose, FEW * len(ids)):
-        whose = all_of(whose, Condition("memory_id IN %s", (ids,)))
+    owned = Condition("tenant_id = %s AND model = %s", (tenant, request.model))
+    if _has_many(tx, table, owned, FEW * len(ids)):
+        owned = all_of(owned, Condition("memory_id IN %s", (ids,)))
     found: dict[bytes, float] = {}
     for memory_id, distance in tx.plain_rows(
         f"SELECT memory_id, cosine_distance(embedding, %s) AS distance FROM {table}"
-        f" WHERE {whose.sql}",
-        asked_form(request.vector[0]),
-        *whose.values,
+        f" WHERE {owned.sql}",
+        [asked_form(request.vector[0]), *owned.values],
     ):
         found[memory_id] = max(1 - distance, found.get(memory_id, -1.0))
     return found
 
 
-def _has_many(tx: Transaction, table: str, whose: Condition, limit: int) -> bool:
+def _has_many(tx: Transaction, table: str, owned: Condition, limit: int) -> bool:
     [(count,)] = tx.rows(
-        f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {whose.sql} LIMIT %s) n",
-        *whose.values,
-        limit,
+        f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {owned.sql} LIMIT %s) n",
+        [*owned.values, limit],
     )
     return bool(count >= limit)

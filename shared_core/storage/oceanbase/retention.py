@@ -1,4 +1,4 @@
-"""OceanBaseStorage: retention policies, stages their numbers, and periodic tasks."""
+"""OceanBaseStorage: retention policies, stages, access counters, and periodic tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from operator import methodcaller
 from typing import get_args
 from uuid import UUID
 
-from shared_core.core.decay import stage_end
+import pymysql
+from pymysql.constants import ER
+
 from shared_core.core.domain import JsonValue, MemoryId, MemoryKind, Scope
 from shared_core.core.ids import is_uuid
 from shared_core.core.json_text import to_json
@@ -30,13 +32,15 @@ from shared_core.core.namespaces import (
     to_path,
 )
 from shared_core.core.retention_policy import STAGES, RetentionPolicy, Rules, Stage
-from shared_core.errors import Conflict
+from shared_core.errors import Conflict, StorageReadOnly, StorageUnavailable
 from shared_core.ports.retention import (
     FATES,
+    Accesses,
     Archived,
     Counts,
     Fate,
     Kept,
+    NewAccesses,
     RetentionBatch,
     RetentionRow,
     Retimed,
@@ -46,7 +50,7 @@ from shared_core.ports.retention import (
 )
 from shared_core.storage._rows import POLICY_COLUMNS, along_of, counts_of, policy_columns
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, grouped
 from shared_core.storage.oceanbase.retention_fading import (
     count_due,
     erase,
@@ -57,11 +61,13 @@ from shared_core.storage.oceanbase.retention_fading import (
 )
 from shared_core.storage.oceanbase.retention_timing import (
     KEPT_COLUMNS,
+    MOST_ACCESSES,
     PAGE,
     RIPE,
+    TIMED_WIDTH,
     WITH_ARCHIVE,
     Policies,
-    Timed,
+    TimedMemory,
     all_kept,
     counters,
     due_of,
@@ -73,312 +79,25 @@ from shared_core.storage.oceanbase.retention_timing import (
     timed_of,
 )
 
+PAGE_TRIES = 8
+"""Maximum number of tries for a page that changed before it was locked."""
+LOCKED_AT_ONCE = 100
+"""Number of tenants checked for writers at a time."""
 _OURS = "tenant_id = %s AND task = %s AND worker_id = %s"
-
-
-class OceanBaseSchedules(OceanBasePart):
-    """Turns at a task."""
-
-    async def take_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
-        until = now + timedelta(seconds=lease_s)
-
-        def work(tx: Transaction) -> bool:
-            tx.lock(ROOT)
-            row = tx.one(
-                "SELECT next_at, lease_until FROM schedules WHERE tenant_id = %s AND task = %s",
-                ROOT,
-                task,
-            )
-            if row is None:
-                tx.insert(
-                    "schedules",
-                    ("tenant_id", "task", "next_at", "worker_id", "lease_until", "result"),
-                    [(ROOT, task, now, worker_id, until, "{}")],
-                )
-                return True
-            next_at, lease_until = row
-            if next_at > now or (lease_until is not None and lease_until > now):
-                return False
-            tx.run(
-                "UPDATE schedules SET worker_id = %s, lease_until = %s"
-                " WHERE tenant_id = %s AND task = %s",
-                worker_id,
-                until,
-                ROOT,
-                task,
-            )
-            return True
-
-        return await self._database.write(work)
-
-    async def keep_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
-        until = now + timedelta(seconds=lease_s)
-
-        def work(tx: Transaction) -> bool:
-            tx.lock(ROOT)
-            sql = f"UPDATE schedules SET lease_until = %s WHERE {_OURS}"
-            return bool(tx.run(sql, until, ROOT, task, worker_id))
-
-        return await self._database.write(work)
-
-    async def end_turn(
-        self,
-        task: str,
-        worker_id: str,
-        now: datetime,
-        next_at: datetime,
-        result: Mapping[str, JsonValue],
-    ) -> None:
-        told = to_json(result)
-
-        def work(tx: Transaction) -> None:
-            tx.lock(ROOT)
-            tx.run(
-                "UPDATE schedules SET worker_id = NULL, lease_until = NULL, next_at = %s,"
-                f" done_at = %s, result = %s WHERE {_OURS}",
-                next_at, now, told, ROOT, task, worker_id,
-            )  # fmt: skip
-
-        await self._database.write(work)
-
-    async def last_turn(self, task: str) -> TaskRun | None:
-        row = await self._database.read(
-            lambda tx: tx.one(
-                "SELECT next_at, done_at, result FROM schedules WHERE tenant_id = %s AND task = %s",
-                ROOT,
-                task,
-            )
-        )
-        return TaskRun(row[0], row[1], json.loads(row[2])) if row else None
-
-    async def drop_task(self, task: str) -> None:
-        def work(tx: Transaction) -> None:
-            tx.lock(ROOT)
-            tx.run("DELETE FROM schedules WHERE tenant_id = %s AND task = %s", ROOT, task)
-
-        await self._database.write(work)
-
-
 _SOON = timedelta(microseconds=1)
 _Group = tuple[MemoryKind, bool, int, int]
-
-
-def counted(
-    tx: Transaction, path: str, now: datetime, days: Sequence[float]
-) -> tuple[list[RetentionRow], Mapping[float, Mapping[Fate, int]]]:
-    """Return how memories below a path are kept, and how many meet which fate within so many days.
-
-    What never fades scores as if it were new. What is due by now goes a little later.
-    """
-    horizons = sorted({float(one) for one in days})
-    ends = [now + timedelta(days=one) + _SOON for one in horizons]
-    leaving: dict[float, dict[Fate, int]] = {one: dict.fromkeys(FATES, 0) for one in days}
-    groups: dict[_Group, list[float]] = {}
-    for one, rule in living(tx, path, now):
-        score = score_of(one, 0 if rule is None else rule.decay_rate, now)
-        group = (one.kind, rule is not None, one.stage, min(math.floor(score * 10), 9))
-        sums = groups.setdefault(group, [0, 0.0, 0])
-        sums[0] += 1
-        sums[1] += score
-        sums[2] += one.pinned_at is not None
-        if ends:
-            for moment, fate in _fates(one, rule, now, ends[-1]):
-                for within in horizons[bisect_right(ends, moment) :]:
-                    leaving[within][fate] += 1
-    rows = [
-        RetentionRow(kind, fades, STAGES[stage], bucket, int(count), score_sum, int(pinned))
-        for (kind, fades, stage, bucket), (count, score_sum, pinned) in sorted(groups.items())
-    ]
-    return rows, leaving
-
-
-def _fates(
-    one: Timed, rule: RetentionPolicy | None, now: datetime, latest: datetime
-) -> Iterator[tuple[datetime, Fate]]:
-    """Yield when a memory leaves its stage and those after it, and what becomes of it then."""
-    stage, moment = one.stage, one.forget_at
-    while moment is not None:
-        fate = fate_of(stage, rule)
-        yield moment, fate
-        if fate == "erased" or moment >= latest or rule is None:
-            return
-        since = max(moment, now + _SOON) if stage == one.stage else moment
-        stage += 1
-        moment = stage_end(
-            STAGES[stage],
-            initial=one.initial,
-            last_used_at=one.used_at,
-            since=since,
-            accesses=one.access_count,
-            arousal=one.arousal,
-            policy=rule,
-        )
-
-
 _FIRST = ("", UUID(int=0))
 _COLUMNS = ("tenant_id", "kind", "fades", *POLICY_COLUMNS, "updated_at")
-_TIMED = 15
+_COUNTED = (
+    f"access_count = LEAST(access_count + VALUES(access_count), {MOST_ACCESSES}),"
+    " last_accessed_at = GREATEST(COALESCE(last_accessed_at, VALUES(last_accessed_at)),"
+    " VALUES(last_accessed_at))"
+)
+_REFUSED = (ER.TABLEACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR)
 
 
-def replace_policies(
-    tx: Transaction,
-    path: str,
-    rules: Rules | None,
-    of: Sequence[MemoryKind] | None,
-    now: datetime,
-) -> None:
-    """Store what holds for a path from now on, and note that its memories have to be told.
-
-    Who writes by the rules that held has its tenant locked, and is waited for with
-    written_to().
-    """
-    if of is None:
-        tx.run("DELETE FROM retention_policies WHERE tenant_id = %s", path)
-    else:
-        tx.run("DELETE FROM retention_policies WHERE tenant_id = %s AND kind IN %s", path, list(of))
-    if rules is not None:
-        columns = policy_columns(rules)
-        names = ("kinds", "fades", *POLICY_COLUMNS)
-        rows = zip(*(columns[name] for name in names), strict=True)
-        tx.insert("retention_policies", _COLUMNS, ((path, *row, now) for row in rows))
-    tx.insert(
-        "retimings",
-        ("tenant_id", "after_tenant", "after_id"),
-        [(path, *_FIRST)],
-        update=("after_tenant", "after_id"),
-    )
-
-
-def is_untold(tx: Transaction, path: str) -> bool:
-    """Tell whether a policy of a path was set of which no memory was told yet."""
-    return _mark(tx, path) == _FIRST
-
-
-def written_to(
-    tx: Transaction, path: str, after: str, limit: int
-) -> tuple[Sequence[str], str | None]:
-    """Return who is written to of a page of tenants below a path; and the last, None if all.
-
-    Each is to be waited for by a transaction of its own, so that nobody else waits meanwhile.
-    Whoever comes later reads the policies that hold by now. What those wrote who came before is
-    seen from then on, also what they wrote to a tenant that nothing was known of.
-    """
-    page = [
-        row[0]
-        for row in tx.rows(
-            "SELECT tenant_id FROM tenants WHERE tenant_id >= %s AND tenant_id < %s"
-            " AND tenant_id > %s ORDER BY tenant_id LIMIT %s",
-            path,
-            path_end(path),
-            after,
-            limit,
-        )
-    ]
-    free = tx.lock_free(page)
-    return [name for name in page if name not in free], page[-1] if len(page) == limit else None
-
-
-def retime_page(tx: Transaction, path: str, limit: int) -> Retimed | None:
-    """Tell a page of memories anew when they leave their stage, from where the last call stopped.
-
-    Of the page, only its first tenant is waited for, before others are locked; it ends where
-    somebody writes. looked_at: 0 when all are told. None if it changed before it was locked.
-    """
-    names = [row[0] for row in _page(tx, path, _mark(tx, path), limit)]
-    tx.lock(path, *names[:1])
-    locked = {*names[:1], *tx.lock_free(names[1:])}
-    found = _page(tx, path, _mark(tx, path), limit)
-    if not found:
-        tx.run("DELETE FROM retimings WHERE tenant_id = %s", path)
-        return Retimed(looked_at=0, changed=0)
-    page = list(takewhile(lambda row: row[0] in locked, found))
-    if not page:
-        return None
-    ids: dict[str, list[UUID]] = defaultdict(list)
-    for tenant, memory_id in page:
-        ids[tenant].append(memory_id)
-    changed = sum(retime(tx, tenant, some) for tenant, some in ids.items())
-    tx.run(
-        "UPDATE retimings SET after_tenant = %s, after_id = %s WHERE tenant_id = %s",
-        *page[-1],
-        path,
-    )
-    return Retimed(looked_at=len(page), changed=changed)
-
-
-def _mark(tx: Transaction, path: str) -> Row | None:
-    return tx.one("SELECT after_tenant, after_id FROM retimings WHERE tenant_id = %s", path)
-
-
-def _page(tx: Transaction, path: str, mark: Row | None, limit: int) -> list[Row]:
-    if mark is None:
-        return []
-    return tx.rows(
-        "SELECT tenant_id, memory_id FROM memories WHERE tenant_id >= %s AND tenant_id < %s"
-        " AND (tenant_id, memory_id) > (%s, %s) ORDER BY tenant_id, memory_id LIMIT %s",
-        path,
-        path_end(path),
-        *mark,
-        limit,
-    )
-
-
-def due_kept(tx: Transaction, path: str, now: datetime, limit: int) -> list[tuple[Kept, Fate]]:
-    """Return what is due below a path and what becomes of it, what has waited longest first."""
-    found: list[tuple[Kept, Fate]] = []
-    start = 0
-    while len(found) < limit:
-        rows = tx.rows(
-            f"SELECT {KEPT_COLUMNS} FROM memory_access a JOIN memories m"
-            " ON m.tenant_id = a.tenant_id AND m.memory_id = a.memory_id"
-            " LEFT JOIN memory_archive x ON x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id"
-            f" WHERE {RIPE} ORDER BY a.forget_at, a.memory_id LIMIT %s OFFSET %s",
-            *ripe_values(path, now), PAGE, start,
-        )  # fmt: skip
-        policies = Policies(tx, {row[0] for row in rows})
-        for row, kept in zip(rows, all_kept(tx, rows), strict=True):
-            one = due_of(timed_of(row[:_TIMED]), policies)
-            if one.due_at is not None and one.due_at <= now:
-                found.append((kept, one.fate))
-        if len(rows) < PAGE:
-            break
-        start += PAGE
-    return found[:limit]
-
-
-def set_pinned(
-    tx: Transaction, tenant: str, memory_ids: Sequence[UUID], now: datetime, *, pinned: bool
-) -> list[UUID]:
-    """Pin memories of a locked tenant, or no longer; return those that are, or that were."""
-    there = counters(tx, tenant, memory_ids)
-    some = sorted(
-        memory_id for memory_id, one in there.items() if pinned or one.pinned_at is not None
-    )
-    if pinned:
-        tx.insert(
-            "memory_access",
-            ("tenant_id", "memory_id", "pinned_at", "forget_at"),
-            ((tenant, memory_id, there[memory_id].pinned_at or now, None) for memory_id in some),
-            update=("pinned_at", "forget_at"),
-        )
-        return some
-    for page in pages(some):
-        tx.run(
-            "UPDATE memory_access SET pinned_at = NULL WHERE tenant_id = %s AND memory_id IN %s",
-            tenant,
-            page,
-        )
-    retime(tx, tenant, some, counted_only=True)
-    return some
-
-
-PAGE_TRIES = 8
-"""So many times a page is looked at again that changed before it was locked."""
-LOCKED_AT_ONCE = 100
-
-
-class OceanBaseRetention(OceanBaseSchedules):
-    """Policies, moments and stages: retention_policies, memory_access and memory_archive."""
+class OceanBaseRetention(OceanBasePart):
+    """Policies, counters and stages of memories, and leases of periodic tasks."""
 
     async def retention_rules(self, scope: Scope | None, app: str | None) -> Rules:
         path = path_of(scope, app)
@@ -401,29 +120,24 @@ class OceanBaseRetention(OceanBaseSchedules):
         of: Sequence[MemoryKind] | None = None,
     ) -> str:
         path, now = path_of(scope, app), self._clock()
-
-        def work(tx: Transaction) -> None:
-            tx.lock(path)
-            replace_policies(tx, path, rules, of, now)
-
-        await self._database.write(work)
+        await self._database.write(lambda tx: replace_policies(tx, path, rules, of, now), path)
         return path
 
     async def retime(self, path: str, limit: int) -> Retimed:
-        if await self._database.read(lambda tx: is_untold(tx, path)):
+        if await self._database.read(lambda tx: is_new_retiming(tx, path)):
             await self._wait_for_writers(path)
         for tried in range(PAGE_TRIES):
-            size = max(1, limit >> tried)  # a small one changes less while it is locked
-            told = await self._database.write(partial(retime_page, path=path, limit=size))
-            if told is not None:
-                return told
-        raise Conflict("memories were written again and again while they were told of a policy")
+            size = max(1, limit >> tried)  # a smaller page is less likely to change
+            retimed = await self._database.write(partial(retime_page, path=path, limit=size))
+            if retimed is not None:
+                return retimed
+        raise Conflict("memories kept changing while a policy was applied to them: try again")
 
     async def _wait_for_writers(self, path: str) -> None:
         after: str | None = ""
         while after is not None:
             busy, after = await self._database.write(
-                partial(written_to, path=path, after=after, limit=LOCKED_AT_ONCE)
+                partial(busy_tenants, path=path, after=after, limit=LOCKED_AT_ONCE)
             )
             for tenant in busy:
                 await self._database.write(methodcaller("lock", tenant))
@@ -434,8 +148,7 @@ class OceanBaseRetention(OceanBaseSchedules):
             lambda tx: tx.rows(
                 "SELECT tenant_id FROM retimings WHERE tenant_id >= %s AND tenant_id < %s"
                 " ORDER BY tenant_id",
-                path,
-                path_end(path),
+                [path, path_end(path)],
             )
         )
         return [row[0] for row in rows]
@@ -451,15 +164,10 @@ class OceanBaseRetention(OceanBaseSchedules):
         return await self._database.read(
             lambda tx: all_kept(
                 tx,
-                (
-                    row
-                    for page in pages(sorted(set(memory_ids)))
-                    for row in tx.rows(
-                        f"SELECT {KEPT_COLUMNS} FROM {WITH_ARCHIVE}"
-                        " WHERE m.tenant_id = %s AND m.memory_id IN %s ORDER BY m.memory_id",
-                        tenant,
-                        page,
-                    )
+                tx.rows_in(
+                    f"SELECT {KEPT_COLUMNS} FROM {WITH_ARCHIVE}"
+                    " WHERE m.tenant_id = %s AND m.memory_id IN %s ORDER BY m.memory_id",
+                    [tenant, sorted(set(memory_ids))],
                 ),
             )
         )
@@ -486,15 +194,12 @@ class OceanBaseRetention(OceanBaseSchedules):
                 ("namespace = %s AND `key` IN %s", keys),
                 ("(namespace = %s OR TRUE) AND memory_id IN %s", ids),
             ):
-                for page in pages(wanted):
-                    for memory_id, key, of in tx.rows(
-                        "SELECT memory_id, `key`, namespace FROM memories"
-                        f" WHERE tenant_id = %s AND {condition}",
-                        tenant,
-                        namespace,
-                        page,
-                    ):
-                        found[memory_id] = (key, of == namespace)
+                for memory_id, key, of in tx.rows_in(
+                    "SELECT memory_id, `key`, namespace FROM memories"
+                    f" WHERE tenant_id = %s AND {condition}",
+                    [tenant, namespace, wanted],
+                ):
+                    found[memory_id] = (key, of == namespace)
             return [(memory_id, *found[memory_id]) for memory_id in sorted(found)]
 
         return await self._database.read(work)
@@ -543,23 +248,22 @@ class OceanBaseRetention(OceanBaseSchedules):
         tenant, now = scope_path(scope), self._clock()
 
         def work(tx: Transaction) -> list[MemoryId]:
-            tx.lock(tenant)
             found = weak_of(tx, tenant, weak, now, memory_ids)
             erase(tx, found, now, alone=True)
             return [MemoryId(one.memory.memory_id) for one in found]
 
-        return await self._database.write(work)
+        return await self._database.write(work, tenant)
 
     async def set_pinned(
         self, scope: Scope, memory_ids: Sequence[UUID], pinned: bool
     ) -> Sequence[MemoryId]:
         tenant, now = scope_path(scope), self._clock()
-
-        def work(tx: Transaction) -> list[MemoryId]:
-            tx.lock(tenant)
-            return [MemoryId(one) for one in set_pinned(tx, tenant, memory_ids, now, pinned=pinned)]
-
-        return await self._database.write(work)
+        return await self._database.write(
+            lambda tx: [
+                MemoryId(one) for one in set_pinned(tx, tenant, memory_ids, now, pinned=pinned)
+            ],
+            tenant,
+        )
 
     async def staged(
         self,
@@ -578,26 +282,21 @@ class OceanBaseRetention(OceanBaseSchedules):
                     f"SELECT {KEPT_COLUMNS} FROM {WITH_ARCHIVE} WHERE m.tenant_id = %s"
                     f" AND a.stage IN %s AND m.demoted_at IS NOT NULL AND {condition}"
                     " ORDER BY a.staged_at DESC, a.memory_id LIMIT %s OFFSET %s",
-                    tenant, numbers, *values, limit, offset,
+                    [tenant, numbers, *values, limit, offset],
                 ),
             )
-        )  # fmt: skip
+        )
 
     async def out_of_recall(self, scope: Scope, memory_ids: Sequence[UUID]) -> Sequence[Archived]:
         tenant = scope_path(scope)
         rows = await self._database.read(
-            lambda tx: [
-                row
-                for page in pages(sorted(set(memory_ids)))
-                for row in tx.rows(
-                    "SELECT m.memory_id, m.namespace, m.`key`, x.text, x.archived_at, x.keeps_words"
-                    " FROM memories m LEFT JOIN memory_archive x ON x.tenant_id = m.tenant_id"
-                    " AND x.memory_id = m.memory_id WHERE m.tenant_id = %s AND m.memory_id IN %s"
-                    " AND m.demoted_at IS NOT NULL ORDER BY m.memory_id",
-                    tenant,
-                    page,
-                )
-            ]
+            lambda tx: tx.rows_in(
+                "SELECT m.memory_id, m.namespace, m.`key`, x.text, x.archived_at, x.keeps_words"
+                " FROM memories m LEFT JOIN memory_archive x ON x.tenant_id = m.tenant_id"
+                " AND x.memory_id = m.memory_id WHERE m.tenant_id = %s AND m.memory_id IN %s"
+                " AND m.demoted_at IS NOT NULL ORDER BY m.memory_id",
+                [tenant, sorted(set(memory_ids))],
+            )
         )
         return [
             Archived(memory_id, from_path(tenant + namespace[1:]), key, text, at, keeps == 0)
@@ -608,11 +307,10 @@ class OceanBaseRetention(OceanBaseSchedules):
         tenant, now = scope_path(scope), self._clock()
 
         def work(tx: Transaction) -> list[MemoryId]:
-            tx.lock(tenant)
             require_faded(tx, tenant, revival.faded)
             return [MemoryId(one) for one in revive(tx, tenant, revival, now)]
 
-        return await self._database.write(work)
+        return await self._database.write(work, tenant)
 
     async def retention_stats(
         self, scope: Scope | None, app: str | None, now: datetime, days: Sequence[float]
@@ -620,9 +318,325 @@ class OceanBaseRetention(OceanBaseSchedules):
         path = path_of(scope, app)
         return await self._database.read(lambda tx: counted(tx, path, now, days))
 
+    async def take_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
+        until = now + timedelta(seconds=lease_s)
+
+        def work(tx: Transaction) -> bool:
+            row = tx.one(
+                "SELECT next_at, lease_until FROM schedules WHERE tenant_id = %s AND task = %s",
+                [ROOT, task],
+            )
+            if row is None:
+                tx.insert(
+                    "schedules",
+                    ("tenant_id", "task", "next_at", "worker_id", "lease_until", "result"),
+                    [(ROOT, task, now, worker_id, until, "{}")],
+                )
+                return True
+            next_at, lease_until = row
+            if next_at > now or (lease_until is not None and lease_until > now):
+                return False
+            tx.run(
+                "UPDATE schedules SET worker_id = %s, lease_until = %s"
+                " WHERE tenant_id = %s AND task = %s",
+                [worker_id, until, ROOT, task],
+            )
+            return True
+
+        return await self._database.write(work, ROOT)
+
+    async def keep_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
+        until = now + timedelta(seconds=lease_s)
+
+        def work(tx: Transaction) -> bool:
+            sql = f"UPDATE schedules SET lease_until = %s WHERE {_OURS}"
+            return bool(tx.run(sql, [until, ROOT, task, worker_id]))
+
+        return await self._database.write(work, ROOT)
+
+    async def end_turn(
+        self,
+        task: str,
+        worker_id: str,
+        now: datetime,
+        next_at: datetime,
+        result: Mapping[str, JsonValue],
+    ) -> None:
+        result_json = to_json(result)
+        await self._database.write(
+            lambda tx: tx.run(
+                "UPDATE schedules SET worker_id = NULL, lease_until = NULL, next_at = %s,"
+                f" done_at = %s, result = %s WHERE {_OURS}",
+                [next_at, now, result_json, ROOT, task, worker_id],
+            ),
+            ROOT,
+        )
+
+    async def last_turn(self, task: str) -> TaskRun | None:
+        row = await self._database.read(
+            lambda tx: tx.one(
+                "SELECT next_at, done_at, result FROM schedules WHERE tenant_id = %s AND task = %s",
+                [ROOT, task],
+            )
+        )
+        return TaskRun(row[0], row[1], json.loads(row[2])) if row else None
+
+    async def drop_task(self, task: str) -> None:
+        await self._database.write(
+            lambda tx: tx.run(
+                "DELETE FROM schedules WHERE tenant_id = %s AND task = %s", [ROOT, task]
+            ),
+            ROOT,
+        )
+
+
+class OceanBaseAccesses(OceanBasePart):
+    """Access counters of memories."""
+
+    async def add_accesses(self, batch: Sequence[NewAccesses]) -> None:
+        counted: dict[str, dict[UUID, Accesses]] = defaultdict(dict)
+        for one in batch:
+            of_tenant = counted[scope_path(one.scope)]
+            of_tenant[one.memory_id] = _sum(of_tenant.get(one.memory_id), one.accesses)
+
+        def work(tx: Transaction) -> None:
+            for tenant, accesses in sorted(counted.items()):
+                _count(tx, tenant, accesses)
+
+        try:
+            await self._database.write(work, *counted)
+        except StorageUnavailable as error:
+            cause = error.__cause__
+            if isinstance(cause, pymysql.MySQLError) and cause.args[0] in _REFUSED:
+                raise StorageReadOnly(f"reads cannot be counted: {cause.args[1]}") from error
+            raise
+
+    async def accesses(
+        self, scope: Scope, memory_ids: Sequence[MemoryId]
+    ) -> Mapping[MemoryId, Accesses]:
+        tenant = scope_path(scope)
+        rows = await self._database.read(
+            lambda tx: tx.rows_in(
+                "SELECT memory_id, access_count, last_accessed_at FROM memory_access"
+                " WHERE tenant_id = %s AND memory_id IN %s AND last_accessed_at IS NOT NULL",
+                [tenant, memory_ids],
+            )
+        )
+        return {MemoryId(memory_id): Accesses(count, last) for memory_id, count, last in rows}
+
+
+def counted(
+    tx: Transaction, path: str, now: datetime, days: Sequence[float]
+) -> tuple[list[RetentionRow], Mapping[float, Mapping[Fate, int]]]:
+    """Return the retention of memories below a path, and how many meet which fate within days.
+
+    Memories that never fade score as if new. Memories that are due already leave a bit later.
+    """
+    horizons = sorted({float(one) for one in days})
+    ends = [now + timedelta(days=one) + _SOON for one in horizons]
+    leaving: dict[float, dict[Fate, int]] = {one: dict.fromkeys(FATES, 0) for one in days}
+    groups: dict[_Group, list[float]] = {}
+    for one, rule in living(tx, path, now):
+        score = score_of(one, 0 if rule is None else rule.decay_rate, now)
+        group = (one.kind, rule is not None, one.stage, min(math.floor(score * 10), 9))
+        sums = groups.setdefault(group, [0, 0.0, 0])
+        sums[0] += 1
+        sums[1] += score
+        sums[2] += one.pinned_at is not None
+        if ends:
+            for moment, fate in _fates(one, rule, now, ends[-1]):
+                for within in horizons[bisect_right(ends, moment) :]:
+                    leaving[within][fate] += 1
+    rows = [
+        RetentionRow(kind, fades, STAGES[stage], bucket, int(count), score_sum, int(pinned))
+        for (kind, fades, stage, bucket), (count, score_sum, pinned) in sorted(groups.items())
+    ]
+    return rows, leaving
+
+
+def _fates(
+    one: TimedMemory, rule: RetentionPolicy | None, now: datetime, latest: datetime
+) -> Iterator[tuple[datetime, Fate]]:
+    """Yield when a memory leaves this and later stages, and its fate at each end."""
+    stage, moment = one.stage, one.forget_at
+    while moment is not None:
+        fate = fate_of(stage, rule)
+        yield moment, fate
+        if fate == "erased" or moment >= latest or rule is None:
+            return
+        since = max(moment, now + _SOON) if stage == one.stage else moment
+        stage += 1
+        moment = one.end_of(stage, since, rule)
+
+
+def replace_policies(
+    tx: Transaction, path: str, rules: Rules | None, of: Sequence[MemoryKind] | None, now: datetime
+) -> None:
+    """Store the policies of a path, and note that its memories have to be retimed.
+
+    Writers that still use the old policies hold locks; busy_tenants() finds them.
+    """
+    if of is None:
+        tx.run("DELETE FROM retention_policies WHERE tenant_id = %s", [path])
+    else:
+        tx.run(
+            "DELETE FROM retention_policies WHERE tenant_id = %s AND kind IN %s", [path, list(of)]
+        )
+    if rules is not None:
+        columns = policy_columns(rules)
+        names = ("kinds", "fades", *POLICY_COLUMNS)
+        rows = zip(*(columns[name] for name in names), strict=True)
+        tx.insert("retention_policies", _COLUMNS, ((path, *row, now) for row in rows))
+    tx.insert(
+        "retimings",
+        ("tenant_id", "after_tenant", "after_id"),
+        [(path, *_FIRST)],
+        update=("after_tenant", "after_id"),
+    )
+
+
+def is_new_retiming(tx: Transaction, path: str) -> bool:
+    """Return whether the retiming of a path has not begun yet."""
+    return _mark(tx, path) == _FIRST
+
+
+def busy_tenants(
+    tx: Transaction, path: str, after: str, limit: int
+) -> tuple[Sequence[str], str | None]:
+    """Return the locked tenants in a page below a path, and the last of the page, None at the end.
+
+    Wait for each in its own transaction, so that nobody else waits meanwhile. Later writers read
+    the new policies. After the wait, everything that earlier writers wrote is visible, even to
+    tenants that were unknown before.
+    """
+    page = tx.column(
+        "SELECT tenant_id FROM tenants WHERE tenant_id >= %s AND tenant_id < %s"
+        " AND tenant_id > %s ORDER BY tenant_id LIMIT %s",
+        [path, path_end(path), after, limit],
+    )
+    free = tx.lock_free(page)
+    return [name for name in page if name not in free], page[-1] if len(page) == limit else None
+
+
+def retime_page(tx: Transaction, path: str, limit: int) -> Retimed | None:
+    """Retime the next page of memories; looked_at is 0 at the end.
+
+    It waits only for the first tenant of the page, and the page ends at the first tenant that
+    somebody writes to. Returns None if the page changed before it was locked.
+    """
+    names = [row[0] for row in _page(tx, path, _mark(tx, path), limit)]
+    tx.lock(path, *names[:1])
+    locked = {*names[:1], *tx.lock_free(names[1:])}
+    found = _page(tx, path, _mark(tx, path), limit)
+    if not found:
+        tx.run("DELETE FROM retimings WHERE tenant_id = %s", [path])
+        return Retimed(looked_at=0, changed=0)
+    page = list(takewhile(lambda row: row[0] in locked, found))
+    if not page:
+        return None
+    ids = grouped((row[0], row[1]) for row in page)
+    changed = sum(retime(tx, tenant, some) for tenant, some in ids.items())
+    tx.run(
+        "UPDATE retimings SET after_tenant = %s, after_id = %s WHERE tenant_id = %s",
+        [*page[-1], path],
+    )
+    return Retimed(looked_at=len(page), changed=changed)
+
+
+def _mark(tx: Transaction, path: str) -> Row | None:
+    return tx.one("SELECT after_tenant, after_id FROM retimings WHERE tenant_id = %s", [path])
+
+
+def _page(tx: Transaction, path: str, mark: Row | None, limit: int) -> list[Row]:
+    if mark is None:
+        return []
+    return tx.rows(
+        "SELECT tenant_id, memory_id FROM memories WHERE tenant_id >= %s AND tenant_id < %s"
+        " AND (tenant_id, memory_id) > (%s, %s) ORDER BY tenant_id, memory_id LIMIT %s",
+        [path, path_end(path), *mark, limit],
+    )
+
+
+def due_kept(tx: Transaction, path: str, now: datetime, limit: int) -> list[tuple[Kept, Fate]]:
+    """Return the due memories below a path with their fates, the longest due first."""
+    found: list[tuple[Kept, Fate]] = []
+    start = 0
+    while len(found) < limit:
+        rows = tx.rows(
+            f"SELECT {KEPT_COLUMNS} FROM memory_access a JOIN memories m"
+            " ON m.tenant_id = a.tenant_id AND m.memory_id = a.memory_id"
+            " LEFT JOIN memory_archive x ON x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id"
+            f" WHERE {RIPE} ORDER BY a.forget_at, a.memory_id LIMIT %s OFFSET %s",
+            [*ripe_values(path, now), PAGE, start],
+        )
+        policies = Policies(tx, {row[0] for row in rows})
+        for row, kept in zip(rows, all_kept(tx, rows), strict=True):
+            one = due_of(timed_of(row[:TIMED_WIDTH]), policies)
+            if one.due_at is not None and one.due_at <= now:
+                found.append((kept, one.fate))
+        if len(rows) < PAGE:
+            break
+        start += PAGE
+    return found[:limit]
+
+
+def set_pinned(
+    tx: Transaction, tenant: str, memory_ids: Sequence[UUID], now: datetime, *, pinned: bool
+) -> list[UUID]:
+    """Pin or unpin memories of a locked tenant; return those that are, or were, pinned."""
+    there = counters(tx, tenant, memory_ids)
+    some = sorted(
+        memory_id for memory_id, one in there.items() if pinned or one.pinned_at is not None
+    )
+    if pinned:
+        tx.insert(
+            "memory_access",
+            ("tenant_id", "memory_id", "pinned_at", "forget_at"),
+            ((tenant, memory_id, there[memory_id].pinned_at or now, None) for memory_id in some),
+            update=("pinned_at", "forget_at"),
+        )
+        return some
+    tx.run_in(
+        "UPDATE memory_access SET pinned_at = NULL WHERE tenant_id = %s AND memory_id IN %s",
+        [tenant, some],
+    )
+    retime(tx, tenant, some, counted_only=True)
+    return some
+
 
 def path_of(scope: Scope | None, app: str | None) -> str:
-    """Return the path of a user, an application, or all."""
+    """Return the path of a user, an application, or of all."""
     if scope is not None:
         return scope_path(scope)
     return to_path(() if app is None else (check_label(app, "app"),))
+
+
+def _count(tx: Transaction, tenant: str, accesses: Mapping[UUID, Accesses]) -> None:
+    """Add accesses of stored memories, and recompute when each leaves its stage."""
+    there = tx.column_in(
+        "SELECT memory_id FROM memories WHERE tenant_id = %s AND memory_id IN %s",
+        [tenant, sorted(accesses)],
+    )
+    tx.insert(
+        "memory_access",
+        ("tenant_id", "memory_id", "access_count", "last_accessed_at"),
+        (
+            (
+                tenant,
+                one,
+                min(accesses[one].access_count, MOST_ACCESSES),
+                accesses[one].last_accessed_at,
+            )
+            for one in there
+        ),
+        update=_COUNTED,
+    )
+    retime(tx, tenant, there)
+
+
+def _sum(old: Accesses | None, new: Accesses) -> Accesses:
+    if old is None:
+        return new
+    return Accesses(
+        old.access_count + new.access_count, max(old.last_accessed_at, new.last_accessed_at)
+    )

@@ -9,54 +9,48 @@ from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
-from shared_core.core.decay import stage_end
 from shared_core.core.domain import MemoryKind
 from shared_core.core.json_text import to_json
-from shared_core.core.retention_policy import STAGES
 from shared_core.errors import Conflict
 from shared_core.ports.retention import Archived, Revival, Weak
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
-from shared_core.storage.oceanbase.forgetting import bury_turns, delete_memories
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, grouped, pages
+from shared_core.storage.oceanbase.forgetting import bury_turns, delete_memories, turns_of
 from shared_core.storage.oceanbase.item_writes import put_vectors, stored_terms
 from shared_core.storage.oceanbase.retention_timing import (
+    MOST_ACCESSES,
     RIPE,
     TIMED_COLUMNS,
     WITH_COUNTERS,
-    Due,
+    DueMemory,
     Policies,
-    Timed,
+    TimedMemory,
     counters,
     due_of,
     ripe_values,
     score_of,
     timed_of,
 )
-from shared_core.storage.oceanbase.run_records import Change, note, rows_in, set_each
-from shared_core.storage.oceanbase.vectors import models, table_of
+from shared_core.storage.oceanbase.run_records import RunChange, iso, note, set_each
+from shared_core.storage.oceanbase.vectors import vector_tables
 
 _ARCHIVE = (
     "tenant_id", "memory_id", "text", "value", "is_shown", "words_key", "archived_at",
     "keeps_words",
 )  # fmt: skip
-Told = list[tuple[MemoryKind, str, int]]
-"""Kind of memory, what became of it, how many."""
-
-
-MOST_ACCESSES = 2_147_483_647
+FateCounts = list[tuple[MemoryKind, str, int]]
+"""Kind of memory, what became of it, number of memories."""
 
 
 def require_faded(tx: Transaction, tenant: str, away: Sequence[Archived]) -> None:
-    """Raise Conflict if a memory was moved on, restored or written since it was read."""
+    """Raise Conflict if a memory was moved, revived or written since it was read."""
     ids = [one.memory_id for one in away]
     there = {
         memory_id: archived_at
-        for page in pages(ids)
-        for memory_id, archived_at in tx.rows(
+        for memory_id, archived_at in tx.rows_in(
             "SELECT m.memory_id, x.archived_at FROM memories m LEFT JOIN memory_archive x"
             " ON x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id"
             " WHERE m.tenant_id = %s AND m.memory_id IN %s AND m.demoted_at IS NOT NULL",
-            tenant,
-            page,
+            [tenant, ids],
         )
     }
     for one in away:
@@ -70,21 +64,19 @@ def revive(tx: Transaction, tenant: str, revival: Revival, now: datetime) -> lis
     An archived memory gets back its text, and its terms unless it kept them.
     """
     memory_ids = [one.memory_id for one in revival.faded]
-    for page in pages(memory_ids):
-        archived = tx.rows(
-            "SELECT memory_id, text, value, is_shown, words_key, keeps_words FROM memory_archive"
-            " WHERE tenant_id = %s AND memory_id IN %s",
-            tenant,
-            page,
-        )
-        for row in archived:
-            _unpack(tx, tenant, row, revival.terms.get(row[0], ()))
-        tx.run(
-            "UPDATE memories SET demoted_at = NULL WHERE tenant_id = %s AND memory_id IN %s",
-            tenant,
-            page,
-        )
-        tx.run("DELETE FROM memory_archive WHERE tenant_id = %s AND memory_id IN %s", tenant, page)
+    for row in tx.rows_in(
+        "SELECT memory_id, text, value, is_shown, words_key, keeps_words FROM memory_archive"
+        " WHERE tenant_id = %s AND memory_id IN %s",
+        [tenant, memory_ids],
+    ):
+        _unpack(tx, tenant, row, revival.terms.get(row[0], ()))
+    tx.run_in(
+        "UPDATE memories SET demoted_at = NULL WHERE tenant_id = %s AND memory_id IN %s",
+        [tenant, memory_ids],
+    )
+    tx.run_in(
+        "DELETE FROM memory_archive WHERE tenant_id = %s AND memory_id IN %s", [tenant, memory_ids]
+    )
     policies = Policies(tx, [tenant])
     fresh = [
         _read_now(one, now) for one in counters(tx, tenant, memory_ids).values() if one.is_counted
@@ -108,37 +100,33 @@ def note_revived(
     tx: Transaction, tenant: str, run_id: UUID, memory_ids: Sequence[UUID], now: datetime
 ) -> None:
     """Note what is needed to let revived memories fade again if the run is undone."""
-    rows = rows_in(
-        tx,
+    rows = tx.rows_in(
         "SELECT m.memory_id, m.demoted_at, a.staged_at, a.access_count, a.last_accessed_at"
         " FROM memories m JOIN memory_access a"
         " ON a.tenant_id = m.tenant_id AND a.memory_id = m.memory_id"
         " WHERE m.tenant_id = %s AND m.memory_id IN %s",
-        tenant,
-        memory_ids,
+        [tenant, memory_ids],
     )
-    columns = ("demoted_at", "staged_at", "access_count", "last_accessed_at")
-    before = (
-        (row[0], dict(zip(columns, row[1:], strict=True)) | {"revived_at": now}) for row in rows
-    )
-    note(tx, tenant, run_id, "revived", ((one, _as_json(old)) for one, old in before))
+    columns = ("demoted_at", "staged_at", "access_count", "last_accessed_at", "revived_at")
+    before = []
+    for memory_id, demoted_at, staged_at, count, read_at in rows:
+        values = (iso(demoted_at), iso(staged_at), count, iso(read_at), iso(now))
+        before.append((memory_id, dict(zip(columns, values, strict=True))))
+    note(tx, tenant, run_id, "revived", before)
 
 
-def fade_again(tx: Transaction, tenant: str, changes: Sequence[Change]) -> None:
+def fade_again(tx: Transaction, tenant: str, changes: Sequence[RunChange]) -> None:
     """Demote what a run revived, unless it was pinned, revived or moved on since.
 
     A memory that was archived keeps its text until the next cleanup archives it again.
     """
     revived = {one.target: one for one in changes if one.change == "revived"}
-    rows = rows_in(
-        tx,
+    counters: dict[UUID, Sequence[object]] = {}
+    for memory_id, staged_at, count, read_at in tx.rows_in(
         "SELECT memory_id, staged_at, access_count, last_accessed_at FROM memory_access"
         " WHERE tenant_id = %s AND memory_id IN %s AND stage = 0 AND pinned_at IS NULL",
-        tenant,
-        list(revived),
-    )
-    counters: dict[UUID, Sequence[object]] = {}
-    for memory_id, staged_at, count, read_at in rows:
+        [tenant, revived],
+    ):
         change = revived[memory_id]
         if staged_at != change.moment("revived_at"):
             continue
@@ -151,13 +139,6 @@ def fade_again(tx: Transaction, tenant: str, changes: Sequence[Change]) -> None:
     set_each(tx, "memories", "memory_id", tenant, ("demoted_at",), demoted)
 
 
-def _as_json(values: Mapping[str, object]) -> dict[str, object]:
-    return {
-        name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in values.items()
-    }
-
-
 def _unpack(tx: Transaction, tenant: str, row: Row, words: Sequence[str]) -> None:
     memory_id, text, value, is_shown, words_key, keeps_words = row
     if is_shown:
@@ -167,11 +148,11 @@ def _unpack(tx: Transaction, tenant: str, row: Row, words: Sequence[str]) -> Non
     tx.run(
         f"UPDATE memories SET text = %s, value = %s, words_key = %s{wordless}"
         " WHERE tenant_id = %s AND memory_id = %s",
-        text, value, words_key, *values, tenant, memory_id,
-    )  # fmt: skip
+        [text, value, words_key, *values, tenant, memory_id],
+    )
 
 
-def _read_now(one: Timed, now: datetime) -> Timed:
+def _read_now(one: TimedMemory, now: datetime) -> TimedMemory:
     return replace(
         one,
         stage=0,
@@ -181,11 +162,11 @@ def _read_now(one: Timed, now: datetime) -> Timed:
     )
 
 
-def forget_ripe(tx: Transaction, path: str, now: datetime, limit: int) -> Told:
-    """Move at most limit memories below a path on that are due, one stage each.
+def forget_ripe(tx: Transaction, path: str, now: datetime, limit: int) -> FateCounts:
+    """Move at most `limit` due memories below a path to their next stage.
 
-    Returns what became of how many: "retimed" where a policy has changed meanwhile and it was too
-    early; "along" for what was erased with them.
+    Returns how many met which fate: "retimed" means that a changed policy gives them more time,
+    "along" that they were erased with others.
     """
     tenants = {row[0] for row in _ripe(tx, "a.tenant_id", path, now, limit)}
     if not tenants:
@@ -193,10 +174,7 @@ def forget_ripe(tx: Transaction, path: str, now: datetime, limit: int) -> Told:
     tx.lock(*tenants)
     rows = _ripe(tx, TIMED_COLUMNS, path, now, limit)
     ripe = [timed_of(row) for row in rows if row[0] in tenants]
-    policies = Policies(tx, tenants)
-    due = [due_of(one, policies) for one in ripe]
-    early = [one for one in due if one.due_at is None or one.due_at > now]
-    ready = [one for one in due if one.due_at is not None and one.due_at <= now]
+    early, ready = _split(tx, ripe, now)
     tx.insert(
         "memory_access",
         ("tenant_id", "memory_id", "forget_at"),
@@ -206,39 +184,53 @@ def forget_ripe(tx: Transaction, path: str, now: datetime, limit: int) -> Told:
     _stage(tx, [one for one in ready if one.fate != "erased"], now)
     _archive(tx, [one for one in ready if one.fate == "archived"], now)
     along = erase(tx, [one for one in ready if one.fate == "erased"], now)
-    counted = Counter((one.memory.kind, str(one.fate)) for one in ready)
-    counted += Counter((one.memory.kind, "retimed") for one in early)
-    counted += Counter((kind, "along") for kind in along.values())
-    return [(kind, fate, count) for (kind, fate), count in counted.items()]
+    return _fate_counts(early, ready, along)
 
 
 def _ripe(tx: Transaction, columns: str, path: str, now: datetime, limit: int) -> list[Row]:
     return tx.rows(
         f"SELECT {columns} FROM memory_access a JOIN memories m ON m.tenant_id = a.tenant_id"
         f" AND m.memory_id = a.memory_id WHERE {RIPE} ORDER BY a.forget_at, a.memory_id LIMIT %s",
-        *ripe_values(path, now),
-        limit,
+        [*ripe_values(path, now), limit],
     )
 
 
-def count_due(tx: Transaction, path: str, now: datetime) -> Told:
-    """Return what would become of how many, of all that is due below a path."""
+def count_due(tx: Transaction, path: str, now: datetime) -> FateCounts:
+    """Return how many of all due memories below a path would meet which fate."""
     rows = tx.rows(
         f"SELECT {TIMED_COLUMNS} FROM memory_access a JOIN memories m"
         f" ON m.tenant_id = a.tenant_id AND m.memory_id = a.memory_id WHERE {RIPE}",
-        *ripe_values(path, now),
+        ripe_values(path, now),
     )
-    policies = Policies(tx, {row[0] for row in rows})
-    due = [due_of(timed_of(row), policies) for row in rows]
-    ready = [one for one in due if one.due_at is not None and one.due_at <= now]
+    _, ready = _split(tx, [timed_of(row) for row in rows], now)
+    return _fate_counts([], ready, erased_along(tx, [one for one in ready if one.fate == "erased"]))
+
+
+def _split(
+    tx: Transaction, ripe: Sequence[TimedMemory], now: datetime
+) -> tuple[list[DueMemory], list[DueMemory]]:
+    """Return memories that a changed policy gives more time, and memories that are due."""
+    policies = Policies(tx, {one.tenant for one in ripe})
+    early, ready = list[DueMemory](), list[DueMemory]()
+    for one in ripe:
+        due = due_of(one, policies)
+        (early if due.due_at is None or due.due_at > now else ready).append(due)
+    return early, ready
+
+
+def _fate_counts(
+    early: Sequence[DueMemory],
+    ready: Sequence[DueMemory],
+    along: Mapping[tuple[str, UUID], MemoryKind],
+) -> FateCounts:
     counted = Counter((one.memory.kind, str(one.fate)) for one in ready)
-    along = erased_along(tx, [one for one in ready if one.fate == "erased"])
+    counted += Counter((one.memory.kind, "retimed") for one in early)
     counted += Counter((kind, "along") for kind in along.values())
     return [(kind, fate, count) for (kind, fate), count in counted.items()]
 
 
-def _stage(tx: Transaction, due: Sequence[Due], now: datetime) -> None:
-    """Put memories into the stage after theirs, out of recall."""
+def _stage(tx: Transaction, due: Sequence[DueMemory], now: datetime) -> None:
+    """Put memories into their next stage, out of recall."""
     rows = []
     for one in due:
         stage = 1 if one.fate == "demoted" else 2
@@ -252,39 +244,27 @@ def _stage(tx: Transaction, due: Sequence[Due], now: datetime) -> None:
         update=("stage", "staged_at", "forget_at"),
     )
     for tenant, ids in _by_tenant(due):
-        for page in pages(ids):
-            tx.run(
-                "UPDATE memories SET demoted_at = coalesce(demoted_at, %s)"
-                " WHERE tenant_id = %s AND memory_id IN %s",
-                now,
-                tenant,
-                page,
-            )
+        tx.run_in(
+            "UPDATE memories SET demoted_at = coalesce(demoted_at, %s)"
+            " WHERE tenant_id = %s AND memory_id IN %s",
+            [now, tenant, ids],
+        )
 
 
-def _leaves_at(one: Due, stage: int, since: datetime) -> datetime | None:
+def _leaves_at(one: DueMemory, stage: int, since: datetime) -> datetime | None:
     if one.rule is None:
         return None
-    return stage_end(
-        STAGES[stage],
-        initial=one.memory.initial,
-        last_used_at=one.memory.used_at,
-        since=since,
-        accesses=one.memory.access_count,
-        arousal=one.memory.arousal,
-        policy=one.rule,
-    )
+    return one.memory.end_of(stage, since, one.rule)
 
 
-def _archive(tx: Transaction, due: Sequence[Due], now: datetime) -> None:
-    """Put away what memories say; vectors and words go, but those of items, which stay."""
+def _archive(tx: Transaction, due: Sequence[DueMemory], now: datetime) -> None:
+    """Archive the content of memories; only items keep their vectors and words."""
     for tenant, ids in _by_tenant(due):
         for page in pages(ids):
             rows = tx.rows(
                 "SELECT memory_id, kind, text, value, words_key FROM memories"
                 " WHERE tenant_id = %s AND memory_id IN %s",
-                tenant,
-                page,
+                [tenant, page],
             )
             tx.insert(
                 "memory_archive",
@@ -298,26 +278,23 @@ def _archive(tx: Transaction, due: Sequence[Due], now: datetime) -> None:
             tx.run(
                 "UPDATE memories SET text = '', value = '{}', words_key = NULL"
                 " WHERE tenant_id = %s AND memory_id IN %s",
-                tenant,
-                page,
+                [tenant, page],
             )
             wordless = [row[0] for row in rows if row[1] != "item"]
             tx.run(
                 "UPDATE memories SET terms = '', term_count = 0"
                 " WHERE tenant_id = %s AND memory_id IN %s",
-                tenant,
-                wordless,
+                [tenant, wordless],
             )
-            for dimensions in set(models(tx).values()):
+            for table in vector_tables(tx):
                 tx.run(
-                    f"DELETE FROM {table_of(dimensions)} WHERE tenant_id = %s AND memory_id IN %s",
-                    tenant,
-                    wordless,
+                    f"DELETE FROM {table} WHERE tenant_id = %s AND memory_id IN %s",
+                    [tenant, wordless],
                 )
 
 
 def _packed(text: str, value: str) -> tuple[str, bool]:
-    """Return the value of a memory without its text, and whether it held that."""
+    """Return the value of a memory without its text, and whether it contained the text."""
     found = json.loads(value)
     if not isinstance(found, dict) or found.get("content") is None:
         return value, False
@@ -329,87 +306,75 @@ def _packed(text: str, value: str) -> tuple[str, bool]:
 
 
 def erase(
-    tx: Transaction, due: Sequence[Due], now: datetime, *, alone: bool = False
+    tx: Transaction, due: Sequence[DueMemory], now: datetime, *, alone: bool = False
 ) -> dict[tuple[str, UUID], MemoryKind]:
-    """Delete memories with what goes along, and return that; facts drawn from them stay.
+    """Delete memories with those that go along, and return the latter; derived facts stay.
 
-    With an erased turn goes what was said, and nothing brings it back. alone: neither turns nor
-    ended facts go along.
+    The turns of erased turn memories are buried. alone: spare turns and ended facts.
     """
     along = erased_along(tx, due, with_facts=not alone)
     if not alone:
         for tenant, ids in _by_tenant([one for one in due if one.memory.kind == "episodic"]):
-            for page in pages(ids):
-                said = tx.rows(
-                    "SELECT thread_id, event_id FROM memory_sources"
-                    " WHERE tenant_id = %s AND memory_id IN %s",
-                    tenant,
-                    page,
-                )
-                bury_turns(tx, tenant, {(thread_id, event_id) for thread_id, event_id in said}, now)
+            bury_turns(tx, tenant, turns_of(tx, tenant, ids), now)
     gone: dict[str, set[UUID]] = defaultdict(set)
     for tenant, memory_id in [*((one.memory.tenant, one.memory.memory_id) for one in due), *along]:
         gone[tenant].add(memory_id)
     for tenant, memory_ids in gone.items():
-        for page in pages(sorted(memory_ids)):
-            tx.run("DELETE FROM memory_bases WHERE tenant_id = %s AND basis_id IN %s", tenant, page)
+        tx.run_in(
+            "DELETE FROM memory_bases WHERE tenant_id = %s AND basis_id IN %s",
+            [tenant, sorted(memory_ids)],
+        )
         delete_memories(tx, tenant, memory_ids)
     return along
 
 
 def erased_along(
-    tx: Transaction, due: Sequence[Due], *, with_facts: bool = True
+    tx: Transaction, due: Sequence[DueMemory], *, with_facts: bool = True
 ) -> dict[tuple[str, UUID], MemoryKind]:
-    """Return what goes along when memories are erased, and its kind.
+    """Return the unpinned memories, by kind, that are erased along with others.
 
-    Of a fact the ended facts of its place, if its policy says so; of a summary those it replaced.
-    What is pinned stays.
+    With a fact go the ended facts of its place, if its policy says so. With a summary go those it
+    replaced.
     """
     along: dict[tuple[str, UUID], MemoryKind] = {}
     of_facts = [one for one in due if with_facts and (one.rule is None or one.rule.with_history)]
     for tenant, ids in _by_tenant(of_facts):
-        for page in pages(ids):
-            along |= _unpinned(
-                tx,
-                "SELECT m.memory_id, m.kind FROM facts f JOIN facts h ON h.tenant_id = f.tenant_id"
-                " AND h.fact_type = f.fact_type AND h.`key` = f.`key`"
-                " AND h.superseded_at IS NOT NULL AND h.memory_id <> f.memory_id"
-                " JOIN memories m ON m.tenant_id = h.tenant_id AND m.memory_id = h.memory_id",
-                "f.tenant_id = %s AND f.memory_id IN %s",
-                tenant,
-                page,
-            )
+        along |= _unpinned(
+            tx,
+            "SELECT m.memory_id, m.kind FROM facts f JOIN facts h ON h.tenant_id = f.tenant_id"
+            " AND h.fact_type = f.fact_type AND h.`key` = f.`key`"
+            " AND h.superseded_at IS NOT NULL AND h.memory_id <> f.memory_id"
+            " JOIN memories m ON m.tenant_id = h.tenant_id AND m.memory_id = h.memory_id",
+            "f.tenant_id = %s AND f.memory_id IN %s",
+            tenant,
+            ids,
+        )
     for tenant, ids in _by_tenant([one for one in due if one.memory.kind == "summary"]):
-        for page in pages(ids):
-            along |= _unpinned(
-                tx,
-                "SELECT m.memory_id, m.kind FROM memories s JOIN memories m"
-                " ON m.tenant_id = s.tenant_id AND m.thread_id = s.thread_id"
-                " AND m.kind = 'summary' AND m.superseded_at IS NOT NULL",
-                "s.tenant_id = %s AND s.memory_id IN %s",
-                tenant,
-                page,
-            )
+        along |= _unpinned(
+            tx,
+            "SELECT m.memory_id, m.kind FROM memories s JOIN memories m"
+            " ON m.tenant_id = s.tenant_id AND m.thread_id = s.thread_id"
+            " AND m.kind = 'summary' AND m.superseded_at IS NOT NULL",
+            "s.tenant_id = %s AND s.memory_id IN %s",
+            tenant,
+            ids,
+        )
     return along
 
 
 def _unpinned(
-    tx: Transaction, query: str, condition: str, tenant: str, page: list[UUID]
+    tx: Transaction, query: str, condition: str, tenant: str, memory_ids: Sequence[UUID]
 ) -> dict[tuple[str, UUID], MemoryKind]:
-    rows = tx.rows(
+    rows = tx.rows_in(
         f"{query} LEFT JOIN memory_access a ON a.tenant_id = m.tenant_id"
         f" AND a.memory_id = m.memory_id WHERE {condition} AND a.pinned_at IS NULL",
-        tenant,
-        page,
+        [tenant, memory_ids],
     )
     return {(tenant, memory_id): kind for memory_id, kind in rows}
 
 
-def _by_tenant(due: Iterable[Due]) -> list[tuple[str, list[UUID]]]:
-    found: dict[str, list[UUID]] = defaultdict(list)
-    for one in due:
-        found[one.memory.tenant].append(one.memory.memory_id)
-    return sorted(found.items())
+def _by_tenant(due: Iterable[DueMemory]) -> list[tuple[str, list[UUID]]]:
+    return sorted(grouped((one.memory.tenant, one.memory.memory_id) for one in due).items())
 
 
 def weak_of(
@@ -418,10 +383,10 @@ def weak_of(
     weak: Weak,
     now: datetime,
     memory_ids: Sequence[UUID] | None = None,
-) -> list[Due]:
-    """Return those memories of a tenant, or of some of it, that are weak, in the order of ids.
+) -> list[DueMemory]:
+    """Return the weak memories of a tenant by id; memory_ids: only among these.
 
-    They fade, are not pinned, so old, and score below a threshold.
+    Weak memories fade, are not pinned, have a minimum age and score below a threshold.
     """
     query = (
         f"SELECT {TIMED_COLUMNS} FROM {WITH_COUNTERS} WHERE m.tenant_id = %s"
@@ -429,20 +394,18 @@ def weak_of(
         " AND a.pinned_at IS NULL"
     )
     if memory_ids is None:
-        rows = tx.rows(query, tenant, now)
+        rows = tx.rows(query, [tenant, now])
     else:
-        rows = [
-            row
-            for page in pages(list(dict.fromkeys(memory_ids)))
-            for row in tx.rows(f"{query} AND m.memory_id IN %s", tenant, now, page)
-        ]
+        rows = tx.rows_in(
+            f"{query} AND m.memory_id IN %s", [tenant, now, list(dict.fromkeys(memory_ids))]
+        )
     policies = Policies(tx, [tenant])
     found = [due_of(timed_of(row), policies) for row in rows]
     found.sort(key=lambda one: one.memory.memory_id)
     return [one for one in found if _is_weak(one.memory, one, weak, now)]
 
 
-def _is_weak(one: Timed, due: Due, weak: Weak, now: datetime) -> bool:
+def _is_weak(one: TimedMemory, due: DueMemory, weak: Weak, now: datetime) -> bool:
     if due.rule is None:
         return False
     if (now - one.created_at).total_seconds() < weak.min_age_days * 86_400:

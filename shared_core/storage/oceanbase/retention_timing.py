@@ -18,32 +18,31 @@ from shared_core.core.namespaces import ROOT, from_path, path_end
 from shared_core.core.retention_policy import FADING, POLICIES, STAGES, RetentionPolicy, Rules
 from shared_core.ports.retention import Fate, Kept
 from shared_core.storage._rows import POLICY_COLUMNS, policy_of
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 
 _APPLICATION = re.compile(r"/[^/]+/")
 
 
 class Policies:
-    """The nearest policy of a tenant and a kind of memory, as of one transaction."""
+    """The stored policies of some tenants: the nearest one counts."""
 
     def __init__(self, tx: Transaction, tenants: Iterable[str]) -> None:
         paths = {path for tenant in tenants for path in paths_above(tenant)} | {ROOT}
         self._stored: dict[tuple[str, MemoryKind], RetentionPolicy | None] = {}
-        for page in pages(sorted(paths)):
-            for path, kind, *columns in tx.rows(
-                f"SELECT tenant_id, kind, fades, {', '.join(POLICY_COLUMNS)}"
-                " FROM retention_policies WHERE tenant_id IN %s",
-                page,
-            ):
-                columns[-1] = bool(columns[-1])
-                self._stored[path, kind] = policy_of(columns)
+        for path, kind, *columns in tx.rows_in(
+            f"SELECT tenant_id, kind, fades, {', '.join(POLICY_COLUMNS)}"
+            " FROM retention_policies WHERE tenant_id IN %s",
+            [sorted(paths)],
+        ):
+            columns[-1] = bool(columns[-1])
+            self._stored[path, kind] = policy_of(columns)
 
     def own(self, path: str) -> Rules:
-        """Return what was set for a path itself."""
+        """Return the policies set for a path itself."""
         return {kind: rule for (of, kind), rule in self._stored.items() if of == path}
 
     def of(self, tenant: str, kind: MemoryKind) -> RetentionPolicy | None:
-        """Return what holds for a kind of memory in a tenant; None if it never fades."""
+        """Return the policy for a kind of memory in a tenant; None: it never fades."""
         for path in paths_above(tenant):
             if (path, kind) in self._stored:
                 return self._stored[path, kind]
@@ -51,13 +50,13 @@ class Policies:
 
 
 def paths_above(path: str) -> list[str]:
-    """Return a path, that of its application and that of all, the nearest first."""
+    """Return a path, its application's and the root, the nearest first."""
     application = _APPLICATION.match(path)
     return list(dict.fromkeys([path, *([application[0]] if application else []), ROOT]))
 
 
 def arousal_of(value: str) -> float:
-    """Return the arousal that the value of a memory, as JSON text, tells: 0 to 1, 0 for none."""
+    """Return the arousal in the JSON value of a memory: 0 to 1, 0 without one."""
     part = json.loads(value) if '"arousal"' in value else None
     for name in ("metadata", "emotion", "arousal"):
         part = part.get(name) if isinstance(part, Mapping) else None
@@ -67,10 +66,10 @@ def arousal_of(value: str) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
-    """A memory and its counters: all that its score and its next stage are made of.
+class TimedMemory:
+    """A memory and its counters: everything its score and next stage depend on.
 
-    stage: its number. strength: what the caller's function gave, None for that of its importance.
+    stage: an index into STAGES. strength: from the caller's function; None: from the importance.
     """
 
     tenant: str
@@ -92,23 +91,27 @@ class Timed:
 
     @property
     def initial(self) -> float:
-        """The strength of it when it was new, 0 to 1."""
+        """Its initial strength, 0 to 1."""
         return initial_strength(self.importance) if self.strength is None else self.strength
 
     @property
     def used_at(self) -> datetime:
-        """When it was last read, or written."""
+        """When it was last read or written."""
         return max(self.updated_at, self.last_accessed_at or self.updated_at)
 
     def leaves_at(self, rule: RetentionPolicy | None) -> datetime | None:
-        """Return when it leaves its stage, as things stand; None for never."""
+        """Return when it leaves its stage as things stand; None: never."""
         if self.superseded_at is not None or self.pinned_at is not None or rule is None:
             return None
         since = self.created_at
         if self.staged_at is not None:
             since = max(since, self.staged_at) if self.stage == 0 else self.staged_at
+        return self.end_of(self.stage, since, rule)
+
+    def end_of(self, stage: int, since: datetime, rule: RetentionPolicy) -> datetime | None:
+        """Return when it leaves a stage that it entered at a moment; None: never."""
         return stage_end(
-            STAGES[self.stage],
+            STAGES[stage],
             initial=self.initial,
             last_used_at=self.used_at,
             since=since,
@@ -130,9 +133,9 @@ WITH_COUNTERS = (
 )
 
 
-def timed_of(row: Row) -> Timed:
-    """Return what the columns TIMED_COLUMNS say."""
-    return Timed(
+def timed_of(row: Row) -> TimedMemory:
+    """Return the memory in TIMED_COLUMNS."""
+    return TimedMemory(
         tenant=row[0],
         memory_id=row[1],
         kind=row[2],
@@ -152,16 +155,14 @@ def timed_of(row: Row) -> Timed:
     )
 
 
-def counters(tx: Transaction, tenant: str, memory_ids: Iterable[UUID]) -> dict[UUID, Timed]:
-    """Return memories with their counters; those that are not there are left out."""
+def counters(tx: Transaction, tenant: str, memory_ids: Iterable[UUID]) -> dict[UUID, TimedMemory]:
+    """Return stored memories with their counters, by id."""
     found = (
         timed_of(row)
-        for page in pages(list(dict.fromkeys(memory_ids)))
-        for row in tx.rows(
+        for row in tx.rows_in(
             f"SELECT {TIMED_COLUMNS} FROM {WITH_COUNTERS}"
             " WHERE m.tenant_id = %s AND m.memory_id IN %s",
-            tenant,
-            page,
+            [tenant, list(dict.fromkeys(memory_ids))],
         )
     )
     return {one.memory_id: one for one in found}
@@ -174,9 +175,9 @@ def timed(
     now: datetime,
     strengths: Mapping[UUID, float | None] | None = None,
 ) -> None:
-    """Put memories that were written into their first stage, and note when they leave it.
+    """Put written memories into their first stage, and note when they leave it.
 
-    strengths: what a caller's function gave, of those it was asked for.
+    strengths: from the caller's function, by id.
     """
     given = strengths or {}
     policies = Policies(tx, [tenant])
@@ -184,7 +185,7 @@ def timed(
     for memory_id, one in counters(tx, tenant, memory_ids).items():
         rule = policies.of(tenant, one.kind)
         if one.superseded_at is None and (rule is not None or one.stage > 0):
-            fresh = _fresh(one, given.get(memory_id))
+            fresh = replace(one, stage=0, staged_at=None, strength=given.get(memory_id))
             rows.append((tenant, memory_id, 0, None, fresh.strength, fresh.leaves_at(rule)))
     tx.insert(
         "memory_access",
@@ -197,9 +198,9 @@ def timed(
 def retime(
     tx: Transaction, tenant: str, memory_ids: Iterable[UUID], *, counted_only: bool = False
 ) -> int:
-    """Note anew when memories leave their stage, of those that fade; return how many changed.
+    """Recompute when fading memories leave their stage; return the number of changes.
 
-    counted_only: none that has no counters yet.
+    counted_only: skip memories without counters.
     """
     policies = Policies(tx, [tenant])
     rows = []
@@ -214,14 +215,12 @@ def retime(
     return len(rows)
 
 
-def _fresh(one: Timed, strength: float | None) -> Timed:
-    return replace(one, stage=0, staged_at=None, strength=strength)
-
-
+MOST_ACCESSES = 2_147_483_647
+"""The maximum of the column access_count."""
 PAGE = 5000
-"""Memories that are in memory at once, where all are looked at."""
-
-_TIMED = 15
+"""Maximum number of memories held at once when all are read."""
+TIMED_WIDTH = 15
+"""Number of columns in TIMED_COLUMNS."""
 KEPT_COLUMNS = f"{TIMED_COLUMNS}, m.namespace, m.`key`, m.text, m.demoted_at, x.text"
 WITH_ARCHIVE = (
     f"{WITH_COUNTERS} LEFT JOIN memory_archive x ON x.tenant_id = m.tenant_id"
@@ -231,14 +230,14 @@ RIPE = (
     "a.forget_at <= %s AND (a.staged_at IS NULL OR a.staged_at < %s)"
     " AND a.tenant_id >= %s AND a.tenant_id < %s"
 )
-"""Of counters a below a path: they are due by what they say."""
+"""The condition that counters a below a path say the memory is due."""
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """A memory that is due, the policy it goes by, and what becomes of it."""
+class DueMemory:
+    """A memory, its policy, and when it leaves its stage."""
 
-    memory: Timed
+    memory: TimedMemory
     rule: RetentionPolicy | None
     due_at: datetime | None
 
@@ -249,7 +248,7 @@ class Due:
 
 
 def fate_of(stage: int, rule: RetentionPolicy | None) -> Fate:
-    """Return what becomes of a memory that leaves a stage, by its number."""
+    """Return what becomes of a memory that leaves a stage."""
     if stage == 0:
         return "demoted"
     is_archived = rule is None or rule.archive_threshold is not None
@@ -257,9 +256,9 @@ def fate_of(stage: int, rule: RetentionPolicy | None) -> Fate:
 
 
 def kept_of(row: Row, policies: Policies) -> Kept:
-    """Return how a memory is kept, from the columns KEPT_COLUMNS."""
-    one = timed_of(row[:_TIMED])
-    namespace, key, text, demoted_at, archived = row[_TIMED : _TIMED + 5]
+    """Return the memory with its retention from KEPT_COLUMNS."""
+    one = timed_of(row[:TIMED_WIDTH])
+    namespace, key, text, demoted_at, archived = row[TIMED_WIDTH : TIMED_WIDTH + 5]
     return Kept(
         memory_id=MemoryId(one.memory_id),
         namespace=from_path(one.tenant + namespace[1:]),
@@ -282,7 +281,7 @@ def kept_of(row: Row, policies: Policies) -> Kept:
 
 
 def all_kept(tx: Transaction, rows: Iterable[Row]) -> list[Kept]:
-    """Return how memories are kept, from the columns KEPT_COLUMNS, in their order."""
+    """Return memories with their retention from KEPT_COLUMNS, in their order."""
     found = list(rows)
     policies = Policies(tx, {row[0] for row in found})
     return [kept_of(row, policies) for row in found]
@@ -293,16 +292,16 @@ def ripe_values(path: str, now: datetime) -> list[object]:
     return [now, now, path, path_end(path)]
 
 
-def due_of(one: Timed, policies: Policies) -> Due:
-    """Return what is to become of a memory, as things stand."""
+def due_of(one: TimedMemory, policies: Policies) -> DueMemory:
+    """Return a memory with its policy and the end of its stage."""
     rule = policies.of(one.tenant, one.kind)
-    return Due(one, rule, one.leaves_at(rule))
+    return DueMemory(one, rule, one.leaves_at(rule))
 
 
 def living(
     tx: Transaction, path: str, now: datetime
-) -> Iterator[tuple[Timed, RetentionPolicy | None]]:
-    """Yield what is remembered below a path, in whatever stage, each with its policy."""
+) -> Iterator[tuple[TimedMemory, RetentionPolicy | None]]:
+    """Yield the memories below a path in all stages, each with its policy."""
     after: tuple[object, object] = ("", b"")
     while True:
         rows = tx.rows(
@@ -311,8 +310,8 @@ def living(
             " AND (m.tenant_id, m.memory_id) > (%s, %s)"
             " AND m.superseded_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > %s)"
             f" ORDER BY m.tenant_id, m.memory_id LIMIT {PAGE}",
-            path, path_end(path), *after, now,
-        )  # fmt: skip
+            [path, path_end(path), *after, now],
+        )
         policies = Policies(tx, {row[0] for row in rows})
         for row in rows:
             one = timed_of(row)
@@ -322,8 +321,8 @@ def living(
         after = rows[-1][:2]
 
 
-def score_of(one: Timed, decay_rate: float, now: datetime) -> float:
-    """Return how well a memory is kept, 0 to 1."""
+def score_of(one: TimedMemory, decay_rate: float, now: datetime) -> float:
+    """Return the retention score of a memory, 0 to 1."""
     return retention_score(
         initial=one.initial,
         days=(now - one.used_at).total_seconds() / 86_400,

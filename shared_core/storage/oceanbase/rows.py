@@ -1,4 +1,4 @@
-"""Between rows and nouns on OceanBase."""
+"""Reads memories and items from rows of the table memories m."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from uuid import UUID
 
-from shared_core.core.domain import Memory, MemoryId, ThreadId
+from shared_core.core.domain import AsOf, Memory, MemoryId, ThreadId
 from shared_core.core.namespaces import from_path
 from shared_core.ports.items import Item
+from shared_core.storage._rows import as_known
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.visibility import Condition
 
-
-def memory_columns(alias: str) -> str:
-    """Return the columns that memory_of() reads."""
-    names = ("memory_id", "tenant_id", "namespace", "`key`", "kind", "text", "value", "author",
-             "importance", "occurred_at", "created_at", "updated_at", "expires_at",
-             "superseded_at", "thread_id")  # fmt: skip
-    return ", ".join(f"{alias}.{name}" for name in names)
+MEMORY_COLUMNS = (
+    "m.memory_id, m.tenant_id, m.namespace, m.`key`, m.kind, m.text, m.value, m.author,"
+    " m.importance, m.occurred_at, m.created_at, m.updated_at, m.expires_at, m.superseded_at,"
+    " m.thread_id"
+)
+ITEM_COLUMNS = "m.tenant_id, m.namespace, m.`key`, m.value, m.created_at, m.updated_at, m.ttl_s"
+ITEM_WIDTH = 7
+"""Number of columns in ITEM_COLUMNS."""
 
 
 def memory_of(row: Row, sources: Sequence[str]) -> Memory:
-    """Return the memory in the columns of memory_columns()."""
+    """Return the memory in MEMORY_COLUMNS."""
     return Memory(
         memory_id=MemoryId(row[0]),
         namespace=from_path(row[1] + row[2][1:]),
@@ -42,6 +45,25 @@ def memory_of(row: Row, sources: Sequence[str]) -> Memory:
     )
 
 
+def newest_memories(
+    tx: Transaction,
+    tenant: str,
+    where: Condition,
+    as_of: AsOf | None,
+    limit: int,
+    offset: int = 0,
+    direction: str = "DESC",
+) -> list[Memory]:
+    """Return a page of a tenant's memories by when they occurred; direction: DESC or ASC."""
+    rows = tx.rows(
+        f"SELECT {MEMORY_COLUMNS} FROM memories m WHERE {where.sql}"
+        f" ORDER BY m.occurred_at {direction}, m.memory_id {direction} LIMIT %s OFFSET %s",
+        [*where.values, limit, offset],
+    )
+    sources = sources_of(tx, tenant, [row[0] for row in rows])
+    return [as_known(memory_of(row, sources.get(row[0], ())), as_of) for row in rows]
+
+
 def sources_of(
     tx: Transaction, tenant: str, memory_ids: Iterable[UUID]
 ) -> dict[UUID, tuple[str, ...]]:
@@ -49,27 +71,17 @@ def sources_of(
     found: dict[UUID, set[str]] = defaultdict(set)
     for memory_id, event_id in tx.rows(
         "SELECT memory_id, event_id FROM memory_sources WHERE tenant_id = %s AND memory_id IN %s",
-        tenant,
-        list(memory_ids),
+        [tenant, list(memory_ids)],
     ):
         found[memory_id].add(event_id)
     return {memory_id: tuple(sorted(events)) for memory_id, events in found.items()}
 
 
-ITEM_COLUMNS = 7
-
-
-def item_columns(alias: str) -> str:
-    """Return the columns that item_of() reads."""
-    names = ("tenant_id", "namespace", "`key`", "value", "created_at", "updated_at", "ttl_s")
-    return ", ".join(f"{alias}.{name}" for name in names)
-
-
 def item_of(row: Row) -> Item:
-    """Return the item in the columns of item_columns(), and in a distance after them if any."""
+    """Return the item in ITEM_COLUMNS; a distance may follow them."""
     similarity = None
-    if len(row) > ITEM_COLUMNS and row[ITEM_COLUMNS] is not None:
-        similarity = min(max(1.0 - row[ITEM_COLUMNS], -1.0), 1.0)
+    if len(row) > ITEM_WIDTH and row[ITEM_WIDTH] is not None:
+        similarity = min(max(1.0 - row[ITEM_WIDTH], -1.0), 1.0)
     return Item(
         namespace=from_path(row[0] + row[1][1:]),
         key=row[2],

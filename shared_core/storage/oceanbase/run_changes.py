@@ -13,63 +13,62 @@ from shared_core.errors import Conflict
 from shared_core.ports.items import ItemAddress
 from shared_core.ports.runs import RunPlan, Source
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
-from shared_core.storage.oceanbase.facts import moment
-from shared_core.storage.oceanbase.forgetting import by_thread, delete_memories
+from shared_core.storage.oceanbase.forgetting import by_thread, delete_memories, kinds_of
 from shared_core.storage.oceanbase.item_writes import ids_at
 from shared_core.storage.oceanbase.run_reads import living_summary, shown
-from shared_core.storage.oceanbase.run_records import Change, note, note_of_turns, rows_in, set_each
-from shared_core.storage.oceanbase.vectors import models, table_of
+from shared_core.storage.oceanbase.run_records import (
+    RunChange,
+    ends_before,
+    iso,
+    note,
+    note_of_turns,
+    set_each,
+)
+from shared_core.storage.oceanbase.vectors import vector_tables
 from shared_core.storage.oceanbase.visibility import living
 
 _ENDS = ("valid_until", "superseded_at")
-
-
 KEPT = 10
-"""Of the summaries that were replaced, for each thread."""
-
+"""Maximum number of replaced summaries that are kept for each thread."""
 _COPIED = (
     "text, value, terms, term_count, author, importance, run_id, occurred_at, created_at,"
     " updated_at, expires_at"
 )
 _PLACED = "tenant_id, namespace, kind, thread_id"
-
-
-_Said = tuple[UUID, Turn, int]
-"""What was drawn from a turn, the turn, and the number of the basis in the plan."""
+_Source = tuple[UUID, Turn, int]
+"""A memory or an edge, a turn it was derived from, and the number of the basis in the plan."""
 
 
 def add_sources(tx: Transaction, tenant: str, run_id: UUID, sources: Sequence[Source]) -> None:
-    """Add turns that memories were drawn from; those of one basis say it together.
+    """Add the turns that memories were derived from; the turns of one basis say it together.
 
-    What holds another falls with it, and tells when it was said again. What runs wrote of threads
-    alone has more than the first; what a user wrote does not go with a turn.
+    Only memories that a run derived from a thread get bases: a memory that a user wrote does not
+    go with a turn.
     """
     ids = ids_at(tx, {source.address for source in sources})
     writers: dict[UUID, UUID | None] = dict(
-        rows_in(
-            tx,
+        tx.rows_in(
             "SELECT memory_id, run_id FROM memories WHERE tenant_id = %s AND memory_id IN %s"
             " AND run_id IS NOT NULL AND thread_id IS NOT NULL",
-            tenant,
-            list(ids.values()),
+            [tenant, list(ids.values())],
         )
     )
-    said = [
+    derived = [
         (ids[source.address], source.turn, source.basis)
         for source in sources
         if source.address in ids
     ]
-    _add_bases(tx, tenant, run_id, "memory", said, writers)
+    _add_bases(tx, tenant, run_id, "memory", derived, writers)
 
 
-def add_edge_sources(tx: Transaction, tenant: str, run_id: UUID, sources: Sequence[_Said]) -> None:
-    """Add turns that edges were drawn from, as add_sources()."""
+def add_edge_sources(
+    tx: Transaction, tenant: str, run_id: UUID, sources: Sequence[_Source]
+) -> None:
+    """Add the turns that edges were derived from, as add_sources() does."""
     writers: dict[UUID, UUID | None] = dict(
-        rows_in(
-            tx,
+        tx.rows_in(
             "SELECT edge_id, run_id FROM edges WHERE tenant_id = %s AND edge_id IN %s",
-            tenant,
-            list({edge_id for edge_id, _, _ in sources}),
+            [tenant, {edge_id for edge_id, _, _ in sources}],
         )
     )
     _add_bases(tx, tenant, run_id, "edge", sources, writers)
@@ -80,11 +79,11 @@ def _add_bases(
     tenant: str,
     run_id: UUID,
     what: str,
-    said: Sequence[_Said],
+    sources: Sequence[_Source],
     writers: Mapping[UUID, UUID | None],
 ) -> None:
-    """Add bases that are new, and note those of what was there before the run."""
-    given = _given(tx, tenant, [one for one in said if one[0] in writers])
+    """Add new bases, and note those of rows that existed before the run."""
+    given = _given(tx, tenant, [one for one in sources if one[0] in writers])
     known = _known(tx, tenant, what, {target for target, _ in given})
     rows, noted = [], defaultdict(list)
     last: dict[UUID, int] = {}
@@ -107,28 +106,28 @@ def _add_bases(
 
 
 def _given(
-    tx: Transaction, tenant: str, said: Sequence[_Said]
+    tx: Transaction, tenant: str, sources: Sequence[_Source]
 ) -> dict[tuple[UUID, int], frozenset[Turn]]:
-    """Return the turns of each basis, of those that are there."""
-    there = _there(tx, tenant, {turn for _, turn, _ in said})
+    """Return the stored turns of each basis."""
+    there = _stored_turns(tx, tenant, {turn for _, turn, _ in sources})
     given: dict[tuple[UUID, int], set[Turn]] = defaultdict(set)
-    for target, turn, basis in said:
+    for target, turn, basis in sources:
         if tuple(turn) in there:
             given[target, basis].add(turn)
     return {place: frozenset(turns) for place, turns in given.items()}
 
 
-def _there(tx: Transaction, tenant: str, turns: Iterable[Turn]) -> set[tuple[str, str]]:
+def _stored_turns(
+    tx: Transaction, tenant: str, turns: Iterable[Turn], condition: str = ""
+) -> set[tuple[str, str]]:
+    """Return those of some turns that are stored."""
     return {
         (thread_id, event_id)
         for thread_id, event_ids in by_thread(turns).items()
-        for page in pages(event_ids)
-        for (event_id,) in tx.rows(
+        for (event_id,) in tx.rows_in(
             "SELECT event_id FROM events"
-            " WHERE tenant_id = %s AND thread_id = %s AND event_id IN %s",
-            tenant,
-            thread_id,
-            page,
+            f" WHERE tenant_id = %s AND thread_id = %s AND event_id IN %s{condition}",
+            [tenant, thread_id, event_ids],
         )
     }
 
@@ -136,14 +135,12 @@ def _there(tx: Transaction, tenant: str, turns: Iterable[Turn]) -> set[tuple[str
 def _known(
     tx: Transaction, tenant: str, what: str, targets: Iterable[UUID]
 ) -> dict[UUID, dict[int, frozenset[Turn]]]:
-    """Return the bases that memories, or edges, have."""
+    """Return the stored bases of memories or edges."""
     found: dict[UUID, dict[int, set[Turn]]] = defaultdict(lambda: defaultdict(set))
-    for target, basis, thread_id, event_id in rows_in(
-        tx,
+    for target, basis, thread_id, event_id in tx.rows_in(
         f"SELECT {what}_id, basis, thread_id, event_id FROM {what}_sources"
         f" WHERE tenant_id = %s AND {what}_id IN %s",
-        tenant,
-        list(targets),
+        [tenant, targets],
     ):
         found[target][basis].add((thread_id, event_id))
     known: dict[UUID, dict[int, frozenset[Turn]]] = defaultdict(dict)
@@ -153,20 +150,18 @@ def _known(
 
 
 def inherit(tx: Transaction, tenant: str, inherited: Sequence[tuple[ItemAddress, UUID]]) -> None:
-    """Note what memories were drawn from; they rest on all that that rests on.
+    """Note the memories that others were derived from, and copy their turns as sources.
 
-    Raises Conflict if any of it was forgotten or ended meanwhile.
+    Raises Conflict if one of them was forgotten or ended meanwhile.
     """
     ids = ids_at(tx, {address for address, _ in inherited})
     drawn = [(ids[address], basis_id) for address, basis_id in inherited if address in ids]
     basis_ids = list({basis_id for _, basis_id in drawn})
     turns = defaultdict(set)
-    for memory_id, thread_id, event_id in rows_in(
-        tx,
+    for memory_id, thread_id, event_id in tx.rows_in(
         "SELECT memory_id, thread_id, event_id FROM memory_sources"
         " WHERE tenant_id = %s AND memory_id IN %s",
-        tenant,
-        basis_ids,
+        [tenant, basis_ids],
     ):
         turns[memory_id].add((thread_id, event_id))
     tx.insert(
@@ -175,16 +170,13 @@ def inherit(tx: Transaction, tenant: str, inherited: Sequence[tuple[ItemAddress,
         sorted({(tenant, one, *turn) for one, basis in drawn for turn in turns[basis]}),
         ignore=True,
     )
-    holding = {
-        row[0]
-        for row in rows_in(
-            tx,
+    holding = set(
+        tx.column_in(
             "SELECT memory_id FROM memories WHERE tenant_id = %s AND memory_id IN %s"
             " AND superseded_at IS NULL",
-            tenant,
-            basis_ids,
+            [tenant, basis_ids],
         )
-    }
+    )
     if len(drawn) != len(inherited) or not holding.issuperset(basis_ids):
         raise Conflict("a memory was ended meanwhile")
     tx.insert(
@@ -197,42 +189,32 @@ def inherit(tx: Transaction, tenant: str, inherited: Sequence[tuple[ItemAddress,
 def add_summary_sources(
     tx: Transaction, tenant: str, plan: RunPlan, summary_id: UUID, *, replaces: bool
 ) -> None:
-    """A summary tells of every turn it went through; replaces: after another one did."""
+    """Make all turns a summary covers its sources; replaces: only those after the last summary."""
     if plan.summed is None:
         return
     tx.run(
         "INSERT IGNORE INTO memory_sources (tenant_id, memory_id, thread_id, event_id)"
         " SELECT e.tenant_id, %s, e.thread_id, e.event_id FROM events e"
         " WHERE e.tenant_id = %s AND e.thread_id = %s AND e.memory_seq <= %s AND e.memory_seq > %s",
-        summary_id,
-        tenant,
-        plan.thread_id,
-        plan.summed.to,
-        plan.summed.mark if replaces else 0,
+        [summary_id, tenant, plan.thread_id, plan.summed.to, plan.summed.mark if replaces else 0],
     )
 
 
 def renew(tx: Transaction, tenant: str, run_id: UUID, sources: Sequence[Source]) -> None:
-    """What was said again expires with the last of its bases, or never; each with a first turn."""
+    """Let repeated memories expire with their last basis; a basis expires with its first turn."""
     ids = ids_at(tx, {source.address for source in sources})
-    rows = list(
-        rows_in(
-            tx,
-            "SELECT memory_id, run_id, expires_at FROM memories"
-            " WHERE tenant_id = %s AND memory_id IN %s AND expires_at IS NOT NULL",
-            tenant,
-            list(ids.values()),
-        )
+    rows = tx.rows_in(
+        "SELECT memory_id, run_id, expires_at FROM memories"
+        " WHERE tenant_id = %s AND memory_id IN %s AND expires_at IS NOT NULL",
+        [tenant, ids.values()],
     )
     bases: dict[UUID, list[datetime | None]] = defaultdict(list)
-    for memory_id, _, expires_at in rows_in(
-        tx,
+    for memory_id, _, expires_at in tx.rows_in(
         "SELECT s.memory_id, s.basis, min(e.expires_at) FROM memory_sources s"
         " JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id"
         " AND e.event_id = s.event_id WHERE s.tenant_id = %s AND s.memory_id IN %s"
         " GROUP BY s.memory_id, s.basis",
-        tenant,
-        [row[0] for row in rows],
+        [tenant, [row[0] for row in rows]],
     ):
         bases[memory_id].append(expires_at)
     renewed = {}
@@ -245,7 +227,7 @@ def renew(tx: Transaction, tenant: str, run_id: UUID, sources: Sequence[Source])
         if new != old:
             renewed[memory_id] = (new,)
             if writer != run_id:
-                noted.append((memory_id, {"expires_at": moment(old)}))
+                noted.append((memory_id, {"expires_at": iso(old)}))
     set_each(tx, "memories", "memory_id", tenant, ("expires_at",), renewed)
     note(tx, tenant, run_id, "renewed", noted)
 
@@ -253,20 +235,17 @@ def renew(tx: Transaction, tenant: str, run_id: UUID, sources: Sequence[Source])
 def keep_summary(
     tx: Transaction, tenant: str, namespace: str, plan: RunPlan, now: datetime
 ) -> UUID | None:
-    """Keep the summary of a thread that is to be replaced: a copy, superseded, with its vectors.
+    """Copy the summary that a run replaces, superseded and with its vectors; keep the last copies.
 
-    Of the copies the last ten. One that expired since the run began still is part of what replaces
-    it. Returns the id of the copy, None where there is no summary.
+    A summary that expired after the run began counts: the new one contains it. Returns the id of
+    the copy, or None without a summary.
     """
     current = tx.one(
         "SELECT memory_id FROM memories m WHERE m.tenant_id = %s AND m.namespace = %s"
         " AND m.`key` = %s AND m.kind = 'summary' AND m.superseded_at IS NULL"
-        " AND LENGTH(m.text) > 0"  # it was not archived
+        " AND LENGTH(m.text) > 0"  # not archived
         " AND (m.expires_at IS NULL OR m.expires_at > %s)",
-        tenant,
-        namespace,
-        plan.summary_key,
-        plan.started_at,
+        [tenant, namespace, plan.summary_key, plan.started_at],
     )
     if current is None:
         return None
@@ -274,8 +253,7 @@ def keep_summary(
         "SELECT memory_id FROM memories WHERE tenant_id = %s AND thread_id = %s"
         " AND kind = 'summary' AND superseded_at IS NOT NULL"
         " ORDER BY superseded_at DESC, memory_id DESC",
-        tenant,
-        plan.thread_id,
+        [tenant, plan.thread_id],
     )
     delete_memories(tx, tenant, [row[0] for row in replaced[KEPT - 1 :]])
     copy_id = uuid7()
@@ -283,11 +261,7 @@ def keep_summary(
         f"INSERT INTO memories (memory_id, `key`, superseded_at, {_PLACED}, {_COPIED})"
         f" SELECT %s, CONCAT(`key`, '/', %s), %s, {_PLACED}, {_COPIED} FROM memories"
         " WHERE tenant_id = %s AND memory_id = %s",
-        copy_id,
-        str(copy_id),
-        now,
-        tenant,
-        current[0],
+        [copy_id, str(copy_id), now, tenant, current[0]],
     )
     _copy_vectors(tx, tenant, current[0], copy_id)
     note(tx, tenant, plan.run_id, "summary", [(current[0], {"copy": str(copy_id)})])
@@ -295,51 +269,44 @@ def keep_summary(
 
 
 def bound_summary(tx: Transaction, tenant: str, summary_id: UUID, copy_id: UUID) -> None:
-    """A summary that replaced another lives no longer than that one would have."""
+    """Let a summary expire no later than the one it replaced."""
     until: dict[UUID, datetime | None] = dict(
         tx.rows(
             "SELECT memory_id, expires_at FROM memories WHERE tenant_id = %s AND memory_id IN %s",
-            tenant,
-            [summary_id, copy_id],
+            [tenant, [summary_id, copy_id]],
         )
     )
     ends = [end for end in until.values() if end is not None]
     if ends and until[summary_id] != min(ends):
         tx.run(
             "UPDATE memories SET expires_at = %s WHERE tenant_id = %s AND memory_id = %s",
-            min(ends),
-            tenant,
-            summary_id,
+            [min(ends), tenant, summary_id],
         )
 
 
-def restore_summary(tx: Transaction, tenant: str, change: Change, summed_from: int | None) -> None:
-    """Put back the summary a run replaced: its copy's text, times and vectors; the copy goes.
-
-    With what had become of the one that is undone.
-    """
+def restore_summary(
+    tx: Transaction, tenant: str, change: RunChange, summed_from: int | None
+) -> None:
+    """Restore the summary a run replaced from its copy, and delete the copy and the archive."""
     target, copy_id = change.target, UUID(change.before["copy"])
-    columns = _COPIED.replace("\n", "").split(", ")
     copy = tx.one(
-        f"SELECT {_COPIED} FROM memories WHERE tenant_id = %s AND memory_id = %s", tenant, copy_id
+        f"SELECT {_COPIED} FROM memories WHERE tenant_id = %s AND memory_id = %s", [tenant, copy_id]
     )
     if copy is not None:
-        _drop_vectors(tx, tenant, target)
+        for table in vector_tables(tx):
+            tx.run(f"DELETE FROM {table} WHERE tenant_id = %s AND memory_id = %s", [tenant, target])
         tx.run(
-            f"UPDATE memories SET {' = %s, '.join(columns)} = %s, demoted_at = NULL"
+            f"UPDATE memories SET {_COPIED.replace(',', ' = %s,')} = %s, demoted_at = NULL"
             " WHERE tenant_id = %s AND memory_id = %s",
-            *copy,
-            tenant,
-            target,
+            [*copy, tenant, target],
         )
         _drop_sources_after(tx, tenant, target, summed_from)
         _copy_vectors(tx, tenant, copy_id, target)
-    tx.run("DELETE FROM memory_archive WHERE tenant_id = %s AND memory_id = %s", tenant, target)
+    tx.run("DELETE FROM memory_archive WHERE tenant_id = %s AND memory_id = %s", [tenant, target])
     tx.run(
         "UPDATE memory_access SET stage = 0, staged_at = NULL"
         " WHERE tenant_id = %s AND memory_id = %s",
-        tenant,
-        target,
+        [tenant, target],
     )
     delete_memories(tx, tenant, [copy_id])
 
@@ -347,45 +314,30 @@ def restore_summary(tx: Transaction, tenant: str, change: Change, summed_from: i
 def _drop_sources_after(
     tx: Transaction, tenant: str, memory_id: UUID, summed_from: int | None
 ) -> None:
-    """A summary tells no more of the turns after a number."""
+    """Drop the sources of a summary after a turn."""
     turns = tx.rows(
         "SELECT s.basis, s.thread_id, s.event_id FROM memory_sources s"
         " JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id"
         " AND e.event_id = s.event_id"
         " WHERE s.tenant_id = %s AND s.memory_id = %s AND e.memory_seq > %s",
-        tenant,
-        memory_id,
-        summed_from,
+        [tenant, memory_id, summed_from],
     )
     if turns:
         tx.run(
             "DELETE FROM memory_sources WHERE tenant_id = %s AND memory_id = %s"
             " AND (basis, thread_id, event_id) IN %s",
-            tenant,
-            memory_id,
-            turns,
+            [tenant, memory_id, turns],
         )
 
 
 def _copy_vectors(tx: Transaction, tenant: str, from_id: UUID, to_id: UUID) -> None:
-    for table in _tables(tx):
+    for table in vector_tables(tx):
         tx.run(
             f"INSERT INTO {table} (tenant_id, model, memory_id, field, embedding)"
             f" SELECT tenant_id, model, %s, field, embedding FROM {table}"
             " WHERE tenant_id = %s AND memory_id = %s",
-            to_id,
-            tenant,
-            from_id,
+            [to_id, tenant, from_id],
         )
-
-
-def _drop_vectors(tx: Transaction, tenant: str, memory_id: UUID) -> None:
-    for table in _tables(tx):
-        tx.run(f"DELETE FROM {table} WHERE tenant_id = %s AND memory_id = %s", tenant, memory_id)
-
-
-def _tables(tx: Transaction) -> list[str]:
-    return sorted({table_of(dimensions) for dimensions in models(tx).values()})
 
 
 def close_facts(
@@ -395,17 +347,15 @@ def close_facts(
     close: Sequence[tuple[UUID, datetime]],
     now: datetime,
 ) -> None:
-    """End facts; an end that is known and did not come yet comes earlier.
+    """End facts; a known end that is still to come moves to an earlier moment.
 
     Raises Conflict if one of them was ended or forgotten since the run read it.
     """
     until = dict(close)
-    rows = rows_in(
-        tx,
+    rows = tx.rows_in(
         "SELECT memory_id, valid_from, valid_until, superseded_at FROM facts"
         " WHERE tenant_id = %s AND memory_id IN %s",
-        tenant,
-        list(until),
+        [tenant, until],
     )
     ending = [row for row in rows if _may_end(row, until[row[0]], now)]
     if len(ending) != len(close):
@@ -421,7 +371,7 @@ def close_edges(
     with_facts: Sequence[tuple[UUID, datetime]],
     now: datetime,
 ) -> None:
-    """End edges, and those that say again a fact that ends, of which no end has come."""
+    """End edges, and those that repeat an ended fact, unless their end has come."""
     until = dict(close)
     of_facts = dict(with_facts)
     columns = "edge_id, valid_from, valid_until, superseded_at, fact_id"
@@ -429,7 +379,7 @@ def close_edges(
     rows = {
         row[0]: row
         for ids, column in ((until, "edge_id"), (of_facts, "fact_id"))
-        for row in rows_in(tx, f"SELECT {columns} {where} {column} IN %s", tenant, list(ids))
+        for row in tx.rows_in(f"SELECT {columns} {where} {column} IN %s", [tenant, ids])
     }
     ending, ends = [], {}
     for edge_id, row in rows.items():
@@ -448,14 +398,12 @@ def move_edge_ends(
     moves: Sequence[tuple[UUID, datetime]],
     now: datetime,
 ) -> None:
-    """Let ends that are known, but did not come yet, come earlier."""
+    """Move known ends that are still to come to an earlier moment."""
     until = dict(moves)
-    rows = rows_in(
-        tx,
+    rows = tx.rows_in(
         "SELECT edge_id, valid_from, valid_until, superseded_at FROM edges"
         " WHERE tenant_id = %s AND edge_id IN %s",
-        tenant,
-        list(until),
+        [tenant, until],
     )
     moved = [row for row in rows if row[2] and row[2] > max(until[row[0]], row[1])]
     _end(tx, "edges", "edge_id", tenant, run_id, "edge", moved, until, now)
@@ -479,37 +427,32 @@ def _end(
     until: Mapping[UUID, datetime],
     now: datetime,
 ) -> None:
-    """End rows (id, valid_from, valid_until, superseded_at, ...), and note how they were."""
+    """End rows (id, valid_from, valid_until, superseded_at, ...), and note their ends before."""
     ends = {row[0]: (max(until[row[0]], row[1]), now) for row in ending}
     set_each(tx, table, id_column, tenant, _ENDS, ends)
     note(tx, tenant, run_id, change, ((row[0], {}) for row in ending if row[2] is None))
-    moved = (
-        (row[0], {"valid_until": moment(row[2]), "superseded_at": moment(row[3])})
-        for row in ending
-        if row[2] is not None
-    )
+    moved = ((row[0], ends_before(row[2], row[3])) for row in ending if row[2] is not None)
     note(tx, tenant, run_id, "moved", moved)
 
 
 def retire_memories(
     tx: Transaction, tenant: str, run_id: UUID, ended: Sequence[UUID], now: datetime
 ) -> None:
-    """Take ended facts out of recall, and statements of their turns that hold what has ended.
+    """Retire ended facts, and the statements of their turns that contain the ended values.
 
-    Not those that another turn has told since the end.
+    A statement that another turn has repeated since the end stays.
     """
-    going = {*ended, *_told_with(tx, tenant, ended)}
-    _retire(tx, tenant, run_id, going, now)
+    _retire(tx, tenant, run_id, {*ended, *_statements_of(tx, tenant, ended)}, now)
 
 
 def retire_drawn(tx: Transaction, tenant: str, run_id: UUID, now: datetime) -> None:
-    """Take out of recall what was drawn from a memory that is out of recall."""
+    """Retire memories that were derived from a retired one."""
     drawn = tx.rows(
         "SELECT DISTINCT d.memory_id FROM memory_bases d"
         " JOIN memories b ON b.tenant_id = d.tenant_id AND b.memory_id = d.basis_id"
         " JOIN memories m ON m.tenant_id = d.tenant_id AND m.memory_id = d.memory_id"
         " WHERE d.tenant_id = %s AND b.superseded_at IS NOT NULL AND m.superseded_at IS NULL",
-        tenant,
+        [tenant],
     )
     _retire(tx, tenant, run_id, [row[0] for row in drawn], now, own_too=True)
 
@@ -523,25 +466,23 @@ def _retire(
     *,
     own_too: bool = False,
 ) -> None:
-    """Take memories out of recall, and note which; own_too: also those that the run wrote."""
+    """Retire memories, and note which; own_too: note those the run wrote as well."""
     living = "FROM memories WHERE tenant_id = %s AND memory_id IN %s AND superseded_at IS NULL"
-    rows = list(rows_in(tx, f"SELECT memory_id, run_id {living}", tenant, sorted(memory_ids)))
-    set_each(
-        tx, "memories", "memory_id", tenant, ("superseded_at",), {row[0]: (now,) for row in rows}
-    )
+    rows = tx.rows_in(f"SELECT memory_id, run_id {living}", [tenant, sorted(memory_ids)])
+    retired = {row[0]: (now,) for row in rows}
+    set_each(tx, "memories", "memory_id", tenant, ("superseded_at",), retired)
     noted = [row[0] for row in rows if own_too or row[1] != run_id]
     note(tx, tenant, run_id, "retired", ((one, {}) for one in noted), again=own_too)
 
 
-def _told_with(tx: Transaction, tenant: str, ended: Sequence[UUID]) -> set[UUID]:
-    """Return the statements that are no facts, of turns of facts that ended, and hold their value.
+def _statements_of(tx: Transaction, tenant: str, ended: Sequence[UUID]) -> set[UUID]:
+    """Return the statements from the turns of ended facts that contain the ended value.
 
-    But for those that a turn has told since the end that did not tell the fact.
+    Statements that a turn has repeated since the end without the fact are left out.
     """
     pairs = {
         (fact, statement, valid_until)
-        for fact, value, valid_until, statement, text in rows_in(
-            tx,
+        for fact, value, valid_until, statement, text in tx.rows_in(
             "SELECT f.memory_id, f.value, f.valid_until, m.memory_id, m.text"
             " FROM memory_sources s"
             " JOIN facts f ON f.tenant_id = s.tenant_id AND f.memory_id = s.memory_id"
@@ -551,8 +492,7 @@ def _told_with(tx: Transaction, tenant: str, ended: Sequence[UUID]) -> set[UUID]
             " LEFT JOIN facts x ON x.tenant_id = m.tenant_id AND x.memory_id = m.memory_id"
             " WHERE s.tenant_id = %s AND s.memory_id IN %s AND m.kind = 'semantic'"
             " AND x.memory_id IS NULL",
-            tenant,
-            list(ended),
+            [tenant, ended],
         )
         if shown(value).lower() in text.lower()
     }
@@ -561,29 +501,30 @@ def _told_with(tx: Transaction, tenant: str, ended: Sequence[UUID]) -> set[UUID]
     turns_of_facts = _turns_of(tx, tenant, {fact for fact, _, _ in pairs})
     turns_of_statements = _turns_of(tx, tenant, {statement for _, statement, _ in pairs})
 
-    def is_told_since(fact: UUID, statement: UUID, valid_until: datetime | None) -> bool:
-        told_by = turns_of_statements[statement]
+    def is_repeated_since(fact: UUID, statement: UUID, valid_until: datetime | None) -> bool:
+        repeated_by = turns_of_statements[statement]
         return valid_until is not None and any(
-            at >= valid_until and turn not in turns_of_facts[fact] for turn, at in told_by.items()
+            at >= valid_until and turn not in turns_of_facts[fact]
+            for turn, at in repeated_by.items()
         )
 
     return {
-        statement for fact, statement, until in pairs if not is_told_since(fact, statement, until)
+        statement
+        for fact, statement, until in pairs
+        if not is_repeated_since(fact, statement, until)
     }
 
 
 def _turns_of(
     tx: Transaction, tenant: str, memory_ids: Iterable[UUID]
 ) -> Mapping[UUID, Mapping[tuple[str, str], datetime]]:
-    """Return the turns of memories, and when each was said."""
+    """Return the turns of memories, and when each occurred."""
     turns: dict[UUID, dict[tuple[str, str], datetime]] = defaultdict(dict)
-    for memory_id, thread_id, event_id, at in rows_in(
-        tx,
+    for memory_id, thread_id, event_id, at in tx.rows_in(
         "SELECT s.memory_id, s.thread_id, s.event_id, e.occurred_at FROM memory_sources s"
         " JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id"
         " AND e.event_id = s.event_id WHERE s.tenant_id = %s AND s.memory_id IN %s",
-        tenant,
-        sorted(memory_ids),
+        [tenant, sorted(memory_ids)],
     ):
         turns[memory_id][thread_id, event_id] = at
     return turns
@@ -592,9 +533,9 @@ def _turns_of(
 def require_unchanged(
     tx: Transaction, tenant: str, namespace: str, plan: RunPlan, now: datetime
 ) -> None:
-    """Raise Conflict if what a run rests on has changed since it read it; the tenant is locked."""
-    _require_turns(tx, tenant, {*plan.drawn_from})
-    _require_memories(tx, tenant, {memory_id for _, memory_id in plan.inherited})
+    """Raise Conflict if the provenance of a run has changed since it read; the tenant is locked."""
+    require_turns(tx, tenant, plan.drawn_from)
+    require_memories(tx, tenant, {memory_id for _, memory_id in plan.inherited})
     if plan.summary_key is not None:
         summary = living_summary(tx, tenant, namespace, plan.summary_key, now)
         if (summary[1] if summary else None) != plan.summary_run:
@@ -602,56 +543,34 @@ def require_unchanged(
     if plan.slots or plan.relations:
         _require_known(tx, tenant, plan)
     lives = living(now)
-    if list(
-        rows_in(
-            tx,
-            "SELECT m.memory_id FROM memories m WHERE m.tenant_id = %s AND m.words_key IN %s"
-            f" AND m.namespace = %s AND {lives.sql}",
-            tenant,
-            plan.unsaid,
-            namespace,
-            *lives.values,
-        )
+    if tx.rows_in(
+        "SELECT m.memory_id FROM memories m WHERE m.tenant_id = %s AND m.words_key IN %s"
+        f" AND m.namespace = %s AND {lives.sql}",
+        [tenant, plan.unsaid, namespace, *lives.values],
     ):
         raise Conflict("a statement was written by another run")
 
 
-def _require_turns(tx: Transaction, tenant: str, turns: Collection[Turn]) -> None:
-    there = sum(
-        len(
-            tx.rows(
-                "SELECT event_id FROM events WHERE tenant_id = %s AND thread_id = %s"
-                " AND event_id IN %s AND memory_seq IS NOT NULL",
-                tenant,
-                thread_id,
-                page,
-            )
-        )
-        for thread_id, event_ids in by_thread(turns).items()
-        for page in pages(event_ids)
-    )
-    if there != len(turns):
+def require_turns(tx: Transaction, tenant: str, turns: Iterable[Turn]) -> None:
+    """Raise Conflict if a turn is not remembered any more."""
+    required = set(turns)
+    if len(_stored_turns(tx, tenant, required, " AND memory_seq IS NOT NULL")) != len(required):
         raise Conflict("a turn was forgotten meanwhile")
 
 
-def _require_memories(tx: Transaction, tenant: str, memory_ids: Collection[UUID]) -> None:
-    sql = "SELECT memory_id FROM memories WHERE tenant_id = %s AND memory_id IN %s"
-    if len(list(rows_in(tx, sql, tenant, sorted(memory_ids)))) != len(memory_ids):
+def require_memories(tx: Transaction, tenant: str, memory_ids: Collection[UUID]) -> None:
+    """Raise Conflict if a memory is gone."""
+    if len(kinds_of(tx, tenant, memory_ids)) != len(memory_ids):
         raise Conflict("a memory was forgotten meanwhile")
 
 
 def _require_known(tx: Transaction, tenant: str, plan: RunPlan) -> None:
     """Raise Conflict if a later run changed facts or retractions of the slots, or edges."""
-    later = [
-        row[0]
-        for row in tx.rows(
-            "SELECT run_id FROM runs WHERE tenant_id = %s AND number > %s",
-            tenant,
-            plan.known_number,
-        )
-    ]
+    later = tx.column(
+        "SELECT run_id FROM runs WHERE tenant_id = %s AND number > %s", [tenant, plan.known_number]
+    )
     of_slot = "f.slot IN %s LIMIT 1"
-    asked: list[tuple[str, Sequence[object]]] = [
+    queries: list[tuple[str, Sequence[object]]] = [
         ("SELECT 1 FROM memories m JOIN facts f ON f.tenant_id = m.tenant_id"
          " AND f.memory_id = m.memory_id WHERE m.tenant_id = %s AND m.run_id IN %s"
          f" AND {of_slot}", plan.slots),
@@ -667,19 +586,19 @@ def _require_known(tx: Transaction, tenant: str, plan: RunPlan) -> None:
          " AND c.`change` IN ('edge', 'moved')"
          " AND (e.subject_key, e.relation) IN %s LIMIT 1", plan.relations),
     ]  # fmt: skip
-    for sql, looked_at in asked:
-        for page in pages(list(looked_at)):
-            if any(True for _ in rows_in(tx, sql, tenant, later, page)):
+    for sql, places in queries:
+        for page in pages(places):
+            if tx.rows_in(sql, [tenant, later, page]):
                 raise Conflict("a fact was changed by another run")
 
 
 def require_places(
     tx: Transaction, tenant: str, facts: Iterable[UUID] = (), edges: Iterable[UUID] = ()
 ) -> None:
-    """Raise Conflict if two facts of a key, or two edges of a place, hold where one of these does.
+    """Raise Conflict if one of these facts or edges shares its place with another current one.
 
-    There is one current fact of a type and key; one edge of subject, relation and object, and of a
-    functional relation one of subject and relation.
+    A place has one current fact of a type and key; one edge of a subject, relation and object; and
+    one edge of a subject and functional relation.
     """
     is_open = "{0}.valid_until IS NULL AND {0}.superseded_at IS NULL"
     taken = (
@@ -688,7 +607,7 @@ def require_places(
         " WHERE f.tenant_id = %s AND f.memory_id IN %s"
         f" AND {is_open.format('f')} AND {is_open.format('o')} LIMIT 1"
     )
-    if list(rows_in(tx, taken, tenant, list(facts))):
+    if tx.rows_in(taken, [tenant, facts]):
         raise Conflict("another fact holds in its place")
     taken = (
         "SELECT 1 FROM edges e JOIN edges o ON o.tenant_id = e.tenant_id"
@@ -697,5 +616,5 @@ def require_places(
         " WHERE e.tenant_id = %s AND e.edge_id IN %s"
         f" AND {is_open.format('e')} AND {is_open.format('o')} LIMIT 1"
     )
-    if list(rows_in(tx, taken, tenant, list(edges))):
+    if tx.rows_in(taken, [tenant, edges]):
         raise Conflict("another edge holds in its place")

@@ -20,18 +20,16 @@ from shared_core.ports.runs import (
     Retraction,
     ThreadWindow,
 )
-from shared_core.storage.oceanbase.connection.transactions import Transaction, pages
-from shared_core.storage.oceanbase.edge_rows import Names
+from shared_core.storage.oceanbase.connection.transactions import Transaction, grouped
+from shared_core.storage.oceanbase.edge_rows import EntityNames
 from shared_core.storage.oceanbase.events import EVENT_COLUMNS, event_of
-from shared_core.storage.oceanbase.run_records import last_number, rows_in
+from shared_core.storage.oceanbase.run_records import last_number
 from shared_core.storage.oceanbase.vectors import asked_form, models, table_of
 from shared_core.storage.oceanbase.visibility import Condition, all_of, below, living, of_kinds
 
 _RELATION = "relation."
-
-
 NEAREST = 3
-"""Memories of which a draft may say the same."""
+"""Maximum number of near memories that a draft is compared with."""
 
 
 def like_texts(
@@ -43,10 +41,12 @@ def like_texts(
     vectors: VectorRows | None,
     now: datetime,
 ) -> dict[ItemAddress, list[LikeText]]:
-    """Return of each address the living memories with its words, and then the nearest ones."""
+    """Return for each address the living memories with the same words, then the nearest ones."""
     there = all_of(below(path), living(now), of_kinds(kinds))
-    said = _said(tx, tenant, there, list(words_keys.values()))
-    found = {address: [*said[key]] for address, key in words_keys.items() if key in said}
+    same_words = _same_words(tx, tenant, there, list(words_keys.values()))
+    found = {
+        address: [*same_words[key]] for address, key in words_keys.items() if key in same_words
+    }
     if vectors is not None and (dimensions := models(tx).get(vectors.model)):
         for address, vector in zip(vectors.addresses, vectors.vectors, strict=True):
             rows = tx.rows(
@@ -55,42 +55,29 @@ def like_texts(
                 " JOIN memories m ON m.tenant_id = e.tenant_id AND m.memory_id = e.memory_id"
                 f" WHERE e.tenant_id = %s AND e.model = %s AND {there.sql}"
                 f" GROUP BY e.memory_id ORDER BY distance, e.memory_id LIMIT {NEAREST:d}",
-                asked_form(vector),
-                tenant,
-                vectors.model,
-                *there.values,
+                [asked_form(vector), tenant, vectors.model, *there.values],
             )
-            texts = _texts(tx, tenant, [row[0] for row in rows])
+            texts: dict[UUID, str] = dict(
+                tx.rows_in(
+                    "SELECT memory_id, text FROM memories WHERE tenant_id = %s AND memory_id IN %s",
+                    [tenant, [row[0] for row in rows]],
+                )
+            )
             near = [_like(row[0], texts[row[0]], 1 - row[1]) for row in rows]
             if near:
                 found.setdefault(address, []).extend(near)
     return found
 
 
-def _said(
+def _same_words(
     tx: Transaction, tenant: str, there: Condition, words_keys: Sequence[UUID]
 ) -> dict[UUID, list[LikeText]]:
-    found: dict[UUID, list[LikeText]] = {}
-    for words_key, memory_id, text in rows_in(
-        tx,
+    rows = tx.rows_in(
         "SELECT m.words_key, m.memory_id, m.text FROM memories m"
         f" WHERE m.tenant_id = %s AND m.words_key IN %s AND {there.sql} ORDER BY m.memory_id",
-        tenant,
-        words_keys,
-        *there.values,
-    ):
-        found.setdefault(words_key, []).append(_like(memory_id, text, 1.0))
-    return found
-
-
-def _texts(tx: Transaction, tenant: str, memory_ids: Sequence[UUID]) -> dict[UUID, str]:
-    return dict(
-        tx.rows(
-            "SELECT memory_id, text FROM memories WHERE tenant_id = %s AND memory_id IN %s",
-            tenant,
-            list(memory_ids),
-        )
+        [tenant, words_keys, *there.values],
     )
+    return grouped((row[0], _like(row[1], row[2], 1.0)) for row in rows)
 
 
 def _like(memory_id: UUID, text: str, similarity: float) -> LikeText:
@@ -98,8 +85,8 @@ def _like(memory_id: UUID, text: str, similarity: float) -> LikeText:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadAsked:
-    """A thread that is read, and where its summary stands."""
+class ThreadSource:
+    """A thread to read, and the place of its summary."""
 
     tenant: str
     thread_id: ThreadId
@@ -108,55 +95,51 @@ class ThreadAsked:
 
 
 def read_thread(
-    tx: Transaction, asked: ThreadAsked, request: ReadRequest, now: datetime
+    tx: Transaction, source: ThreadSource, request: ReadRequest, now: datetime
 ) -> ThreadWindow | None:
-    """Return what is new of a thread since the last runs; None when there is no thread."""
-    marks = tx.one(
+    """Return the turns of a thread since the last runs, or None without a thread."""
+    thread = tx.one(
         "SELECT consolidated_seq, summarised_seq FROM threads"
         " WHERE tenant_id = %s AND thread_id = %s",
-        asked.tenant,
-        asked.thread_id,
+        [source.tenant, source.thread_id],
     )
-    if marks is None:
+    if thread is None:
         return None
-    read_mark, replay_mark = marks
-    summary = living_summary(tx, asked.tenant, asked.namespace, asked.summary_key, now)
+    read_mark, replay_mark = thread
+    summary = living_summary(tx, source.tenant, source.namespace, source.summary_key, now)
     summed = replay_mark if summary else 0
     replay = request.replay + request.reread if request.replay else 0
-    unread = _turns(tx, asked, now, "> %s ORDER BY memory_seq", read_mark, request.turns)
-    before = _turns(tx, asked, now, "<= %s ORDER BY memory_seq DESC", read_mark, request.context)
+    unread = _turns(tx, source, now, "> %s ORDER BY memory_seq", read_mark, request.turns)
+    before = _turns(tx, source, now, "<= %s ORDER BY memory_seq DESC", read_mark, request.context)
     return ThreadWindow(
         read_mark=read_mark,
         turns=unread,
         context=[event for _, event in reversed(before)],
         replay_mark=replay_mark,
         summed=summed,
-        replay=_turns(tx, asked, now, "> %s ORDER BY memory_seq", summed - request.reread, replay),
+        replay=_turns(tx, source, now, "> %s ORDER BY memory_seq", summed - request.reread, replay),
         summary=summary[0] if summary else "",
         summary_run=summary[1] if summary else None,
-        people=_known_people(tx, asked.tenant, request.people, now) if request.people else [],
-        known_number=last_number(tx, asked.tenant),
+        people=_known_people(tx, source.tenant, request.people, now) if request.people else [],
+        known_number=last_number(tx, source.tenant),
     )
 
 
 def living_summary(
     tx: Transaction, tenant: str, namespace: str, summary_key: str | None, now: datetime
 ) -> tuple[str, UUID | None] | None:
-    """Return the text of the summary of a thread and the run that wrote it, None if it is gone."""
+    """Return the living summary of a thread and the run that wrote it, or None."""
     lives = living(now)
     row = tx.one(
         "SELECT m.text, m.run_id FROM memories m WHERE m.tenant_id = %s AND m.namespace = %s"
         f" AND m.`key` = %s AND m.kind = 'summary' AND {lives.sql}",
-        tenant,
-        namespace,
-        summary_key,
-        *lives.values,
+        [tenant, namespace, summary_key, *lives.values],
     )
     return (row[0], row[1]) if row else None
 
 
 def _turns(
-    tx: Transaction, asked: ThreadAsked, now: datetime, which: str, mark: int, limit: int
+    tx: Transaction, source: ThreadSource, now: datetime, which: str, mark: int, limit: int
 ) -> list[tuple[int, Event]]:
     if limit <= 0:
         return []
@@ -164,20 +147,15 @@ def _turns(
         f"SELECT memory_seq, {EVENT_COLUMNS} FROM events"
         " WHERE tenant_id = %s AND thread_id = %s AND (expires_at IS NULL OR expires_at > %s)"
         f" AND memory_seq {which} LIMIT %s",
-        asked.tenant,
-        asked.thread_id,
-        now,
-        mark,
-        limit,
+        [source.tenant, source.thread_id, now, mark, limit],
     )
     return [(row[0], event_of(row[1:])) for row in rows]
 
 
 def _known_people(tx: Transaction, tenant: str, limit: int, now: datetime) -> list[KnownPerson]:
-    """Return whom the user is known to have, the newest first.
+    """Return the people the user has named, newest first, with their aliases.
 
-    With the turns of the first basis in which the user says so, and the other names that stand for
-    them.
+    Each comes with the turns of the first basis in which the user names the person.
     """
     facts = tx.rows(
         "SELECT memory_id, slot, value, `key` FROM facts WHERE tenant_id = %s"
@@ -186,26 +164,23 @@ def _known_people(tx: Transaction, tenant: str, limit: int, now: datetime) -> li
         f" AND LOCATE('.', SUBSTR(slot, {len(_RELATION) + 1})) = 0"
         " AND LEFT(`key`, LENGTH(slot) + 1) = CONCAT(slot, ':')"
         " ORDER BY recorded_at DESC, memory_id DESC LIMIT %s",
-        tenant,
-        limit,
+        [tenant, limit],
     )
     ids = [row[0] for row in facts]
     texts: dict[UUID, str] = dict(
         tx.rows(
             "SELECT memory_id, text FROM memories WHERE tenant_id = %s AND memory_id IN %s"
             " AND (expires_at IS NULL OR expires_at > %s)",
-            tenant,
-            ids,
-            now,
+            [tenant, ids, now],
         )
     )
-    told = _first_told(tx, tenant, ids, now)
-    names = Names(tx, tenant, None)
+    first_bases = _first_basis(tx, tenant, ids, now)
+    names = EntityNames(tx, tenant, None)
     roots = names.roots(_name_key(slot, key) for _, slot, _, key in facts)
     aliases = names.aliases_of({root.key for root in roots.values()})
     people = []
     for memory_id, slot, value, key in facts:
-        basis = told.get(memory_id)
+        basis = first_bases.get(memory_id)
         if memory_id not in texts or basis is None:
             continue
         name = shown(value)
@@ -227,7 +202,7 @@ def _known_people(tx: Transaction, tenant: str, limit: int, now: datetime) -> li
 
 
 def shown(value: str) -> str:
-    """Return a value that is kept as JSON as it is shown: a text as it is."""
+    """Return a JSON value as statements show it: a text without quotes."""
     held = json.loads(value)
     return held if isinstance(held, str) else value
 
@@ -238,7 +213,7 @@ def _name_key(slot: str, key: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Basis:
-    """Turns that say something together, in order."""
+    """The turns of one basis, in order."""
 
     number: int
     turns: list[tuple[ThreadId, str]]
@@ -246,18 +221,17 @@ class _Basis:
     expires_at: datetime | None
 
 
-def _first_told(
+def _first_basis(
     tx: Transaction, tenant: str, memory_ids: Sequence[UUID], now: datetime
 ) -> dict[UUID, _Basis]:
-    """Return of each memory the first basis in which the user says it, and that is remembered."""
+    """Return the first basis of each memory that the user said and that is fully remembered."""
     bases: dict[tuple[UUID, int], list[Any]] = defaultdict(list)
     for memory_id, number, *turn in tx.rows(
         "SELECT s.memory_id, s.basis, s.thread_id, s.event_id, e.occurred_at, e.expires_at,"
         " e.role, e.memory_seq FROM memory_sources s"
         " JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id"
         " AND e.event_id = s.event_id WHERE s.tenant_id = %s AND s.memory_id IN %s",
-        tenant,
-        list(memory_ids),
+        [tenant, list(memory_ids)],
     ):
         bases[memory_id, number].append(turn)
     found: dict[UUID, _Basis] = {}
@@ -279,22 +253,20 @@ def _first_told(
     return found
 
 
-def said_of(
+def times_said(
     tx: Transaction, tenant: str, what: str, ids: Iterable[UUID]
 ) -> dict[UUID, set[datetime]]:
-    """Return when the turns were said that memories, or edges, were drawn from.
+    """Return when each basis of memories or edges was said: when its last turn occurred.
 
-    what: "memory" or "edge". The turns of a basis count once, with the last of them.
+    what: "memory" or "edge".
     """
     said: dict[UUID, set[datetime]] = defaultdict(set)
-    for one, _, at in rows_in(
-        tx,
+    for one, _, at in tx.rows_in(
         f"SELECT s.{what}_id, s.basis, max(e.occurred_at) FROM {what}_sources s"
         " JOIN events e ON e.tenant_id = s.tenant_id AND e.thread_id = s.thread_id"
         " AND e.event_id = s.event_id"
         f" WHERE s.tenant_id = %s AND s.{what}_id IN %s GROUP BY s.{what}_id, s.basis",
-        tenant,
-        list(ids),
+        [tenant, ids],
     ):
         said[one].add(at)
     return said
@@ -303,23 +275,17 @@ def said_of(
 def known_facts(
     tx: Transaction, tenant: str, slots: Sequence[str], since: datetime
 ) -> list[KnownFact]:
-    """Return what is believed now of some slots, and what ended since, also where it has faded."""
-    rows = list(
-        rows_in(
-            tx,
-            "SELECT f.fact_type, f.`key`, f.memory_id, f.value, f.valid_from, f.valid_until,"
-            " f.recorded_at, m.demoted_at FROM facts f"
-            " JOIN memories m ON m.tenant_id = f.tenant_id AND m.memory_id = f.memory_id"
-            " WHERE f.tenant_id = %s AND f.slot IN %s"
-            " AND (f.valid_until IS NULL OR f.valid_until > %s OR f.superseded_at > %s)"
-            " ORDER BY f.memory_id",
-            tenant,
-            list(slots),
-            since,
-            since,
-        )
+    """Return the facts of some slots that hold or have ended since, including faded ones."""
+    rows = tx.rows_in(
+        "SELECT f.fact_type, f.`key`, f.memory_id, f.value, f.valid_from, f.valid_until,"
+        " f.recorded_at, m.demoted_at FROM facts f"
+        " JOIN memories m ON m.tenant_id = f.tenant_id AND m.memory_id = f.memory_id"
+        " WHERE f.tenant_id = %s AND f.slot IN %s"
+        " AND (f.valid_until IS NULL OR f.valid_until > %s OR f.superseded_at > %s)"
+        " ORDER BY f.memory_id",
+        [tenant, slots, since, since],
     )
-    said = said_of(tx, tenant, "memory", [row[2] for row in rows])
+    said = times_said(tx, tenant, "memory", [row[2] for row in rows])
     return [
         KnownFact(
             memory_id=MemoryId(memory_id),
@@ -339,7 +305,7 @@ def known_facts(
 def known_retractions(
     tx: Transaction, tenant: str, slots: Sequence[str], since: datetime
 ) -> list[Retraction]:
-    """Return what was retracted of some slots since."""
+    """Return the retractions of some slots since a moment."""
     return [
         Retraction(
             retraction_id=row[0],
@@ -350,14 +316,11 @@ def known_retractions(
             said_at=row[5],
             valid_until=row[6],
         )
-        for row in rows_in(
-            tx,
+        for row in tx.rows_in(
             "SELECT retraction_id, fact_type, slot, subject_key, value, said_at, valid_until"
             " FROM retractions WHERE tenant_id = %s AND slot IN %s AND said_at > %s"
             " ORDER BY retraction_id",
-            tenant,
-            list(slots),
-            since,
+            [tenant, slots, since],
         )
     ]
 
@@ -365,24 +328,17 @@ def known_retractions(
 def known_edges(
     tx: Transaction, tenant: str, relations: Sequence[tuple[str, str]], since: datetime
 ) -> list[KnownEdge]:
-    """Return what is believed now of some subjects and relations, and what ended since."""
-    rows = [
-        row
-        for page in pages(relations)
-        for row in tx.rows(
-            "SELECT edge_id, memory_id, subject, relation, object, valid_from, valid_until,"
-            " recorded_at FROM edges"
-            " WHERE tenant_id = %s AND (subject_key, relation) IN %s"
-            " AND (valid_until IS NULL OR valid_until > %s OR superseded_at > %s)"
-            " ORDER BY edge_id",
-            tenant,
-            page,
-            since,
-            since,
-        )
-    ]
-    of_edges = said_of(tx, tenant, "edge", [row[0] for row in rows])
-    of_facts = said_of(tx, tenant, "memory", {row[1] for row in rows if row[1]})
+    """Return the edges of some subjects and relations that hold or have ended since."""
+    rows = tx.rows_in(
+        "SELECT edge_id, memory_id, subject, relation, object, valid_from, valid_until,"
+        " recorded_at FROM edges"
+        " WHERE tenant_id = %s AND (subject_key, relation) IN %s"
+        " AND (valid_until IS NULL OR valid_until > %s OR superseded_at > %s)"
+        " ORDER BY edge_id",
+        [tenant, relations, since, since],
+    )
+    of_edges = times_said(tx, tenant, "edge", [row[0] for row in rows])
+    of_facts = times_said(tx, tenant, "memory", {row[1] for row in rows if row[1]})
     return [
         KnownEdge(
             edge_id=edge_id,
@@ -402,8 +358,5 @@ def known_edges(
 def _stated_at(
     valid_from: datetime, valid_until: datetime | None, recorded_at: datetime
 ) -> datetime:
-    """Return when what rests on no turn was stated outright.
-
-    What holds, when it was recorded; history, when it began.
-    """
+    """Return when a fact without turns was stated: when recorded, or if it ended, when it began."""
     return max(recorded_at, valid_from) if valid_until is None else valid_from

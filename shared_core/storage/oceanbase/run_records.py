@@ -1,28 +1,22 @@
-"""What runs leave behind: their record, and what was before each of their changes."""
+"""Records runs, and the state before each of their changes, so that they can be undone."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from shared_core.core.json_text import to_json
-from shared_core.ports.runs import RunPlan
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, pages
+from shared_core.storage.oceanbase.connection.transactions import Transaction, pages
 
 SET_AT_ONCE = 200
-"""Rows that one UPDATE gives a value each."""
-
-_RUNS = (
-    "tenant_id", "run_id", "kind", "thread_id", "extractor", "from_seq", "to_seq",
-    "summed_from_seq", "summed_to_seq", "counts", "started_at", "finished_at", "number",
-)  # fmt: skip
+"""Maximum number of rows in one UPDATE that gives each its own value."""
 
 
-class Change(NamedTuple):
-    """A row of run_changes: what was done to which row, by which turn, and what was before."""
+class RunChange(NamedTuple):
+    """A row of run_changes: the change, its row, the turn that caused it, the values before."""
 
     change: str
     target: UUID
@@ -30,27 +24,35 @@ class Change(NamedTuple):
     before: dict[str, Any]
 
     def moment(self, name: str) -> datetime | None:
-        """Return a moment of before."""
+        """Return a timestamp among the values before."""
         text = self.before.get(name)
         return datetime.fromisoformat(text) if text else None
 
 
 def last_number(tx: Transaction, tenant: str) -> int:
     """Return the number of the last run of a tenant, 0 before the first."""
-    [(number,)] = tx.rows("SELECT max(number) FROM runs WHERE tenant_id = %s", tenant)
+    [(number,)] = tx.rows("SELECT max(number) FROM runs WHERE tenant_id = %s", [tenant])
     return int(number or 0)
 
 
-def add_run(tx: Transaction, tenant: str, plan: RunPlan, now: datetime) -> None:
-    """Add the record of a run, under the next number; the tenant is locked."""
-    read, summed = plan.read, plan.summed
-    values = (
-        tenant, plan.run_id, str(plan.kind), plan.thread_id, plan.extractor,
-        read.mark if read else None, read.to if read else None,
-        summed.mark if summed else None, summed.to if summed else None,
-        to_json(plan.counts), plan.started_at, now, last_number(tx, tenant) + 1,
-    )  # fmt: skip
-    tx.insert("runs", _RUNS, [values])
+def insert_run(tx: Transaction, tenant: str, columns: Mapping[str, object]) -> None:
+    """Insert a run under the next number; the caller has locked the tenant."""
+    row = {"tenant_id": tenant, "number": last_number(tx, tenant) + 1, **columns}
+    tx.insert("runs", tuple(row), [tuple(row.values())])
+
+
+def insert_caller_run(
+    tx: Transaction,
+    tenant: str,
+    run_id: UUID,
+    now: datetime,
+    kind: str,
+    counts: Mapping[str, object],
+    extractor: str = "caller",
+) -> None:
+    """Insert a run of one moment that reads no thread; the caller has locked the tenant."""
+    columns = {"run_id": run_id, "kind": kind, "extractor": extractor, "counts": to_json(counts)}
+    insert_run(tx, tenant, {**columns, "started_at": now, "finished_at": now})
 
 
 def note(
@@ -62,10 +64,9 @@ def note(
     *,
     again: bool = False,
 ) -> None:
-    """Note what a run changed, and what was before. again: what is noted already is passed over."""
-    note_of_turns(
-        tx, tenant, run_id, change, ((one, "", before) for one, before in targets), again=again
-    )
+    """Note the rows a run changed and their values before; again: skip rows that are noted."""
+    with_turns = ((one, "", before) for one, before in targets)
+    note_of_turns(tx, tenant, run_id, change, with_turns, again=again)
 
 
 def note_of_turns(
@@ -77,35 +78,33 @@ def note_of_turns(
     *,
     again: bool = False,
 ) -> None:
-    """Note what a run changed by a turn each."""
+    """Note rows as note() does, each with the turn that changed it."""
     tx.insert(
         "run_changes",
         ("tenant_id", "run_id", "`change`", "target", "event_id", "`before`"),
-        (
-            (tenant, run_id, change, target, event_id, to_json(before))
-            for target, event_id, before in targets
-        ),
+        ((tenant, run_id, change, one, event_id, to_json(old)) for one, event_id, old in targets),
         ignore=again,
     )
 
 
-def changes_of(tx: Transaction, tenant: str, run_id: UUID) -> list[Change]:
-    """Return what a run changed."""
+def ends_before(valid_until: datetime | None, superseded_at: datetime | None) -> dict[str, object]:
+    """Return the end of a fact or an edge as run_changes keeps it."""
+    return {"valid_until": iso(valid_until), "superseded_at": iso(superseded_at)}
+
+
+def iso(moment: datetime | None) -> str | None:
+    """Return a timestamp as run_changes keeps it."""
+    return moment.isoformat() if moment is not None else None
+
+
+def changes_of(tx: Transaction, tenant: str, run_id: UUID) -> list[RunChange]:
+    """Return the changes of a run."""
     rows = tx.rows(
         "SELECT `change`, target, event_id, `before` FROM run_changes"
         " WHERE tenant_id = %s AND run_id = %s",
-        tenant,
-        run_id,
+        [tenant, run_id],
     )
-    return [Change(row[0], row[1], row[2], json.loads(row[3])) for row in rows]
-
-
-def rows_in(
-    tx: Transaction, sql: str, tenant: str, listed: Sequence[object], *values: object
-) -> Iterator[Row]:
-    """Yield the rows of a query whose %s are a tenant, a list that may be long, and values."""
-    for page in pages(listed):
-        yield from tx.rows(sql, tenant, page, *values)
+    return [RunChange(row[0], row[1], row[2], json.loads(row[3])) for row in rows]
 
 
 def set_each(
@@ -116,7 +115,7 @@ def set_each(
     columns: Sequence[str],
     values: Mapping[UUID, Sequence[object]],
 ) -> None:
-    """Give rows, named by their ids, values of their own, many with one statement."""
+    """Update rows by id, each with its own values, many with one statement."""
     for page in pages(list(values), SET_AT_ONCE):
         cases, bound = [], []
         for place, column in enumerate(columns):
@@ -125,7 +124,5 @@ def set_each(
             bound += [part for one in page for part in (one, values[one][place])]
         tx.run(
             f"UPDATE {table} SET {', '.join(cases)} WHERE tenant_id = %s AND {id_column} IN %s",
-            *bound,
-            tenant,
-            page,
+            [*bound, tenant, page],
         )

@@ -24,12 +24,12 @@ from shared_core.ports.runs import (
     ThreadWindow,
 )
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.connection.transactions import Row, Transaction, grouped
 from shared_core.storage.oceanbase.item_writes import ids_at, put_rows, put_vectors, strengths_of
 from shared_core.storage.oceanbase.job_steps import count_extraction
 from shared_core.storage.oceanbase.retention_fading import note_revived, require_faded, revive
 from shared_core.storage.oceanbase.retention_timing import retime
-from shared_core.storage.oceanbase.rows import memory_columns, memory_of, sources_of
+from shared_core.storage.oceanbase.rows import newest_memories
 from shared_core.storage.oceanbase.run_changes import (
     add_edge_sources,
     add_sources,
@@ -47,16 +47,16 @@ from shared_core.storage.oceanbase.run_changes import (
     retire_memories,
 )
 from shared_core.storage.oceanbase.run_reads import (
-    ThreadAsked,
+    ThreadSource,
     known_edges,
     known_facts,
     known_retractions,
     like_texts,
     read_thread,
 )
-from shared_core.storage.oceanbase.run_records import add_run, last_number, note, rows_in, set_each
+from shared_core.storage.oceanbase.run_records import insert_run, last_number, note, set_each
 from shared_core.storage.oceanbase.run_undo import undo_run
-from shared_core.storage.oceanbase.visibility import Condition, all_of, below, living
+from shared_core.storage.oceanbase.visibility import Condition, all_of, below, given, living
 
 _FACTS = (
     "tenant_id", "memory_id", "fact_type", "slot", "`key`", "value", "functional", "confidence",
@@ -72,23 +72,23 @@ _RETRACTIONS = (
     "valid_until", "thread_id", "event_ids",
 )  # fmt: skip
 _USUAL = 5.0
-"""The importance of what nobody gave one."""
+"""The importance of a turn that nobody rated."""
 
 
 class OceanBaseRuns(OceanBasePart):
-    """Reads for runs, applies them, and undoes them."""
+    """Reads for runs, applies runs, and undoes them."""
 
     async def read_thread(
         self, scope: Scope, thread_id: ThreadId, request: ReadRequest
     ) -> ThreadWindow | None:
         now = self._clock()
-        asked = ThreadAsked(
+        source = ThreadSource(
             tenant=scope_path(scope),
             thread_id=thread_id,
             namespace=rest_of(memories_namespace(scope)),
             summary_key=summary_key(thread_id),
         )
-        return await self._database.read(lambda tx: read_thread(tx, asked, request, now))
+        return await self._database.read(lambda tx: read_thread(tx, source, request, now))
 
     async def known(
         self,
@@ -123,12 +123,8 @@ class OceanBaseRuns(OceanBasePart):
     async def apply_run(self, plan: RunPlan) -> None:
         tenant, now = scope_path(plan.scope), self._clock()
 
-        def work(tx: Transaction) -> None:
-            tx.lock(tenant)
-            apply_run(tx, plan, now, self._strength)
-
         try:
-            await self._database.write(work)
+            await self._database.write(lambda tx: apply_run(tx, plan, now, self._strength), tenant)
         except Conflict as error:
             raise Conflict(
                 f"another run consolidated thread {plan.thread_id!r} at the same time, or changed a"
@@ -138,49 +134,34 @@ class OceanBaseRuns(OceanBasePart):
     async def list_runs(
         self, scope: Scope, thread_id: ThreadId | None, limit: int
     ) -> Sequence[RunRecord]:
-        wanted = Condition("tenant_id = %s", (scope_path(scope),))
-        if thread_id is not None:
-            wanted = all_of(wanted, Condition("thread_id = %s", (thread_id,)))
+        where = all_of(
+            Condition("tenant_id = %s", (scope_path(scope),)), given("thread_id = %s", thread_id)
+        )
 
-        def work(tx: Transaction) -> list[Row]:
-            return tx.rows(
-                "SELECT run_id, kind, thread_id, extractor, counts, started_at, finished_at,"
-                f" undone_at FROM runs WHERE {wanted.sql} ORDER BY number DESC LIMIT %s",
-                *wanted.values,
-                limit,
+        return [
+            _record(row)
+            for row in await self._database.read(
+                lambda tx: tx.rows(
+                    "SELECT run_id, kind, thread_id, extractor, counts, started_at, finished_at,"
+                    f" undone_at FROM runs WHERE {where.sql} ORDER BY number DESC LIMIT %s",
+                    [*where.values, limit],
+                )
             )
-
-        return [_record(row) for row in await self._database.read(work)]
+        ]
 
     async def undo_run(self, scope: Scope, run_id: UUID) -> None:
         tenant, now = scope_path(scope), self._clock()
-
-        def work(tx: Transaction) -> None:
-            tx.lock(tenant)
-            undo_run(tx, scope, run_id, now)
-
-        await self._database.write(work)
+        await self._database.write(lambda tx: undo_run(tx, scope, run_id, now), tenant)
 
     async def recent_memories(self, scope: Scope, limit: int) -> Sequence[Memory]:
         tenant = scope_path(scope)
-        wanted = all_of(
+        where = all_of(
             Condition("m.tenant_id = %s", (tenant,)),
             below(rest_of(memories_namespace(scope))),
             living(self._clock()),
             Condition("m.kind <> 'reflection'"),
         )
-
-        def work(tx: Transaction) -> list[Memory]:
-            rows = tx.rows(
-                f"SELECT {memory_columns('m')} FROM memories m WHERE {wanted.sql}"
-                " ORDER BY m.occurred_at DESC, m.memory_id DESC LIMIT %s",
-                *wanted.values,
-                limit,
-            )
-            sources = sources_of(tx, tenant, [row[0] for row in rows])
-            return [memory_of(row, sources.get(row[0], ())) for row in rows]
-
-        return await self._database.read(work)
+        return await self._database.read(lambda tx: newest_memories(tx, tenant, where, None, limit))
 
 
 def _record(row: Row) -> RunRecord:
@@ -197,12 +178,12 @@ def _record(row: Row) -> RunRecord:
 
 
 def apply_run(tx: Transaction, plan: RunPlan, now: datetime, strength: Strength | None) -> None:
-    """Apply a run; the tenant is locked. Raises Conflict if another one came first."""
+    """Apply a run; the tenant is locked. Raises Conflict if another run came first."""
     tenant, namespace = scope_path(plan.scope), rest_of(memories_namespace(plan.scope))
     require_unchanged(tx, tenant, namespace, plan, now)
     if plan.thread_id is not None:
         _move_marks(tx, tenant, plan)
-    add_run(tx, tenant, plan, now)
+    _insert_run(tx, tenant, plan, now)
     if plan.revival:
         faded = plan.revival.faded
         require_faded(tx, tenant, faded)
@@ -222,6 +203,24 @@ def apply_run(tx: Transaction, plan: RunPlan, now: datetime, strength: Strength 
         count_extraction(tx, plan.scope, plan.reflection, now)
 
 
+def _insert_run(tx: Transaction, tenant: str, plan: RunPlan, now: datetime) -> None:
+    read, summed = plan.read, plan.summed
+    columns = {
+        "run_id": plan.run_id,
+        "kind": str(plan.kind),
+        "thread_id": plan.thread_id,
+        "extractor": plan.extractor,
+        "from_seq": read.mark if read else None,
+        "to_seq": read.to if read else None,
+        "summed_from_seq": summed.mark if summed else None,
+        "summed_to_seq": summed.to if summed else None,
+        "counts": to_json(plan.counts),
+        "started_at": plan.started_at,
+        "finished_at": now,
+    }
+    insert_run(tx, tenant, columns)
+
+
 def _write_structure(tx: Transaction, tenant: str, plan: RunPlan, now: datetime) -> None:
     """Write facts, retractions and edges."""
     _add_facts(tx, tenant, plan, now)
@@ -237,17 +236,14 @@ def _write_structure(tx: Transaction, tenant: str, plan: RunPlan, now: datetime)
     note(tx, tenant, plan.run_id, "bounded", ((one, {}) for one in dict.fromkeys(plan.bounds)))
     tx.insert("edges", _EDGES, (_edge(tenant, plan.run_id, edge, now) for edge in plan.edges))
     require_places(
-        tx,
-        tenant,
-        [fact.memory_id for fact in plan.facts],
-        [edge.edge_id for edge in plan.edges],
+        tx, tenant, [fact.memory_id for fact in plan.facts], [edge.edge_id for edge in plan.edges]
     )
 
 
 def _write_sources(
     tx: Transaction, tenant: str, plan: RunPlan, copy_id: UUID | None, now: datetime
 ) -> None:
-    """Note what all of it rests on; what ended goes out of recall."""
+    """Write the provenance of what a run wrote, and retire what it ended."""
     add_edge_sources(tx, tenant, plan.run_id, plan.edge_sources)
     add_sources(tx, tenant, plan.run_id, plan.sources)
     if plan.ended:
@@ -264,15 +260,14 @@ def _write_sources(
 
 
 def _move_marks(tx: Transaction, tenant: str, plan: RunPlan) -> None:
-    """Move what a run read and summed up from where it began; Conflict if another came first.
+    """Move the marks of a thread to where the run ended; unread turns keep their share of bytes.
 
-    What is left unread keeps its share of the bytes.
+    Raises Conflict if another run moved them first.
     """
     row = tx.one(
         "SELECT consolidated_seq, summarised_seq, last_memory_seq, unread_bytes FROM threads"
         " WHERE tenant_id = %s AND thread_id = %s",
-        tenant,
-        plan.thread_id,
+        [tenant, plan.thread_id],
     )
     if row is None:
         raise Conflict("the thread is gone")
@@ -289,11 +284,7 @@ def _move_marks(tx: Transaction, tenant: str, plan: RunPlan) -> None:
     tx.run(
         "UPDATE threads SET consolidated_seq = %s, summarised_seq = %s, unread_bytes = %s"
         " WHERE tenant_id = %s AND thread_id = %s",
-        read_to,
-        summed_to,
-        unread,
-        tenant,
-        plan.thread_id,
+        [read_to, summed_to, unread, tenant, plan.thread_id],
     )
 
 
@@ -321,16 +312,13 @@ def _edge(tenant: str, run_id: UUID, edge: PlannedEdge, now: datetime) -> tuple[
 
 
 def _rate_turns(tx: Transaction, tenant: str, plan: RunPlan, now: datetime) -> None:
-    """Write what a run found out about turns.
-
-    Importance where nobody gave one, emotion where none was noted.
-    """
+    """Write the importance of turns that nobody rated, and the emotion of turns without one."""
     rated, noted = {}, []
     turns = _turns_of(tx, tenant, plan)
     for annotation in plan.annotations:
         unfelt = [row for row in turns.get(annotation.event_id, ()) if not _has_emotion(row[2])]
         for memory_id, importance, text in unfelt[:1]:
-            emotion = _told_emotion(annotation)
+            emotion = _emotion_of(annotation)
             given = annotation.importance
             new = given if importance == _USUAL and given is not None else importance
             rated[memory_id] = (float(new), text if emotion is None else _with(text, emotion))
@@ -344,20 +332,15 @@ def _rate_turns(tx: Transaction, tenant: str, plan: RunPlan, now: datetime) -> N
 def _turns_of(
     tx: Transaction, tenant: str, plan: RunPlan
 ) -> Mapping[str, Sequence[tuple[UUID, float, str]]]:
-    """Return id, importance and value of the memories of the turns a run tells of."""
-    found: dict[str, list[tuple[UUID, float, str]]] = {}
-    for event_id, *memory in rows_in(
-        tx,
+    """Return id, importance and value of the memories of annotated turns, by turn."""
+    rows = tx.rows_in(
         "SELECT s.event_id, m.memory_id, m.importance, m.value FROM memory_sources s"
         " JOIN memories m ON m.tenant_id = s.tenant_id AND m.memory_id = s.memory_id"
         " WHERE s.tenant_id = %s AND s.event_id IN %s AND s.thread_id = %s"
         " AND m.kind = 'episodic' ORDER BY m.memory_id",
-        tenant,
-        [annotation.event_id for annotation in plan.annotations],
-        plan.thread_id,
-    ):
-        found.setdefault(event_id, []).append((memory[0], memory[1], memory[2]))
-    return found
+        [tenant, [annotation.event_id for annotation in plan.annotations], plan.thread_id],
+    )
+    return grouped((row[0], (row[1], row[2], row[3])) for row in rows)
 
 
 def _has_emotion(value: str) -> bool:
@@ -365,7 +348,7 @@ def _has_emotion(value: str) -> bool:
     return isinstance(metadata, Mapping) and "emotion" in metadata
 
 
-def _told_emotion(annotation: Annotation) -> dict[str, object] | None:
+def _emotion_of(annotation: Annotation) -> dict[str, object] | None:
     emotion = annotation.emotion
     if emotion is None:
         return None
@@ -373,7 +356,7 @@ def _told_emotion(annotation: Annotation) -> dict[str, object] | None:
 
 
 def _with(text: str, emotion: Mapping[str, object]) -> str:
-    """Return the value of a turn with an emotion in its metadata, as it is stored."""
+    """Return the stored value of a turn with an emotion in its metadata."""
     value = json.loads(text)
     metadata = value.get("metadata")
     held = metadata if isinstance(metadata, Mapping) else {}

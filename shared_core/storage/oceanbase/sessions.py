@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
 from shared_core.core.json_text import to_json
@@ -14,12 +16,14 @@ from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.errors import check_thread_id
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
 from shared_core.storage.oceanbase.erasures import drop_empty_threads, erase
+from shared_core.storage.oceanbase.visibility import given
 
+_LOG_COLUMNS = "thread_id, version, session_updated_at, state"
 _THREAD = "WHERE tenant_id = %s AND thread_id = %s"
 
 
 class OceanBaseSessions(OceanBasePart):
-    """Session logs. A log is a thread whose session_started_at is set."""
+    """Session logs: threads whose session_started_at is set."""
 
     async def open_session(
         self, scope: Scope, thread_id: ThreadId, state: StateChange
@@ -28,23 +32,15 @@ class OceanBaseSessions(OceanBasePart):
         stored, shared = to_json(state.session, "session state"), _shared(scope, state)
 
         def work(tx: Transaction) -> SessionRecord | None:
-            tx.lock(tenant, *shared)
             version = open_log(tx, tenant, thread_id, stored, now)
             if version is None:
                 return None
             add_shared(tx, shared, now)
-            states = shared_states(tx, (app, tenant))
-            return SessionRecord(
-                scope=scope,
-                thread_id=thread_id,
-                version=version,
-                updated_at=now,
-                state=state.session,
-                app_state=states.get(app, {}),
-                user_state=states.get(tenant, {}),
-            )
+            log = (thread_id, version, now, stored)
+            record = _record(scope, log, shared_states(tx, (app, tenant)))
+            return replace(record, state=state.session)
 
-        return await self._database.write(work)
+        return await self._database.write(work, tenant, *shared)
 
     async def load_session(
         self, scope: Scope, thread_id: ThreadId, *, after: datetime | None, limit: int | None
@@ -53,34 +49,21 @@ class OceanBaseSessions(OceanBasePart):
 
         def work(tx: Transaction) -> SessionRecord | None:
             head = tx.one(
-                "SELECT version, session_updated_at, state FROM threads"
+                f"SELECT {_LOG_COLUMNS} FROM threads"
                 " WHERE tenant_id = %s AND thread_id = %s AND session_started_at IS NOT NULL",
-                tenant,
-                thread_id,
+                [tenant, thread_id],
             )
             if head is None:
                 return None
+            since = given("occurred_at >= %s", after)
             newest = tx.rows(
                 "SELECT payload FROM events"
                 " WHERE tenant_id = %s AND thread_id = %s AND payload IS NOT NULL"
-                + ("" if after is None else " AND occurred_at >= %s")
-                + " ORDER BY seq DESC"
-                + ("" if limit is None else " LIMIT %s"),
-                tenant,
-                thread_id,
-                *(given for given in (after, limit) if given is not None),
+                f" AND {since.sql} ORDER BY seq DESC{'' if limit is None else ' LIMIT %s'}",
+                [tenant, thread_id, *since.values, *([] if limit is None else [limit])],
             )
-            states = shared_states(tx, (app, tenant))
-            return SessionRecord(
-                scope=scope,
-                thread_id=thread_id,
-                version=head[0],
-                updated_at=head[1],
-                state=json.loads(head[2]),
-                app_state=states.get(app, {}),
-                user_state=states.get(tenant, {}),
-                payloads=[row[0] for row in reversed(newest)],
-            )
+            payloads = [row[0] for row in reversed(newest)]
+            return _record(scope, head, shared_states(tx, (app, tenant)), payloads)
 
         return await self._database.read(work)
 
@@ -94,27 +77,16 @@ class OceanBaseSessions(OceanBasePart):
             states = shared_states(tx, (above,)) | {
                 tenant: json.loads(state)
                 for tenant, state in tx.rows(
-                    f"SELECT tenant_id, state FROM shared_state WHERE {tenants}", *values
+                    f"SELECT tenant_id, state FROM shared_state WHERE {tenants}", values
                 )
             }
             logs = tx.rows(
-                "SELECT tenant_id, thread_id, version, session_updated_at, state FROM threads"
+                f"SELECT tenant_id, {_LOG_COLUMNS} FROM threads"
                 f" WHERE {tenants} AND session_started_at IS NOT NULL"
                 " ORDER BY session_updated_at, tenant_id, thread_id",
-                *values,
+                values,
             )
-            return [
-                SessionRecord(
-                    scope=Scope(*from_path(owner)),
-                    thread_id=thread_id,
-                    version=version,
-                    updated_at=updated_at,
-                    state=json.loads(state),
-                    app_state=states.get(above, {}),
-                    user_state=states.get(owner, {}),
-                )
-                for owner, thread_id, version, updated_at, state in logs
-            ]
+            return [_record(Scope(*from_path(owner)), log, states) for owner, *log in logs]
 
         return await self._database.read(work)
 
@@ -137,29 +109,47 @@ class OceanBaseSessions(OceanBasePart):
         to_json(state.session, "session state")
 
         def work(tx: Transaction) -> Appended:
-            tx.lock(tenant, *shared)
             done = append_logged(tx, tenant, thread_id, event, payload, state.session, seen, now)
             if done.version is not None:
                 add_shared(tx, shared, now)
             return done
 
-        return await self._database.write(work)
+        return await self._database.write(work, tenant, *shared)
 
     async def close_session(self, scope: Scope, thread_id: ThreadId, *, forget: bool) -> None:
         tenant, now = scope_path(scope), self._clock()
 
         def work(tx: Transaction) -> None:
-            tx.lock(tenant)
             if forget:
                 erase(tx, tenant, thread_id, now)
             close_log(tx, tenant, thread_id, now)
             drop_empty_threads(tx, tenant, thread_id)
 
-        await self._database.write(work)
+        await self._database.write(work, tenant)
+
+
+def _record(
+    scope: Scope,
+    log: Sequence[Any],
+    states: Mapping[str, Mapping[str, JsonValue]],
+    payloads: Sequence[str] = (),
+) -> SessionRecord:
+    """Return a session; log: _LOG_COLUMNS. states: of the application and the user, by tenant."""
+    thread_id, version, updated_at, state = log
+    return SessionRecord(
+        scope=scope,
+        thread_id=thread_id,
+        version=version,
+        updated_at=updated_at,
+        state=json.loads(state),
+        app_state=states.get(to_path((scope.app,)), {}),
+        user_state=states.get(scope_path(scope), {}),
+        payloads=payloads,
+    )
 
 
 def _shared(scope: Scope, change: StateChange) -> dict[str, Mapping[str, JsonValue]]:
-    """Return what changes in the states above those of a session, by whose they are."""
+    """Return the changes of the application's and the user's state, by tenant."""
     above = ((to_path((scope.app,)), change.app, "app"), (scope_path(scope), change.user, "user"))
     return {
         tenant: json.loads(to_json(state, f"{name} state"))
@@ -171,13 +161,15 @@ def _shared(scope: Scope, change: StateChange) -> dict[str, Mapping[str, JsonVal
 def open_log(
     tx: Transaction, tenant: str, thread_id: ThreadId, state: str, now: datetime
 ) -> int | None:
-    """Open the log of a thread and return its version; None when one is open.
+    """Open the log of a thread and return its version, or None if one is open.
 
-    What memory knows of the thread stays. A version is never used again, by a later log of the same
-    name either. The same opening may be sent twice, when its answer was lost. state: JSON text.
+    Memories of the thread stay. A version is never used again, not even by a later log of the same
+    thread. The same call may come twice after a lost answer. state: JSON text.
     """
     version = int(now.timestamp() * 1e6)
-    found = tx.one(f"SELECT version, session_started_at FROM threads {_THREAD}", tenant, thread_id)
+    found = tx.one(
+        f"SELECT version, session_started_at FROM threads {_THREAD}", [tenant, thread_id]
+    )
     if found is None:
         check_thread_id(thread_id)
         tx.insert(
@@ -195,13 +187,7 @@ def open_log(
     tx.run(
         "UPDATE threads SET state = %s, version = %s, updated_at = %s, session_started_at = %s,"
         f" session_updated_at = %s {_THREAD}",
-        state,
-        version,
-        now,
-        now,
-        now,
-        tenant,
-        thread_id,
+        [state, version, now, now, now, tenant, thread_id],
     )
     return version
 
@@ -216,21 +202,18 @@ def append_logged(
     seen: Seen,
     now: datetime,
 ) -> Appended:
-    """Append an event to a log, if the writer has seen all events before.
+    """Append an event to a log if the writer has seen all events before.
 
-    It has if it knows the version, or else the last event, or the moment of the last change.
+    The writer proves that by the version, the last event or the time of the last change.
     """
     log = tx.one(
         "SELECT version, session_updated_at, last_event_id, last_seq, state FROM threads"
         f" {_THREAD} AND session_started_at IS NOT NULL",
-        tenant,
-        thread_id,
+        [tenant, thread_id],
     )
     there = tx.one(
         f"SELECT payload FROM events {_THREAD} AND event_id = %s",
-        tenant,
-        thread_id,
-        event.event_id,
+        [tenant, thread_id, event.event_id],
     )
     known = None if there is None or there[0] is None else bool(there[0] == payload)
     if log is None or known is not None or not _has_seen_all(seen, log):
@@ -239,14 +222,16 @@ def append_logged(
     tx.run(
         "UPDATE threads SET last_seq = %s, version = %s, state = %s, session_updated_at = %s,"
         f" last_event_id = %s, updated_at = %s {_THREAD}",
-        last_seq + 1,
-        version + 1,
-        merged(state, change),
-        event.occurred_at,
-        event.event_id,
-        now,
-        tenant,
-        thread_id,
+        [
+            last_seq + 1,
+            version + 1,
+            merged(state, change),
+            event.occurred_at,
+            event.event_id,
+            now,
+            tenant,
+            thread_id,
+        ],
     )
     _log(tx, tenant, thread_id, last_seq + 1, event, payload, now, is_there=there is not None)
     return Appended(version + 1, None, version)
@@ -273,15 +258,11 @@ def _log(
     *,
     is_there: bool,
 ) -> None:
-    """Write an event; one that memory knew before takes its place in the log."""
+    """Write an event; one that is remembered already gets a place in the log."""
     if is_there:
         tx.run(
             f"UPDATE events SET payload = %s, seq = %s {_THREAD} AND event_id = %s",
-            payload,
-            seq,
-            tenant,
-            thread_id,
-            event.event_id,
+            [payload, seq, tenant, thread_id, event.event_id],
         )
         return
     tx.insert(
@@ -294,30 +275,27 @@ def _log(
 
 
 def close_log(tx: Transaction, tenant: str, thread_id: ThreadId, now: datetime) -> None:
-    """End the log of a thread: its events go, except what memory was drawn from."""
+    """End the log of a thread, and delete its events that are not remembered."""
     closed = tx.run(
         "UPDATE threads SET session_started_at = NULL, session_updated_at = NULL,"
         " last_event_id = NULL, state = '{}', version = version + 1, updated_at = %s"
         f" {_THREAD} AND session_started_at IS NOT NULL",
-        now,
-        tenant,
-        thread_id,
+        [now, tenant, thread_id],
     )
     if closed:
-        tx.run(f"DELETE FROM events {_THREAD} AND memory_seq IS NULL", tenant, thread_id)
+        tx.run(f"DELETE FROM events {_THREAD} AND memory_seq IS NULL", [tenant, thread_id])
         tx.run(
             f"UPDATE events SET payload = NULL {_THREAD} AND payload IS NOT NULL",
-            tenant,
-            thread_id,
+            [tenant, thread_id],
         )
 
 
 def shared_states(tx: Transaction, tenants: Sequence[str]) -> dict[str, Mapping[str, JsonValue]]:
-    """Return the states of applications and users, of those that have one."""
+    """Return the stored states of applications and users."""
     return {
         tenant: json.loads(state)
         for tenant, state in tx.rows(
-            "SELECT tenant_id, state FROM shared_state WHERE tenant_id IN %s", list(tenants)
+            "SELECT tenant_id, state FROM shared_state WHERE tenant_id IN %s", [list(tenants)]
         )
     }
 
@@ -325,7 +303,7 @@ def shared_states(tx: Transaction, tenants: Sequence[str]) -> dict[str, Mapping[
 def add_shared(
     tx: Transaction, changes: Mapping[str, Mapping[str, JsonValue]], now: datetime
 ) -> None:
-    """Change keys of the states of applications and users, all of them locked."""
+    """Change keys in the states of applications and users; all are locked."""
     if not changes:
         return
     states = shared_states(tx, list(changes))
@@ -341,5 +319,5 @@ def add_shared(
 
 
 def merged(state: str, change: Mapping[str, JsonValue]) -> str:
-    """Return a state, as JSON text, with the keys of a change in the place of its own."""
+    """Return a state as JSON text, updated with the keys of a change."""
     return to_json({**json.loads(state), **change}, "session state") if change else state

@@ -1,4 +1,4 @@
-"""OceanBaseStorage: the storage port on SeekDB and OceanBase, put together from its parts."""
+"""OceanBaseStorage: the storage port on SeekDB and OceanBase, composed of its parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from shared_core.errors import StorageUnavailable
 from shared_core.ports.storage import Clock, StorageReport
 from shared_core.settings import Settings, redacted
 from shared_core.storage._composed import ComposedStorage
-from shared_core.storage.oceanbase.accesses import OceanBaseAccesses
 from shared_core.storage.oceanbase.connection.database import OceanBaseDatabase
 from shared_core.storage.oceanbase.conversations import OceanBaseConversations
 from shared_core.storage.oceanbase.erasures import OceanBaseErasures
@@ -22,16 +21,14 @@ from shared_core.storage.oceanbase.instructions import OceanBaseInstructions
 from shared_core.storage.oceanbase.items import OceanBaseItems
 from shared_core.storage.oceanbase.jobs import OceanBaseJobs
 from shared_core.storage.oceanbase.profiles import OceanBaseProfiles
-from shared_core.storage.oceanbase.recall import OceanBaseRecall
-from shared_core.storage.oceanbase.retention import OceanBaseRetention
+from shared_core.storage.oceanbase.recall import OceanBaseRecall, OceanBaseSlices
+from shared_core.storage.oceanbase.retention import OceanBaseAccesses, OceanBaseRetention
 from shared_core.storage.oceanbase.runs import OceanBaseRuns
 from shared_core.storage.oceanbase.sessions import OceanBaseSessions
-from shared_core.storage.oceanbase.slices import OceanBaseSlices
 from shared_core.storage.oceanbase.tokens import OceanBaseTokens
 from shared_core.storage.oceanbase.transfer import OceanBaseTransfer
 from shared_core.storage.oceanbase.vectors import (
     OceanBaseIndexes,
-    OceanBaseReembed,
     OceanBaseVectors,
     active_model,
 )
@@ -45,6 +42,7 @@ class OceanBaseStorage(ComposedStorage):
 
     def __init__(self, settings: Settings, clock: Clock, strength: Strength | None = None) -> None:
         database = OceanBaseDatabase(settings)
+        vectors = OceanBaseVectors(database, clock)
         super().__init__(
             items=OceanBaseItems(database, clock, strength, settings.ann_threshold),
             instructions=OceanBaseInstructions(database, clock, strength),
@@ -62,13 +60,13 @@ class OceanBaseStorage(ComposedStorage):
             retention=OceanBaseRetention(database, clock),
             erasures=OceanBaseErasures(database, clock),
             indexes=OceanBaseIndexes(database, clock, settings.ann_threshold),
-            reembedding=OceanBaseReembed(database, clock),
+            reembedding=vectors,
             transfer=OceanBaseTransfer(database, clock),
             tokens=OceanBaseTokens(database, clock),
         )
         self._settings = settings
         self._database = database
-        self.use_model = OceanBaseVectors(database, clock).use_model
+        self.use_model = vectors.use_model
 
     async def open(self) -> None:
         await self._database.open()
@@ -102,17 +100,15 @@ class OceanBaseStorage(ComposedStorage):
         )
 
     async def _bytes_of_tables(self) -> int | None:
-        """Return what the tables take on disk, not in memory; None where the server tells nothing.
-
-        In its first seconds it does not. information_schema says 0 of every table.
-        """
+        """Return the size of the tables on disk, or None while the server does not know it."""
+        # In its first seconds this view is empty; information_schema reports 0 for every table.
         name = self._database.location.database
         try:
             row = await self._database.read(
                 lambda tx: tx.one(
                     "SELECT sum(required_size) FROM oceanbase.DBA_OB_TABLE_SPACE_USAGE"
                     " WHERE database_name = %s",
-                    name,
+                    [name],
                 )
             )
         except StorageUnavailable as error:
@@ -125,8 +121,6 @@ class OceanBaseStorage(ComposedStorage):
 
 
 def _bytes_in(folder: Path) -> int:
-    """Return what the files of an embedded server take, its log of changes included.
-
-    What its catalogue says leaves out all that is still in memory.
-    """
+    """Return the size of an embedded server's files, including its log of changes."""
+    # Its catalogue leaves out everything that is still in memory.
     return sum(file.lstat().st_blocks * 512 for file in folder.rglob("*") if file.is_file())

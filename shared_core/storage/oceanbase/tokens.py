@@ -1,4 +1,4 @@
-"""OceanBaseStorage: bearer tokens, which are looked up before it is known whose they are."""
+"""OceanBaseStorage: bearer tokens, which are looked up before their owner is known."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from shared_core.core.namespaces import from_path, to_path
 from shared_core.ports.api_tokens import ApiToken
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.visibility import given
 
 _COLUMNS = "tenant_id, token_id, label, users, created_at, expires_at, revoked_at"
 
 
 class OceanBaseTokens(OceanBasePart):
-    """Tokens of all applications."""
+    """Bearer tokens of all applications."""
 
     async def add_token(self, token: ApiToken, secret_hash: bytes) -> None:
         row = (
@@ -31,18 +32,18 @@ class OceanBaseTokens(OceanBasePart):
     async def token(self, token_id: str) -> tuple[ApiToken, bytes] | None:
         row = await self._database.read(
             lambda tx: tx.one(
-                f"SELECT {_COLUMNS}, secret_hash FROM api_tokens WHERE token_id = %s", token_id
+                f"SELECT {_COLUMNS}, secret_hash FROM api_tokens WHERE token_id = %s", [token_id]
             )
         )
         return (_token(row), bytes(row[-1])) if row else None
 
     async def tokens(self, app: str | None) -> Sequence[ApiToken]:
-        condition, values = ("TRUE", ()) if app is None else ("tenant_id = %s", (to_path((app,)),))
+        where = given("tenant_id = %s", None if app is None else to_path((app,)))
         rows = await self._database.read(
             lambda tx: tx.rows(
-                f"SELECT {_COLUMNS} FROM api_tokens WHERE {condition}"
+                f"SELECT {_COLUMNS} FROM api_tokens WHERE {where.sql}"
                 " ORDER BY created_at DESC, token_id",
-                *values,
+                where.values,
             )
         )
         return [_token(row) for row in rows]
@@ -52,14 +53,12 @@ class OceanBaseTokens(OceanBasePart):
 
         def work(tx: Transaction) -> bool:
             sql = "UPDATE api_tokens SET revoked_at = coalesce(revoked_at, %s) WHERE token_id = %s"
-            return bool(tx.run(sql, now, token_id))
+            return bool(tx.run(sql, [now, token_id]))
 
         return await self._database.write(work)
 
     async def any_token(self) -> bool:
-        return bool(
-            await self._database.read(lambda tx: tx.rows("SELECT 1 FROM api_tokens LIMIT 1"))
-        )
+        return await self._database.read(lambda tx: tx.has("SELECT 1 FROM api_tokens LIMIT 1"))
 
 
 def _token(row: Row) -> ApiToken:

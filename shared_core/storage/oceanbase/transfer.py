@@ -32,7 +32,7 @@ from shared_core.ports.transfer import (
 from shared_core.storage._migrations import SCHEMA_VERSION
 from shared_core.storage.oceanbase.base import OceanBasePart
 from shared_core.storage.oceanbase.connection.database import streamed
-from shared_core.storage.oceanbase.connection.transactions import Transaction, pages
+from shared_core.storage.oceanbase.connection.transactions import Transaction, grouped, pages
 from shared_core.storage.oceanbase.item_writes import put_vectors, tenants_of
 from shared_core.storage.oceanbase.job_steps import insert_job
 from shared_core.storage.oceanbase.transfer_format import (
@@ -42,7 +42,7 @@ from shared_core.storage.oceanbase.transfer_format import (
     RANGES,
     SHAPES,
     UNIQUE,
-    Shape,
+    TableShape,
     Unique,
     fields_of,
     names,
@@ -52,10 +52,14 @@ from shared_core.storage.oceanbase.transfer_format import (
     row_text,
     vector_text,
 )
-from shared_core.storage.oceanbase.vectors import active_model, add_vectors, models, table_of
+from shared_core.storage.oceanbase.vectors import (
+    active_model,
+    add_vectors,
+    embedded_fields,
+    table_of,
+)
 
 Values: TypeAlias = dict[str, Any]
-
 _TAKEN = (
     "something else has its place here: export and forget that first, or import into another schema"
 )
@@ -65,21 +69,17 @@ _FORGOTTEN = (
 _ERASED = (
     "this session was erased here: import it with restore (--restore) to bring such sessions back"
 )
-
-
 FETCHED = 500
-"""Rows of a table that are in memory at once."""
-
-
+"""Maximum number of a table's rows in memory."""
 OF_TENANTS = (
     "threads", "memories", "tombstones", "shared_state", "instructions", "import_marks",
     "retention_policies", "erasures", "entity_aliases", "edges",
 )  # fmt: skip
-"""Tables whose rows can be the first ones of a user."""
+"""Tables that can hold the first rows of a user."""
 
 
 class OceanBaseTransfer(OceanBasePart):
-    """Rows as text, as PostgreSQL writes and reads them: nothing is lost on the way."""
+    """Exports and imports rows as text, losslessly, as PostgreSQL writes and reads them."""
 
     async def rows_version(self) -> int:
         return SCHEMA_VERSION
@@ -125,12 +125,9 @@ class OceanBaseTransfer(OceanBasePart):
                 " this, upgrade with pip install -U pg-hippocampus"
             )
         given, now = given_rows(batch), self._clock()
-
-        def work(tx: Transaction) -> Written:
-            tx.lock(*_tenants(given))
-            return write_rows(tx, batch, given, now, restore=restore)
-
-        return await self._database.write(work)
+        return await self._database.write(
+            lambda tx: write_rows(tx, batch, given, now, restore=restore), *_tenants(given)
+        )
 
     async def require_unforgotten(self, whose: ExportScope, batch: RowBatch) -> None:
         given = given_rows(batch)
@@ -149,11 +146,11 @@ class OceanBaseTransfer(OceanBasePart):
         values = (whose.path, path_end(whose.path), str(kind))
 
         def work(tx: Transaction) -> None:
-            locked = {tenant for tenant, _ in tx.rows(ended, *values)}
+            locked = {tenant for tenant, _ in tx.rows(ended, values)}
             if not locked:
                 return
             tx.lock(*locked)
-            for tenant, thread_id in tx.rows(ended, *values):
+            for tenant, thread_id in tx.rows(ended, values):
                 if tenant in locked:
                     job = NewJob(
                         job_id=uuid4(),
@@ -175,8 +172,7 @@ class OceanBaseTransfer(OceanBasePart):
         fields = [_field(row) for row in given]
 
         def work(tx: Transaction) -> Written:
-            tx.lock(*_tenants(given))
-            here = _embedded(tx, model, fields)
+            here = embedded_fields(tx, model, fields)
             new = {
                 field: (*field, vector)
                 for field, vector in zip(fields, vectors, strict=True)
@@ -188,7 +184,7 @@ class OceanBaseTransfer(OceanBasePart):
                 raise InvalidInput(f"it does not fit its table: {error.args[-1]}") from error
             return Written(written=len(new))
 
-        return await self._database.write(work)
+        return await self._database.write(work, *_tenants(given))
 
     async def unembedded(
         self, whose: ExportScope, batch: RowBatch, model: str
@@ -196,7 +192,7 @@ class OceanBaseTransfer(OceanBasePart):
         fields = [_field(row) for row in given_rows(batch)]
 
         def work(tx: Transaction) -> list[Unembedded]:
-            here = _embedded(tx, model, fields)
+            here = embedded_fields(tx, model, fields)
             said = _memories(tx, {field[:2] for field in fields})
             found = []
             for field in fields:
@@ -216,11 +212,9 @@ class OceanBaseTransfer(OceanBasePart):
         return await self._database.read(work)
 
     async def add_made_vectors(self, whose: ExportScope, vectors: VectorRows) -> None:
-        def work(tx: Transaction) -> None:
-            tx.lock(*tenants_of(vectors.addresses))
-            put_vectors(tx, vectors)
-
-        await self._database.write(work)
+        await self._database.write(
+            lambda tx: put_vectors(tx, vectors), *tenants_of(vectors.addresses)
+        )
 
 
 async def _flat(parts: AsyncIterator[list[ExportedRow]]) -> AsyncIterator[ExportedRow]:
@@ -230,7 +224,7 @@ async def _flat(parts: AsyncIterator[list[ExportedRow]]) -> AsyncIterator[Export
 
 
 def _pages(tx: Transaction, table: str, whose: ExportScope) -> Iterator[list[ExportedRow]]:
-    """Yield the rows of a table in the order of its key, page by page."""
+    """Yield the rows of a table by its key, page by page."""
     shape = SHAPES[table]
     key, after = names(shape.key), "TRUE"
     values: list[object] = []
@@ -238,9 +232,7 @@ def _pages(tx: Transaction, table: str, whose: ExportScope) -> Iterator[list[Exp
         page = tx.rows(
             f"SELECT {shape.selected} FROM {table} WHERE tenant_id >= %s AND tenant_id < %s"
             f" AND {after} ORDER BY {key} LIMIT {FETCHED}",
-            whose.path,
-            path_end(whose.path),
-            *values,
+            [whose.path, path_end(whose.path), *values],
         )
         if page:
             yield [
@@ -257,7 +249,7 @@ def _pages(tx: Transaction, table: str, whose: ExportScope) -> Iterator[list[Exp
 def _vector_pages(
     tx: Transaction, whose: ExportScope, model: tuple[str, int] | None, *, vectors: bool
 ) -> Iterator[list[ExportedRow]]:
-    """Yield what has vectors of the active model, as json_build_object() has it."""
+    """Yield the vectors of the active model as json_build_object() writes them."""
     if model is None:
         return
     columns = "tenant_id, memory_id, field" + (", embedding" if vectors else "")
@@ -267,8 +259,8 @@ def _vector_pages(
             f"SELECT {columns} FROM {table_of(model[1])} WHERE model = %s AND tenant_id >= %s"
             " AND tenant_id < %s AND (tenant_id, memory_id, model, field) > (%s, %s, %s, %s)"
             f" ORDER BY tenant_id, memory_id, model, field LIMIT {FETCHED}",
-            model[0], whose.path, path_end(whose.path), last[0], last[1], model[0], last[2],
-        )  # fmt: skip
+            [model[0], whose.path, path_end(whose.path), last[0], last[1], model[0], last[2]],
+        )
         yield [ExportedRow(table=EMBEDDINGS, text=_vector_row(row)) for row in page]
         if len(page) < FETCHED:
             return
@@ -287,7 +279,7 @@ def _tenants(given: Sequence[dict[str, Any]]) -> set[str]:
 
 
 def _field(row: dict[str, Any]) -> tuple[str, Any, str]:
-    """Return tenant, memory and field. Raises InvalidInput where one is missing."""
+    """Return tenant, memory and field. Raises InvalidInput if one is missing."""
     for name in ("tenant_id", "memory_id", "field"):
         if row[name] is None:
             raise InvalidInput(
@@ -296,48 +288,28 @@ def _field(row: dict[str, Any]) -> tuple[str, Any, str]:
     return row["tenant_id"], row["memory_id"], row["field"]
 
 
-def _embedded(
-    tx: Transaction, model: str, fields: Sequence[tuple[str, Any, str]]
-) -> set[tuple[Any, ...]]:
-    """Return those of some fields that have a vector of a model."""
-    dimensions = models(tx).get(model)
-    if dimensions is None:
-        return set()
-    return {
-        tuple(row)
-        for page in pages(fields)
-        for row in tx.rows(
-            f"SELECT tenant_id, memory_id, field FROM {table_of(dimensions)}"
-            " WHERE model = %s AND (tenant_id, memory_id, field) IN %s",
-            model,
-            page,
-        )
-    }
-
-
 def _memories(tx: Transaction, wanted: set[tuple[str, Any]]) -> dict[tuple[Any, ...], Any]:
     return {
         (row[0], row[1]): (row[0], *row[2:])
-        for page in pages(sorted(wanted))
-        for row in tx.rows(
+        for row in tx.rows_in(
             "SELECT tenant_id, memory_id, namespace, `key`, text, value FROM memories"
             " WHERE (tenant_id, memory_id) IN %s",
-            page,
+            [sorted(wanted)],
         )
     }
 
 
 def given_rows(batch: RowBatch) -> list[Values]:
-    """Return the rows of a batch as they are stored, None for columns they do not name.
+    """Return the rows of a batch as they are stored, None for missing columns.
 
-    Raises InvalidInput for what does not fit the table.
+    Raises InvalidInput for values that do not fit the table.
     """
     shape = SHAPES[batch.table]
     return [read_row(shape, fields_of(line)) for line in batch.lines]
 
 
 def checked(table: str, columns: Sequence[str], given: Values, now: datetime) -> Values:
-    """Return a row with the defaults of columns that were not named. Raises InvalidInput."""
+    """Return a row with defaults for missing columns. Raises InvalidInput."""
     row = dict(given)
     for name, column in SHAPES[table].columns.items():
         if name not in columns and column.default is not None:
@@ -365,7 +337,7 @@ def _fits(table: str, name: str, value: Any) -> bool:
 def write_rows(
     tx: Transaction, batch: RowBatch, given: Sequence[Values], now: datetime, *, restore: bool
 ) -> Written:
-    """Write rows that are not here; the tenants of all of them are locked."""
+    """Insert rows that do not exist yet; all their tenants are locked."""
     table, shape = batch.table, SHAPES[batch.table]
     if table == "events":
         (restore_turns if restore else require_unforgotten)(tx, given)
@@ -394,7 +366,7 @@ def write_rows(
 
 
 def insert_rows(tx: Transaction, table: str, rows: Iterable[Values]) -> None:
-    """Insert rows of a table. Raises InvalidInput where they do not fit it."""
+    """Insert rows of a table. Raises InvalidInput if they do not fit it."""
     columns = tuple(SHAPES[table].columns)
     try:
         tx.insert(
@@ -407,22 +379,22 @@ def insert_rows(tx: Transaction, table: str, rows: Iterable[Values]) -> None:
 
 
 def stored_rows(
-    tx: Transaction, table: str, shape: Shape, keys: Sequence[tuple[Any, ...]]
+    tx: Transaction, table: str, shape: TableShape, keys: Sequence[tuple[Any, ...]]
 ) -> dict[tuple[Any, ...], Values]:
-    """Return those of some rows that are here, by their keys."""
+    """Return the existing ones of some rows by key."""
     found = {}
     for page in pages(keys):
         for row in tx.rows(
             f"SELECT {shape.selected} FROM {table} WHERE ({names(shape.key)}) IN %s",
-            [_padded(table, key) for key in page],
+            [[_padded(table, key) for key in page]],
         ):
             values = stored_row(table, shape, row)
             found[_key(shape, values)] = values
     return found
 
 
-def stored_row(table: str, shape: Shape, row: Sequence[Any]) -> Values:
-    """Return a row of the database by its columns."""
+def stored_row(table: str, shape: TableShape, row: Sequence[Any]) -> Values:
+    """Return a row of the database by column name."""
     values = dict(zip(shape.columns, row, strict=True))
     if table == "import_marks":
         values["address_hash"] = _unpadded(values["address_hash"])
@@ -430,19 +402,15 @@ def stored_row(table: str, shape: Shape, row: Sequence[Any]) -> Values:
 
 
 def restore_turns(tx: Transaction, rows: Sequence[Values]) -> None:
-    """Take back that turns were forgotten, because they are given."""
-    for page in pages(_turns(rows)):
-        tx.run("DELETE FROM tombstones WHERE (tenant_id, thread_id, event_id) IN %s", page)
+    """Delete the tombstones of given turns."""
+    tx.run_in("DELETE FROM tombstones WHERE (tenant_id, thread_id, event_id) IN %s", [_turns(rows)])
 
 
 def require_unforgotten(tx: Transaction, rows: Sequence[Values]) -> None:
     """Raise Conflict if a turn was forgotten here."""
-    for page in pages(_turns(rows)):
-        if tx.rows(
-            "SELECT 1 FROM tombstones WHERE (tenant_id, thread_id, event_id) IN %s LIMIT 1",
-            page,
-        ):
-            raise Conflict(_FORGOTTEN)
+    sql = "SELECT 1 FROM tombstones WHERE (tenant_id, thread_id, event_id) IN %s LIMIT 1"
+    if tx.rows_in(sql, [_turns(rows)]):
+        raise Conflict(_FORGOTTEN)
 
 
 def _turns(rows: Sequence[Values]) -> list[tuple[str, str, str]]:
@@ -455,35 +423,30 @@ def _turns(rows: Sequence[Values]) -> list[tuple[str, str, str]]:
 
 def _require_unerased(tx: Transaction, rows: Sequence[Values]) -> None:
     threads = [(row["tenant_id"], row["thread_id"]) for row in rows]
-    for page in pages(threads):
-        buried = tx.rows(
-            "SELECT DISTINCT tenant_id, thread_id FROM tombstones"
-            " WHERE (tenant_id, thread_id) IN %s",
-            page,
+    buried, here = (
+        set(
+            tx.rows_in(
+                f"SELECT DISTINCT tenant_id, thread_id FROM {table}"
+                " WHERE (tenant_id, thread_id) IN %s",
+                [threads],
+            )
         )
-        here = tx.rows(
-            "SELECT tenant_id, thread_id FROM conversations WHERE (tenant_id, thread_id) IN %s",
-            page,
-        )
-        if set(buried) - set(here):
-            raise Conflict(_ERASED)
+        for table in ("tombstones", "conversations")
+    )
+    if buried - here:
+        raise Conflict(_ERASED)
 
 
 def _end_second(tx: Transaction, rows: Iterable[Values]) -> None:
-    """Let conversations that are active have ended, where another one of the user is active here.
-
-    One in which nothing was said has no more to wait for.
-    """
+    """End active conversations of users who already have one here; an empty one at once."""
     active = [row for row in rows if row["status"] == "active"]
     tenants = sorted({row["tenant_id"] for row in active})
-    busy = {
-        row[0]
-        for page in pages(tenants)
-        for row in tx.rows(
+    busy = set(
+        tx.column_in(
             "SELECT tenant_id FROM conversations WHERE tenant_id IN %s AND status = 'active'",
-            page,
+            [tenants],
         )
-    }
+    )
     for row in active:
         if row["tenant_id"] in busy:
             row["ended_at"] = row["last_active_at"]
@@ -492,7 +455,7 @@ def _end_second(tx: Transaction, rows: Iterable[Values]) -> None:
 
 
 def _require_free(tx: Transaction, table: str, rows: Sequence[Values]) -> None:
-    """Raise Conflict where something else has the place of a new row."""
+    """Raise Conflict if another row has the place of a new one."""
     for unique in UNIQUE.get(table, ()):
         places = [tuple(row[name] for name in unique.columns) for row in rows if unique.holds(row)]
         taken = _taken(tx, table, unique, places)
@@ -503,23 +466,19 @@ def _require_free(tx: Transaction, table: str, rows: Sequence[Values]) -> None:
 def _taken(
     tx: Transaction, table: str, unique: Unique, places: Sequence[tuple[Any, ...]]
 ) -> set[tuple[Any, ...]]:
-    by_tenant = any(None in place for place in places)  # nothing is IN what holds a null
+    by_tenant = any(None in place for place in places)  # IN matches no place that contains NULL
     select = f"SELECT {names(unique.columns)} FROM {table} WHERE {unique.condition}"
     wanted = sorted({place[0] for place in places}) if by_tenant else list(places)
     columns = ("tenant_id",) if by_tenant else unique.columns
-    return {
-        tuple(row)
-        for page in pages(wanted)
-        for row in tx.rows(f"{select} AND ({names(columns)}) IN %s", page)
-    }
+    return {tuple(row) for row in tx.rows_in(f"{select} AND ({names(columns)}) IN %s", [wanted])}
 
 
-def _key(shape: Shape, row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _key(shape: TableShape, row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in shape.key)
 
 
 def _padded(table: str, key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a key as the table holds it: a digest of less has zeros behind."""
+    """Return a key as the table holds it: a shorter digest is padded with zeros."""
     if table != "import_marks":
         return key
     return key[0], key[1].ljust(DIGEST_BYTES, b"\0")
@@ -530,53 +489,44 @@ def _unpadded(digest: bytes) -> bytes:
 
 
 def count_on_threads(tx: Transaction, given: Sequence[Mapping[str, Any]]) -> None:
-    """Let threads that are here count on behind what is given.
+    """Raise the counters of existing threads to the given ones; their read marks stay.
 
-    What they have read and summed up stays where it is: nothing unread here is passed over.
+    So no unread turn is skipped.
     """
     for row in given:
-        _raise(
-            tx,
-            row,
-            row["last_seq"] or 0,
-            row["last_memory_seq"] or 0,
-            row["unread_bytes"] or 0,
-            row["updated_at"],
-        )
+        counters = (row["last_seq"] or 0, row["last_memory_seq"] or 0, row["unread_bytes"] or 0)
+        _raise(tx, row, counters, row["updated_at"])
 
 
 def count_on_events(tx: Transaction, given: Sequence[Mapping[str, Any]]) -> None:
-    """Let the threads of events count on behind them, whatever their own lines said."""
-    threads: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for row in given:
-        threads.setdefault((row["tenant_id"], row["thread_id"]), []).append(row)
+    """Raise the counters of threads to the given events, whatever their own lines said."""
+    threads = grouped(((row["tenant_id"], row["thread_id"]), row) for row in given)
     for rows in threads.values():
         last_memory_seq = max(row["memory_seq"] or 0 for row in rows)
-        _raise(tx, rows[0], max(row["seq"] for row in rows), last_memory_seq, 0, None)
+        _raise(tx, rows[0], (max(row["seq"] for row in rows), last_memory_seq, 0), None)
 
 
 def _raise(
-    tx: Transaction,
-    thread: Mapping[str, Any],
-    last_seq: int,
-    last_memory_seq: int,
-    unread_bytes: int,
-    updated_at: object,
+    tx: Transaction, thread: Mapping[str, Any], counters: tuple[int, int, int], updated_at: object
 ) -> None:
+    """Raise last_seq, last_memory_seq and unread_bytes of a thread to the given counters."""
+    last_seq, last_memory_seq, unread_bytes = counters
+    # MySQL assigns from left to right: unread_bytes must see the counter before it is raised.
     tx.run(
-        # MySQL assigns from left to right: unread_bytes is to see the counter as it was
         "UPDATE threads SET unread_bytes = IF(last_memory_seq < %s,"
         " GREATEST(unread_bytes, %s), unread_bytes),"
         " updated_at = GREATEST(updated_at, COALESCE(%s, updated_at)),"
         " last_seq = GREATEST(last_seq, %s), last_memory_seq = GREATEST(last_memory_seq, %s)"
         " WHERE tenant_id = %s AND thread_id = %s AND (last_seq < %s OR last_memory_seq < %s)",
-        last_memory_seq,
-        unread_bytes,
-        updated_at,
-        last_seq,
-        last_memory_seq,
-        thread["tenant_id"],
-        thread["thread_id"],
-        last_seq,
-        last_memory_seq,
+        [
+            last_memory_seq,
+            unread_bytes,
+            updated_at,
+            last_seq,
+            last_memory_seq,
+            thread["tenant_id"],
+            thread["thread_id"],
+            last_seq,
+            last_memory_seq,
+        ],
     )

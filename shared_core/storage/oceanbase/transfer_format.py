@@ -30,12 +30,12 @@ Type = Literal[
     "text", "uuid", "int", "bool", "real", "double", "moment", "json", "raw", "bytes", "texts",
     "terms", "vector",
 ]  # fmt: skip
-"""json is jsonb there, raw is json; terms is a tsvector, texts an array, vector a halfvec."""
+"""PostgreSQL types: json is jsonb, raw is json, terms tsvector, texts text[], vector halfvec."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column. default: of rows that do not name it, as JSON text; None for none."""
+    """A column. default: for rows without it, as JSON text, or None."""
 
     name: str
     type: Type
@@ -44,23 +44,23 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """The columns of a table in their order, and those of its primary key."""
+class TableShape:
+    """The columns of a table in order, and those of its primary key."""
 
     columns: Mapping[str, Column]
     key: tuple[str, ...]
 
     @property
     def selected(self) -> str:
-        """The columns as they are named in a statement."""
+        """The columns as a statement names them."""
         return names(self.columns)
 
 
 @dataclass(frozen=True, slots=True)
 class Unique:
-    """Columns that no two rows share, of those rows for which the condition holds.
+    """Columns that are unique among the rows that meet a condition.
 
-    condition: SQL; holds: the same of a row as it is stored.
+    condition: in SQL. holds: the same for a stored row.
     """
 
     columns: tuple[str, ...]
@@ -69,31 +69,30 @@ class Unique:
 
 
 def names(columns: Mapping[str, object] | tuple[str, ...]) -> str:
-    """Return columns as they are named in a statement."""
+    """Return columns as a statement names them."""
     return ", ".join(f"`{name}`" for name in columns)
 
 
-def _shape(key: str, columns: str) -> Shape:
-    """Return a shape. Columns are NAME:TYPE, with "?" where they may be null, "=" a default."""
+def _shape(key: str, columns: str) -> TableShape:
+    """Return a shape. Columns are NAME:TYPE, "?" after it if nullable, "=DEFAULT" at the end."""
     found = {}
     for part in columns.split():
         head, _, default = part.partition("=")
         name, _, kind = head.partition(":")
         nullable = kind.endswith("?")
         found[name] = Column(name, cast("Type", kind.rstrip("?")), nullable, default or None)
-    return Shape(found, tuple(key.split()))
+    return TableShape(found, tuple(key.split()))
 
 
 NOW: Final = "now()"
-"""The default of a moment: when the row is written."""
-
-SHAPES: Final[Mapping[str, Shape]] = {
+"""The default of a timestamp: when the row is written."""
+SHAPES: Final[Mapping[str, TableShape]] = {
     "threads": _shape(
         "tenant_id thread_id",
         "tenant_id:text thread_id:text state:json={} version:int=1 last_seq:int=0"
         " consolidated_seq:int=0 created_at:moment updated_at:moment last_memory_seq:int=0"
         " session_started_at:moment? session_updated_at:moment? last_event_id:text?"
-        " summarised_seq:int=0 unread_bytes:int=0",
+        " unread_bytes:int=0 summarised_seq:int=0",
     ),
     "conversations": _shape(
         "tenant_id thread_id",
@@ -222,7 +221,6 @@ SHAPES: Final[Mapping[str, Shape]] = {
         " payload:json? performer:text?",
     ),
 }
-
 _CURRENT = "valid_until IS NULL AND superseded_at IS NULL"
 
 
@@ -260,14 +258,11 @@ UNIQUE: Final[Mapping[str, tuple[Unique, ...]]] = {
             lambda row: row["status"] == "pending",
         ),
         Unique(
-            ("tenant_id", "thread_id"),
-            "status = 'running'",
-            lambda row: row["status"] == "running",
+            ("tenant_id", "thread_id"), "status = 'running'", lambda row: row["status"] == "running"
         ),
     ),
 }
-"""What PostgreSQL has unique indexes for, besides the keys."""
-
+"""The unique indexes of PostgreSQL besides the primary keys."""
 _KINDS: Final = frozenset(get_args(MemoryKind))
 CHOICES: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("events", "role"): frozenset({"user", "agent", "tool", "system"}),
@@ -283,8 +278,7 @@ CHOICES: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     ("pipeline_log", "status"): frozenset({"success", "warning", "error"}),
     ("retention_policies", "kind"): _KINDS,
 }
-"""What a column may hold; PostgreSQL checks it by itself."""
-
+"""Allowed values of columns (CHECK constraints of PostgreSQL)."""
 RANGES: Final[Mapping[tuple[str, str], tuple[float, float]]] = {
     ("events", "importance"): (1, 10),
     ("memories", "importance"): (1, 10),
@@ -300,26 +294,23 @@ RANGES: Final[Mapping[tuple[str, str], tuple[float, float]]] = {
     ("retention_policies", "archive_after_days"): (0, 1.7e308),
     ("retention_policies", "erase_after_days"): (0, 1.7e308),
 }
-
-
 MOST_DIGITS: Final = 131_072
 FEWEST_DIGITS: Final = -16_383
-"""Digits of a number before and after its point."""
+"""Limits of a number's digits before and after the point."""
 MOST_HALF: Final = 65_504.0
-"""The largest number that a vector holds."""
+"""The largest absolute number in a vector."""
 MOST_POSITIONS: Final = 255
-"""Of one word."""
+"""Maximum number of positions of one word."""
 DIGEST_BYTES: Final = 32
-
 _LEXEME: Final = re.compile(r"'((?:[^'\\]|''|\\\\)*)'(?::([0-9,A-D]+))?")
 _SPACES: Final = re.compile(r"[ \t\n\r]*")
 
 
-# What is written.
+# Writing.
 
 
-def row_text(shape: Shape, row: Mapping[str, Any]) -> str:
-    """Return a row as one line of JSON, as row_to_json() has it."""
+def row_text(shape: TableShape, row: Mapping[str, Any]) -> str:
+    """Return a row as one line of JSON, as row_to_json() writes it."""
     parts = (f'"{name}":{value_text(column, row[name])}' for name, column in shape.columns.items())
     return ("{" + ",".join(parts) + "}").replace("\n", " ")
 
@@ -335,34 +326,32 @@ def quoted(text: str) -> str:
 
 
 def jsonb_text(text: str) -> str:
-    """Return JSON as jsonb has it: keys by length and bytes, the last of two, exact numbers.
+    """Return JSON as jsonb writes it: keys by length and bytes, the last duplicate, exact numbers.
 
-    Raises ValueError for what jsonb does not hold.
+    Raises ValueError for values that jsonb refuses.
     """
     found = json.loads(text, parse_int=Decimal, parse_float=Decimal, parse_constant=_refused)
-    parts: list[str] = []
-    _write_jsonb(found, parts)
-    return "".join(parts)
+    return _jsonb(found)
 
 
 def vector_text(text: str) -> str:
-    """Return a vector, as the server tells it, as a halfvec has it."""
+    """Return a vector in the server's text as a halfvec writes it."""
     halves = np.fromstring(text[1:-1], dtype="<f8", sep=",").astype("<f2").astype("<f4")
     return "[" + ",".join(real_text(number) for number in halves) + "]"
 
 
 def real_text(number: float) -> str:
-    """Return the shortest digits that are the same number of 4 bytes."""
+    """Return the shortest digits of a float of 4 bytes."""
     return _plain(np.format_float_scientific(np.float32(number), trim="-"), 6)
 
 
 def double_text(number: float) -> str:
-    """Return the shortest digits that are the same number of 8 bytes."""
+    """Return the shortest digits of a float of 8 bytes."""
     return _plain(np.format_float_scientific(np.float64(number), trim="-"), 15)
 
 
 def _plain(scientific: str, most: int) -> str:
-    """Return digits as PostgreSQL has them: without an exponent from -4 to below most."""
+    """Return digits as PostgreSQL writes them: no exponent from -4 to below `most`."""
     digits, _, exponent = scientific.partition("e")
     power = int(exponent)
     if power < -4 or power >= most:
@@ -371,13 +360,13 @@ def _plain(scientific: str, most: int) -> str:
 
 
 def moment_text(moment: datetime) -> str:
-    """Return a moment as ISO 8601 in UTC, its fraction without zeros at the end."""
+    """Return a timestamp as ISO 8601 in UTC, without trailing zeros in its fraction."""
     text = moment.astimezone(UTC).replace(tzinfo=None).isoformat()
     return (text.rstrip("0") if "." in text else text) + "+00:00"
 
 
 def terms_text(stored: str) -> str:
-    """Return words as a tsvector has them: sorted by their bytes, with their positions."""
+    """Return words as a tsvector writes them: sorted by bytes, with positions."""
     places: dict[str, list[str]] = {}
     room = MAX_TERM_BYTES
     for position, term in enumerate(stored[1:-1].split(" "), start=1):
@@ -393,36 +382,20 @@ def terms_text(stored: str) -> str:
     )
 
 
-def _write_jsonb(value: object, parts: list[str]) -> None:
+def _jsonb(value: object) -> str:
     if isinstance(value, str):
         if not storable(value):
             raise ValueError("unsupported Unicode escape sequence: NUL or a lone surrogate")
-        parts.append(quoted(value))
-    elif isinstance(value, Decimal):
-        parts.append(_number(value))
-    elif isinstance(value, dict):
-        parts.append("{")
-        keys = sorted(
-            value,
-            key=lambda key: (
-                len(key.encode("utf-8", "surrogatepass")),
-                key.encode("utf-8", "surrogatepass"),
-            ),
-        )
-        for place, key in enumerate(keys):
-            parts.append(", " if place else "")
-            _write_jsonb(key, parts)
-            parts.append(": ")
-            _write_jsonb(value[key], parts)
-        parts.append("}")
-    elif isinstance(value, list):
-        parts.append("[")
-        for place, inner in enumerate(value):
-            parts.append(", " if place else "")
-            _write_jsonb(inner, parts)
-        parts.append("]")
-    else:
-        parts.append(json.dumps(value))
+        return quoted(value)
+    if isinstance(value, Decimal):
+        return _number(value)
+    if isinstance(value, dict):
+        keys = {key: key.encode("utf-8", "surrogatepass") for key in value}
+        in_order = sorted(keys, key=lambda key: (len(keys[key]), keys[key]))
+        return "{" + ", ".join(f"{_jsonb(key)}: {_jsonb(value[key])}" for key in in_order) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_jsonb, value)) + "]"
+    return json.dumps(value)
 
 
 def _number(number: Decimal) -> str:
@@ -457,26 +430,23 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
 }
 
 
-# What is read.
+# Reading.
 
 
 def fields_of(line: str) -> dict[str, str]:
-    """Return the values of the row on a line of an export, each as its own JSON text."""
+    """Return the values of an exported line, each as its own JSON text."""
     return dict(_members(dict(_members(line))["row"]))
 
 
-def read_row(shape: Shape, fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return what a line says, as it is stored, None for what it does not name.
-
-    Raises InvalidInput for what does not fit.
-    """
+def read_row(shape: TableShape, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return a row as it is stored, None for missing columns. Raises InvalidInput."""
     return {
         name: read_value(column, fields.get(name, "null")) for name, column in shape.columns.items()
     }
 
 
 def read_value(column: Column, token: str) -> Any:
-    """Return a value, given as JSON text, as it is stored. Raises InvalidInput."""
+    """Return a value in JSON text as it is stored. Raises InvalidInput."""
     if token == "null":
         return None
     said = json.loads(token) if token.startswith('"') else token
@@ -492,7 +462,7 @@ def read_value(column: Column, token: str) -> Any:
 
 
 def _members(text: str) -> Iterable[tuple[str, str]]:
-    """Return the members of an object as it is written: keys, and values as text."""
+    """Yield the members of a JSON object: keys, and values as their text."""
     decoder = json.JSONDecoder(parse_int=str, parse_float=str)
     place = _after_spaces(text, 0) + 1
     while text[place := _after_spaces(text, place)] != "}":
@@ -526,7 +496,7 @@ def _finite(text: str) -> float:
 
 def _real(text: str) -> float:
     number = _finite(text)
-    # As a number of 4 bytes: what is read back is what PostgreSQL reads back.
+    # Rounded to 4 bytes, as PostgreSQL would read it back.
     return float(real_text(number))
 
 
@@ -555,7 +525,7 @@ def _texts(token: str) -> str:
 
 
 def _terms(text: str) -> str:
-    """Return words, each at its place; a place whose word is not known is empty."""
+    """Return the words of a tsvector at their positions; unknown positions are empty."""
     places: dict[int, str] = {}
     rest = []
     end = 0

@@ -36,15 +36,20 @@ if TYPE_CHECKING:
     from shared_core.ports.indexes import Matrix
 
 MOST_DIMENSIONS = 4096
-"""Of a vector with an index."""
+"""Maximum number of dimensions of an indexed vector."""
 HAS_VECTORS = (1451, 4016)
-"""What a deletion of a model ends with; the second while several store vectors."""
-
+"""Errors when a model with vectors is deleted; the second while others store vectors."""
 _TAKEN_OVER = (
     "another embedder took over this memory before any vector was stored: open it with that one,"
     " or give another schema, e.g. open_memory(schema='other')"
 )
-
+ALL = ""
+"""The tenant whose lock admits one process at a time to the models."""
+_FIRST = ("", UUID(int=0))
+LOOK_EVERY_S = 60.0
+"""How long a process trusts its last count of a tenant."""
+MOST_KNOWN = 10_000
+"""Maximum number of tenants whose size a process remembers."""
 _TABLE = """CREATE TABLE IF NOT EXISTS {name} (
     tenant_id VARBINARY(1500) NOT NULL,
     model VARBINARY(1500) NOT NULL,
@@ -57,44 +62,47 @@ _TABLE = """CREATE TABLE IF NOT EXISTS {name} (
     VECTOR INDEX nearest (embedding) WITH (distance=cosine, type=hnsw_sq, lib=vsag, m=16,
                                            ef_construction=200, ef_search=64)
 ) {table}"""
-
-"""The key begins with what a memory is deleted by: of a table with a vector index, a deletion that
-goes along by another index fails (4016, internal error)."""
+"""The key begins with the columns a memory is deleted by: on a table with a vector index, a cascade
+that uses another index fails (4016, internal error)."""
 
 
 def table_of(dimensions: int) -> str:
-    """Return the table that holds vectors of so many dimensions."""
+    """Return the table for vectors with this number of dimensions."""
     return f"embeddings_{dimensions:d}"
 
 
 def active_model(tx: Transaction) -> tuple[str, int] | None:
-    """Return the model whose vectors are searched, and their dimensions; None before the first."""
+    """Return the model whose vectors are searched and its dimensions, or None before the first."""
     row = tx.one("SELECT model, dimensions FROM embedding_models WHERE active = 1")
     return (row[0], row[1]) if row else None
 
 
 def models(tx: Transaction) -> dict[str, int]:
-    """Return all models whose vectors may be here, and their dimensions."""
+    """Return the known models and their dimensions."""
     return dict(tx.rows("SELECT model, dimensions FROM embedding_models"))
 
 
-def stored_form(vector: Sequence[float] | NDArray[Any]) -> bytes:
-    """Return a vector as it is inserted: float32, finite and not zero, or it would be near to all.
+def vector_tables(tx: Transaction) -> list[str]:
+    """Return the tables that may hold vectors."""
+    return sorted({table_of(dimensions) for dimensions in models(tx).values()})
 
-    Raises InvalidInput for another one.
-    """
-    array = np.asarray(vector, dtype="<f4")
-    if not np.isfinite(array).all() or not array.any():
-        raise InvalidInput("an embedding must hold finite numbers, and not only zeros")
-    return array.tobytes()
+
+def stored_form(vector: Sequence[float] | NDArray[Any]) -> bytes:
+    """Return a vector as it is inserted, float32. Raises InvalidInput."""
+    return _checked(vector, "an embedding").tobytes()
 
 
 def asked_form(vector: Sequence[float] | NDArray[Any]) -> str:
-    """Return a vector as a distance is asked for: text, which alone the functions take."""
+    """Return a vector for a distance function, which accepts only text. Raises InvalidInput."""
+    return "[" + ",".join(map(str, _checked(vector, "the embedding of a query").tolist())) + "]"
+
+
+def _checked(vector: Sequence[float] | NDArray[Any], what: str) -> NDArray[Any]:
     array = np.asarray(vector, dtype="<f4")
+    # The server would store NaN, nearest to everything, and turn infinity into 0 (decision 14).
     if not np.isfinite(array).all() or not array.any():
-        raise InvalidInput("the embedding of a query must hold finite numbers, and not only zeros")
-    return "[" + ",".join(map(str, array.tolist())) + "]"
+        raise InvalidInput(f"{what} must hold finite numbers, and not only zeros")
+    return array
 
 
 def add_vectors(
@@ -102,9 +110,9 @@ def add_vectors(
     model: str,
     rows: Iterable[tuple[str, UUID, str, Sequence[float] | NDArray[Any]]],
 ) -> None:
-    """Insert vectors as (tenant, memory, field, vector); those that are there stay.
+    """Insert vectors as (tenant, memory, field, vector); existing ones stay.
 
-    Raises EmbeddingMismatch where the model is not known here (any more).
+    Raises EmbeddingMismatch if the model is not known here (any more).
     """
     held = models(tx)
     if model not in held:
@@ -119,37 +127,48 @@ def add_vectors(
     except pymysql.IntegrityError:
         if model in models(tx):
             raise
-        raise EmbeddingMismatch(_TAKEN_OVER) from None  # in this very moment
+        raise EmbeddingMismatch(_TAKEN_OVER) from None  # another process dropped the model just now
+
+
+def embedded_fields(
+    tx: Transaction, model: str, fields: Iterable[tuple[str, UUID, str]]
+) -> set[tuple[Any, ...]]:
+    """Return those of some fields (tenant, memory, field) that have a vector of a model."""
+    dimensions = models(tx).get(model)
+    if dimensions is None:
+        return set()
+    rows = tx.rows_in(
+        f"SELECT tenant_id, memory_id, field FROM {table_of(dimensions)}"
+        " WHERE model = %s AND (tenant_id, memory_id, field) IN %s",
+        [model, fields],
+    )
+    return set(rows)
 
 
 def _drop_model(tx: Transaction, model: str) -> None:
-    """Drop a model without vectors; it stays where somebody stores one in this very moment.
-
-    Whoever inserts a vector holds the row of its model, by the foreign key, until the commit.
-    """
-    try:
-        tx.run("DELETE FROM embedding_models WHERE model = %s", model)
+    """Drop a model without vectors, unless somebody is just storing one."""
+    try:  # an insert of a vector locks the row of its model, by the foreign key, until its commit
+        tx.run("DELETE FROM embedding_models WHERE model = %s", [model])
     except pymysql.MySQLError as error:
         if code_of(error) not in HAS_VECTORS:
             raise
 
 
 class OceanBaseVectors(OceanBasePart):
-    """The model in use."""
+    """The embedding model in use, and its replacement; for a while both have vectors."""
 
     async def use_model(self, model: str, dimensions: int) -> None:
         await self._make_table(dimensions)
         if await self._database.read(active_model) == (model, dimensions):
-            return  # nothing to write: whoever may only read can recall
+            return  # no write, so that read-only users can recall
         now = self._clock()
 
         def work(tx: Transaction) -> tuple[str, int]:
-            tx.lock("")  # one process at a time
             for old, size in tx.rows(
                 "SELECT model, dimensions FROM embedding_models WHERE active = 1 AND model <> %s",
-                model,
+                [model],
             ):
-                if not tx.rows(f"SELECT 1 FROM {table_of(size)} WHERE model = %s LIMIT 1", old):
+                if not tx.rows(f"SELECT 1 FROM {table_of(size)} WHERE model = %s LIMIT 1", [old]):
                     _drop_model(tx, old)
             if active_model(tx) is None:
                 tx.insert(
@@ -160,7 +179,7 @@ class OceanBaseVectors(OceanBasePart):
                 )
             return active_model(tx) or (model, dimensions)
 
-        stored, stored_dimensions = await self._database.write(work)
+        stored, stored_dimensions = await self._database.write(work, ALL)
         if (stored, stored_dimensions) != (model, dimensions):
             raise EmbeddingMismatch(
                 f"the stored vectors were made by {stored!r} ({stored_dimensions} dimensions), the"
@@ -176,7 +195,7 @@ class OceanBaseVectors(OceanBasePart):
                 f" {dimensions:,}: take an embedder with fewer"
             )
         name = table_of(dimensions)
-        there = await self._database.read(lambda tx: tx.rows("SHOW TABLES LIKE %s", name))
+        there = await self._database.read(lambda tx: tx.rows("SHOW TABLES LIKE %s", [name]))
         if there:
             return
         ending = self._database.table_ending()
@@ -185,31 +204,23 @@ class OceanBaseVectors(OceanBasePart):
                 _TABLE.format(name=name, dimensions=dimensions, table=ending)
             )
         except StorageUnavailable as error:
-            said = error.__cause__
-            if not isinstance(said, pymysql.MySQLError) or "memory" not in str(said):
-                raise  # the message names the place too, often one that is called "memory"
+            cause = error.__cause__
+            if not isinstance(cause, pymysql.MySQLError) or "memory" not in str(cause):
+                raise  # only the driver's text counts: ours may contain a folder named "memory"
             raise StorageUnavailable(
                 f"{error} A cluster older than 4.3.5 BP3 gives vectors no memory until an"
                 " administrator runs ALTER SYSTEM SET ob_vector_memory_limit_percentage = 30"
             ) from error
-
-
-_FIRST = ("", UUID(int=0))
-
-
-class OceanBaseReembed(OceanBaseVectors):
-    """Of all users alike: a schema has one active model."""
 
     async def begin_model(self, model: str, dimensions: int) -> None:
         await self._make_table(dimensions)
         now = self._clock()
 
         def work(tx: Transaction) -> int:
-            tx.lock("")
             _note(tx, model, dimensions, now)
             return models(tx)[model]
 
-        known = await self._database.write(work)
+        known = await self._database.write(work, ALL)
         if known != dimensions:
             raise EmbeddingMismatch(
                 f"{model!r} made vectors of {known} dimensions here before, and makes {dimensions}"
@@ -225,7 +236,7 @@ class OceanBaseReembed(OceanBaseVectors):
             known = models(tx)
             new = f"{table_of(known[model])} n" if model in known else None
             found = []
-            for table in {table_of(size) for size in known.values()}:
+            for table in vector_tables(tx):
                 unmade = "" if new is None else (
                     f" AND NOT EXISTS (SELECT 1 FROM {new} WHERE n.tenant_id = e.tenant_id"
                     " AND n.model = %s AND n.memory_id = e.memory_id AND n.field = e.field)"
@@ -236,8 +247,8 @@ class OceanBaseReembed(OceanBaseVectors):
                     " AND m.memory_id = e.memory_id"
                     f" WHERE (e.tenant_id, e.memory_id) > (%s, %s) AND e.model <> %s{unmade}"
                     " ORDER BY e.tenant_id, e.memory_id LIMIT %s",
-                    tenant, memory, model, *([] if new is None else [model]), limit,
-                )  # fmt: skip
+                    [tenant, memory, model, *([] if new is None else [model]), limit],
+                )
             found.sort(key=lambda row: (row[0].encode(), row[1]))
             return [
                 EmbeddedField(
@@ -264,11 +275,10 @@ class OceanBaseReembed(OceanBaseVectors):
         }
 
         def work(tx: Transaction) -> int:
-            tx.lock("", *(one.tenant for one in fields))
-            # A model without a vector may have been taken for one that nobody uses.
+            # use_model() may have dropped the new model while it had no vector yet.
             _note(tx, model, vectors.shape[1], now)
             updated = _updated(tx, fields)
-            made = _made(tx, model, fields)
+            made = embedded_fields(tx, model, given)
             rows = [
                 (*key, vector)
                 for key, (updated_at, vector) in given.items()
@@ -277,19 +287,20 @@ class OceanBaseReembed(OceanBaseVectors):
             add_vectors(tx, model, rows)
             return len(rows)
 
-        return await self._database.write(work)
+        return await self._database.write(work, ALL, *(one.tenant for one in fields))
 
     async def activate_model(self, model: str, dimensions: int) -> None:
         await self._make_table(dimensions)
         now = self._clock()
 
         def work(tx: Transaction) -> None:
-            tx.lock("")
             _note(tx, model, dimensions, now)
-            tx.run("UPDATE embedding_models SET active = 0 WHERE active = 1 AND model <> %s", model)
-            tx.run("UPDATE embedding_models SET active = 1 WHERE model = %s", model)
+            tx.run(
+                "UPDATE embedding_models SET active = 0 WHERE active = 1 AND model <> %s", [model]
+            )
+            tx.run("UPDATE embedding_models SET active = 1 WHERE model = %s", [model])
 
-        await self._database.write(work)
+        await self._database.write(work, ALL)
 
     async def drop_old_vectors(self, model: str, limit: int) -> int:
         def work(tx: Transaction) -> tuple[int, int]:
@@ -297,7 +308,7 @@ class OceanBaseReembed(OceanBaseVectors):
             if model not in known:
                 return 0, 0
             new = table_of(known[model])
-            tables = sorted({table_of(size) for size in known.values()})
+            tables = vector_tables(tx)
             found = [key for table in tables for key in _old(tx, table, new, model, limit)]
             tenants = sorted({tenant for tenant, *_ in found[:limit]})
             tx.lock(*tenants)
@@ -306,7 +317,7 @@ class OceanBaseReembed(OceanBaseVectors):
                 for page in pages(_old(tx, table, new, model, limit - gone, tenants)):
                     gone += tx.run(
                         f"DELETE FROM {table} WHERE (tenant_id, memory_id, model, field) IN %s",
-                        page,
+                        [page],
                     )
             return len(found), gone
 
@@ -316,107 +327,8 @@ class OceanBaseReembed(OceanBaseVectors):
                 return gone
 
 
-def _old(
-    tx: Transaction,
-    table: str,
-    new: str,
-    model: str,
-    limit: int,
-    tenants: Sequence[str] | None = None,
-) -> list[Row]:
-    """Return the keys of vectors of other models, of what a model has embedded, of some tenants."""
-    return tx.rows(
-        f"SELECT e.tenant_id, e.memory_id, e.model, e.field FROM {table} e"
-        f" JOIN {new} n ON n.tenant_id = e.tenant_id AND n.model = %s"
-        " AND n.memory_id = e.memory_id AND n.field = e.field"
-        f" WHERE e.model <> %s{'' if tenants is None else ' AND e.tenant_id IN %s'} LIMIT %s",
-        model,
-        model,
-        *([] if tenants is None else [list(tenants)]),
-        limit,
-    )
-
-
-def _note(tx: Transaction, model: str, dimensions: int, now: datetime) -> None:
-    """Note a model that is not active yet, if it is not known."""
-    tx.insert(
-        "embedding_models",
-        ("model", "dimensions", "active", "created_at"),
-        [(model, dimensions, 0, now)],
-        ignore=True,
-    )
-
-
-def _updated(tx: Transaction, fields: Sequence[EmbeddedField]) -> dict[tuple[str, UUID], datetime]:
-    """Return when memories were written last."""
-    named = sorted({(one.tenant, one.memory_id) for one in fields})
-    return {
-        (tenant, memory_id): updated_at
-        for page in pages(named)
-        for tenant, memory_id, updated_at in tx.rows(
-            "SELECT tenant_id, memory_id, updated_at FROM memories"
-            " WHERE (tenant_id, memory_id) IN %s",
-            page,
-        )
-    }
-
-
-def _made(
-    tx: Transaction, model: str, fields: Sequence[EmbeddedField]
-) -> set[tuple[str, UUID, str]]:
-    """Return those fields that have a vector of a model."""
-    table = table_of(models(tx)[model])
-    named = [(one.tenant, one.memory_id, one.field) for one in fields]
-    return {
-        (tenant, memory_id, field)
-        for page in pages(named)
-        for tenant, memory_id, field in tx.rows(
-            f"SELECT tenant_id, memory_id, field FROM {table}"
-            " WHERE model = %s AND (tenant_id, memory_id, field) IN %s",
-            model,
-            page,
-        )
-    }
-
-
-LOOK_EVERY_S = 60.0
-"""So long a process goes by what it last counted of a tenant."""
-
-MOST_KNOWN = 10_000
-"""Tenants whose size a process remembers."""
-
-
-class LargeTenants:
-    """Which tenants have so many vectors that their search is approximate."""
-
-    def __init__(self, threshold: int | None) -> None:
-        self._threshold = threshold
-        self._known: dict[tuple[str, str], tuple[float, bool]] = {}
-
-    def has(self, tx: Transaction, tenant: str, model: str, table: str) -> bool:
-        """Tell whether a tenant has more vectors of a model than the threshold."""
-        if self._threshold is None:
-            return False
-        at = time.monotonic()
-        counted_at, is_large = self._known.get((tenant, model), (-LOOK_EVERY_S, False))
-        if at - counted_at < LOOK_EVERY_S:
-            return is_large
-        row = tx.one(
-            f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE tenant_id = %s AND model = %s"
-            " LIMIT %s) n",
-            tenant,
-            model,
-            self._threshold + 1,
-        )
-        is_large = row is not None and row[0] > self._threshold
-        if len(self._known) >= MOST_KNOWN:
-            self._known.clear()
-        self._known[tenant, model] = at, is_large
-        return is_large
-
-
 class OceanBaseIndexes(OceanBasePart):
-    """See the port."""
+    """Approximate indexes: one for each table of vectors, maintained by the engine."""
 
     builds_indexes = False
 
@@ -427,15 +339,15 @@ class OceanBaseIndexes(OceanBasePart):
         self.index_threshold = ann_threshold
 
     async def tenant_indexes(self) -> Sequence[TenantIndex]:
-        """Return none: those there are belong to no tenant."""
+        """Return nothing: no index belongs to a tenant."""
         return []
 
     async def large_tenants(
         self, threshold: int, known: Sequence[TenantIndex]
     ) -> Sequence[TenantVectors]:
-        """Return the tenants that are searched by the index, each as one that has it.
+        """Return the tenants that are searched by the index, each as if it had its own.
 
-        All are counted: for `hippocampus index --dry-run`, never in the background.
+        It counts all vectors: for `hippocampus index --dry-run`, never in the background.
         """
 
         def work(tx: Transaction) -> tuple[tuple[str, int], list[Row]] | None:
@@ -445,8 +357,7 @@ class OceanBaseIndexes(OceanBasePart):
                 tx.rows(
                     f"SELECT tenant_id, count(*) FROM {table_of(active[1])} WHERE model = %s"
                     " GROUP BY tenant_id HAVING count(*) > %s ORDER BY count(*) DESC, tenant_id",
-                    active[0],
-                    threshold,
+                    [active[0], threshold],
                 ),
             )
 
@@ -458,8 +369,76 @@ class OceanBaseIndexes(OceanBasePart):
         yield _KeptByTheEngine()
 
 
+def _old(
+    tx: Transaction,
+    table: str,
+    new: str,
+    model: str,
+    limit: int,
+    tenants: Sequence[str] | None = None,
+) -> list[Row]:
+    """Return keys of other models' vectors for fields that a model has embedded."""
+    return tx.rows(
+        f"SELECT e.tenant_id, e.memory_id, e.model, e.field FROM {table} e"
+        f" JOIN {new} n ON n.tenant_id = e.tenant_id AND n.model = %s"
+        " AND n.memory_id = e.memory_id AND n.field = e.field"
+        f" WHERE e.model <> %s{'' if tenants is None else ' AND e.tenant_id IN %s'} LIMIT %s",
+        [model, model, *([] if tenants is None else [list(tenants)]), limit],
+    )
+
+
+def _note(tx: Transaction, model: str, dimensions: int, now: datetime) -> None:
+    """Insert an unknown model, not active yet."""
+    tx.insert(
+        "embedding_models",
+        ("model", "dimensions", "active", "created_at"),
+        [(model, dimensions, 0, now)],
+        ignore=True,
+    )
+
+
+def _updated(tx: Transaction, fields: Sequence[EmbeddedField]) -> dict[tuple[str, UUID], datetime]:
+    """Return when memories were last updated."""
+    named = sorted({(one.tenant, one.memory_id) for one in fields})
+    return {
+        (tenant, memory_id): updated_at
+        for tenant, memory_id, updated_at in tx.rows_in(
+            "SELECT tenant_id, memory_id, updated_at FROM memories"
+            " WHERE (tenant_id, memory_id) IN %s",
+            [named],
+        )
+    }
+
+
+class LargeTenants:
+    """Remembers which tenants have enough vectors for approximate search."""
+
+    def __init__(self, threshold: int | None) -> None:
+        self._threshold = threshold
+        self._known: dict[tuple[str, str], tuple[float, bool]] = {}
+
+    def has(self, tx: Transaction, tenant: str, model: str, table: str) -> bool:
+        """Return whether a tenant has more vectors of a model than the threshold."""
+        if self._threshold is None:
+            return False
+        at = time.monotonic()
+        counted_at, is_large = self._known.get((tenant, model), (-LOOK_EVERY_S, False))
+        if at - counted_at < LOOK_EVERY_S:
+            return is_large
+        row = tx.one(
+            f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE tenant_id = %s AND model = %s"
+            " LIMIT %s) n",
+            [tenant, model, self._threshold + 1],
+        )
+        is_large = row is not None and row[0] > self._threshold
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        self._known[tenant, model] = at, is_large
+        return is_large
+
+
 class _KeptByTheEngine:
-    """A builder that has nothing to build."""
+    """An index builder without anything to build."""
 
     async def build(self, tenant: TenantVectors) -> TenantIndex:
         raise CapabilityMissing(_NOTHING_TO_BUILD)
@@ -472,8 +451,8 @@ class _KeptByTheEngine:
 
 
 _NOTHING_TO_BUILD = (
-    "OceanBase keeps one index of the vectors of all tenants, and keeps it up to date: there is"
-    " none of a tenant to build or to drop"
+    "OceanBase maintains one vector index for all tenants: there is no tenant's index to build or"
+    " to drop"
 )
 
 

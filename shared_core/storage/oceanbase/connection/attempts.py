@@ -27,30 +27,30 @@ from shared_core.storage.oceanbase.connection.errors import (
 )
 
 DROPPED_AT_ONCE = 1000
+"""Maximum number of old rows that one clean-up deletes."""
 DROPPED_AFTER_DAYS = 7
+"""Age at which the row of a connection counts as abandoned."""
 RENEWED_AFTER_S = 6 * 3600.0
+"""How often a live connection renews its row, so that nobody drops it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """One transaction of one connection."""
+class CommitMark:
+    """Identifies one transaction of one connection."""
 
     writer_id: UUID
     write_id: UUID
 
 
-class Marks:
-    """The rows of connections. A connection is used by one thread at a time."""
+class CommitMarks:
+    """The rows of connections in `writes`; one thread at a time uses a connection."""
 
     def __init__(self) -> None:
         self._writers: WeakKeyDictionary[Any, tuple[UUID, float]] = WeakKeyDictionary()
 
     def prepare(self, connection: pymysql.Connection[Any]) -> None:
-        """Give a connection its row, outside of any transaction.
-
-        It must be there before the first one: nobody waits for a row that is not committed. It is
-        renewed long before others drop it as that of a connection which is gone.
-        """
+        """Insert or renew the row of a connection, outside of any transaction."""
+        # The row must exist before the first transaction: nobody waits for an uncommitted row.
         now = time.monotonic()
         writer_id, renewed_at = self._writers.get(connection, (uuid4(), -RENEWED_AFTER_S))
         if now - renewed_at < RENEWED_AFTER_S:
@@ -61,33 +61,34 @@ class Marks:
                 f" TIMESTAMPADD(DAY, -{DROPPED_AFTER_DAYS}, UTC_TIMESTAMP(6))"
                 f" LIMIT {DROPPED_AT_ONCE}"
             )
-            _insert(cursor, Mark(writer_id, uuid4()))
+            _insert(cursor, CommitMark(writer_id, uuid4()))
         self._writers[connection] = (writer_id, now)
 
-    def put(self, connection: pymysql.Connection[Any]) -> Mark:
-        """Mark the transaction of a connection, as its last step."""
-        mark = Mark(self._writers[connection][0], uuid4())
+    def put(self, connection: pymysql.Connection[Any]) -> CommitMark:
+        """CommitMark the transaction of a connection as its last step, and return the mark."""
+        mark = CommitMark(self._writers[connection][0], uuid4())
         with connection.cursor() as cursor:
             found = cursor.execute(
                 "UPDATE writes SET write_id = %s, written_at = UTC_TIMESTAMP(6)"
                 " WHERE writer_id = %s",
                 (mark.write_id.bytes, mark.writer_id.bytes),
             )
-            if not found:  # somebody emptied the table
+            if not found:  # somebody deleted the row
                 _insert(cursor, mark)
         return mark
 
 
-def is_there(connection: pymysql.Connection[Any], mark: Mark) -> bool:
-    """Tell whether a marked transaction was committed; wait for it where it has not ended yet."""
+def was_committed(connection: pymysql.Connection[Any], mark: CommitMark) -> bool:
+    """Return whether a marked transaction was committed, waiting for one that still commits."""
     with connection.cursor() as cursor:
+        # The lock waits: a transaction whose answer was lost may still commit (decision 14).
         cursor.execute(
             "SELECT write_id FROM writes WHERE writer_id = %s FOR UPDATE", (mark.writer_id.bytes,)
         )
         return bool(cursor.fetchall() == ((mark.write_id,),))
 
 
-def _insert(cursor: Any, mark: Mark) -> None:
+def _insert(cursor: Any, mark: CommitMark) -> None:
     cursor.execute(
         "INSERT INTO writes (writer_id, write_id, written_at) VALUES (%s, %s, UTC_TIMESTAMP(6))"
         " ON DUPLICATE KEY UPDATE write_id = VALUES(write_id), written_at = VALUES(written_at)",
@@ -96,16 +97,18 @@ def _insert(cursor: Any, mark: Mark) -> None:
 
 
 TRIES = 6
+"""Maximum number of attempts, besides those that wait for a lock or a new leader."""
 PAUSE_S = 0.02
-"""Before the second try; twice as long before each that follows, up to 32 times."""
+"""Maximum pause before the second attempt; it doubles before each further one."""
 LONGEST_PAUSE = 5
+"""Number of times the pause doubles."""
 
 
 class Attempts:
-    """The attempts at one piece of work. until: by time.monotonic(), when waiting ends.
+    """Decides whether one piece of work runs again. until: when waiting ends (time.monotonic()).
 
-    What passes by itself is waited for until then: a lock, a new leader, and a server that alone
-    knows whether what was written is committed. All else is tried so many times.
+    Until then it waits for conditions that pass by themselves: a lock, a new leader, and a server
+    that alone knows whether a write was committed. Other errors count towards TRIES.
     """
 
     def __init__(self, until: float) -> None:
@@ -114,7 +117,10 @@ class Attempts:
         self.are_in_doubt = False
 
     def failed(self, error: pymysql.MySQLError, *, has_looked: bool, wrote: bool) -> None:
-        """Note an attempt. has_looked: none before it was committed. wrote: it may have been."""
+        """Count a failed attempt.
+
+        has_looked: no earlier attempt was committed. wrote: this one may have been.
+        """
         if has_looked:
             self.are_in_doubt = False
         if wrote and (code_of(error) in (*LOST, UNKNOWN) or is_silent(error)):
@@ -123,18 +129,15 @@ class Attempts:
         self._tried += not self._waits(error)
 
     def go_on(self, error: pymysql.MySQLError) -> bool:
-        """Tell whether to try again.
-
-        A server that was silent for as long as a statement may take is not asked again.
-        """
-        if is_silent(error):
+        """Return whether to try again."""
+        if is_silent(error):  # the next call would wait as long again
             return False
         if self._waits(error):
             return time.monotonic() < self._until
         return code_of(error) in (*ROLLED_BACK, *LOST) and self._tried < TRIES
 
     def pause(self) -> None:
-        """Sleep for a moment, longer from one attempt to the next."""
+        """Sleep for a random pause that grows with each attempt."""
         time.sleep(random.uniform(0, PAUSE_S * 2 ** min(self._failed - 1, LONGEST_PAUSE)))
 
     def _waits(self, error: pymysql.MySQLError) -> bool:

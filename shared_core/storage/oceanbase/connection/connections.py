@@ -36,10 +36,10 @@ _OPTIONS = ("database", "ssl_ca")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """folder: of an embedded SeekDB, or None and host, port, user and password of a server.
+    """An embedded SeekDB (folder) or a server (host, port, user, password).
 
-    user may name tenant and cluster: "root@shop#east". ssl_ca: the file of the authority that
-    signed the certificate of the server; None: no encryption is asked for.
+    user may name tenant and cluster: "root@shop#east". ssl_ca: certificate file of the authority
+    that signed the server's certificate; None: connect without encryption.
     """
 
     folder: Path | None = None
@@ -52,11 +52,11 @@ class Location:
 
 
 def location_of(uri: str, schema: str = DEFAULT_DATABASE) -> Location:
-    """Return where uri points to; the tables of another schema stand in a database of their own.
+    """Return the location a URI names; another schema than the default has its own database.
 
-    "seekdb:///folder[?database=name]" or "seekdb://user:password@host:2881/database", the same with
-    "oceanbase://". A user may hold "@tenant#cluster" as it is; what else is not plain is written
-    as %XX. Raises InvalidInput for anything else.
+    "seekdb:///folder[?database=name]" or "seekdb://user:password@host:2881/database", the latter
+    also with "oceanbase://". A user may hold "@tenant#cluster" literally; other special characters
+    are escaped as %XX. Raises InvalidInput for anything else.
     """
     scheme, _, rest = uri.partition("://")
     rest, _, query = rest.partition("?")
@@ -81,10 +81,10 @@ def _options(query: str) -> dict[str, str]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     unknown = [name for name in options if name not in _OPTIONS]
     if unknown and "@" in query:
-        raise InvalidInput(f"the uri has a '?' that is not read as meant: {ESCAPED}")
+        raise InvalidInput(f"the uri has an unescaped '?': {ESCAPED}")
     if unknown:
         raise InvalidInput(
-            f"the uri has unknown options {unknown}: {', '.join(_OPTIONS)} are known"
+            f"the uri has unknown options {unknown}: the options are {', '.join(_OPTIONS)}"
         )
     return options
 
@@ -93,7 +93,7 @@ def _folder(scheme: str, path: str) -> Path:
     folder = Path(unquote(path)).expanduser()
     if scheme != "seekdb":
         raise InvalidInput(
-            f"{scheme}:// names a server, {_SERVERS}; in a folder it is a SeekDB:"
+            f"{scheme}:// needs a server, {_SERVERS}; for a SeekDB in a folder write"
             f" 'seekdb://{folder}'"
         )
     if folder == Path("/"):
@@ -104,18 +104,18 @@ def _folder(scheme: str, path: str) -> Path:
 def _port(text: str | None) -> int:
     port = int(text) if text and text.isdecimal() else 0
     if text and not 0 < port < 65536:
-        raise InvalidInput(f"port {text!r} of the uri is none: take a number from 1 to 65535")
+        raise InvalidInput(f"the port in the uri must be between 1 and 65535, got {text!r}")
     return port or PORT
 
 
 def _no_server(uri: str, scheme: str, rest: str) -> str:
-    said = f"uri {redacted(uri)!r} names no server: its form is {_SERVERS}"
+    message = f"uri {redacted(uri)!r} names no server: its form is {_SERVERS}"
     if "@" in rest or scheme != "seekdb":
-        return said
+        return message
     if re.match(r"[^/]+:\d+(/|\Z)", rest):
-        return f"{said}; a user stands before the host, '{scheme}://root@{rest}'"
+        return f"{message}; put the user before the host, '{scheme}://root@{rest}'"
     folder = Path(unquote(rest)).expanduser().absolute()
-    return f"{said}; a folder is named from the root, 'seekdb://{folder}'"
+    return f"{message}; give a folder by its absolute path, 'seekdb://{folder}'"
 
 
 _SERVERS = (
@@ -125,13 +125,13 @@ _SERVERS = (
 
 
 def _database(named: str | None, schema: str) -> str:
-    """Return the name of the database; a schema that is no default is part of it."""
+    """Return the name of the database, which contains the schema unless that is the default."""
     base = unquote(named) if named else DEFAULT_DATABASE
     if schema != DEFAULT_DATABASE:
         base = schema if base == DEFAULT_DATABASE else f"{base}_{schema}"
     if not _DATABASE.fullmatch(base):
         raise InvalidInput(
-            f"database {base!r} is not usable: take lower-case letters, digits and _, at most 63,"
+            f"database {base!r} is not usable: use at most 63 lower-case letters, digits and _,"
             " not starting with a digit"
         )
     if base in _OF_THE_SERVER:
@@ -145,7 +145,7 @@ INIT = (
     "SET time_zone='+00:00', sql_mode='STRICT_ALL_TABLES', collation_connection=utf8mb4_bin,"
     " ob_query_timeout={query_us}, ob_trx_timeout={transaction_us}, ob_trx_lock_timeout=5000000"
 )
-"""The session's time zone is +08:00 by default; text compares as bytes do."""
+"""Sets the session up: its time zone is +08:00 by default, and text must compare by bytes."""
 
 
 def connect(
@@ -157,9 +157,9 @@ def connect(
 ) -> pymysql.Connection[Any]:
     """Return a connection outside of any transaction. Raises pymysql's errors.
 
-    transaction_s: how long a transaction may take; None: ten times as long as a statement.
+    transaction_s: time limit of a transaction; None: ten times that of a statement.
     """
-    most_s = transaction_s or 10 * statement_timeout_s
+    limit_s = transaction_s or 10 * statement_timeout_s
     connection = pymysql.connect(
         **options,
         charset="utf8mb4",
@@ -169,26 +169,26 @@ def connect(
         read_timeout=statement_timeout_s + 10,
         write_timeout=statement_timeout_s + 10,
         init_command=INIT.format(
-            query_us=int(statement_timeout_s * 1_000_000), transaction_us=int(most_s * 1_000_000)
+            query_us=int(statement_timeout_s * 1_000_000), transaction_us=int(limit_s * 1_000_000)
         ),
         conv=_CONVERSIONS,
         defer_connect=True,
     )
     path = options.get("unix_socket")
-    connection.connect(_reached(path, timeout_s) if path else None)
+    connection.connect(_unix_socket(path, timeout_s) if path else None)
     return connection
 
 
-def _reached(path: str, timeout_s: float) -> socket.socket:
-    """Return a socket of a server on this machine; the driver leaves one that fails open."""
-    reached = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    reached.settimeout(timeout_s)
+def _unix_socket(path: str, timeout_s: float) -> socket.socket:
+    """Return a connected socket of a server on this machine."""
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connected.settimeout(timeout_s)
     try:
-        reached.connect(path)
+        connected.connect(path)
     except OSError as error:
-        reached.close()
+        connected.close()  # the driver would leave a socket open that fails to connect
         raise pymysql.OperationalError(CR.CR_CONN_HOST_ERROR, str(error)) from error
-    return reached
+    return connected
 
 
 def _aware(text: str) -> datetime:
@@ -210,5 +210,4 @@ _CONVERSIONS: dict[Any, Any] = {
     FIELD_TYPE.VARCHAR: _text,
     FIELD_TYPE.STRING: _id,
 }
-"""BINARY(16) is read as a UUID, VARBINARY as text, DATETIME(6) as an aware
-moment, BLOB as bytes."""
+"""Reads BINARY(16) as UUID, VARBINARY as text, DATETIME(6) as aware datetime, BLOB as bytes."""

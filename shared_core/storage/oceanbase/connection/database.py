@@ -22,23 +22,33 @@ import pymysql
 from shared_core.core.event_loops import exiting
 from shared_core.errors import InvalidInput, NotFound, StorageUnavailable
 from shared_core.settings import Settings
-from shared_core.storage.oceanbase.connection.attempts import Attempts, Mark, Marks, is_there
+from shared_core.storage.oceanbase.connection.attempts import (
+    Attempts,
+    CommitMark,
+    CommitMarks,
+    was_committed,
+)
 from shared_core.storage.oceanbase.connection.connections import Location, connect, location_of
 from shared_core.storage.oceanbase.connection.embedded import EmbeddedSeekdb, is_initialised
-from shared_core.storage.oceanbase.connection.errors import (
-    LOST,
-    UNREACHED,
-    code_of,
-    meant,
-)
+from shared_core.storage.oceanbase.connection.errors import LOST, UNREACHED, code_of, translated
 from shared_core.storage.oceanbase.connection.migrate import ServerVersions, prepare, table_ending
 from shared_core.storage.oceanbase.connection.transactions import Transaction
 
 CLOSED = "the memory is closed: open a new one with open_memory()"
+READING = ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY")
+WRITING = ("START TRANSACTION",)
+RESTARTS = 2
+"""How often a connection restarts a dead embedded server: other processes may kill it meanwhile."""
+SNAPSHOTS = 64
+"""Maximum number of open snapshots, each on a connection of its own."""
+SNAPSHOT_S = 8 * 3600.0
+"""Time limit of a snapshot, for readers that read it slowly."""
+_END = object()
+T = TypeVar("T")
 
 
-class Threads:
-    """At most size threads; safe from any loop and thread."""
+class ThreadPool:
+    """Runs work on at most `size` threads; safe from any loop and thread."""
 
     def __init__(self, size: int, timeout_s: float) -> None:
         self._size = size
@@ -47,17 +57,16 @@ class Threads:
         self._moved_at = time.monotonic()
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return what work returns. A cancelled caller leaves, and what runs comes to its end.
+        """Return what work returns; work that has begun ends even if the caller is cancelled.
 
-        Raises StorageUnavailable when none at all came free for timeout_s: however many wait, the
-        time counts anew whenever one of them is served.
+        Raises StorageUnavailable if no thread starts any work for timeout_s.
         """
         asked_at = time.monotonic()
         try:
             future = self._pool.submit(self._moved, work)
         except RuntimeError as error:
             if exiting():
-                return work()  # no thread is started any more: what is left is done in place
+                return work()  # the interpreter exits and starts no threads any more
             raise StorageUnavailable(CLOSED) from error
         answer = asyncio.wrap_future(future)
         try:
@@ -68,7 +77,7 @@ class Threads:
             raise
 
     def shut_down(self) -> None:
-        """Wait for what runs and for what was asked for."""
+        """Wait for all work, running and queued."""
         self._pool.shutdown(wait=True)
 
     def _moved(self, work: Callable[[], T]) -> T:
@@ -86,20 +95,8 @@ class Threads:
             await asyncio.wait([answer], timeout=max(self._timeout_s - idle_s, 0.01))
 
 
-READING = ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION READ ONLY")
-WRITING = ("START TRANSACTION",)
-RESTARTS = 2
-"""Others may kill the server, or start it, while this process does."""
-SNAPSHOTS = 64
-"""So many may be open at once, each on a connection of its own."""
-SNAPSHOT_S = 8 * 3600.0
-"""So long a snapshot is held for who reads it slowly."""
-
-T = TypeVar("T")
-
-
 class OceanBaseDatabase:
-    """Opened once, used from any loop and thread."""
+    """Runs transactions on one database; opened once, used from any loop and thread."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -110,15 +107,12 @@ class OceanBaseDatabase:
         self._lock = threading.Lock()
         self._idle: list[pymysql.Connection[Any]] = []
         self._snapshots: WeakSet[pymysql.Connection[Any]] = WeakSet()
-        self._marks = Marks()
-        self._threads: Threads | None = None
+        self._marks = CommitMarks()
+        self._threads: ThreadPool | None = None
         self._pid = 0
 
     async def open(self) -> None:
-        """Start the embedded server if there is one, and bring the schema up to date.
-
-        After a failure everything is closed again, and open may be called again.
-        """
+        """Start the embedded server, if any, and migrate; after a failure open may be retried."""
         self._reset()
         try:
             self.prepared = await self.run(self._prepare)
@@ -132,39 +126,33 @@ class OceanBaseDatabase:
             raise NotFound(f"there is no memory in the folder {str(folder)!r}: check the uri")
         if self._embedded:
             self._embedded.acquire()
-        try:
-            connection = self._reach(database=None)
-        except pymysql.MySQLError as error:
-            raise meant(error, self._settings) from error
-        try:
+        with self._translated(), closing(self._reach(database=None)) as connection:
             return prepare(connection, self.location, create=self._settings.create)
-        except pymysql.MySQLError as error:
-            raise meant(error, self._settings) from error
-        finally:
-            connection.close()
 
     @contextmanager
-    def looked_at(self) -> Iterator[Any]:
-        """Yield a cursor of the server as it is: nothing is made there, and nothing migrated."""
+    def inspected(self) -> Iterator[Any]:
+        """Yield a cursor on the server without creating or migrating anything."""
         if self._embedded:
             self._embedded.acquire()
         try:
-            with closing(self._reach(database=None)) as connection, connection.cursor() as cursor:
+            with (
+                self._translated(),
+                closing(self._reach(database=None)) as connection,
+                connection.cursor() as cursor,
+            ):
                 yield cursor
-        except pymysql.MySQLError as error:
-            raise meant(error, self._settings) from error
         finally:
             if self._embedded:
                 self._embedded.release()
 
     async def close(self) -> None:
-        """Wait for what runs, close all connections, and leave the embedded server."""
+        """Wait for running work, close all connections, and leave the embedded server."""
         threads, self._threads = self._threads, None
         if threads is None or exiting() or self._pid != os.getpid():
             return
         await asyncio.to_thread(self._shut, threads)
 
-    def _shut(self, threads: Threads) -> None:
+    def _shut(self, threads: ThreadPool) -> None:
         threads.shut_down()
         with self._lock:
             idle, self._idle = self._idle, []
@@ -175,26 +163,32 @@ class OceanBaseDatabase:
             self._embedded.release()
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
-        """Return what work reads, all of it of one moment; it writes nothing."""
-        return await self.run(lambda: self._tried(work, READING))
+        """Return what work reads, all from one snapshot; work writes nothing."""
+        return await self.run(lambda: self._retried(work, READING))
 
-    async def write(self, work: Callable[[Transaction], T]) -> T:
-        """Return what work returns, once all it wrote is committed, which happens once.
+    async def write(self, work: Callable[[Transaction], T], *tenants: str) -> T:
+        """Lock tenants, run work, commit exactly once, and return what work returned.
 
-        Each statement sees what is committed when it starts. After a deadlock work runs again, and
-        after a lost connection, unless it was committed. What work raises undoes all of it.
+        Each statement sees what is committed when it starts. Work runs again after a deadlock, and
+        after a lost connection unless it was committed. An error in work undoes everything.
         """
-        return await self.run(lambda: self._tried(work, WRITING))
+
+        def locked(tx: Transaction) -> T:
+            if tenants:
+                tx.lock(*tenants)
+            return work(tx)
+
+        return await self.run(lambda: self._retried(locked, WRITING))
 
     def table_ending(self) -> str:
-        """Return what ends a table of tenants."""
+        """Return the end of CREATE TABLE for a table of tenants."""
         return table_ending(self.location)
 
     async def define(self, *statements: str) -> None:
-        """Run statements that change tables; each commits by itself."""
+        """Run statements that change tables; each one commits by itself."""
 
         def work() -> None:
-            try:
+            with self._translated():
                 connection = self._take()
                 try:
                     with connection.cursor() as cursor:
@@ -202,23 +196,21 @@ class OceanBaseDatabase:
                             cursor.execute(statement)
                 finally:
                     self._give_back(connection)
-            except pymysql.MySQLError as error:
-                raise meant(error, self._settings) from error
 
         await self.run(work)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run work on a thread; a cancelled caller leaves, and the transaction comes to its end."""
+        """Run work on a thread; cancelling the caller does not stop work that has begun."""
         if self._threads is not None and self._pid != os.getpid():
-            self._reset()  # a forked child must not speak on its parent's sockets
+            self._reset()  # a forked child must not use its parent's sockets
         if self._threads is None:
             raise StorageUnavailable(CLOSED)
         return await self._threads.run(work)
 
     def snapshot(self, what: str) -> pymysql.Connection[Any]:
-        """Return a connection of its own on which all reads are of one moment.
+        """Return a new connection that reads one snapshot; the caller closes it.
 
-        Whoever asks closes it. what: how messages call it.
+        what: names it in messages.
         """
         with self._lock:
             if sum(one.open for one in self._snapshots) >= SNAPSHOTS:
@@ -226,27 +218,32 @@ class OceanBaseDatabase:
                     f"{what} has to wait: {SNAPSHOTS} others are read halfway. Read them to their"
                     " end, or close them (contextlib.aclosing)"
                 )
-        try:
+        with self._translated():
             connection = self._reach(self.location.database, transaction_s=SNAPSHOT_S)
             _begin(connection, READING)
-        except pymysql.MySQLError as error:
-            raise meant(error, self._settings) from error
         with self._lock:
             self._snapshots.add(connection)
         return connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except pymysql.MySQLError as error:
+            raise translated(error, self._settings) from error
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._idle = []
         self._snapshots = WeakSet()
         self._pid = os.getpid()
-        self._threads = Threads(self._settings.pool_size, self._settings.connect_timeout_s)
+        self._threads = ThreadPool(self._settings.pool_size, self._settings.connect_timeout_s)
 
-    def _tried(self, work: Callable[[Transaction], T], begin: Sequence[str]) -> T:
-        unheard: list[tuple[Mark, T]] = []
+    def _retried(self, work: Callable[[Transaction], T], begin: Sequence[str]) -> T:
+        unheard: list[tuple[CommitMark, T]] = []
         attempts = Attempts(time.monotonic() + self._settings.statement_timeout_s)
         while True:
-            connection, marked = None, _Marked(work, self._marks, unheard)
+            connection, marked = None, _MarkedWork(work, self._marks, unheard)
             try:
                 connection = self._take()
                 if begin == WRITING:
@@ -254,13 +251,14 @@ class OceanBaseDatabase:
                 _begin(connection, begin)
                 return self._once(connection, marked)
             except pymysql.MySQLError as error:
-                if code_of(error) in LOST:  # the others are as old as this one
+                if code_of(error) in LOST:  # the idle connections are probably lost as well
                     self._drop_idle()
                 if connection is not None and marked.has_answered:
-                    _drop(connection)  # the next writer on it would overwrite the mark
+                    # The next writer on it would overwrite the mark (decision 14).
+                    _drop(connection)
                 attempts.failed(error, has_looked=marked.has_looked, wrote=marked.has_answered)
                 if not attempts.go_on(error):
-                    raise meant(
+                    raise translated(
                         error,
                         self._settings,
                         waiting_for=marked.waiting_for,
@@ -279,7 +277,7 @@ class OceanBaseDatabase:
             try:
                 connection.rollback()
             except pymysql.MySQLError:
-                _drop(connection)  # it is lost; what it began is undone by the server
+                _drop(connection)  # it is lost, and the server undoes its transaction
             raise
         return result
 
@@ -294,7 +292,7 @@ class OceanBaseDatabase:
     def _reach(
         self, database: str | None, transaction_s: float | None = None
     ) -> pymysql.Connection[Any]:
-        """Connect; an embedded server that died is started again first. Raises pymysql's errors."""
+        """Connect, restarting an embedded server that died. Raises pymysql's errors."""
         for _ in range(RESTARTS):
             started = self._embedded.started() if self._embedded else 0
             try:
@@ -324,7 +322,7 @@ class OceanBaseDatabase:
             options = dict(self._embedded.options())
         else:
             if place.ssl_ca and not Path(place.ssl_ca).is_file():
-                raise InvalidInput(f"ssl_ca names no file: {place.ssl_ca!r}")
+                raise InvalidInput(f"ssl_ca must name a file, got {place.ssl_ca!r}")
             options = {
                 "host": place.host,
                 "port": place.port,
@@ -340,19 +338,22 @@ class OceanBaseDatabase:
         )
 
 
-class _Marked(Generic[T]):
-    """Work of one attempt, which is not done where an earlier attempt was committed after all.
+class _MarkedWork(Generic[T]):
+    """Runs the work of one attempt, unless an earlier attempt was committed (decision 14).
 
-    What it answered is noted with its mark, before anybody commits it.
+    Then it returns that attempt's answer, which was noted with its mark before the commit.
     """
 
     def __init__(
-        self, work: Callable[[Transaction], T], marks: Marks, noted: list[tuple[Mark, T]]
+        self,
+        work: Callable[[Transaction], T],
+        marks: CommitMarks,
+        noted: list[tuple[CommitMark, T]],
     ) -> None:
         self._work, self._marks, self._noted = work, marks, noted
         self._tx: Transaction | None = None
         self.has_looked = False
-        """Whether it was seen that no earlier attempt was committed."""
+        """Whether this attempt found no earlier one committed."""
         self.has_answered = False
 
     @property
@@ -362,7 +363,7 @@ class _Marked(Generic[T]):
     def __call__(self, tx: Transaction) -> T:
         self._tx = tx
         for mark, answer in self._noted:
-            if is_there(tx.connection, mark):
+            if was_committed(tx.connection, mark):
                 return answer
         self.has_looked = True
         answer = self._work(tx)
@@ -373,7 +374,7 @@ class _Marked(Generic[T]):
 
 
 def _begin(connection: pymysql.Connection[Any], statements: Sequence[str]) -> None:
-    """Begin a transaction; nothing of it was sent where this fails."""
+    """Begin a transaction; drop the connection if that fails."""
     try:
         with connection.cursor() as cursor:
             for statement in statements:
@@ -388,11 +389,8 @@ def _drop(connection: pymysql.Connection[Any]) -> None:
         connection.close()
 
 
-_END = object()
-
-
-class _Reading:
-    """A transaction and what it reads, part by part, by one thread at a time."""
+class _RowStream:
+    """A transaction that is read part by part, by one thread at a time."""
 
     def __init__(
         self,
@@ -409,7 +407,7 @@ class _Reading:
         self._is_left = False
 
     def next(self) -> Any:
-        """Return the next part, or _END. Raises StorageUnavailable when its moment was lost."""
+        """Return the next part, or _END. Raises StorageUnavailable if the snapshot is lost."""
         if self._pid != os.getpid():
             raise StorageUnavailable(f"{self._what} belongs to another process: begin one here")
         try:
@@ -418,20 +416,17 @@ class _Reading:
         except pymysql.MySQLError as error:
             minutes = (time.monotonic() - self._began) / 60
             raise StorageUnavailable(
-                f"{self._what} broke off after {minutes:.1f} minutes, the database does not hold"
-                f" its moment any longer: {error.args[-1]} ({code_of(error)}). Begin it again; one"
-                " that is read slowly is better written to a file first"
+                f"{self._what} broke off after {minutes:.1f} minutes: the database lost its"
+                f" snapshot, {error.args[-1]} ({code_of(error)}). Begin it again; if the reader is"
+                " slow, write it to a file first"
             ) from error
         finally:
             if self._is_left:
                 self.leave()
 
     def leave(self) -> None:
-        """End the transaction, now or when the part that is being read is there.
-
-        A forked child leaves it to its parent: the socket is one.
-        """
-        if self._pid != os.getpid():
+        """End the transaction now, or once the part being read has arrived."""
+        if self._pid != os.getpid():  # a forked child: the socket belongs to its parent
             return
         self._is_left = True
         if self._busy.acquire(blocking=False):
@@ -445,13 +440,13 @@ class _Reading:
 async def streamed(
     database: OceanBaseDatabase, what: str, work: Callable[[Transaction], Iterator[Any]]
 ) -> AsyncGenerator[Any, None]:
-    """Yield what work yields, all of it read at one moment. Close it when you leave it early.
+    """Yield what work yields, all from one snapshot, while it reads; close it if you stop early.
 
-    what: how messages call it. Raises StorageUnavailable when the transaction was lost on the way:
-    what was handed on cannot be read again.
+    It has its own connection, but no thread between two parts, so a slow reader blocks nobody.
+    what: names it in messages. Raises StorageUnavailable if the transaction is lost on the way.
     """
     connection = await database.run(lambda: database.snapshot(what))
-    reading = _Reading(what, connection, work)
+    reading = _RowStream(what, connection, work)
     try:
         while (part := await database.run(reading.next)) is not _END:
             yield part

@@ -1,5 +1,7 @@
-"""SeekDB in this process's care: pylibseekdb starts a server per folder and stops it with its last
-user. Several processes may open one folder; they share the one server."""
+"""Starts one SeekDB server per folder with pylibseekdb, and stops it with its last user.
+
+Several processes may open one folder; they share its server.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,17 @@ from typing import Any
 from shared_core.errors import InvalidInput, StorageUnavailable
 
 SIOCGIFADDR = 0x8915
+"""The ioctl of Linux that returns the address of an interface."""
 LEAST_FREE_BYTES = 64 * 1024**2
-
+"""Minimum free space on the disk for a start."""
 _lock = threading.Lock()
 
 
 @dataclass(slots=True)
 class _Opened:
-    """An open folder, by how many it is used, and how often it was started.
+    """An open folder, its number of users and of starts.
 
-    instance: None where the server died and did not start again.
+    instance: None if the server died and did not start again.
     """
 
     instance: Any
@@ -42,7 +45,7 @@ _opened: dict[Path, _Opened] = {}
 
 
 def _forked() -> None:
-    """Another thread may have held the lock when a process was forked; it is not in the child."""
+    """Replace the lock in a forked child: the thread that held it does not exist there."""
     global _lock
     _lock = threading.Lock()
 
@@ -52,22 +55,22 @@ if hasattr(os, "register_at_fork"):
 
 
 class EmbeddedSeekdb:
-    """One user of the SeekDB of a folder. Every method is safe from any thread, and may block."""
+    """One user of the SeekDB in a folder. All methods are thread-safe and may block."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder.resolve()  # one server, by whatever name
+        self._folder = folder.resolve()  # two names of one folder share its server
         self._uses = 0
         self._pid = 0
 
     def acquire(self) -> None:
-        """Start the server or join it. Raises StorageUnavailable where it does not start."""
+        """Start or join the server. Raises StorageUnavailable if it does not start."""
         with _lock:
             self._join()
             self._uses = self._uses + 1 if self._pid == os.getpid() else 1
             self._pid = os.getpid()
 
     def release(self) -> None:
-        """Leave the server, if it was joined; the last one of this process closes it."""
+        """Leave the server if it was joined; the last user in this process closes it."""
         with _lock:
             if self._uses == 0 or self._pid != os.getpid():
                 return
@@ -80,14 +83,11 @@ class EmbeddedSeekdb:
                     there.instance.close()
 
     def options(self) -> Mapping[str, Any]:
-        """Return how to reach the server: the arguments of a connection.
-
-        A forked child joins it first: the handle is its parent's.
-        """
+        """Return the arguments for a connection to the server."""
         with _lock:
             if self._uses == 0:
                 raise StorageUnavailable("the memory is closed: open a new one with open_memory()")
-            if self._pid != os.getpid():
+            if self._pid != os.getpid():  # a forked child: the open handle is its parent's
                 self._join()
                 self._uses, self._pid = 1, os.getpid()
             there = _opened[self._folder]
@@ -102,17 +102,16 @@ class EmbeddedSeekdb:
             return there.started if there else 0
 
     def restart(self, started: int) -> None:
-        """Start a server that died again, unless somebody of this process did so already.
+        """Restart a server that died, unless this process did so already.
 
-        started: what started() said before the server was found dead. As long as any handle of the
-        dead one is open, opening would return that one.
+        started: the result of started() from before the server was found dead.
         """
         with _lock:
             there = _opened.get(self._folder)
             if there is None or there.pid != os.getpid() or there.started != started:
                 return
             dead, there.instance = there.instance, None
-            if dead is not None:
+            if dead is not None:  # while its handle is open, opening returns the dead server
                 dead.close()
             there.start(self._folder)
 
@@ -125,7 +124,7 @@ class EmbeddedSeekdb:
 
 
 def _open(folder: Path) -> Any:
-    os.environ["TELEMETRY_ENABLED"] = "false"  # read at the start; exactly this word
+    os.environ["TELEMETRY_ENABLED"] = "false"  # SeekDB reads it at the start, this spelling only
     try:
         import pylibseekdb
     except ImportError as error:
@@ -139,11 +138,10 @@ def _open(folder: Path) -> Any:
         return pylibseekdb.open(db_dir=str(folder))
     except (pylibseekdb.SeekdbError, OSError) as error:
         needs = (
-            "It needs the right to write there, 1 GB of memory, 2 GB of disk, and a path that is"
-            " not too long"
-            if has_network()
-            else "It needs a network interface that is up besides the loopback, although it listens"
-            " on none: SeekDB 1.4 crashes without one"
+            "It needs write access to the folder, 1 GB of memory, 2 GB of disk, and a shorter path"
+            " if this one is long"
+            if has_network()  # SeekDB 1.4 crashes without one, although it listens on none
+            else "SeekDB 1.4 needs a network interface that is up besides the loopback"
         )
         raise StorageUnavailable(
             f"SeekDB does not start in {str(folder)!r}: {error}. {needs}"
@@ -151,13 +149,13 @@ def _open(folder: Path) -> Any:
 
 
 def is_initialised(folder: Path) -> bool:
-    """Tell whether a SeekDB was ever started in a folder."""
+    """Return whether a SeekDB was ever started in a folder."""
     return (folder / "store").is_dir()
 
 
 def _check_free(folder: Path) -> None:
-    """Raise StorageUnavailable for a full disk: SeekDB would wait for space without an end."""
-    free = shutil.disk_usage(folder).free
+    """Raise StorageUnavailable if the disk is full."""
+    free = shutil.disk_usage(folder).free  # SeekDB itself waits for space without end
     if free < LEAST_FREE_BYTES:
         raise StorageUnavailable(
             f"the disk of {str(folder)!r} is full: {free // 1024**2} MB are free, and SeekDB does"
@@ -166,15 +164,15 @@ def _check_free(folder: Path) -> None:
 
 
 def has_network() -> bool:
-    """Tell whether an interface other than the loopback has an address, on Linux."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        return any(_address(asked, name) for _, name in socket.if_nameindex() if name != "lo")
+    """Return whether an interface other than the loopback has an address, on Linux."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        return any(_address(probe, name) for _, name in socket.if_nameindex() if name != "lo")
 
 
-def _address(asked: socket.socket, name: str) -> bytes:
-    import fcntl  # an embedded server is for Linux alone
+def _address(probe: socket.socket, name: str) -> bytes:
+    import fcntl  # an embedded server runs on Linux only
 
     try:
-        return fcntl.ioctl(asked, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-    except OSError:  # it has none
+        return fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+    except OSError:  # no address
         return b""

@@ -23,11 +23,9 @@ from shared_core.errors import (
 from shared_core.settings import Settings, redacted
 
 MOST_BYTES: Final = 1_500
-"""Of a name, in UTF-8."""
-
+"""Maximum length of a name, in bytes of UTF-8."""
 TOO_LONG = 1406
 PACKET = 1153
-
 _CALLED: Final[Mapping[str, str]] = {
     "tenant_id": "the path of an application and its user",
     "namespace": "the path of a namespace, after its first two labels,",
@@ -50,52 +48,52 @@ _CALLED: Final[Mapping[str, str]] = {
 
 
 def check_thread_id(thread_id: str) -> None:
-    """Raise InvalidInput for the id of a thread that leaves no room for the key of its summary."""
+    """Raise InvalidInput if a thread id leaves no room for the key of its summary."""
     if len(summary_key(thread_id).encode()) > MOST_BYTES:
-        most = MOST_BYTES - len(summary_key("").encode())
-        raise InvalidInput(_said(_CALLED["thread_id"], most))
+        limit = MOST_BYTES - len(summary_key("").encode())
+        raise InvalidInput(_too_long(_CALLED["thread_id"], limit))
 
 
-def told_too_large(code: int, said: str) -> str:
-    """Return what a caller should know where the server refuses a value as too large."""
+def _too_large(code: int, reason: str) -> str:
+    """Return the message for a value that the server refuses as too large."""
     if code == PACKET:
         return (
-            "OceanBase cannot store texts this large: a statement holds a text several times over,"
-            " and the server takes as much as its max_allowed_packet: split the text, keep it"
-            " elsewhere and remember where, or raise max_allowed_packet of the server"
+            "OceanBase cannot store texts this large: a statement holds a text several times, and"
+            " the server accepts no more than its max_allowed_packet. Split the text, store a"
+            " reference to it, or raise max_allowed_packet of the server"
         )
-    column = re.search(r"column '`?(\w+)`?'", said)
+    column = re.search(r"column '`?(\w+)`?'", reason)
     if code == TOO_LONG and column and column[1] in _CALLED:
-        return _said(_CALLED[column[1]], MOST_BYTES)
-    return f"OceanBase cannot store a value or key this large: {said}"
+        return _too_long(_CALLED[column[1]], MOST_BYTES)
+    return f"OceanBase cannot store a value or key this large: {reason}"
 
 
-def _said(what: str, most: int) -> str:
+def _too_long(what: str, limit: int) -> str:
     return (
-        f"{what} is too long: it takes at most {most:,} bytes in UTF-8, OceanBase cannot store one"
-        " this large; take a shorter one, e.g. a hash of it"
+        f"{what} is too long: it takes at most {limit:,} bytes in UTF-8 on OceanBase; use a shorter"
+        " one, e.g. a hash of it"
     )
 
 
 LOCK_WAIT = 1205
 DUPLICATE = 1062
 TIMEOUT = 4012
-"""Of a statement or a transaction."""
+"""A statement or a transaction took too long."""
 CHANGED = (6001, 6005, 6235)
 """Others wrote the same rows since this transaction began to read."""
 UNKNOWN = 6225
-"""The server does not know itself whether it was committed."""
+"""The server itself does not know whether the transaction was committed."""
 UNDONE = (4038, 4654, 6002, 6211, 6213, 6223, 6224, UNKNOWN)
-"""Another node leads now, or the server gave the transaction up for reasons of its own."""
+"""Another node leads now, or the server gave the transaction up by itself."""
 ROLLED_BACK = (LOCK_WAIT, 1213, *CHANGED, *UNDONE)
-"""All is undone; send it again."""
+"""The server undid everything; the transaction can run again (decision 14)."""
 LOST = (2006, 2013, 2014, 0)
 UNREACHED = (2002, 2003, 2006)
 READ_ONLY = (1290, 1836, 5148)
 TOO_LARGE = (1071, 1118, 1153, 1406, 1264, 1292, 1366)
-"""A key, row, packet or value that the server does not take."""
+"""The server refuses a key, row, packet or value."""
 ADVICE = {
-    1044: "Grant the user all rights on that database, or name one where they are there:"
+    1044: "Grant the user all rights on that database, or name one on which the user has them:"
     " CREATE DATABASE it first if the user may not",
     1045: f"Check user and password; {ESCAPED}",
 }
@@ -106,74 +104,74 @@ def code_of(error: pymysql.MySQLError) -> int:
 
 
 def is_silent(error: pymysql.MySQLError) -> bool:
-    """Tell whether a server did not answer in time: another call would wait as long again."""
+    """Return whether a server did not answer in time."""
     return isinstance(error.__context__, TimeoutError)
 
 
-def meant(
+def translated(
     error: pymysql.MySQLError,
     settings: Settings,
     *,
     waiting_for: str | None = None,
     is_in_doubt: bool = False,
 ) -> MemoryCoreError:
-    """Return what a caller is told.
+    """Return the error of this project for an error of the driver.
 
-    waiting_for: the tenant whose lock was not to be had. is_in_doubt: what was written may be
+    waiting_for: the tenant whose lock the transaction waited for. is_in_doubt: the write may be
     committed.
     """
     code, where = code_of(error), redacted(settings.uri)
-    said = str(error.args[1]) if len(error.args) > 1 else str(error)
+    reason = str(error.args[1]) if len(error.args) > 1 else str(error)
     if is_in_doubt:
         return StorageUnavailable(
-            f"the database at {where!r} went away while a write was committed: {said} ({code})."
-            " Whether it is stored is not known: look before you repeat the call"
+            f"the database at {where!r} went away during a commit: {reason} ({code}). The write may"
+            " or may not be stored: check before you repeat the call"
         )
     if code in TOO_LARGE:
-        return InvalidInput(told_too_large(code, said))
+        return InvalidInput(_too_large(code, reason))
     if code in READ_ONLY:
-        return StorageReadOnly(f"the database at {where!r} is read only: {said}")
+        return StorageReadOnly(f"the database at {where!r} is read only: {reason}")
     if code == DUPLICATE:
-        return Conflict(f"another writer was first to store what has this key: {said}; try again")
+        return Conflict(f"another writer stored this key first: {reason}; try again")
     if is_silent(error):
         return StorageUnavailable(
-            f"the database at {where!r} does not answer: {said} ({code}). Look whether it hangs;"
-            " whether the last call was committed is not known"
+            f"the database at {where!r} does not answer: {reason} ({code}). Check whether it hangs;"
+            " the last call may or may not be committed"
         )
     if code in LOST and code not in UNREACHED:
         return StorageUnavailable(
-            f"the connection to the database at {where!r} was lost, again and again: {said}"
-            f" ({code}). Nothing was written. Look whether the server runs"
+            f"the connection to the database at {where!r} was lost repeatedly: {reason} ({code})."
+            " Nothing was written. Check whether the server runs"
         )
-    if told := _passing(code, settings, waiting_for):
-        return StorageUnavailable(f"{told}: {said} ({code})")
+    if message := _passing(code, settings, waiting_for):
+        return StorageUnavailable(f"{message}: {reason} ({code})")
     return StorageUnavailable(
-        f"the database at {where!r} cannot be used: {said} ({code})."
+        f"the database at {where!r} cannot be used: {reason} ({code})."
         f" {ADVICE.get(code, 'Check HIPPOCAMPUS_URI or the uri argument')}"
     )
 
 
 def _passing(code: int, settings: Settings, waiting_for: str | None) -> str:
-    """Return what is said of what passes by itself; "" of other errors."""
+    """Return the message for an error that passes by itself, or "" for other errors."""
     limit = f"{settings.statement_timeout_s:g} s (statement_timeout_s)"
     if code == LOCK_WAIT:
         return (
-            f"other writers of {_owner(waiting_for)} were at work for longer than {limit}; an"
+            f"other writers of {_owner(waiting_for)} held the lock for longer than {limit}; an"
             " import or an erasure may take that long. Nothing was written, try again later"
         )
     if code == TIMEOUT:
         return (
-            f"a statement took longer than {limit} and was cancelled; when all of them do, look"
+            f"a statement took longer than {limit} and was cancelled; if all statements do, check"
             " whether the disk is full"
         )
     if code == 1213:
-        return "transactions waited for each other, again and again. Nothing was written, try again"
+        return "transactions deadlocked repeatedly. Nothing was written, try again"
     if code in CHANGED:
-        return "others changed the same rows, again and again. Nothing was written, try again"
+        return "others changed the same rows repeatedly. Nothing was written, try again"
     if code in UNDONE:
         return (
-            "the server gave up a transaction, again and again, as it does while another node"
-            " takes the lead. Try again in a few seconds"
+            "the server gave up a transaction repeatedly, as it does while another node takes the"
+            " lead. Try again in a few seconds"
         )
     return ""
 

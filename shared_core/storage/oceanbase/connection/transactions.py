@@ -11,62 +11,89 @@ from uuid import UUID
 import pymysql
 from pymysql.converters import conversions
 
-AT_ONCE = 1000
-"""Values of one IN."""
-
-T = TypeVar("T")
-
-
-def pages(values: Sequence[T], size: int = AT_ONCE) -> Iterator[list[T]]:
-    """Yield values in lists of at most size; nothing of nothing."""
-    return (list(values[start : start + size]) for start in range(0, len(values), size))
-
-
 Row = tuple[Any, ...]
-
+K = TypeVar("K")
+T = TypeVar("T")
+AT_ONCE = 1000
+"""Maximum number of values in one IN."""
 ROWS_AT_ONCE = 500
+"""Maximum number of rows in one INSERT."""
 BYTES_AT_ONCE = 4_000_000
-"""Of one INSERT; the server takes packets of 16 MB."""
+"""Maximum size of one INSERT; the server accepts packets of 16 MB."""
+
+
+def pages(values: Iterable[T], size: int = AT_ONCE) -> Iterator[list[T]]:
+    """Yield values in lists of at most `size`; an empty input yields nothing."""
+    given = list(values)
+    return (given[start : start + size] for start in range(0, len(given), size))
+
+
+def grouped(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
+    """Return the second parts of pairs, in order, by their first parts."""
+    found: dict[K, list[T]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 class Transaction:
-    """One transaction. All of it happens, or nothing does; it may run more than once."""
+    """One transaction: it commits as a whole or not at all, and it may run more than once."""
 
     def __init__(self, connection: pymysql.Connection[Any]) -> None:
         self.connection = connection
         self.wrote = False
         """Whether there is anything to commit."""
         self.waiting_for: str | None = None
-        """The tenant whose lock is being asked for."""
+        """The tenant whose lock the transaction waits for."""
 
-    def rows(self, sql: str, *values: object) -> list[Row]:
-        """Return the rows of a query; values fill its %s, a list or tuple those of IN."""
+    def rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+        """Return the rows of a query; values fill its %s, a list or tuple the one of an IN."""
         with self.connection.cursor() as cursor:
             cursor.execute(sql, _bound(values))
             return list(cursor.fetchall())
 
-    def plain_rows(self, sql: str, *values: object) -> list[Row]:
-        """Return the rows of a query as the server sends them, for many: in half the time.
+    def rows_in(self, sql: str, values: Sequence[object]) -> list[Row]:
+        """Return the rows of a query as rows() does, its first list of values sent in pages."""
+        return [row for page in _paged(values) for row in self.rows(sql, page)]
 
-        Ids and VARBINARY are bytes, moments are text, and sort as they do otherwise.
+    def column(self, sql: str, values: Sequence[object] = ()) -> list[Any]:
+        """Return the first column of a query's rows."""
+        return [row[0] for row in self.rows(sql, values)]
+
+    def column_in(self, sql: str, values: Sequence[object]) -> list[Any]:
+        """Return the first column of the rows that rows_in() returns."""
+        return [row[0] for row in self.rows_in(sql, values)]
+
+    def has(self, sql: str, values: Sequence[object] = ()) -> bool:
+        """Return whether a query has a row."""
+        return bool(self.rows(sql, values))
+
+    def plain_rows(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+        """Return many rows in half the time, as the server sends them.
+
+        Ids and VARBINARY stay bytes, and timestamps stay text; both sort as they do otherwise.
         """
         decoders, self.connection.decoders = self.connection.decoders, _NUMBERS
         try:
-            return self.rows(sql, *values)
+            return self.rows(sql, values)
         finally:
             self.connection.decoders = decoders
 
-    def one(self, sql: str, *values: object) -> Row | None:
+    def one(self, sql: str, values: Sequence[object] = ()) -> Row | None:
         """Return the first row of a query, or None."""
-        found = self.rows(sql, *values)
+        found = self.rows(sql, values)
         return found[0] if found else None
 
-    def run(self, sql: str, *values: object) -> int:
+    def run(self, sql: str, values: Sequence[object] = ()) -> int:
         """Run a statement; return how many rows it found, changed or not."""
         with self.connection.cursor() as cursor:
             found = int(cursor.execute(sql, _bound(values)))
             self.wrote = self.wrote or found > 0
             return found
+
+    def run_in(self, sql: str, values: Sequence[object]) -> int:
+        """Run a statement as run() does, its first list of values sent in pages."""
+        return sum(self.run(sql, page) for page in _paged(values))
 
     def insert(
         self,
@@ -77,12 +104,12 @@ class Transaction:
         update: Sequence[str] | str | None = None,
         ignore: bool = False,
     ) -> None:
-        """Insert rows, many at once.
+        """Insert rows, many with one statement.
 
-        update: columns to take over where the key exists, or what follows ON DUPLICATE KEY UPDATE.
-        ignore: a key that exists is passed over. Not by INSERT IGNORE, which would cut a value that
-        is too long and say nothing.
+        update: columns to overwrite where the key exists, or the text after ON DUPLICATE KEY
+        UPDATE. ignore: skip rows whose key exists.
         """
+        # Not INSERT IGNORE, which would silently cut values that are too long.
         head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "
         tail = _on_duplicate(f"{columns[-1]} = {columns[-1]}" if ignore else update)
         one = f"({', '.join(['%s'] * len(columns))})"
@@ -102,17 +129,18 @@ class Transaction:
                 self.wrote = True
 
     def lock(self, *tenants: str) -> None:
-        """Put whoever writes to these tenants in line, until the transaction ends.
+        """Lock tenants until the transaction ends, so that it is their only writer (decision 14).
 
-        What is read afterwards is what the one before committed. Locks are taken in one order, so
-        that two never wait for each other: take all of a transaction at once, before anything is
-        written. The row of a new tenant is committed at once: who waits for all writers sees it.
+        Later reads see everything that earlier writers committed. Take all locks of a transaction
+        at once and before its first write: they are taken in one order, so two transactions never
+        wait for each other. The row of a new tenant is committed at once, so that a caller who
+        waits for all writers sees it.
         """
-        assert not self.wrote, "locks come before whatever is written"
-        wanted = sorted(set(tenants))
-        missing = set(wanted) - {
+        assert not self.wrote, "take locks before the first write"
+        names = sorted(set(tenants))
+        missing = set(names) - {
             row[0]
-            for row in self.rows("SELECT tenant_id FROM tenants WHERE tenant_id IN %s", wanted)
+            for row in self.rows("SELECT tenant_id FROM tenants WHERE tenant_id IN %s", [names])
         }
         if missing:
             self.waiting_for = next(iter(missing)) if len(missing) == 1 else None
@@ -120,20 +148,20 @@ class Transaction:
             self.connection.commit()
             self.connection.begin()
             self.wrote = False
-        for name in wanted:
+        for name in names:
             self.waiting_for = name
-            self.rows("SELECT tenant_id FROM tenants WHERE tenant_id = %s FOR UPDATE", name)
+            self.rows("SELECT tenant_id FROM tenants WHERE tenant_id = %s FOR UPDATE", [name])
         self.waiting_for = None
 
     def lock_free(self, tenants: Iterable[str]) -> set[str]:
-        """Put others in line as lock() does, of these tenants where nobody is; return those.
+        """Lock those of some tenants that no other transaction holds, and return them.
 
-        It waits for nobody. A tenant without a row is none of them.
+        It never waits. A tenant without a row is not locked.
         """
-        assert not self.wrote, "locks come before whatever is written"
+        assert not self.wrote, "take locks before the first write"
         found = self.rows(
             "SELECT tenant_id FROM tenants WHERE tenant_id IN %s FOR UPDATE SKIP LOCKED",
-            sorted(set(tenants)),
+            [sorted(set(tenants))],
         )
         return {row[0] for row in found}
 
@@ -141,12 +169,23 @@ class Transaction:
 _NUMBERS = {kind: read for kind, read in conversions.items() if read in (int, float)}
 
 
+def _paged(values: Sequence[object]) -> Iterator[list[object]]:
+    """Yield values with the first list among them cut into pages; nothing for an empty list."""
+    place, listed = next(
+        (place, value)
+        for place, value in enumerate(values)
+        if isinstance(value, Iterable) and not isinstance(value, str | bytes)
+    )
+    for page in pages(listed):
+        yield [*values[:place], page, *values[place + 1 :]]
+
+
 def _bound(values: Iterable[object]) -> tuple[object, ...]:
     return tuple(_bound_value(value) for value in values)
 
 
 def _bound_value(value: object) -> object:
-    """Return a value as the driver takes it; nothing is IN a list of none, nor NOT IN."""
+    """Return a value for the driver; an empty list becomes [NULL], which matches nothing."""
     if isinstance(value, UUID):
         return value.bytes
     if isinstance(value, datetime):
