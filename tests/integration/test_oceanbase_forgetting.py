@@ -1,4 +1,4 @@
-"""Forgetting takes the same with it on both engines: the same worlds, and what is left of them."""
+"""Forgetting removes the same memories on both engines: equal worlds stay equal."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ asyncio.run(main())
 
 
 async def killed(verb: str, sent: int, *places: object) -> None:
-    """Run a verb in a process of its own, which kills itself after so many commands."""
+    """Run a verb in its own process, which kills itself after a number of commands."""
     done = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-c", KILLED, verb, str(sent), *map(str, places)],

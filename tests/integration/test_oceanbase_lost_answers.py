@@ -206,7 +206,7 @@ async def test_what_was_not_committed_is_done_again(storage: OceanBaseStorage, w
 
 
 class Away:
-    """A server on another machine that cannot be reached for so many attempts."""
+    """A server on another machine that is unreachable for a number of attempts."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, wire: Wire) -> None:
         self.left, connect = 0, OceanBaseDatabase._connect

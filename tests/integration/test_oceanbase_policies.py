@@ -21,7 +21,7 @@ async def world(seekdb_dsn: str) -> AsyncIterator[World]:
 
 
 class Writer:
-    """Stops whoever writes between reading the policies and committing."""
+    """Stops a writer between reading the policies and committing."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.has_read, self.goes_on = threading.Event(), threading.Event()

@@ -74,7 +74,7 @@ def uri(seekdb: SeekdbDatabases) -> Iterator[str]:
 
 @pytest.fixture
 async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
-    """What Ann said in twelve threads, notes, facts of which some ended, and what is of Bob."""
+    """Twelve threads of Ann, notes, current and ended facts, and memories of Bob."""
     now = [START]
     async with open_memory(dsn, clock=lambda: now[0], worker=False) as memory:
         said = texts()

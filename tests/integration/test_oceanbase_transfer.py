@@ -42,7 +42,7 @@ _made: Exports = {}
 
 @pytest.fixture
 async def exports(request: pytest.FixtureRequest) -> Exports:
-    """Exports, without vectors and with them, of a user of whom every table holds something.
+    """Exports, without vectors and with them, of a user with rows in every table.
 
     From PostgreSQL, made once.
     """

@@ -217,7 +217,7 @@ def _known(tx: Transaction, tenant: str, turn: Event) -> tuple[str, int] | None:
 
 
 def _earlier(scope: Scope, thread_id: ThreadId, now: datetime) -> Session:
-    """Return an ended conversation of which only the id is known."""
+    """Return an ended conversation known only by its id."""
     return _session(scope, (thread_id, SessionStatus.ENDED, 0, now, now, now, now))
 
 

@@ -45,7 +45,6 @@ class EdgeRow(NamedTuple):
 
 
 COLUMNS = ", ".join(f"e.{name}" for name in EdgeRow._fields)
-NEWEST_FIRST = "e.valid_from DESC, e.edge_id"
 
 
 class Edges:
@@ -97,8 +96,9 @@ class Edges:
         size = max(PAGE, limit)
         after = Condition("TRUE")
         while True:
-            there = all_of(*conditions, after)
-            rows = self.where(there, f"{NEWEST_FIRST} LIMIT {size:d}")
+            rows = self.where(
+                all_of(*conditions, after), f"e.valid_from DESC, e.edge_id LIMIT {size:d}"
+            )
             yield rows
             if len(rows) < size:
                 return

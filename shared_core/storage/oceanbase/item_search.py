@@ -91,6 +91,7 @@ def _nearest(
         return None
     assert query.vector is not None and query.model is not None
     tenant, asked = tenant_of(query.prefix), asked_form(query.vector[0])
+    # Exact search is complete and fast enough below the threshold (decision 14).
     how = "APPROXIMATE " if large.has(tx, tenant, query.model, table) else ""
     for most in (4 * end + 100, MOST_NEAREST):
         vectors = tx.rows(

@@ -76,6 +76,7 @@ class OceanBaseRecall(OceanBasePart):
             if request.mentions:
                 found = edges_about(tx, tenant, request.mentions, MOST_EDGES, now, request.as_of)
                 edges = [one.edge for one in found]
+            # All memories at any size: rarity and prominence need the whole scope (decision 14).
             rows = _living(tx, request, _there(tx, tenant, now, request), is_wanted)
             if not rows:
                 return Recalled(edges=edges)
@@ -187,7 +188,9 @@ def _living(
     Terms come only with memories that hold a word of the query: sending them is expensive.
     """
     words = [
-        Condition("m.terms LIKE %s", (_holding(term),)) for term in dict.fromkeys(request.terms)
+        # LIKE: the full-text index is slower and refuses long Chinese texts (decision 14).
+        Condition("m.terms LIKE %s", (_holding(term),))
+        for term in dict.fromkeys(request.terms)
     ]
     any_word = " OR ".join(one.sql for one in words) or "FALSE"
     value = ", m.value" if is_wanted else ""

@@ -195,8 +195,7 @@ class OceanBaseVectors(OceanBasePart):
                 f" {dimensions:,}: take an embedder with fewer"
             )
         name = table_of(dimensions)
-        there = await self._database.read(lambda tx: tx.rows("SHOW TABLES LIKE %s", [name]))
-        if there:
+        if await self._database.read(lambda tx: tx.has("SHOW TABLES LIKE %s", [name])):
             return
         ending = self._database.table_ending()
         try:
