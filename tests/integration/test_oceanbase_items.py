@@ -128,7 +128,8 @@ async def test_a_large_tenant_is_searched_by_the_index(
     filled: Both, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: list[str] = []
-    monkeypatch.setattr(filled.seekdb, "_large", LargeTenants(100))
+    items: Any = filled.seekdb.find_items.__self__  # type: ignore[attr-defined]
+    monkeypatch.setattr(items, "_large", LargeTenants(100))
     monkeypatch.setattr(
         "shared_core.storage.oceanbase.connection.transactions.Transaction.rows",
         _noting(sent),

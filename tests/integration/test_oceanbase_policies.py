@@ -11,6 +11,7 @@ import pytest
 
 from shared_core.storage.oceanbase import retention_timing as timing
 from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.retention import OceanBaseRetention
 from tests.integration.retention_world import ANN, BOB, World, opened_world
 
 
@@ -104,7 +105,7 @@ async def test_who_waits_for_one_user_holds_no_other(
         return rows(tx, sql, values)
 
     storage: Any = world.memory._storage
-    waited, writing = type(storage)._wait_for_writers, list[Any]()
+    waited, writing = OceanBaseRetention._wait_for_writers, list[Any]()
 
     async def busy() -> None:
         writing.append(asyncio.ensure_future(storage._database.write(holding)))
@@ -117,7 +118,7 @@ async def test_who_waits_for_one_user_holds_no_other(
     if since == "before":
         await busy()
     else:
-        monkeypatch.setattr(type(storage), "_wait_for_writers", then_busy)
+        monkeypatch.setattr(OceanBaseRetention, "_wait_for_writers", then_busy)
     monkeypatch.setattr(Transaction, "rows", noticed)
     policy = asyncio.ensure_future(world.memory.set_retention_policy("sensitive", app="app"))
     await world.until(is_reached.is_set)
