@@ -1,4 +1,4 @@
-"""Matches edges that were read with those that are known: add, replace, or nothing. Pure."""
+"""Compares extracted edges with known ones: add, replace, or confirm. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from shared_core.ports.runs import KnownEdge, PlannedEdge, PlannedFact
 
 @dataclass(slots=True)
 class EdgePlan:
-    """What a run changes of the graph.
+    """The changes of a run to the graph.
 
-    said_by: edges, old and new, and the drafts that say each. bounds: the edges that made history
-    of what was opened.
+    said_by: pairs of an edge, old or new, and a draft that states it. bounds: edges that ended
+    opened ones.
     """
 
     opened: list[PlannedEdge] = field(default_factory=list)
@@ -29,14 +29,14 @@ class EdgePlan:
 
     @property
     def said(self) -> list[tuple[UUID, tuple[str, ...]]]:
-        """Edges, old and new, and the turns that say each together."""
+        """Edges, old and new, with the turns that jointly state each."""
         return [(one, (draft.event_id, *draft.other_event_ids)) for one, draft in self.said_by]
 
 
 def edges_said(extraction: Extraction, relations: Relations) -> list[TripleDraft]:
-    """Return the edges of an extraction under their declared names, each of a turn once.
+    """Return the distinct edges of an extraction, under their declared names.
 
-    Every fact that is a relation is one of them, whether the extractor gave it as an edge or not.
+    Includes every fact that is a relation, even if the extractor returned no edge for it.
     """
     found: dict[tuple[str, str, str, str], TripleDraft] = {}
     for draft in relations.declared([*extraction.triples, *triples_of(extraction.facts)]):
@@ -54,16 +54,22 @@ def plan_edges(
     new_id: Callable[[], UUID],
     told_again: Sequence[PlannedFact] = (),
 ) -> EdgePlan:
-    """Return what changes when triples, in the order they were said, meet the known edges.
+    """Return the changes that triples, in the order of their turns, make to the known edges.
 
-    No edge with this subject and relation: it is added. The same object: it rests on these turns as
-    well. Another object: a functional relation replaces the edge, any other keeps both. As with
-    facts it is the moments of saying that count: what was said before the current one, or before
-    an edge that says the same ended, becomes history. An edge that says what a fact of the same
-    turn says holds as long as the fact, and dies with it unless it is said apart.
-    facts: those that are written; told_again: those that were known (FactPlan.told_again). known:
-    those that ended after the first draft was said as well. said_at: event id to the moment it was
-    said.
+    - A new subject and relation adds an edge. The same object adds provenance. Another object
+      replaces the edge of a functional relation, and adds an edge otherwise.
+    - The times of the turns decide: an edge stated before the current one, or before the end of an
+      equal one, becomes history.
+    - An edge that restates a fact of the same turn holds as long as the fact. It is forgotten with
+      the fact unless other turns state it.
+
+    Args:
+        drafts: in the order of their turns.
+        known: current edges, and those that ended after the first draft.
+        facts: new facts of the run.
+        said_at: maps event ids to the times of the turns.
+        new_id: makes edge ids.
+        told_again: known facts that the run states again (FactPlan.told_again).
     """
     fold = _EdgeFold(known, facts, told_again, new_id)
     for draft in drafts:
@@ -152,7 +158,7 @@ def _grounds(draft: TripleDraft | FactDraft) -> set[str | MemoryId]:
 
 
 def _begins(draft: TripleDraft, at: datetime, before: Sequence[Stated]) -> datetime:
-    """Return when an edge began, after what it replaces did."""
+    """Return when an edge began, after the start of the edges it replaces."""
     told = draft.valid_from
     if told is None or told > at or any(told <= one.valid_from for one in before):
         return at

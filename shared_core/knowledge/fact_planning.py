@@ -1,4 +1,4 @@
-"""Matches what an extractor read with what is known: assert, replace, end, or nothing. Pure."""
+"""Compares extracted facts with known ones: assert, replace, end, or confirm. Pure."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ OPPOSITES = {"like": "dislike", "dislike": "like"}
 """Opposite slots: a value in one excludes the same value in the other."""
 
 MAX_KEY_BYTES = 1_500
-"""Of a fact. An index row of PostgreSQL holds 2,704 bytes."""
+"""Maximum bytes of a fact key; an index row of PostgreSQL holds 2,704 bytes."""
 
 LEFT_BEHIND = {"residence": "work_city"}
-"""What a move ends besides: the city one worked in, if one lived there or nobody knows where."""
+"""Slots that a move ends: the city of work, if the user lived there or the old home is unknown."""
 
 ATTRIBUTE = re.compile(r"(relation\.[^.]+)\..")
-"""A slot that tells something of a relation, not who it is."""
+"""Matches a slot with an attribute of a relation, not with its name."""
 
 
 @dataclass(slots=True)
 class FactPlan:
-    """What a run changes. said_again: drafts that said a fact once more that was there.
+    """The changes of a run to facts. said_again: drafts that restate known facts.
 
-    retracted: what was retracted, and the turns that say so. bounds: the facts and retractions that
-    made history of what was opened.
+    retracted: retractions and their turns. bounds: facts and retractions that ended opened facts.
     """
 
     opened: list[PlannedFact] = field(default_factory=list)

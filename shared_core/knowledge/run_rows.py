@@ -369,10 +369,9 @@ def _extra(emotion: Emotion | None, privacy: Privacy | None) -> dict[str, JsonVa
 
 
 async def add_privacy(embedding: Embedding, rows: RunRows, vectors: VectorRows | None) -> None:
-    """Decide the class of each row that is not known to be private; unclear ones are private.
+    """Classify each row that is not private yet; unclear rows become private.
 
-    vectors: of the rows, as they will be stored. The examples they are compared with are embedded
-    at first need; hold no connection.
+    vectors: of the rows, as stored. The first call embeds the examples, so hold no connection.
     """
     undecided = rows.undecided()
     classes: dict[ItemAddress, Privacy] = dict.fromkeys(undecided, "private")

@@ -1,4 +1,4 @@
-"""Rerankers: what the argument `reranker` stands for, and hits in the order of its scores.
+"""Resolves the argument `reranker`, and reorders hits by its scores. It accepts:
 
 a Reranker              async rerank(query, texts) -> scores
 a function              (query, texts) -> scores, sync or async; a sync one runs in a thread
@@ -24,7 +24,7 @@ from shared_core.ports.recall import Reranker
 log = logging.getLogger("hippocampus")
 
 TIMEOUT_S = 30.0
-"""A reranker that takes longer has failed: somebody waits for the answer."""
+"""Seconds after which a reranker counts as failed."""
 
 RerankFunction: TypeAlias = Callable[
     [str, Sequence[str]], "Sequence[float] | Awaitable[Sequence[float]]"
@@ -33,13 +33,13 @@ RerankFunction: TypeAlias = Callable[
 ADAPTERS: Mapping[str, str] = {
     "langchain_core.documents.compressor.BaseDocumentCompressor": "langgraph_store.rerank",
 }
-"""Base classes of hosts by name, and the module whose reranker() wraps one."""
+"""Maps base classes of hosts to the module whose reranker() wraps them."""
 
 
 def resolve_reranker(reranker: object) -> Reranker | None:
-    """Return the reranker that an argument names; None for None. Asks it nothing yet.
+    """Return the reranker for an argument, without calling it; None for None.
 
-    Raises InvalidInput for something that is none of the forms above.
+    Raises InvalidInput for an argument of no accepted form.
     """
     if reranker is None:
         return None

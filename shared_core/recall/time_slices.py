@@ -1,4 +1,4 @@
-"""Stretches of time: what words or moments name one, and the days or weeks it is made of. Pure."""
+"""Time slices: resolves words or moments to a period, and divides it into buckets. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WORD: Final = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeBucket:
-    """A part of a time slice, from begin to end exclusively, and how many memories are in it."""
+    """A part of a time slice, end exclusive, and its number of memories."""
 
     begin: datetime
     end: datetime
@@ -44,10 +44,10 @@ class TimeBucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSlice:
-    """A page of what was remembered from begin to end, exclusively; None for no bound.
+    """A page of the memories of a period, end exclusive; None for no bound.
 
-    memories: in the order asked for. hits: the same with their scores, if there was a query.
-    buckets: of the whole stretch, whichever page was asked for; () unless they were wanted.
+    memories: in the requested order. hits: the same with scores, if there was a query. buckets: of
+    the whole period, not of the page; () unless requested.
     """
 
     begin: datetime | None
@@ -57,7 +57,7 @@ class TimeSlice:
     buckets: tuple[TimeBucket, ...] = ()
 
     def to_dict(self) -> dict[str, JsonValue]:
-        """Return what can be written as JSON; times in ISO 8601."""
+        """Return a JSON object; times in ISO 8601."""
         found: list[JsonValue] = [hit.to_dict() for hit in self.hits]
         return {
             "begin": self.begin.isoformat() if self.begin else None,
@@ -71,9 +71,9 @@ class TimeSlice:
 
 
 def told(found: TimeSlice, characters: int = 8_000) -> dict[str, Any]:
-    """Return a slice as a tool tells it to a model: the time, and of each memory what helps.
+    """Return a slice as the result of a tool, with the fields that help a model.
 
-    What is beyond so many characters of text is left out, and the answer says so.
+    characters: maximum total text; "left_out" counts the memories beyond it.
     """
     shown: list[dict[str, str]] = []
     for memory in found.memories:
@@ -96,11 +96,11 @@ def told(found: TimeSlice, characters: int = 8_000) -> dict[str, Any]:
 def stretch(
     when: str | None, begin: datetime | str | None, end: datetime | str | None, now: datetime
 ) -> tuple[datetime | None, datetime | None]:
-    """Return begin and end of a stretch of time, both aware, None for no bound.
+    """Return begin and end of a period, both aware; None for no bound.
 
-    when: words for it; begin, end: moments, or words for the first and the last part of it.
-    now: aware, what the words are resolved against. Raises InvalidInput for words that name no
-    time, several, or a repeated one; naive moments; an end that is not after the beginning.
+    when: words for the period. begin, end: moments, or words for its first and last part. now:
+    aware, the reference of the words. Raises InvalidInput for words that name no time, several, or
+    a recurring one; for naive moments; and for an end that is not after the beginning.
     """
     check_moment(now, "asked_at")
     if when is not None:
@@ -117,7 +117,7 @@ def stretch(
 
 
 def named(text: str, now: datetime, what: str) -> tuple[datetime, datetime]:
-    """Return the one stretch of time that words name. Raises InvalidInput, naming what."""
+    """Return the period that words name. Raises InvalidInput, naming what."""
     if not isinstance(text, str):
         raise InvalidInput(f"{what} must be words for a time, not {type(text).__name__}")
     words = text.strip()
@@ -137,15 +137,15 @@ def named(text: str, now: datetime, what: str) -> tuple[datetime, datetime]:
 
 
 def starts(begin: datetime, end: datetime, unit: BucketUnit, zone: tzinfo) -> list[datetime]:
-    """Return when each hour, day, week (from Monday), month or year of a stretch begins.
+    """Return the start of each hour, day, week (from Monday), month or year of a period.
 
-    The first is that of begin. Days are those of the zone, also when it changes its clocks.
+    The first one contains begin. Days are local to the zone, also across clock changes.
     Raises InvalidInput for another unit, and for more than MAX_BUCKETS.
     """
     if unit not in get_args(BucketUnit):
         raise InvalidInput(f"bucket must be one of {', '.join(get_args(BucketUnit))}, not {unit!r}")
     if unit == "hour":
-        # On the line of moments: an hour that a zone repeats is two.
+        # Counted in UTC, because a zone repeats an hour when its clocks go back.
         first = begin.astimezone(zone).replace(minute=0, second=0, microsecond=0).astimezone(UTC)
         count = _count((calendar.instant(end) - first) / timedelta(hours=1), unit)
         hours = [first + timedelta(hours=number) for number in range(count)]
@@ -172,7 +172,7 @@ def _count(wanted: float, unit: str) -> int:
 
 
 def _one(text: str, now: datetime) -> tuple[datetime, datetime] | str:
-    """Return the time that text names and nothing else, or what is wrong with it."""
+    """Return the period that a text names, or an error if it says anything else."""
     if match := _ISO.fullmatch(text):
         return _iso(match, now)
     if back := looked_back(text.rstrip(".。?？!！"), now):
@@ -191,7 +191,7 @@ def _one(text: str, now: datetime) -> tuple[datetime, datetime] | str:
 
 
 def _unread(text: str, one: TimeRange) -> str:
-    """Return what of a text is not about the time it names; a time half read is another time."""
+    """Return an error for words beside the time: a time half understood is a wrong time."""
     rest = text.replace(one.text, " ", 1) if one.text in text else ""
     if one.kind == "since":
         rest = re.sub(r"\bsince\b|自从|以来|之后|以后|开始|起|从|自|至今", " ", rest, flags=re.I)
@@ -224,7 +224,7 @@ def _moment(given: datetime | str | None, now: datetime, what: str, side: int) -
 
 
 def _exact(text: str) -> datetime | None:
-    """Return the moment an ISO 8601 time with a zone names; a date alone is a day."""
+    """Return the moment of an ISO 8601 time with a zone, or None; a date names a day."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
