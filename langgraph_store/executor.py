@@ -34,7 +34,7 @@ _UNSAID: Any = object()
 
 
 class LangMemReflector(Protocol):
-    """What langmem calls a reflector, e.g. create_memory_store_manager(...)."""
+    """A reflector of langmem, e.g. create_memory_store_manager(...)."""
 
     def invoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
         """Reflect on {"messages": [...]}."""
@@ -42,12 +42,12 @@ class LangMemReflector(Protocol):
 
 
 class ReflectionFailed(MemoryCoreError):
-    """A reflection was tried again and again, and given up."""
+    """Raised when all retries of a reflection failed."""
 
 
 @dataclass(slots=True)
 class _Reflected:
-    """What a reflector returned or raised in this process, for a future that waits here."""
+    """The result or error of a reflector in this process, for a waiting future."""
 
     returned: Any = _UNSAID
     raised: BaseException | None = None
@@ -150,7 +150,7 @@ class DurableReflectionExecutor:
         offset: int = 0,
         namespace: str | tuple[str, ...] | None = None,
     ) -> list[dict[str, Any]]:
-        """Return what the store finds; by default in the memories of the run's user."""
+        """Return hits of the store; by default among the memories of the run's user."""
         where = self._namespace(namespace)
         found = self._store.search(where, query=query, filter=filter, limit=limit, offset=offset)
         return [item.dict() for item in found]
@@ -164,7 +164,7 @@ class DurableReflectionExecutor:
         offset: int = 0,
         namespace: str | tuple[str, ...] | None = None,
     ) -> list[dict[str, Any]]:
-        """Do as search() from async code."""
+        """Like search(), from async code."""
         where = self._namespace(namespace)
         found = await self._store.asearch(
             where, query=query, filter=filter, limit=limit, offset=offset
@@ -228,7 +228,7 @@ class DurableReflectionExecutor:
         return {"returned": len(returned) if isinstance(returned, list) else 1}
 
     def _promised(self, thread: _Thread, job_type: JobType, job_id: UUID | None) -> Future[Any]:
-        """Return a future of what comes of a job; it holds what is known of it as long."""
+        """Return a future of the result of a job."""
         future: Future[Any] = Future()
         with self._lock:
             self._futures[future] = thread
@@ -262,7 +262,7 @@ class DurableReflectionExecutor:
 
 
 def _outcome(reflected: _Reflected, over: _Over) -> Any:
-    """Return what a reflection returned here, else what the queue knows of it."""
+    """Return the result of a reflection in this process, else the one in the queue."""
     if reflected.returned is not _UNSAID:
         return reflected.returned
     job = over.result()
@@ -290,7 +290,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
             exited = PerformerExited(f"the reflector raised {type(error).__name__}")
             exited.__cause__ = error
             ended.set_exception(exited)
-        except BaseException as error:  # noqa: BLE001 # whoever awaits it gets it
+        except BaseException as error:  # noqa: BLE001 # the awaiting caller gets it
             ended.set_exception(error)
 
     threading.Thread(target=run, name="hippocampus-reflector", daemon=True).start()
@@ -298,7 +298,7 @@ async def _in_thread(work: Callable[[], Any]) -> Any:
 
 
 def _graph(reflector: LangMemReflector, store: BaseStore) -> Any:
-    """Return the reflector as a graph of its own, so that it finds the store where it looks."""
+    """Return the reflector as a graph, so that it finds the store in the graph's runtime."""
 
     @entrypoint(store=store)
     async def reflect(payload: dict[str, Any], config: RunnableConfig) -> Any:

@@ -27,13 +27,13 @@ _ESCAPED_DOT = re.compile(r"%((?:25)*)2E")
 
 @lru_cache(maxsize=4096)
 def to_label(part: str) -> str:
-    """Return the label that stands for a part of a scope or namespace."""
+    """Return the label for a part of a scope or namespace."""
     return _ESCAPED_DOT.sub(r"%25\g<1>2E", part).replace(".", "%2E")
 
 
 @lru_cache(maxsize=4096)
 def from_label(label: str) -> str:
-    """Return the part that a label stands for; the inverse of to_label."""
+    """Return the part for a label; the inverse of to_label."""
 
     def unescape(match: re.Match[str]) -> str:
         return f"%{match[1][2:]}2E" if match[1] else "."
@@ -43,7 +43,7 @@ def from_label(label: str) -> str:
 
 @lru_cache(maxsize=4096)
 def to_labels(namespace: Namespace) -> tuple[str, ...]:
-    """Return the namespace as LangGraph writes it."""
+    """Return the namespace with LangGraph's labels."""
     return tuple(to_label(part) for part in namespace)
 
 
@@ -53,7 +53,7 @@ def from_labels(labels: Sequence[str]) -> Namespace:
 
 
 def memories_namespace(app_name: str, user_id: str) -> tuple[str, ...]:
-    """Return the namespace in which a store finds what both frameworks remember of a user.
+    """Return the namespace of the memories of a user, which both frameworks share.
 
     For ids without dots it is (app_name, user_id, "memories"). Raises InvalidInput for ids that
     cannot be stored (empty, NUL, lone surrogates).
@@ -66,7 +66,7 @@ def memories_namespace(app_name: str, user_id: str) -> tuple[str, ...]:
 def profile_namespace(
     app_name: str, user_id: str, agent_id: str, *, subject: Subject = "user"
 ) -> tuple[str, ...]:
-    """Return the namespace that shows a stored profile: of the user, or of an agent itself.
+    """Return the namespace that exposes a stored profile: of the user, or of an agent.
 
     Its key "profile" holds the paragraph and the events; every sentence and event is an item that
     search finds. It is read by a store and written by engine.profiles alone; deleting an item takes

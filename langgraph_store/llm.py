@@ -1,4 +1,4 @@
-"""LangChain's chat models as language models of the core."""
+"""Adapts LangChain's chat models to language models of the core."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from shared_core.models import (
 )
 
 MODEL_ATTRIBUTES = ("model_name", "model", "model_id", "deployment_name")
-"""Where LangChain's models keep their name."""
+"""Attributes in which LangChain's models keep their name."""
 METHODS = ("json_schema", "json_mode")
-"""Ways to hold a model to a schema, best first; what offers neither is asked in plain words."""
+"""Methods of structured output, best first; a model without either gets a plain prompt."""
 REFUSALS = frozenset(("content_filter", "refusal", "safety", "prohibited_content", "blocklist"))
 CUT_OFF = frozenset(("length", "max_tokens", "max_output_tokens"))
 
@@ -48,7 +48,7 @@ class LangChainModel:
         return self._name
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Ask the model. Raises ModelUnavailable, or ModelQuotaExceeded, when it fails."""
+        """Return the model's reply. Raises ModelUnavailable or ModelQuotaExceeded if it fails."""
         messages = [SystemMessage(request.system), HumanMessage(request.prompt)]
         try:
             answer = await _invoked(self._bound(request.schema), messages)
@@ -61,7 +61,7 @@ class LangChainModel:
         return _reply(answer)
 
     def _bound(self, schema: Mapping[str, Any] | None) -> Runnable[Any, Any]:
-        """Return the model held to a schema, its raw answer kept, or the model as it is."""
+        """Return the model with structured output and its raw reply, or the model itself."""
         own = type(self._llm).with_structured_output is not BaseChatModel.with_structured_output
         if schema is None or not own:
             return self._llm
@@ -76,7 +76,7 @@ class LangChainModel:
 
 
 def language_model(llm: BaseChatModel) -> LanguageModel:
-    """Return a model of LangChain as one of the core."""
+    """Return a LangChain model as a language model of the core."""
     return LangChainModel(llm)
 
 
@@ -121,7 +121,7 @@ def _reply(answer: Any) -> ModelReply:
 
 
 def _text(message: AIMessage) -> str:
-    """Return what a message says; the arguments of a call if it answers by calling the schema."""
+    """Return the text of a message, or the arguments if it calls the schema as a tool."""
     if message.text.strip() or not message.tool_calls:
         return message.text
     return json.dumps(message.tool_calls[0]["args"], ensure_ascii=False)

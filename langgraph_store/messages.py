@@ -1,4 +1,4 @@
-"""LangChain messages as turns of a thread. Pure."""
+"""Converts LangChain messages to turns of a thread. Pure."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from shared_core import Event
 from shared_core.core import HEAD, ROLES, Role, id_of_words, storable
 
 MEMORY_TOOLS = frozenset({"remember", "recall", "forget", "search_memory", "manage_memory"})
-"""Tools whose results are memories already."""
+"""Tools whose results are memories already, so they are no turns."""
 
 MAX_ID_BYTES = 500
-"""Longer ids of messages may be too long for the index of turns."""
+"""Maximum length of the id of a message; a longer one may not fit the index of turns."""
 
 _CHAT_ROLES: dict[str, Role] = {
     given: role for given, role in ROLES.items() if role in ("user", "agent")
@@ -99,7 +99,7 @@ def _own_id(message: BaseMessage, thread_id: str) -> str | None:
 
 
 def spoken_text(message: BaseMessage) -> str:
-    """Return the words of a message, without thoughts; "" for what recall put in."""
+    """Return the text of a message without thoughts; "" for recalled memories."""
     text = str(message.text)
     if isinstance(message, AIMessage):
         text = _THOUGHTS.sub("", text)
@@ -108,12 +108,12 @@ def spoken_text(message: BaseMessage) -> str:
 
 
 def is_of_a_user(message: BaseMessage) -> bool:
-    """Tell whether a user said this; a summary, say, is a human message with an "lc_source"."""
+    """Return whether a user wrote this; a summary is a human message with an "lc_source"."""
     return isinstance(message, HumanMessage) and "lc_source" not in message.additional_kwargs
 
 
 def _role(message: BaseMessage, *, tool_results: bool) -> Role | None:
-    """Return who speaks in a message; None for one that is no turn."""
+    """Return the role of a message, or None if it is no turn."""
     if isinstance(message, HumanMessage):
         return "user" if is_of_a_user(message) else None
     if isinstance(message, AIMessage):

@@ -1,4 +1,4 @@
-"""create_reflection_node: a graph's node that remembers what was said, in the background."""
+"""create_reflection_node: a node that stores new messages in the background."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from shared_core import ExtractionStrategy, MemoryEngine, run_sync
 
 
 class HasEngine(Protocol):
-    """A PgHippocampusStore, or whatever else has its memory behind it."""
+    """A PgHippocampusStore, or another object with a memory."""
 
     @property
     def engine(self) -> MemoryEngine:
-        """The memory behind it."""
+        """Its memory."""
         ...
 
 
@@ -37,7 +37,7 @@ class ReflectionNode(Runnable[Any, dict[str, Any]]):
 
     @property
     def failures(self) -> int:
-        """How many hand-overs failed."""
+        """Number of failed hand-overs."""
         return self._feed.failures
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class ReflectionNode(Runnable[Any, dict[str, Any]]):
     async def ainvoke(
         self, input: Any, config: RunnableConfig | None = None, **_: Any
     ) -> dict[str, Any]:
-        """Do as invoke() from async code."""
+        """Like invoke(), from async code."""
         await self._hand_over(input, config, None)
         return {}
 

@@ -10,21 +10,21 @@ from typing import TypeAlias
 from langgraph.store.base import GetOp, Op, PutOp, Result
 
 MAX_BATCH = 500
-"""So many of them run in one go; the others of the same moment follow."""
+"""Maximum number of operations in one batch."""
 
 Outcome: TypeAlias = tuple[Sequence[Result], Mapping[int, Exception]]
-"""The results of a batch in order, and by place what went wrong."""
+"""The results of a batch in order, and its errors by index."""
 
 Run: TypeAlias = Callable[[Sequence[Op]], Awaitable[Outcome]]
 
 
 class SingleOps:
-    """Runs reads and writes of one item each; thousands at once are a few batches.
+    """Runs reads and writes of single items in batches.
 
-    What is started in one iteration of an event loop runs together: first the reads, then the
-    writes, of which the last one to a key wins. Each has its own result or error, and who gives up
-    waiting takes nothing from the others. One that is alone runs in its caller's task, an iteration
-    later than it would by itself. For any number of loops and threads.
+    Operations started in one iteration of an event loop run together: first the reads, then the
+    writes; the last write to a key wins. Each has its own result or error, and cancelling one does
+    not affect the others. A single operation runs in its caller's task, one iteration later.
+    Thread-safe, for any number of loops.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class _OpGroup:
         self._task = self.loop.create_task(self._work())
 
     async def outcome(self, future: asyncio.Future[Result]) -> Result:
-        """Wait for one of the results; the work ends when nobody waits any more."""
+        """Wait for one of the results; the work is cancelled when no caller waits for it."""
         self._awaited += 1
         try:
             return await future

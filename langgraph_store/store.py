@@ -66,7 +66,7 @@ class PgHippocampusStore(BaseStore):
     default hybrid in what both frameworks remember, as ADK searches it, and vector elsewhere.
     score_parts: found items say what their score is made of (item.score_parts).
     none_is_default_ttl: put(ttl=None) takes the default time to live, not for ever; an Agent Server
-    passes None for what a client left out.
+    passes None for arguments that a client omitted.
     engine: an open MemoryEngine to share instead; then close() leaves it open.
 
     Each operation of a batch fails alone: see BatchError, and docs/langgraph.md for all of it.
@@ -232,7 +232,7 @@ class PgHippocampusStore(BaseStore):
                 return swept
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
-        """Sweep every so many minutes, in a thread of its own, until it is stopped or closed.
+        """Sweep at a fixed interval, in its own thread, until it is stopped or closed.
 
         Returns a future that ends with the sweeper; cancelling it stops the sweeper. One runs at
         most: while it does, this returns its future. A "sweep_interval_minutes" in the

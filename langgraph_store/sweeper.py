@@ -1,4 +1,4 @@
-"""Deletes expired items now and then, from a thread of its own."""
+"""Deletes expired items periodically, in its own thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STOP_TIMEOUT_S = 10.0
 
 
 class Sweeper:
-    """Runs a sweep every so many seconds until it is stopped, or its store is gone.
+    """Runs a sweep at a fixed interval until it is stopped, or its store is gone.
 
     sweep: a bound method; it is held weakly, so a store that nobody holds any more is not kept
     alive. A forked child has no thread: start() makes one there. A memory that was closed
@@ -47,11 +47,11 @@ class Sweeper:
 
     @property
     def cancelled(self) -> bool:
-        """Whether whoever started it cancelled its future, and nobody started it since."""
+        """Whether the caller cancelled its future, and it was not started since."""
         return self._done.cancelled()
 
     def start(self, interval_s: float) -> Future[None]:
-        """Start to sweep, unless it runs; return a future that ends with it, and cancels it."""
+        """Start sweeping unless it runs; return a future that ends with it and cancels it."""
         if self._pid != os.getpid():
             self._lock = threading.Lock()  # the parent may have held it while it forked
         with self._lock:
@@ -69,7 +69,7 @@ class Sweeper:
             return self._done
 
     def stop(self, timeout_s: float | None) -> bool:
-        """Stop, and wait for a sweep under way; return whether it has ended."""
+        """Stop, and wait for a running sweep; return whether it has ended."""
         thread = self._thread
         if not self.running or thread is None:
             return True
@@ -79,7 +79,7 @@ class Sweeper:
         return not thread.is_alive()
 
     async def astop(self) -> None:
-        """Do as stop() without blocking the caller's loop."""
+        """Like stop(), without blocking the caller's loop."""
         if self.running:
             await asyncio.to_thread(self.stop, STOP_TIMEOUT_S)
 

@@ -31,13 +31,13 @@ _log = logging.getLogger("hippocampus")
 LIMIT = 10
 SLICE_LIMIT = 20
 MAX_CHARACTERS = 8_000
-"""Of the texts that recall shows a model; what does not fit is cut, or left out."""
+"""Maximum total characters of recalled texts; further text is truncated or dropped."""
 
 Told: TypeAlias = dict[str, Any]
 
 
 class _Verbs:
-    """What the tools do, and how they tell what went wrong."""
+    """The actions of the tools, and their error messages."""
 
     def __init__(self, engine: MemoryEngine, whose: Whose) -> None:
         self._engine = engine
@@ -79,7 +79,7 @@ class _Verbs:
     def answer(
         self, verb: Callable[[Scope, str], Awaitable[Told]], argument: str, config: RunnableConfig
     ) -> Coroutine[Any, Any, Told]:
-        """Return what a verb returns, or what went wrong: no turn ends by it."""
+        """Return the result of an action, or an error message, so that no turn fails."""
         # The run is asked here: on the loop that does the rest it is out of sight.
         try:
             scope = self._whose.scope(config)

@@ -1,4 +1,4 @@
-"""Hands the new turns of a run to the memory's queue: one round trip, and nothing fails a turn."""
+"""Appends the new turns of a run to the memory in one round trip, without failing the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shared_core.ports import ExtractionStrategy, check_delay
 log = logging.getLogger("hippocampus")
 
 REMEMBERED_THREADS = 1_000
-"""Of so many threads the feed knows which turns it handed over, and does not send them again."""
+"""Number of threads for which the feed remembers appended turns, to send none twice."""
 
 
 SPARE_IDS = 200
@@ -77,7 +77,7 @@ class TurnFeed:
             log.warning("turns of thread %r were not handed over", thread_id, exc_info=True)
 
     async def append(self, scope: Scope, thread_id: str, messages: Sequence[BaseMessage]) -> bool:
-        """Append the new turns among messages; return whether there were any. Raises what fails."""
+        """Append the new turns among messages; return whether there were any. Re-raises errors."""
         thread = (scope, thread_id)
         known = self._handed_over.get(thread, frozenset())
         turns = turns_of(

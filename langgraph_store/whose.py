@@ -1,4 +1,4 @@
-"""Whose memory a run of a graph is about, and which thread it is. Pure."""
+"""Finds the scope and the thread of a run of a graph. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from langgraph.runtime import Runtime, get_runtime
 from shared_core import InvalidInput, Scope
 
 Part: TypeAlias = str | Callable[[RunnableConfig, Any], str]
-"""An id, or what returns it from the config and the context of a run."""
+"""An id, or a function of the config and context of a run that returns it."""
 
 USER_KEYS = ("langgraph_user_id", "user_id")
 
 
 @dataclass(frozen=True, slots=True)
 class Whose:
-    """How to tell the application, the user and the thread of a run.
+    """The application, the user and the thread of a run.
 
     user_id: by default who is signed in at the Agent Server, else "langgraph_user_id" or "user_id"
     in config["configurable"], else in the context of the run. thread_id: by default that of
@@ -33,7 +33,7 @@ class Whose:
     thread_id: Part | None = None
 
     def scope(self, config: RunnableConfig, runtime: Runtime[Any] | None = None) -> Scope:
-        """Return the scope of a run. Raises InvalidInput if nothing names the user."""
+        """Return the scope of a run. Raises InvalidInput without a user."""
         runtime = runtime or _runtime()
         context = runtime.context if runtime else None
         user = _given(self.user_id, config, context) or _signed_in(runtime)
@@ -47,7 +47,7 @@ class Whose:
         return Scope(_given(self.app, config, context), user)
 
     def thread(self, config: RunnableConfig, runtime: Runtime[Any] | None = None) -> str:
-        """Return the thread of a run. Raises InvalidInput if nothing names it."""
+        """Return the thread of a run. Raises InvalidInput without one."""
         runtime = runtime or _runtime()
         thread = _given(self.thread_id, config, runtime.context if runtime else None)
         thread = thread or _field(config.get("configurable"), "thread_id")
