@@ -160,7 +160,7 @@ def _timed(memory: MemoryEngine, embedder: HalfRandomVectors) -> dict[str, list[
 
     timed(room, "hear", "hear")
     timed(embedder, "embed_query", "embed")
-    timed(room._recalling, "recall", "recall")
+    timed(room._recall, "find", "recall")
     return times
 
 

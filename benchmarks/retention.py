@@ -1,7 +1,7 @@
 """Forgetting beside a bare DELETE: python -m benchmarks.retention --items 100000 --json
 
 A store of so many turns, each with its vector, source, event and counter, loaded by SQL. In each
-round another hundredth of it fades, and what engine.forget_faded() takes is timed for each stage:
+round another hundredth of it fades, and engine.retention.forget_faded() is timed for each stage:
 demote_s, archive_s and erase_s. bare_delete_s: DELETE FROM memories of as many other rows of the
 same users, foreign keys and all, by a superuser without row security. All commit; medians of the
 rounds. cleanup_s is demote_s, what a run of the default policy does with what has just faded;
@@ -10,7 +10,7 @@ rounds. cleanup_s is demote_s, what a run of the default policy does with what h
 rows_written_outside: rows of memories, embeddings, memory_sources and memory_access that no
 run had to touch and that were written or went nevertheless, all rounds together.
 record_access_ms: p50 of counting ten memories of one user as read, one round trip.
-stats_s: engine.retention_stats() of all. slice_p99_ms and context_p50_ms: see slices_and_context.
+stats_s: engine.retention.stats() of all. slice_p99_ms and context_p50_ms: see slices_and_context.
 """
 
 from __future__ import annotations
@@ -110,14 +110,14 @@ def run(*, items: int, per_user: int, rounds: int, dims: int, dsn: str | None) -
         with _opened(database, clock) as memory:
             values = {"items": items, "users": max(1, items // per_user), "rounds": rounds,
                       "dims": dims, "vectors": DISTINCT_VECTORS, "now": NOW}  # fmt: skip
-            run_sync(memory.set_retention_policy(POLICY))
+            run_sync(memory.retention.set_policy(POLICY))
             _load(database, values)
             vacuum(database)
             report["load_s"] = time.perf_counter() - began
             report["environment"] |= describe_server(database)
             report["record_access_ms"] = run_sync(_record_access_ms(memory, database))
             began = time.perf_counter()
-            run_sync(memory.retention_stats())
+            run_sync(memory.retention.stats())
             report["stats_s"] = time.perf_counter() - began
             measured = Rounds()
             for number in range(rounds):
@@ -205,7 +205,7 @@ def _round(memory: MemoryEngine, dsn: str, clock: Clock, number: int, measured: 
             since = _transaction(connection)
             held, _ = _outside(connection, fades, since)
             began = time.perf_counter()
-            report = run_sync(memory.forget_faded())
+            report = run_sync(memory.retention.forget_faded())
             measured.stages[fate].append(time.perf_counter() - began)
             left, newer = _outside(connection, fades, since)
             measured.written_outside += held - left + newer

@@ -13,7 +13,7 @@ from pathlib import Path
 from shared_core.core.domain import MemoryKind
 from shared_core.engine import MemoryEngine
 from shared_core.errors import InvalidInput, NotFound
-from shared_core.transfer.verbs import TextOfField
+from shared_core.transfer.service import TextOfField
 
 Progress = Callable[[str, str, int], None]
 """Told the application, what is done with it ("read", "written", "compared"), and its lines."""
@@ -120,9 +120,9 @@ async def copy_memory(
     Raises InvalidInput where both are the same memory, by whatever names, NotFound for an
     application that is not there, and what import_lines() raises.
     """
-    if await target.is_same(source):
+    if await target.transfer.is_same(source.transfer):
         raise InvalidInput("source and target are the same memory: name two different ones")
-    there = await source.applications()
+    there = await source.transfer.applications()
     if missing := [app for app in apps if app not in there]:
         raise NotFound(f"there is no application {missing[0]!r} in the source: {list(there)}")
     told = progress or _silent
@@ -159,10 +159,10 @@ async def _copy_policies(
 
     It comes first: what is imported afterwards is due when it was due in the source.
     """
-    given, here = await source.own_retention_policy(), await target.own_retention_policy()
+    given, here = await source.retention.own_policy(), await target.retention.own_policy()
     new = {kind: rule for kind, rule in given.items() if kind not in here}
     if new and write:
-        await target.set_retention_policy(new)
+        await target.retention.set_policy(new)
     return CopiedPolicies(
         written=sorted(new) if write else [],
         here=sorted(kind for kind in given if kind in here and given[kind] == here[kind]),

@@ -1,80 +1,123 @@
-"""MemoryEngine, the verbs of the project, and open_memory, the one place that builds it."""
+"""MemoryEngine: one service for each area of a memory, and the documented verbs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
+from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, overload
 from uuid import UUID
 
 from shared_core.context import service as context
 from shared_core.context.assembler import ContextAssembler
 from shared_core.context.window import ContextWindow
-from shared_core.conversation.service import Conversations
+from shared_core.conversation.answers import (
+    CANDIDATES,
+    DebuggedInput,
+    EndedSession,
+    ProcessedInput,
+    StatusOfSession,
+    ended_answer,
+)
+from shared_core.conversation.service import (
+    ConversationOptions,
+    Conversations,
+    strategy_extractor,
+)
 from shared_core.conversation.settings import ConversationSettings
-from shared_core.conversation.verbs import ConversationVerbs
 from shared_core.core.domain import (
     AsOf,
     Event,
     Hit,
     Memory,
-    MemoryId,
     MemoryKind,
     Namespace,
     NewMemory,
     Scope,
     ThreadId,
 )
-from shared_core.core.namespaces import check_label
-from shared_core.errors import MemoryCoreError
-from shared_core.ingest import items
+from shared_core.core.namespaces import check_label, scope_path
+from shared_core.core.retention_policy import POLICIES, RetentionPolicy
+from shared_core.errors import InvalidInput, MemoryCoreError
+from shared_core.ingest import events as ingest, items
 from shared_core.ingest.imported_items import ImportedItems
 from shared_core.ingest.instructions import Instructions
 from shared_core.ingest.items import ItemOp, ItemResult
-from shared_core.ingest.service import Remembering
-from shared_core.ingest.session_log import SessionLog
+from shared_core.ingest.service import Turns
+from shared_core.ingest.session_log import SessionLogs
 from shared_core.jobs.api_tokens import ApiTokens
 from shared_core.jobs.index_maintenance import Indexes
 from shared_core.jobs.queue import JobQueue
+from shared_core.jobs.watch import JobWatch
 from shared_core.jobs.worker import DRAIN_S, Worker
 from shared_core.knowledge.consolidation import RunReport
-from shared_core.knowledge.facts import FactVerbs
+from shared_core.knowledge.facts import Facts
 from shared_core.knowledge.graph import Graph
 from shared_core.knowledge.job_handlers import ConsolidationJobs
 from shared_core.knowledge.reflection import ReflectionReport
-from shared_core.knowledge.service import Formation
-from shared_core.knowledge.stated import Stating
-from shared_core.lifecycle import Lifetime
+from shared_core.knowledge.service import Runs
+from shared_core.lifecycle import Background, Handle, StorageLifecycle
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.relation_schema import DECLARED, Relations
+from shared_core.ports.erasures import ErasureReceipt
 from shared_core.ports.jobs import ExtractionStrategy, JobType
-from shared_core.ports.recall import Ranking, RecallResult, ThreeFactor
-from shared_core.ports.retention import Accesses
-from shared_core.ports.runs import RunRecord
-from shared_core.ports.storage import Clock, Extractor, Storage, StorageReport
+from shared_core.ports.runs import Fact
+from shared_core.ports.storage import Clock, Embedder, Extractor, Storage, StorageReport
 from shared_core.privacy.redaction import PRESETS, PrivacyPolicy
 from shared_core.privacy.sanitizing import Intake
-from shared_core.profiles.service import Profiles
+from shared_core.profiles.pipeline import ProfilePipeline
+from shared_core.profiles.service import Profiles, follow_thread
+from shared_core.recall import query as queries
 from shared_core.recall.access_log import AccessLog
-from shared_core.recall.query import RecallOptions
-from shared_core.recall.service import Recalling
-from shared_core.recall.timeline import SliceVerbs
-from shared_core.retention.deletion import Forgetting
-from shared_core.retention.policies import KeepingVerbs
+from shared_core.recall.service import Recall
+from shared_core.recall.timeline import TimeSlices
+from shared_core.retention import deletion
+from shared_core.retention.cleanup import CleanupReport
+from shared_core.retention.erasure import Erasures
 from shared_core.retention.schedule import ForgettingSchedule
-from shared_core.transfer.reembedding import ReembedVerbs
-from shared_core.transfer.verbs import TransferVerbs
+from shared_core.retention.service import Retention
+from shared_core.transfer import reembedding
+from shared_core.transfer.reembedding import ReembedReport
+from shared_core.transfer.service import ImportedLines, Transfer
+
+if TYPE_CHECKING:
+    from shared_core.transfer.service import TextOfField
 
 
-class MemoryEngine(
-    ConversationVerbs, FactVerbs, KeepingVerbs, ReembedVerbs, SliceVerbs, TransferVerbs
-):
-    """Remembers, recalls and forgets. Async; from sync code: run_sync(engine.recall(...)).
+class MemoryEngine:
+    """A memory. Async; from sync code: run_sync(memory.recall(...)).
 
-    Usable from any thread and any event loop, several at once. It connects at first use; closing
-    it is the caller's duty (`async with`, or close()). Raises StorageUnavailable while the
-    database cannot be used; the next call tries again.
+    It may be used from any thread and any number of event loops at once. It connects at first use;
+    the caller closes it (`async with`, or close()). Every call raises StorageUnavailable while the
+    database cannot be used, and the next call tries again.
+
+    Each area has a service: `memory.retention.pin(...)`, `memory.graph.paths(...)`. The documented
+    verbs stand here as well. Six services are documented verbs themselves, so they are called:
+    `memory.recall(...)`, `.slice(...)`, `.facts(...)`, `.runs(...)`, `.erasures(...)` and
+    `.accesses(...)` (decision 15).
+
+    Attributes:
+        recall: finds memories for a query.
+        slice: finds memories of a stretch of time.
+        accesses: how often memories were read, and when last.
+        turns: appends turns of threads.
+        facts: lists, states, retracts and restores facts.
+        graph: the knowledge graph.
+        runs: consolidates, reflects, lists runs and undoes them.
+        profiles: profiles of users and agents.
+        conversations: conversations that open and end by themselves.
+        instructions: procedural memory, with versions.
+        sessions: session logs of a framework.
+        retention: policies, pins, stages, statistics, and the schedule of forgetting.
+        erasures: erases users and threads, and lists the receipts.
+        transfer: exports and imports.
+        imported_items: items of another store, with the times they had there.
+        jobs: the durable queue.
+        indexes: approximate vector indexes of large tenants.
+        tokens: bearer tokens of the HTTP and MCP servers.
     """
 
     def __init__(
@@ -94,51 +137,50 @@ class MemoryEngine(
         conversation: ConversationSettings | None = None,
         profiles: bool = False,
     ) -> None:
-        """relations: None switches the knowledge graph off. cleanup_hours: None for no schedule."""
+        """Build the services. open_memory() explains the arguments.
+
+        relations: None switches the knowledge graph off. cleanup_hours: hours between two runs of
+        forgetting; None for no schedule.
+        """
         self._storage = storage
-        self._intake = Intake(privacy)
-        self._embedding = embedding
-        self._clock = clock
-        self._strategy = strategy or ExtractionStrategy()
-        self._formation = Formation(
-            storage, embedding, extractor, clock, self.open, self._strategy.reflection_interval,
-            relations, lambda scope, thread, extractor: self.conversations.strategy_extractor(
-                scope, thread, extractor),
+        self._lifecycle = StorageLifecycle(storage)
+        handle = self._handle = Handle(self._lifecycle, embedding, Intake(privacy), clock)
+        strategy = strategy or ExtractionStrategy()
+        self._reflects = bool(strategy.reflection_interval)
+        self.accesses = AccessLog(self._lifecycle, clock, counts=track_access)
+        self.recall = Recall(handle, self.accesses, reranker, with_graph=relations is not None)
+        self.slice = TimeSlices(handle, self.recall)
+        options = ConversationOptions(conversation)
+        pipeline = ProfilePipeline(extractor, handle.sanitizer, clock)
+        self.runs = Runs(
+            handle, extractor, relations, reflect_every=strategy.reflection_interval,
+            reader_for=partial(strategy_extractor, handle, options),
+            follow=partial(follow_thread, handle, pipeline) if profiles else None,
         )  # fmt: skip
-        performers = ConsolidationJobs(storage, embedding, self._formation, clock).performers()
-        self._worker = Worker(storage, clock, performers, in_background=worker)
-        self._lifetime = Lifetime(storage, self._worker.opened)
-        self._accesses = AccessLog(
-            storage, clock, lambda: self._lifetime.is_open, wanted=track_access
-        )
-        self._recalling = Recalling(
-            storage, embedding, self.open, self._accesses, reranker, relations is not None
-        )  # fmt: skip
-        self.jobs = JobQueue(storage, clock, self._worker, self.open, self._intake)
-        self._remembering = Remembering(
-            storage, embedding, self._intake, clock, self.open, self.jobs, self._worker
-        )
-        self._forgetting = Forgetting(storage, clock, self.open, self.jobs.look)
-        self.indexes = Indexes(storage, self.open, in_background=worker)
-        self.forgetting_schedule = ForgettingSchedule(
-            storage, clock, self.open, cleanup_hours, in_background=worker
-        )
+        watch = JobWatch(storage, clock)
+        performers = ConsolidationJobs(handle, self.runs).performers()
+        self._worker = Worker(storage, clock, performers, in_background=worker, tried=watch.look)
+        self.jobs = JobQueue(handle, self._worker, watch)
+        self.turns = Turns(handle, self.jobs, self._worker, strategy)
+        self.facts = Facts(handle, relations)
+        self.graph = Graph(handle, relations, self.facts)
+        self.profiles = Profiles(handle, pipeline, self.recall, self.jobs.ask_if_unread)
         self.conversations = Conversations(
-            storage, self._intake, clock, self.open, self._recalling, self._worker, conversation
+            handle, self.recall, self._worker, options, in_background=worker
         )
-        self.session_ends = self.conversations.ends(in_background=worker)
-        self._lifetime.ends_with(self.jobs, self.indexes, self._accesses, self.forgetting_schedule,
-                                 self.session_ends)  # fmt: skip
-        self.sessions = SessionLog(storage, self._intake, self.open)
-        self.profiles = Profiles(
-            storage, embedding, self._intake, clock, extractor, self._recalling, self.open,
-            self._formation if profiles else None, self.jobs.ask_if_unread,
-        )  # fmt: skip
-        self.instructions = Instructions(storage, embedding, clock, self.open)
-        self.imported = ImportedItems(storage, embedding, clock, self.open)
-        self._stating = Stating(storage, embedding, self._intake, clock, relations)
-        self.tokens = ApiTokens(storage, clock, self.open)
-        self.graph = Graph(storage, clock, self.open, relations, self._stating)
+        self.instructions = Instructions(handle)
+        self.sessions = SessionLogs(handle)
+        schedule = ForgettingSchedule(handle, cleanup_hours, in_background=worker)
+        self.retention = Retention(handle, schedule)
+        self.erasures = Erasures(handle, self.jobs)
+        self.transfer = Transfer(handle, self.accesses)
+        self.imported_items = ImportedItems(handle)
+        self.indexes = Indexes(handle, in_background=worker)
+        self.tokens = ApiTokens(handle)
+        background: list[Background] = [
+            self._worker, watch, self.indexes, schedule, self.conversations.expiry, self.accesses
+        ]  # fmt: skip
+        self._lifecycle.attach(background, after_opening=[self._worker.opened])
 
     async def __aenter__(self) -> MemoryEngine:
         await self.open()
@@ -152,7 +194,7 @@ class MemoryEngine(
 
     async def open(self) -> None:
         """Start or reach the database and bring its schema up to date. Every verb does it too."""
-        await self._lifetime.open()
+        await self._lifecycle.open()
 
     async def warm_up(self, *, model: bool = True) -> None:
         """Start an embedded server and load a bundled model, so that no deadline pays for them.
@@ -164,16 +206,17 @@ class MemoryEngine(
             if self._storage.is_embedded:
                 await self.open()
             if model:
-                await self._embedding.load()
+                await self._handle.embedding.load()
 
     async def close(self, *, drain_s: float = DRAIN_S) -> None:
-        """Close all connections; an embedded server stops when its last user has left.
+        """Close all connections; an embedded server stops with its last user.
 
-        A job in work is finished if that takes no longer than drain_s; else it goes back. What is
-        queued stays queued, and the next worker does it; flush() first to see it done. Background
-        work does not open it again; a call does. What is open still is closed as the process exits.
+        A running job may take drain_s seconds to finish; else it goes back to the queue. Queued
+        jobs stay queued for the next worker: call flush() first to see them done. Background work
+        does not open the memory again; a call does. An open memory is closed when the process
+        exits.
         """
-        await self._lifetime.close(drain_s)
+        await self._lifecycle.close(drain_s)
 
     async def append_events(
         self,
@@ -189,32 +232,127 @@ class MemoryEngine(
         history: bool = False,
         retry_later: bool = False,
     ) -> set[str]:
-        """Append turns to a thread and remember each that has text; return the ids that were new.
+        """Append turns to a thread, remember each that has text; return the ids that were new.
 
-        Idempotent on (scope, thread, event id). The next recall finds what was new; a turn that
-        was forgotten stays forgotten. later: return after two round trips to the database, one if
-        a few turns are likely unseen; words find the turns at once, and a job in the queue embeds
-        and consolidates them, when the strategy (by default the memory's) says. delay_s: instead
-        of the strategy's. session_end: they end a session, as end_session() does. history: the
-        events are all of a conversation up to now, and their ids may be new every time: what its
-        beginning says in the words of remembered turns is known (one more round trip). retry_later:
-        when the embedder fails, the turns are stored as with later, and the error is raised.
+        Idempotent on (scope, thread, event id). The next recall finds the new turns; a forgotten
+        turn stays forgotten.
+
+        Args:
+            scope: application and user.
+            thread_id: the thread, named by the caller.
+            events: the turns, oldest first.
+            later: leave embedding and consolidation to a job in the queue, and return after two
+                round trips to the database. Words find the turns at once.
+            delay_s: seconds until that job is due, instead of the strategy's.
+            unseen: the turns are likely new. This saves a round trip for a few turns.
+            session_end: the turns end a session, as end_session() does.
+            strategy: when the job is due, instead of the memory's own strategy.
+            history: the events are a whole conversation up to now, and their ids may be new each
+                time. Its known beginning is recognised by its words, for one more round trip.
+            retry_later: where the embedder fails, store the turns as with `later`, and raise.
+
+        Raises:
+            ModelUnavailable: the embedder failed.
         """
-        self.forgetting_schedule.nudge()
-        return await self._remembering.append_events(
+        self.retention.schedule.nudge()
+        return await self.turns.append(
             scope, thread_id, events, later=later, delay_s=delay_s, unseen=unseen,
-            session_end=session_end, strategy=strategy or self._strategy, history=history,
-            retry_later=retry_later,
+            session_end=session_end, strategy=strategy, history=history, retry_later=retry_later,
         )  # fmt: skip
 
-    async def flush(self, timeout_s: float | None = None) -> bool:
-        """Wait until all that was left for later is done; False if time ran out or it failed.
+    async def remember(
+        self, scope: Scope, memories: str | NewMemory | Sequence[str | NewMemory]
+    ) -> list[str]:
+        """Store texts or NewMemory objects; return their keys. An existing key is replaced."""
+        given = [memories] if isinstance(memories, str | NewMemory) else memories
+        new = [NewMemory(text=one) if isinstance(one, str) else one for one in given]
+        return await ingest.remember(self._handle, scope, new)
 
-        That is what this process left, whichever process does it, and what is due of others that
-        no worker has taken. What waits for its time is done now.
+    async def process_memory(
+        self, input: str, user_id: str, *, app: str | None = None, event_id: str | None = None
+    ) -> ProcessedInput:
+        """Store what a user says, and return what earlier conversations hold about it.
+
+        The input joins the user's active session, or opens one; that session itself is not
+        returned.
+
+        Args:
+            input: the text of the user.
+            user_id: the user.
+            app: the application. Default: that of the settings.
+            event_id: an id of the caller. An input that is sent again with it is stored once, also
+                after its session ended.
+
+        Returns:
+            "status", "resolved_query" (pronouns replaced), "memories" ([{"content", "score"}], best
+            first), "relations" ([{"source", "relation", "target"}]) and "metadata"
+            ({"retrieval_time_ms", "has_memory"}). For the event_id of a forgotten or erased input
+            the metadata also hold "taken_in": False.
+
+        Raises:
+            InvalidInput: for an input or id that cannot be stored.
+        """
+        scope = self.conversations.scope(user_id, app)
+        return await self.conversations.process(input, scope, event_id)
+
+    async def debug_process_memory(
+        self, input: str, user_id: str, *, app: str | None = None, limit: int = CANDIDATES
+    ) -> DebuggedInput:
+        """Return what process_memory() would answer, and why, without storing the input.
+
+        limit: maximum number of candidates shown; process_memory() looks at 16.
+        """
+        return await self.conversations.debug(input, self.conversations.scope(user_id, app), limit)
+
+    @overload
+    async def end_session(self, scope: str, *, app: str | None = None) -> EndedSession: ...
+    @overload
+    async def end_session(self, *, user_id: str, app: str | None = None) -> EndedSession: ...
+    @overload
+    async def end_session(
+        self, scope: Scope, thread_id: str, *, strategy: ExtractionStrategy | None = None
+    ) -> bool: ...
+    async def end_session(
+        self,
+        scope: Scope | str | None = None,
+        thread_id: str | None = None,
+        *,
+        strategy: ExtractionStrategy | None = None,
+        user_id: str | None = None,
+        app: str | None = None,
+    ) -> bool | EndedSession:
+        """End the active session of a user, or have the unread turns of a thread consolidated now.
+
+        Given a user id alone, it ends the session, has it consolidated later, and returns at once:
+        "status", "message", "session_info" (None if there was no session).
+
+        Given a scope and a thread, it returns whether there were unread turns. With a strategy that
+        has on_session_end=False nothing happens.
+        """
+        if isinstance(scope, Scope) and thread_id is not None and user_id is None and app is None:
+            return await self.turns.end_session(scope, thread_id, strategy)
+        user = scope if user_id is None else user_id
+        if isinstance(user, Scope) or thread_id is not None or strategy is not None:
+            is_scope = isinstance(scope, Scope) or thread_id is None
+            wrong = "" if is_scope else f"scope must be a Scope(app, user), not {scope!r:.80}: "
+            raise InvalidInput(
+                f"{wrong}end_session takes a user id, e.g. end_session('alice', app='my-app'), or a"
+                " scope and a thread id"
+            )
+        return ended_answer(await self.conversations.end(self.conversations.scope(user, app)))
+
+    async def get_session_status(self, user_id: str, *, app: str | None = None) -> StatusOfSession:
+        """Return whether a user has an active session, and how it stands; for debugging."""
+        return await self.conversations.status(self.conversations.scope(user_id, app))
+
+    async def flush(self, timeout_s: float | None = None) -> bool:
+        """Wait until all work that was left for later is done; False if time ran out or it failed.
+
+        That is the work that this process left, whichever process does it, and due work of others
+        that no worker has taken. Work that waits for its time is done now.
         """
         await self.open()
-        await self._accesses.flush()
+        await self.accesses.flush()
         return await self._worker.flush(timeout_s)
 
     async def consolidate(
@@ -225,78 +363,88 @@ class MemoryEngine(
         job_type: JobType = JobType.FULL_CONSOLIDATION,
         retry_later: bool = False,
     ) -> RunReport:
-        """Draw facts and a summary out of the turns of a thread that were not read yet.
+        """Turn the unread turns of a thread into facts, statements, edges and a summary.
 
         job_type: FAST_REPLAY for the summary alone, DEEP_REFLECTION for all but the summary.
-        retry_later: what fails or is cancelled is left to the queue, and the error is raised.
+        retry_later: if it fails or is cancelled, leave the work to the queue, and raise.
         """
         thread = ThreadId(thread_id)
         async with self.jobs.taking_over(scope, thread, job_type, wanted=retry_later):
-            report = await self._formation.consolidate(scope, thread, job_type=job_type)
-        if report.run_id and self._strategy.reflection_interval:
+            report = await self.runs.consolidate(scope, thread, job_type=job_type)
+        if report.run_id and self._reflects:
             self._worker.wake()
         return report
 
     async def reflect(self, scope: Scope, *, limit: int = 50) -> ReflectionReport:
-        """Draw patterns and insights out of the newest memories of a user, of all threads."""
-        return await self._formation.reflect(scope, limit)
-
-    async def runs(
-        self, scope: Scope, *, thread_id: str | None = None, limit: int = 50
-    ) -> Sequence[RunRecord]:
-        """Return what consolidation and reflection did, newest first."""
-        return await self._formation.list_runs(scope, thread_id, limit)
+        """Derive patterns and insights from the newest memories of a user, across all threads."""
+        return await self.runs.reflect(scope, limit)
 
     async def undo_run(self, scope: Scope, run_id: UUID | str) -> None:
-        """Restore what was before a run: facts, summary, sources, edges, and what was unread.
+        """Undo a run: its facts, summary, sources and edges go, and its turns are unread again.
 
-        Raises NotFound for an unknown run, Conflict if later runs build on it, and names them.
-        What was forgotten since stays forgotten.
+        Memories that were forgotten since stay forgotten. Raises NotFound for an unknown run, and
+        Conflict, with their ids, if later runs build on it.
         """
         if not await self.profiles.undo(scope, run_id):
-            await self._formation.undo(scope, run_id)
+            await self.runs.undo(scope, run_id)
 
-    async def remember(
-        self, scope: Scope, memories: str | NewMemory | Sequence[str | NewMemory]
-    ) -> list[str]:
-        """Remember texts or NewMemory objects; return their keys. An existing key is replaced."""
-        return await self._remembering.remember(scope, memories)
-
-    async def recall(
+    async def state_fact(
         self,
         scope: Scope,
-        query: str,
+        slot: str,
+        value: str,
         *,
-        limit: int = 10,
-        kinds: Sequence[MemoryKind] | None = None,
-        namespace: Namespace | None = None,
-        ranking: Ranking | ThreeFactor = "linear",
-        asked_at: datetime | None = None,
-        as_of: AsOf | None = None,
-        min_relevance: float = 0.0,
-        min_importance: float = 0.0,
-        distinct: bool = False,
-        diversity: float = 0.0,
-        reranker: object = None,
-    ) -> RecallResult:
-        """Return what the scope remembers about query, by meaning and by words, best first.
+        subject: str | None = None,
+        valid_from: datetime | None = None,
+    ) -> Fact:
+        """Store a fact as if the user had said it; return it as it is then.
 
-        The answer is a sequence of hits that also tells what each way of finding found. namespace:
-        search below another one of the scope than (app, user, "memories"). ranking: "linear"
-        (learned weights), "fusion", "rrf", "vector", "bm25", "three_factor", or a ThreeFactor with
-        weights. asked_at: aware; "last week" is resolved against it; now if left out.
-        min_relevance: 0 to 1, leaves out what has less to do with query
-        (shared_core.recall); 0 keeps all. min_importance: 1 to 10; 0 for all. distinct:
-        leave out what repeats a better hit. diversity: 0 to 1, how much likeness to a better hit
-        counts against one (MMR). reranker: for the memory's own; False for none. as_of: what held
-        at a moment, as it was known at a moment; None for what is current.
+        In a slot with one value it ends the fact with another value, as of valid_from; in a slot
+        with many ("like") all stay. A known fact is returned as it is. A fact that something later
+        followed lasts until then. It is a run of its own, which undo_run() undoes.
+
+        Args:
+            scope: application and user.
+            slot: e.g. "employer", or another name of it ("company", "公司"), or a slot of your own,
+                which holds one value at a time.
+            value: 1 to 2,000 characters.
+            subject: the person the fact is about. Default: the user.
+            valid_from: when it began to hold, aware. Default: now.
+
+        Raises:
+            InvalidInput: for a slot, value or moment that cannot be used, and for a slot that
+                differs from a known one by a letter.
         """
-        wanted = RecallOptions(
-            now=self._clock() if asked_at is None else asked_at, limit=limit, kinds=kinds,
-            namespace=namespace, ranking=ranking, min_relevance=min_relevance, distinct=distinct,
-            min_importance=min_importance, diversity=diversity, as_of=as_of,
-        )  # fmt: skip
-        return await self._recalling.recall(scope, query, wanted, reranker)
+        return await self.facts.state(scope, slot, value, subject=subject, valid_from=valid_from)
+
+    async def retract(
+        self, scope: Scope, key: Fact | UUID | str, *, at: datetime | None = None
+    ) -> Fact:
+        """End a fact as of a moment; it stays as history. Return it as it is then.
+
+        It is a run of its own, which undo_run() undoes.
+
+        Args:
+            scope: application and user.
+            key: the fact, its key or its memory id.
+            at: aware; not before the fact began, and not in the future. Default: now.
+
+        Raises:
+            NotFound: there is no such memory.
+            Conflict: the fact has ended already.
+            InvalidInput: for a memory that is no fact, or a moment that is not allowed.
+        """
+        return await self.facts.retract(scope, key, at=at)
+
+    async def restore(self, scope: Scope, key: Fact | UUID | str) -> Fact:
+        """Let a fact that ended hold again, whatever ended it, with what ended with it.
+
+        Raises:
+            NotFound: there is no such memory.
+            InvalidInput: for a memory that is no fact.
+            Conflict: the fact holds, or a current fact or edge cannot hold beside it.
+        """
+        return await self.facts.restore(scope, key)
 
     async def search(
         self,
@@ -307,50 +455,16 @@ class MemoryEngine(
         kinds: Sequence[MemoryKind] | None = None,
         as_of: AsOf | None = None,
     ) -> list[Hit]:
-        """Return what is nearest to query by meaning alone; the score is the cosine similarity.
+        """Return the memories nearest to a query by meaning alone; the score is cosine similarity.
 
-        Raises ModelUnavailable while the embedder is down; recall() then goes on by words.
+        Raises ModelUnavailable while the embedder is down; recall() then finds by words.
         """
-        return await self._recalling.search(scope, query, limit=limit, kinds=kinds, as_of=as_of)
-
-    async def accesses(
-        self, scope: Scope, memory_ids: Sequence[UUID | str]
-    ) -> Mapping[MemoryId, Accesses]:
-        """Return how often memories were returned by recall() and search(), and when last.
-
-        Those that never were are not in it.
-        """
-        return await self._recalling.accesses(scope, memory_ids)
-
-    async def forget(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
-        """Delete memories by key or memory id; return how many rows went.
-
-        Unknown keys are passed over; unknown_keys() tells which. With a turn go its event, facts
-        drawn from it alone, and summaries that told of it. A tombstone keeps it from coming back
-        when its thread is ingested again.
-        """
-        return await self._forgetting.forget(scope, keys)
-
-    async def forget_turns(self, scope: Scope, thread_id: str, event_ids: Sequence[str]) -> int:
-        """Forget turns of a thread for good, by their event ids; return how many memories went.
-
-        A turn that is not remembered yet never will be.
-        """
-        return await self._forgetting.turns(scope, thread_id, event_ids)
-
-    async def forget_thread(self, scope: Scope, thread_id: str) -> int:
-        """Erase all that was drawn from a thread alone; return how many memories went.
-
-        Its turns leave tombstones; its session log, if there is one, stays.
-        """
-        return await self._forgetting.thread(scope, thread_id)
-
-    async def forget_scope(self, scope: Scope) -> int:
-        """Erase all memories of a user, in every namespace, with facts, profiles and jobs.
-
-        Turns leave tombstones; session logs and their states stay. Returns how many memories went.
-        """
-        return await self._forgetting.scope(scope)
+        storage = await self._handle.storage()
+        hits = await queries.search(
+            storage, self._handle.embedding, scope, query, limit=limit, kinds=kinds, as_of=as_of
+        )
+        self.recall.count(scope, hits)
+        return hits
 
     async def list_memories(
         self,
@@ -361,8 +475,20 @@ class MemoryEngine(
         offset: int = 0,
         as_of: AsOf | None = None,
     ) -> Sequence[Memory]:
-        """Return what a scope remembers, newest first, a page at a time; now or as of a moment."""
-        return await self._recalling.list_memories(scope, kinds, limit, offset, as_of)
+        """Return a page of the memories of a scope, newest first, now or as of a moment."""
+        page = queries.page(scope, kinds, limit, offset, as_of=as_of)
+        storage = await self._handle.storage()
+        return await storage.list_memories(page)
+
+    async def thread_summary(self, scope: Scope, thread_id: str) -> Memory | None:
+        """Return the summary of a thread, or None before its first consolidation.
+
+        Its source_event_ids name every turn that it covers.
+        """
+        scope_path(scope)
+        check_label(thread_id, "thread_id")
+        storage = await self._handle.storage()
+        return await storage.thread_summary(scope, ThreadId(thread_id))
 
     async def context_window(
         self,
@@ -379,40 +505,182 @@ class MemoryEngine(
     ) -> ContextWindow:
         """Return facts, memories and recent history for a query, packed into a token budget.
 
-        assembler: with shares or a tokenizer of your own; then its max_tokens counts. instructions:
-        yours, packed with the rest. profile: yours, instead of what engine.profiles has; "" for
-        none. as_of: what held at a moment, as it was known then.
+        Args:
+            scope: application and user.
+            thread_id: the thread whose history is shown.
+            query: what the user asks now.
+            system_prompt: comes first.
+            max_tokens: the budget, in tokens.
+            assembler: with shares or a tokenizer of your own; its max_tokens counts.
+            instructions: your instructions, packed with the rest.
+            profile: your text instead of the stored profiles; "" for none.
+            as_of: what held at a moment, as it was known at a moment.
         """
-        check_label(thread_id, "thread_id")
-        await self.open()
         return await context.context_window(
-            self._storage, self._embedding, scope, ThreadId(thread_id), query,
-            system_prompt=system_prompt, assembler=assembler or ContextAssembler(max_tokens),
-            instructions=instructions, profile=profile, intake=self._intake, now=self._clock(),
-            as_of=as_of,
+            self._handle, scope, thread_id, query, system_prompt=system_prompt,
+            assembler=assembler or ContextAssembler(max_tokens), instructions=instructions,
+            profile=profile, as_of=as_of,
         )  # fmt: skip
 
     async def run_item_ops(self, ops: Sequence[ItemOp]) -> list[ItemResult]:
         """Run a batch of key-value operations; see shared_core.ingest.items."""
-        await self.open()
+        storage = await self._handle.storage()
         self.indexes.nudge()
-        return await items.run_item_ops(self._storage, self._embedding, self._clock, ops)
+        return await items.run_item_ops(storage, self._handle.embedding, self._handle.clock, ops)
+
+    async def forget(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
+        """Delete memories by key or memory id; return the number of deleted rows.
+
+        Unknown keys are passed over; retention.unknown_keys() returns them. With a turn go its
+        event, facts derived from it alone, and summaries that cover it. A tombstone keeps the turn
+        from coming back when its thread is ingested again.
+        """
+        return await deletion.forget(self._handle, scope, keys)
+
+    async def forget_turns(self, scope: Scope, thread_id: str, event_ids: Sequence[str]) -> int:
+        """Delete turns of a thread for good, by event id; return the number of deleted memories.
+
+        A turn that is not remembered yet never will be.
+        """
+        return await deletion.forget_turns(self._handle, scope, thread_id, event_ids)
+
+    async def forget_thread(self, scope: Scope, thread_id: str) -> int:
+        """Delete everything derived from a thread alone; return the number of deleted memories.
+
+        Its turns leave tombstones; its session log, if there is one, stays.
+        """
+        deleted = await deletion.forget_thread(self._handle, scope, thread_id)
+        self.jobs.look()
+        return deleted
+
+    async def forget_scope(self, scope: Scope) -> int:
+        """Delete all memories of a user, in every namespace, with facts, profiles and jobs.
+
+        Turns leave tombstones; session logs and their states stay. Return the number of deleted
+        memories.
+        """
+        deleted = await deletion.forget_scope(self._handle, scope)
+        self.jobs.look()
+        return deleted
 
     async def sweep_expired(self, prefix: Namespace = (), *, limit: int = 1000) -> int:
-        """Delete at most limit expired memories below a namespace; return how many went."""
-        return await self._forgetting.expired(prefix, limit)
+        """Delete at most `limit` expired memories below a namespace; return their number."""
+        return await deletion.sweep_expired(self._handle, prefix, limit)
+
+    async def erase(self, scope: Scope, thread_id: str | None = None) -> ErasureReceipt:
+        """Erase everything of a user, or of one thread, for good; return the receipt, which stays.
+
+        Of a user it erases memories in every namespace with all that was derived from them, session
+        logs and their states, sessions, profiles, runs, jobs, policies and indexes. Tokens for this
+        user alone are revoked, and all tokens lose the name. Of a thread it erases turns, session
+        log, jobs and runs, and what was derived from the thread alone. Receipts stay, and a
+        tombstone of each turn, so that the same turns are not remembered again.
+        """
+        return await self.erasures.erase(scope, thread_id)
+
+    async def cleanup(
+        self,
+        scope: Scope,
+        policy: RetentionPolicy | str = POLICIES["default"],
+        *,
+        dry_run: bool = False,
+    ) -> CleanupReport:
+        """Erase at once turns and summaries that faded below a threshold of the caller.
+
+        Facts do not fade. Adding forgotten turns again brings no memory of them back. Their text
+        stays in the history of the thread, and the next summary may cover it: only
+        retention.forget_faded(), forget_turns() and forget_thread() delete it too.
+
+        Args:
+            scope: application and user.
+            policy: a RetentionPolicy or its name. Its later stages do not count here.
+            dry_run: only report what would be erased.
+        """
+        return await self.retention.cleanup(scope, policy, dry_run=dry_run)
+
+    def export(
+        self, scope: Scope | None = None, *, app: str | None = None, vectors: bool = False
+    ) -> AsyncGenerator[str, None]:
+        """Yield everything of a user, or of all users of an application, as lines of JSON.
+
+        The lines are of one moment and have no line ends: a header, the rows in a fixed order, an
+        end that counts them. So two exports of the same are equal. Memory use does not grow with
+        them. vectors: include the vectors; without them an import computes them. Close the iterator
+        (contextlib.aclosing) if you leave it early.
+        """
+        return self.transfer.export(scope, app=app, vectors=vectors)
+
+    async def import_lines(
+        self,
+        source: str | Path | Iterable[bytes | str],
+        *,
+        restore: bool = False,
+        text_of_field: TextOfField | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> ImportedLines:
+        """Write the rows of an export that are not here, for the user or application it names.
+
+        Rows are written in batches, each a transaction. The same export may be imported again, also
+        after an interruption: rows that are here stay as they are. An active session of the export
+        has ended if the user has another one here.
+
+        Args:
+            source: a file, which is checked to its end before anything is written; or lines,
+                checked as they come. A list is first checked for forgotten turns.
+            restore: bring back turns that were forgotten here, instead of refusing them.
+            text_of_field: returns the text that was embedded under a name of a value, for items
+                with fields of their own.
+            progress: called with the number of lines read.
+
+        Raises:
+            InvalidInput: a line cannot be read; the message names it.
+            Conflict: a line cannot be written beside what is here; the message names it.
+            NotFound: there is no such file.
+        """
+        return await self.transfer.import_lines(
+            source, restore=restore, text_of_field=text_of_field, progress=progress
+        )
+
+    async def reembed(
+        self,
+        embedder: Embedder,
+        *,
+        drop_old: bool = False,
+        text_of_field: TextOfField | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> ReembedReport:
+        """Compute the vectors of another model for everything that has some, then switch to it.
+
+        Until the switch the old model serves everybody; afterwards a memory must be opened with the
+        new one. Called again after an interruption, it computes the rest; called again later, also
+        what others stored with the old model meanwhile.
+
+        Args:
+            embedder: the new model.
+            drop_old: delete the old vectors at the end.
+            text_of_field: returns the text that was embedded under a name of a value, for items
+                with fields of their own.
+            progress: called with the number of vectors computed.
+
+        Raises:
+            ModelUnavailable: the embedder failed. Its vectors so far stay; nothing else changed.
+        """
+        return await reembedding.reembed(
+            self._handle, embedder, drop_old=drop_old, text_of_field=text_of_field,
+            progress=progress,
+        )  # fmt: skip
 
     async def dsn(self) -> str:
-        """Return how to connect to the database behind, password included.
+        """Return how to connect to the database of this memory, password included.
 
-        A libpq string, for what shall live beside the memory, e.g. LangGraph's PostgreSQL
-        checkpointer; the uri itself on SeekDB and OceanBase, which that cannot use. An embedded
-        server runs as long as this memory, or another user of its folder, is open.
+        A libpq string, e.g. for LangGraph's PostgreSQL checkpointer; on SeekDB and OceanBase the
+        uri itself, which that checkpointer cannot use. An embedded server runs as long as this
+        memory, or another user of its folder, is open.
         """
-        await self.open()
-        return await self._storage.dsn()
+        storage = await self._handle.storage()
+        return await storage.dsn()
 
     async def report(self) -> StorageReport:
-        """Return what is behind this memory: engine, versions, role, model, size."""
-        await self.open()
-        return await self._storage.report()
+        """Return the engine behind this memory, with its versions, role, model and size."""
+        storage = await self._handle.storage()
+        return await storage.report()

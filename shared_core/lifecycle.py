@@ -1,4 +1,4 @@
-"""Whether a memory is open in this process: opened once, closed once, and at exit at the latest."""
+"""Opens and closes a memory in this process, and hands its services the open storage."""
 
 from __future__ import annotations
 
@@ -6,73 +6,79 @@ import asyncio
 import atexit
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 from weakref import WeakSet
 
-from shared_core.core.event_loops import PeriodicTask, in_background, on_own_loop, run_at_exit
+from shared_core.core.event_loops import in_background, on_own_loop, run_at_exit
 from shared_core.errors import MemoryCoreError, StorageUnavailable
-from shared_core.jobs.index_maintenance import Indexes
-from shared_core.jobs.queue import JobQueue
-from shared_core.ports.storage import Storage
-from shared_core.recall.access_log import AccessLog
+from shared_core.models.embedding import Embedding
+from shared_core.ports.storage import Clock, Storage
+from shared_core.privacy.sanitizing import Intake
 
 log = logging.getLogger("hippocampus")
 
 EXIT_DRAIN_S = 0.5
-"""How long the job in work may take when the interpreter ends and nobody closed the memory."""
+"""Seconds that a running job may take when the interpreter exits with the memory still open."""
 EXIT_S = 3.0
-"""How long closing may take then."""
+"""Seconds that closing all memories may take at the exit of the interpreter."""
 CLOSED = -1
 
 
 class MemoryClosed(StorageUnavailable):
-    """Work in the background met a memory that was closed; it ends, and opens nothing."""
+    """Background work met a closed memory: it ends, and does not open the memory again."""
 
 
-class Lifetime:
-    """Opens and closes a storage and who works on it, from any event loop, and after a fork.
+class Background(Protocol):
+    """Work of this process on a storage, which must stop before the storage is closed."""
 
-    What runs in the background opens no memory that was closed. opened: called after each opening.
+    async def stop(self, drain_s: float) -> None:
+        """Stop. Work that is under way may take drain_s seconds to finish."""
+        ...
+
+
+class StorageLifecycle:
+    """Opens and closes one storage, from any event loop and after a fork.
+
+    Background work never opens a storage that was closed.
     """
 
-    def __init__(self, storage: Storage, opened: Callable[[], None]) -> None:
+    def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._opened = opened
         self._opened_in = self._opening_in = 0
         self._opening = asyncio.Lock()
-        self._stop: Callable[[float], Awaitable[None]] | None = None
+        self._after_opening: Sequence[Callable[[], None]] = ()
+        self._background: Sequence[Background] = ()
 
-    def ends_with(
-        self,
-        jobs: JobQueue,
-        indexes: Indexes,
-        accesses: AccessLog,
-        *looks: PeriodicTask,
+    def attach(
+        self, background: Sequence[Background], *, after_opening: Sequence[Callable[[], None]] = ()
     ) -> None:
-        """Stop these before the storage is closed."""
-
-        async def stop(drain_s: float) -> None:
-            await jobs.stop(drain_s)
-            await indexes.stop()
-            for look in looks:
-                await look.stop()
-            await accesses.stop()
-
-        self._stop = stop
+        """Call after_opening after each opening; stop background, in order, before each closing."""
+        self._background = background
+        self._after_opening = after_opening
 
     @property
     def is_open(self) -> bool:
-        """Whether it is open in this process."""
+        """Whether the storage is open in this process."""
         return self._opened_in == os.getpid()
 
-    async def open(self) -> None:
-        """Open the storage if it is not. Raises StorageUnavailable, MemoryClosed."""
+    def storage_if_open(self) -> Storage | None:
+        """Return the storage, or None while it is closed. Never opens it."""
+        return self._storage if self.is_open else None
+
+    async def open(self) -> Storage:
+        """Open the storage if it is closed, and return it.
+
+        Raises StorageUnavailable, or MemoryClosed for background work on a closed memory.
+        """
         if self.is_open:
-            return
+            return self._storage
         if self._opened_in == CLOSED and in_background.get():
             raise MemoryClosed("the memory was closed, so work in the background ends")
-        # Who gives up waiting does not undo the opening: the next caller finds it done.
+        # A caller that is cancelled does not undo the opening: the next caller finds it done.
         await asyncio.shield(on_own_loop(self._open()))
+        return self._storage
 
     async def _open(self) -> None:
         # Every opening runs on the bridge's one loop; a forked child has a loop of its own.
@@ -83,42 +89,64 @@ class Lifetime:
                 await self._storage.open()
                 self._opened_in = os.getpid()
                 _close_at_exit(self)
-                self._opened()
+                for call in self._after_opening:
+                    call()
 
     async def close(self, drain_s: float) -> None:
-        """Stop who works on the storage, the job in work within drain_s, and close it."""
+        """Stop the background work, a running job within drain_s seconds, and close the storage."""
         if self.is_open:
-            if self._stop is not None:
-                await self._stop(drain_s)
+            for one in self._background:
+                await one.stop(drain_s)
             self._opened_in = CLOSED
             await self._storage.close()
 
 
-_lifetimes: WeakSet[Lifetime] = WeakSet()
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """What the services of one memory share (decision 15).
+
+    A service reaches the storage only through `storage()`, so it cannot forget to open it.
+    """
+
+    lifecycle: StorageLifecycle
+    embedding: Embedding
+    sanitizer: Intake
+    clock: Clock
+
+    async def storage(self) -> Storage:
+        """Return the storage, opened if it was closed.
+
+        Call it after all argument checks: bad input needs no database.
+        """
+        return await self.lifecycle.open()
+
+
+_lifecycles: WeakSet[StorageLifecycle] = WeakSet()
 _registered_in = 0
 
 
-def _close_at_exit(lifetime: Lifetime) -> None:
+def _close_at_exit(lifecycle: StorageLifecycle) -> None:
     global _registered_in
-    _lifetimes.add(lifetime)
-    if _registered_in != os.getpid():  # a child of multiprocessing begins without its parent's
+    _lifecycles.add(lifecycle)
+    # A child of multiprocessing starts without the exit handlers of its parent.
+    if _registered_in != os.getpid():
         _registered_in = os.getpid()
         atexit.unregister(_close_all)
         atexit.register(_close_all)
 
 
 def _close_all() -> None:
-    left_open = [lifetime for lifetime in _lifetimes if lifetime.is_open]
-    if left_open:
-        run_at_exit(_closed(left_open), EXIT_S)
+    still_open = [lifecycle for lifecycle in _lifecycles if lifecycle.is_open]
+    if still_open:
+        run_at_exit(_close_each(still_open), EXIT_S)
 
 
-async def _closed(lifetimes: list[Lifetime]) -> None:
-    ended = await asyncio.gather(
-        *(lifetime.close(EXIT_DRAIN_S) for lifetime in lifetimes), return_exceptions=True
+async def _close_each(lifecycles: list[StorageLifecycle]) -> None:
+    outcomes = await asyncio.gather(
+        *(lifecycle.close(EXIT_DRAIN_S) for lifecycle in lifecycles), return_exceptions=True
     )
-    for error in ended:
+    for error in outcomes:
         if isinstance(error, MemoryCoreError):
-            log.warning("a memory could not be closed at the exit: %s", error)
+            log.warning("a memory could not be closed at exit: %s", error)
         elif error is not None:
             raise error

@@ -56,11 +56,11 @@ class MemoryRetentionManager:
 
     async def record_batch_access(self, memory_ids: Sequence[UUID | str]) -> None:
         """Count memories as read now, in one round trip; unknown ones are passed over."""
-        await self._engine.record_access(self._scope, memory_ids)
+        await self._engine.accesses.record_now(self._scope, memory_ids)
 
     async def get_retention_distribution(self) -> dict[str, int]:
         """Return how many memories are of high (from 0.7), medium (from 0.3) and low value."""
-        stats = await self._engine.retention_stats(self._scope)
+        stats = await self._engine.retention.stats(self._scope)
         return {"high": stats.high, "medium": stats.medium, "low": stats.low}
 
     async def cleanup_low_value_memories(
@@ -76,7 +76,7 @@ class MemoryRetentionManager:
             min_age_days=self._policy.min_age_days if min_age_days is None else min_age_days,
         )
         report = await self._engine.cleanup(self._scope, policy, dry_run=dry_run)
-        stats = await self._engine.retention_stats(self._scope)
+        stats = await self._engine.retention.stats(self._scope)
         return MemoryStats(
             total_memories=stats.total.count,
             high_value_count=stats.high,

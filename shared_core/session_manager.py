@@ -50,7 +50,7 @@ class SessionManager:
 
         A worker does so by itself, one of all processes at a time; 0 while another one is at it.
         """
-        return await self._memory.session_ends.run()
+        return await self._memory.conversations.expiry.run()
 
     def _scope(self, user_id: str) -> Scope:
         return self._memory.conversations.scope(user_id, self._app)

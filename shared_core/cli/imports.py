@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from shared_core.ports.transfer import SourceItem, SourceTally
     from shared_core.storage.postgres.langgraph_tables import PostgresStoreSource
     from shared_core.transfer.importing import ImportReport, TextOfField
-    from shared_core.transfer.verbs import ImportedLines
+    from shared_core.transfer.service import ImportedLines
 
 MAX_BATCH = 10_000
 """Maximum number of items that are read at once."""
@@ -108,7 +108,7 @@ def _check_file(file: Path, as_json: bool) -> None:
     """Check an export to its end, and print its owner and its number of rows."""
     from shared_core.storage._migrations import SCHEMA_VERSION
     from shared_core.transfer.lines import LineReader
-    from shared_core.transfer.verbs import opened
+    from shared_core.transfer.service import opened
 
     reader = LineReader(file.name, SCHEMA_VERSION)
     tables: Counter[str] = Counter()
@@ -247,7 +247,7 @@ async def import_store(
             with cli.progress_bar(console) as progress:
                 bar = progress.add_task("items", total=tally.items)
                 report = await import_items(
-                    memory.imported,
+                    memory.imported_items,
                     source,
                     options,
                     failed=failed,

@@ -58,7 +58,7 @@ def cleanup(
             def on_batch(done: int, total: int) -> None:
                 progress.update(bar, completed=done, total=max(done, total))
 
-            return await memory.forget_faded(
+            return await memory.retention.forget_faded(
                 scope, app=of_app, dry_run=dry_run, limit=limit,
                 progress=None if dry_run else on_batch,
             )  # fmt: skip
@@ -90,7 +90,7 @@ def stats(
     scope, of_app = cli.scope_options(app_name, user)
     found = cli.with_memory(
         cli.open_memory(uri, schema=schema, worker=False),
-        lambda memory: memory.retention_stats(scope, app=of_app, days=days or HORIZONS),
+        lambda memory: memory.retention.stats(scope, app=of_app, days=days or HORIZONS),
     )
     if as_json:
         cli.print_json(found.to_dict())
@@ -118,7 +118,7 @@ def curve(
     async def run(memory: MemoryEngine) -> RetentionCurve:
         scope = Scope(app_name, user)
         try:
-            return await memory.retention_curve(scope, key, days_ahead=days)
+            return await memory.retention.curve(scope, key, days_ahead=days)
         except NotFound as error:
             raise NotFound(
                 f"there is no memory {key!r} of {scope}: hippocampus timeline {app_name} {user}"
@@ -161,7 +161,7 @@ def policy(
     as_json: cli.AsJson = False,
 ) -> None:
     """Show or set the retention policy: for everyone, an application or one of its users."""
-    from shared_core.retention.policies import kinds_named, policy_named
+    from shared_core.retention.service import kinds_named, policy_named
 
     scope, of_app = cli.scope_options(app_name, user)
     chosen: str | RetentionPolicy | None = None if name == "inherit" else name
@@ -179,9 +179,9 @@ def policy(
 
     async def run(memory: MemoryEngine) -> Rules:
         if name is not None:
-            changed = await memory.set_retention_policy(chosen, scope, app=of_app, never=kinds)
+            changed = await memory.retention.set_policy(chosen, scope, app=of_app, never=kinds)
             typer.echo(f"{changed} memories have a new time to fade.", err=True)
-        return await memory.retention_policy(scope, app=of_app)
+        return await memory.retention.policy(scope, app=of_app)
 
     rules = cli.with_memory(cli.open_memory(uri, schema=schema, worker=False), run)
     if as_json:
@@ -204,7 +204,7 @@ def _each_key(
     """
 
     async def run(memory: MemoryEngine) -> tuple[int, Sequence[str]]:
-        unknown = await memory.unknown_keys(scope, keys)
+        unknown = await memory.retention.unknown_keys(scope, keys)
         return await verb(scope, keys), unknown
 
     count, unknown = cli.with_memory(memory, run)
@@ -225,7 +225,7 @@ def pin(
 ) -> None:  # fmt: skip
     """Protect memories from fading, whatever their score. Exit code 1 if a key is unknown."""
     memory = cli.open_memory(uri, schema=schema, embedder=embedder, worker=False)
-    _each_key(memory, Scope(app_name, user), keys, "pinned", memory.pin, as_json)
+    _each_key(memory, Scope(app_name, user), keys, "pinned", memory.retention.pin, as_json)
 
 
 @cli.app.command()
@@ -235,7 +235,9 @@ def unpin(
 ) -> None:  # fmt: skip
     """Let pinned memories fade again. Exit code 1 if a key is unknown or none was pinned."""
     memory = cli.open_memory(uri, schema=schema, worker=False)
-    _each_key(memory, Scope(app_name, user), keys, "no longer pinned", memory.unpin, as_json)
+    _each_key(
+        memory, Scope(app_name, user), keys, "no longer pinned", memory.retention.unpin, as_json
+    )
 
 
 @cli.app.command()
@@ -248,7 +250,7 @@ def recover(
     Exit code 1 if a key is unknown or no memory came back.
     """
     memory = cli.open_memory(uri, schema=schema, embedder=embedder, worker=False)
-    _each_key(memory, Scope(app_name, user), keys, "restored", memory.restore_memory, as_json)
+    _each_key(memory, Scope(app_name, user), keys, "restored", memory.retention.revive, as_json)
 
 
 @cli.app.command()
@@ -273,7 +275,7 @@ def faded(
     """List memories that faded out of recall and can be recovered, latest first."""
     found = cli.with_memory(
         cli.open_memory(uri, schema=schema, worker=False),
-        lambda memory: memory.list_faded(Scope(app_name, user), limit=limit),
+        lambda memory: memory.retention.list_faded(Scope(app_name, user), limit=limit),
     )
     if as_json:
         for one in found:

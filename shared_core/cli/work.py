@@ -127,7 +127,7 @@ async def work(
     stop = asyncio.Event()
     async with memory:
         if once:
-            await memory.session_ends.run()
+            await memory.conversations.expiry.run()
         working = asyncio.create_task(memory.jobs.serve(stop, once=once, poll_s=poll_s))
 
         def on_signal() -> None:
@@ -141,7 +141,7 @@ async def work(
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, on_signal)
         log.info("worker %d waits for jobs", os.getpid())
-        services = (memory.indexes, memory.forgetting_schedule, memory.session_ends)
+        services = (memory.indexes, memory.retention.schedule, memory.conversations.expiry)
         upkeep = [] if once else [asyncio.create_task(one.keep(stop)) for one in services]
         try:
             with suppress(asyncio.CancelledError):
@@ -169,7 +169,7 @@ async def _finish(
     if done is not None:
         done |= {"done": tally.done, "failed": tally.failed}
     if once:
-        await memory.forgetting_schedule.run_if_due()
+        await memory.retention.schedule.run_if_due()
     log.info("worker ends: %d jobs done, %d tries failed", tally.done, tally.failed)
     if once and (left := (await memory.jobs.stats()).due_callbacks):
         log.info(

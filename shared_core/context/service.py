@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from shared_core.context.assembler import ContextAssembler, CountedTurns
 from shared_core.context.window import ContextWindow
 from shared_core.core.domain import AsOf, Event, Hit, Scope, ThreadId
-from shared_core.models.embedding import Embedding
+from shared_core.core.namespaces import check_label
+from shared_core.lifecycle import Handle
 from shared_core.nlp.tokenizer import count_tokens
 from shared_core.ports.runs import Fact
 from shared_core.ports.storage import Storage
-from shared_core.privacy.sanitizing import Intake
 from shared_core.profiles.rows import shown_profile
 from shared_core.recall.query import RecallOptions, recall
 
@@ -31,40 +30,39 @@ LEAST_TURN_TOKENS = 8
 
 
 async def context_window(
-    storage: Storage,
-    embedding: Embedding,
+    handle: Handle,
     scope: Scope,
-    thread_id: ThreadId,
+    thread_id: str,
     query: str,
     *,
     system_prompt: str,
     assembler: ContextAssembler,
-    instructions: Sequence[str] = (),
-    profile: str | None = None,
-    intake: Intake,
-    now: datetime,
-    as_of: AsOf | None = None,
+    instructions: Sequence[str],
+    profile: str | None,
+    as_of: AsOf | None,
 ) -> ContextWindow:
-    """Return what the scope remembers about query and what was said last, within the budget.
+    """Return memories about a query and the last turns of a thread, within the budget.
 
-    Facts: those that answer the query first, then the others that hold now. Memories: turns and
-    summaries of other threads and of this one before its shown history. The query comes last.
-    profile: "" for none, None for the stored ones.
-    intake: what a session log holds unredacted is shown redacted. as_of: all of it as of a moment.
+    Facts: first those that answer the query, then the others that hold now. Memories: turns and
+    summaries of other threads, and of this one before the history shown. The query comes last.
+    Turns that a session log holds unredacted are shown redacted.
     """
-    wanted = RecallOptions(limit=MOST_MEMORIES, now=now, as_of=as_of, merged_only=True)
+    thread = ThreadId(check_label(thread_id, "thread_id"))
+    storage, embedding = await handle.storage(), handle.embedding
+    wanted = RecallOptions(limit=MOST_MEMORIES, now=handle.clock(), as_of=as_of, merged_only=True)
     least = LABEL_TOKENS if assembler.count is count_tokens else LEAST_TURN_TOKENS
     turns = min(assembler.max_tokens // least + 1, MOST_TURNS)
 
     async def history() -> CountedTurns:
         """Counted while recall waits for the database."""
-        said = await storage.thread_history(scope, thread_id, turns, as_of)
-        return assembler.counted([intake.shown(one) for one in _within_reach(said, assembler)])
+        said = await storage.thread_history(scope, thread, turns, as_of)
+        shown = map(handle.sanitizer.shown, _within_reach(said, assembler))
+        return assembler.counted([*shown])
 
     hits, said, summary, others, stored = await asyncio.gather(
         recall(storage, embedding, scope, query, wanted),
         history(),
-        storage.thread_summary(scope, thread_id, as_of),
+        storage.thread_summary(scope, thread, as_of),
         storage.list_facts(scope, history=False, as_of=as_of),
         _stored_profile(storage, scope, profile, as_of),
     )

@@ -11,7 +11,7 @@ from uuid import uuid4
 from shared_core.core.domain import Scope
 from shared_core.core.event_loops import PeriodicTask, in_background
 from shared_core.errors import MemoryCoreError, StorageUnavailable
-from shared_core.ports.storage import Clock, Storage
+from shared_core.lifecycle import Handle
 
 log = logging.getLogger("hippocampus")
 
@@ -20,7 +20,7 @@ LEASE_S = 60.0
 BATCH = 100
 
 
-class SessionEnds(PeriodicTask):
+class ConversationExpiry(PeriodicTask):
     """Looks for sessions that are over, of all users, one process at a time.
 
     end: ends the session of one scope if it is over, and tells whether it was. every_s: how often
@@ -30,44 +30,41 @@ class SessionEnds(PeriodicTask):
 
     def __init__(
         self,
-        storage: Storage,
-        clock: Clock,
-        open_memory: Callable[[], Awaitable[None]],
+        handle: Handle,
         end: Callable[[Scope], Awaitable[bool]],
         every_s: Callable[[], float],
         *,
         in_background: bool = True,
     ) -> None:
         super().__init__()
-        self._storage = storage
-        self._clock = clock
-        self._open = open_memory
+        self._handle = handle
+        self._clock = handle.clock
         self._end = end
         self._every_s = every_s
         self._in_background = in_background
 
     async def run(self) -> int:
         """End the sessions that are over, unless another process is at it; return how many."""
-        await self._open()
         return (await self._run())[0]
 
     async def _run(self) -> tuple[int, datetime | None]:
         """Return how many sessions ended, and when the next is to end; None for never."""
+        storage = await self._handle.storage()
         worker_id = uuid4().hex
-        if not await self._storage.take_turn(TASK, worker_id, self._clock(), LEASE_S):
+        if not await storage.take_turn(TASK, worker_id, self._clock(), LEASE_S):
             return 0, self._clock()
         ended = 0
         try:
             while True:
-                over, next_end = await self._storage.conversations_over(BATCH)
+                over, next_end = await storage.conversations_over(BATCH)
                 went = [await self._end(scope) for scope in over]
                 ended += sum(went)
                 if not any(went):
                     return ended, next_end
-                await self._storage.keep_turn(TASK, worker_id, self._clock(), LEASE_S)
+                await storage.keep_turn(TASK, worker_id, self._clock(), LEASE_S)
         finally:
             now = self._clock()
-            await self._storage.end_turn(TASK, worker_id, now, now, {"ended": ended})
+            await storage.end_turn(TASK, worker_id, now, now, {"ended": ended})
 
     def _waits_s(self) -> tuple[float, float]:
         return 0.0, self._every_s()
@@ -86,7 +83,6 @@ class SessionEnds(PeriodicTask):
         in_background.set(True)
         while True:
             try:
-                await self._open()
                 _, next_end = await self._run()
             except StorageUnavailable:
                 return  # whoever has the next input begins anew

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -17,16 +17,20 @@ from typing import TYPE_CHECKING, Final
 from shared_core.conversation.answers import (
     CANDIDATES,
     AnswerHit,
+    DebuggedInput,
     FoundRelation,
     ProcessedInput,
+    StatusOfSession,
     answer_hits,
+    debug_answer,
     ended_facts,
     found_memories,
     past_relations,
     past_slots,
     past_text,
+    status_answer,
 )
-from shared_core.conversation.expiry import SessionEnds
+from shared_core.conversation.expiry import ConversationExpiry
 from shared_core.conversation.settings import (
     CHECK_INTERVAL_S,
     ConversationSettings,
@@ -50,9 +54,9 @@ from shared_core.recall.query import RecallOptions
 
 if TYPE_CHECKING:
     from shared_core.jobs.worker import Worker
-    from shared_core.ports.storage import Clock, Extractor, Storage, Vectors
-    from shared_core.privacy.sanitizing import Intake
-    from shared_core.recall.service import Recalling
+    from shared_core.lifecycle import Handle
+    from shared_core.ports.storage import Extractor, Vectors
+    from shared_core.recall.service import Recall
 
 MOST_RELATIONS: Final = 10
 MAX_INPUT_CHARACTERS: Final = 100_000
@@ -65,29 +69,14 @@ TRIES: Final = 64
 """Each time the session was over when the input came."""
 
 
-class Conversations:
-    """Sessions of users, and answers to their inputs. Every verb opens the memory first.
+class ConversationOptions:
+    """Settings and strategies of the conversation layer, resolved at first use.
 
-    settings: None for those of the environment, read at the first use.
+    given: settings that count instead of those of the environment.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        intake: Intake,
-        clock: Clock,
-        open_memory: Callable[[], Awaitable[None]],
-        recalling: Recalling,
-        worker: Worker,
-        settings: ConversationSettings | None = None,
-    ) -> None:
-        self._storage = storage
-        self._intake = intake
-        self._clock = clock
-        self._open = open_memory
-        self._recalling = recalling
-        self._worker = worker
-        self._given = settings
+    def __init__(self, given: ConversationSettings | None = None) -> None:
+        self._given = given
 
     @cached_property
     def settings(self) -> ConversationSettings:
@@ -99,15 +88,51 @@ class Conversations:
         """What is made of a session. Raises InvalidInput for a strategy that is not known."""
         return resolve_strategies(self.settings.strategies)
 
-    async def strategy_extractor(
-        self, scope: Scope, thread_id: ThreadId, extractor: Extractor
-    ) -> StrategyExtractor | None:
-        """Return the extractor of a thread, or None if it belongs to no conversation."""
-        if not thread_id.startswith(CONVERSATION):
-            return None
-        if await self._storage.conversation_of_thread(scope, thread_id) is None:
-            return None
-        return StrategyExtractor(extractor, self.strategies, scope.user, thread_id)
+
+async def strategy_extractor(
+    handle: Handle,
+    options: ConversationOptions,
+    scope: Scope,
+    thread_id: ThreadId,
+    extractor: Extractor,
+) -> StrategyExtractor | None:
+    """Return the extractor of a conversation, or None for a thread that is none."""
+    if not thread_id.startswith(CONVERSATION):
+        return None
+    storage = await handle.storage()
+    if await storage.conversation_of_thread(scope, thread_id) is None:
+        return None
+    return StrategyExtractor(extractor, options.strategies, scope.user, thread_id)
+
+
+class Conversations:
+    """Conversations of users, and answers to their inputs: engine.conversations.
+
+    in_background: False leaves it to other processes to end conversations that are over.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        recall: Recall,
+        worker: Worker,
+        options: ConversationOptions,
+        *,
+        in_background: bool = True,
+    ) -> None:
+        self._handle = handle
+        self._clock = handle.clock
+        self._recall = recall
+        self._worker = worker
+        self._options = options
+        self.expiry = ConversationExpiry(
+            handle, self._end_if_over, self._check_interval_s, in_background=in_background
+        )
+
+    @property
+    def settings(self) -> ConversationSettings:
+        """When a conversation ends. Raises InvalidInput for an environment that cannot be used."""
+        return self._options.settings
 
     def scope(self, user_id: str | None, app: str | None) -> Scope:
         """Return whose memory it is. Raises InvalidInput for what names nobody."""
@@ -130,23 +155,22 @@ class Conversations:
         text = checked_input(input)
         if event_id is not None:
             check_label(event_id, "event_id")
-        assert self.strategies is not None  # a name that is not known is told now, not at the end
-        await self._open()
+        assert self._options.strategies is not None  # raise for an unknown name now, not at the end
+        await self._handle.storage()
         began = time.perf_counter()
         turn, once = self._turn(text, event_id), event_id is not None
         heard, embedded = await self._heard_and_embedded(text, turn, scope, once=once)
         found = await self._find(
             scope, text, heard, heard.session.events, embedded, but=_made_of(heard, turn)
         )
-        self._recalling.count(scope, [one.hit for one in found.told])
+        self._recall.count(scope, [one.hit for one in found.told])
+        self.expiry.nudge()
         return _answer(found, began, forgotten=heard.forgotten)
 
-    async def debug(
-        self, input: str, scope: Scope, limit: int = CANDIDATES
-    ) -> tuple[ProcessedInput, Session | None, Sequence[Hit]]:
-        """Return what process() would answer now, without taking the input in or counting reads.
+    async def debug(self, input: str, scope: Scope, limit: int = CANDIDATES) -> DebuggedInput:
+        """Return what process() would answer, and why, without storing the input or counting reads.
 
-        Besides the session, without events, and what was looked at, best first, at most limit.
+        limit: maximum number of the candidates that the answer shows, best first.
         """
         limit, _ = page_bounds(limit, 0)
         text = checked_input(input)
@@ -154,9 +178,11 @@ class Conversations:
         began = time.perf_counter()
         kin = asked_kin(text)
         thread, size = session.session_id if session else None, self.settings.context_size
-        around = await self._storage.around_input(scope, thread, size, kin)
+        storage = await self._handle.storage()
+        around = await storage.around_input(scope, thread, size, kin)
         found = await self._find(scope, text, around, around.said)
-        return _answer(found, began), session, found.looked_at[:limit]
+        answer, hits = _answer(found, began), found.looked_at[:limit]
+        return debug_answer(input, answer, session, hits, self._clock())
 
     async def _find(
         self,
@@ -179,7 +205,7 @@ class Conversations:
             now=self._clock(), limit=CANDIDATES, about=whom.kin, least_candidates=0,
             embedded=embedded if resolved == text else None, merged_only=True,
         )  # fmt: skip
-        found = await self._recalling.recall(scope, asked, wanted, None, counted=False)
+        found = await self._recall.find(scope, asked, wanted, counted=False)
         past = await self._past(scope, asked)
         hits = [hit for hit in found.merged if not but or hit.memory.thread_id != but.session]
         edges = [
@@ -200,9 +226,10 @@ class Conversations:
 
     async def _past(self, scope: Scope, asked: str) -> list[Fact]:
         """Return what ended of that whose past an input asks for."""
+        storage = await self._handle.storage()
         kept: list[Fact] = []
         for slot in sorted(past_slots(asked)):
-            kept += await self._storage.list_facts(scope, slot=slot, history=True)
+            kept += await storage.list_facts(scope, slot=slot, history=True)
         return ended_facts(kept, self._clock())
 
     async def _heard_and_embedded(
@@ -212,7 +239,7 @@ class Conversations:
         hearing = self.hear(scope, turn, asked_kin(text), once=once)
         if has_pronoun(text):
             return await hearing, None
-        embedding = self._recalling.embedded(text[-MAX_ASKED_CHARACTERS:])
+        embedding = self._recall.embedded(text[-MAX_ASKED_CHARACTERS:])
         return await asyncio.gather(hearing, embedding)
 
     async def hear(
@@ -222,9 +249,10 @@ class Conversations:
 
         once: not where an earlier session had it.
         """
+        storage = await self._handle.storage()
         size = self.settings.context_size
         for _ in range(TRIES):
-            heard = await self._storage.hear_turn(
+            heard = await storage.hear_turn(
                 scope, self.new_id(), turn, self.settings.rules, size, kin, once=once
             )
             if heard.stored:
@@ -234,17 +262,16 @@ class Conversations:
 
     async def open(self, scope: Scope) -> Session:
         """Return the active session of a user; a new one if there is none, or it is over."""
-        await self._open()
+        storage = await self._handle.storage()
         await self.end(scope, if_over=True)
-        return await self._storage.open_conversation(scope, self.new_id(), self.settings.rules)
+        return await storage.open_conversation(scope, self.new_id(), self.settings.rules)
 
     async def add(self, scope: Scope, event: Event | str) -> Session:
         """Append an event, or a text of the user, to the active session; return the session."""
         if isinstance(event, Event):
-            turn = self._intake.event(checked_event(event))
+            turn = self._handle.sanitizer.event(checked_event(event))
         else:
             turn = self._turn(checked_input(event))
-        await self._open()
         return (await self.hear(scope, turn)).session
 
     async def events(self, scope: Scope, limit: int) -> Sequence[Event]:
@@ -253,47 +280,42 @@ class Conversations:
         session = await self.active(scope)
         if session is None:
             return []
-        return await self._storage.thread_events(scope, session.session_id, limit)
+        storage = await self._handle.storage()
+        return await storage.thread_events(scope, session.session_id, limit)
 
     async def end(self, scope: Scope, *, if_over: bool = False) -> Session | None:
         """End the session of a user and have it consolidated; None if there is none to end."""
-        await self._open()
+        storage = await self._handle.storage()
         job = NewJob(
             job_id=uuid7(), job_type=JobType.DEEP_REFLECTION, run_after=self._clock(),
             priority=JobPriority.SESSION_END,
         )  # fmt: skip
-        ended = await self._storage.end_conversation(
-            scope, job, self.settings.rules, if_over=if_over
-        )
+        ended = await storage.end_conversation(scope, job, self.settings.rules, if_over=if_over)
         if ended and ended.event_count:
             self._worker.hand_over(scope, ended.session_id)
         return ended
 
     async def active(self, scope: Scope) -> Session | None:
         """Return the session of a user, without events; None if none is active."""
-        await self._open()
-        session = await self._storage.active_conversation(scope)
+        storage = await self._handle.storage()
+        session = await storage.active_conversation(scope)
         over = session is not None and (
             session.ends_at <= self._clock() or session.event_count >= self.settings.max_events
         )
         return None if over else session
 
-    def ends(self, *, in_background: bool) -> SessionEnds:
-        """Return who ends sessions that are over."""
+    async def status(self, scope: Scope) -> StatusOfSession:
+        """Return whether a user has an active session, and how it stands."""
+        return status_answer(await self.active(scope), self._clock())
 
-        async def end(scope: Scope) -> bool:
-            return await self.end(scope, if_over=True) is not None
+    async def _end_if_over(self, scope: Scope) -> bool:
+        return await self.end(scope, if_over=True) is not None
 
-        def every_s() -> float:
-            try:
-                return self.settings.check_interval_s
-            except InvalidInput:  # told by every look, and by whoever has an input
-                return CHECK_INTERVAL_S
-
-        return SessionEnds(
-            self._storage, self._clock, self._open, end,
-            every_s, in_background=in_background,
-        )  # fmt: skip
+    def _check_interval_s(self) -> float:
+        try:
+            return self.settings.check_interval_s
+        except InvalidInput:  # process() and each look raise it themselves
+            return CHECK_INTERVAL_S
 
     def new_id(self) -> ThreadId:
         """Return an id for a session that may have to be opened."""
@@ -304,7 +326,7 @@ class Conversations:
             event_id=event_id or str(uuid7()), author="user", role="user", text=text,
             occurred_at=self._clock(),
         )  # fmt: skip
-        return self._intake.event(event)
+        return self._handle.sanitizer.event(event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

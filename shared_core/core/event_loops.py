@@ -224,7 +224,7 @@ class PeriodicTask:
             self._look_at = now + every_s
             start_on_own_loop(self._start)
 
-    async def stop(self) -> None:
+    async def stop(self, drain_s: float = 0.0) -> None:
         """Cancel a running action; the next one continues its work."""
         await on_own_loop(self._stop())
 

@@ -23,6 +23,7 @@ from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import check_label, clean_text, memories_namespace, scope_path
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import InvalidInput
+from shared_core.lifecycle import Handle
 from shared_core.models.embedding import Embedding
 from shared_core.nlp.extractive_summary import QUESTION
 from shared_core.nlp.text import has_words, search_terms
@@ -30,7 +31,7 @@ from shared_core.ports.conversations import check_thread
 from shared_core.ports.events import EventRow
 from shared_core.ports.items import ItemAddress, MemoryRow
 from shared_core.ports.jobs import NewJob
-from shared_core.ports.storage import Clock, Storage
+from shared_core.ports.storage import Storage
 from shared_core.privacy.sanitizing import Intake, is_small_talk
 
 
@@ -231,22 +232,17 @@ async def embed_waiting(
     return done
 
 
-async def remember(
-    storage: Storage,
-    embedding: Embedding,
-    clock: Clock,
-    intake: Intake,
-    scope: Scope,
-    memories: Sequence[NewMemory],
-) -> list[str]:
+async def remember(handle: Handle, scope: Scope, memories: Sequence[NewMemory]) -> list[str]:
     """Store memories without a thread; return their keys, in order.
 
     An existing key in the scope is replaced. Raises InvalidInput for a memory without text.
     """
     scope_path(scope)
-    rows = [_memory_row(intake.memory(memory), scope, clock()) for memory in memories]
+    sanitizer, now = handle.sanitizer, handle.clock
+    rows = [_memory_row(sanitizer.memory(memory), scope, now()) for memory in memories]
     distinct = {row.key: row for row in rows}
-    vectors = await embedding.rows(
+    storage = await handle.storage()
+    vectors = await handle.embedding.rows(
         [((row.namespace, row.key), TEXT_FIELD, row.text) for row in distinct.values()]
     )
     if distinct:

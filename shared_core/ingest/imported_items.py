@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from shared_core.ingest import items
-from shared_core.models.embedding import Embedding
+from shared_core.lifecycle import Handle
 from shared_core.ports.items import (
     ImportMark,
     Item,
@@ -18,48 +18,39 @@ from shared_core.ports.items import (
     VectorRows,
     WriteItem,
 )
-from shared_core.ports.storage import Clock, Storage
+from shared_core.ports.storage import Storage
 
 
 class ImportedItems:
-    """What an import reads and writes here. Each method opens the memory, as every verb does."""
+    """Reads and writes items for an import: engine.imported_items."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        embedding: Embedding,
-        clock: Clock,
-        open_memory: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._storage = storage
-        self._embedding = embedding
-        self._clock = clock
-        self._open = open_memory
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
 
     async def read(self, addresses: Sequence[ItemAddress]) -> list[Item | None]:
         """Return the item at each address, without giving it more time to live."""
-        await self._open()
+        storage = await self._handle.storage()
         reads = [ReadItem(address=address, refresh=False) for address in addresses]
-        found = await items.run_item_ops(self._storage, self._embedding, self._clock, reads)
+        found = await items.run_item_ops(storage, self._handle.embedding, self._handle.clock, reads)
         return cast("list[Item | None]", found)
 
     async def marks(self, addresses: Sequence[ItemAddress]) -> Mapping[ItemAddress, ImportMark]:
         """Return what was imported to these addresses before, and deleted there since."""
-        await self._open()
-        return await self._storage.import_marks(addresses)
+        storage = await self._handle.storage()
+        return await storage.import_marks(addresses)
 
     async def write(
         self, writes: Sequence[WriteItem], stamps: Sequence[ItemStamp]
     ) -> list[ItemResult]:
         """Write items, each with the times of its stamp, and note them as imported."""
-        await self._open()
-        storage = cast(Storage, _StampingStorage(self._storage, stamps))
-        return await items.run_item_ops(storage, self._embedding, self._clock, writes)
+        stamping = _StampingStorage(await self._handle.storage(), stamps)
+        storage = cast(Storage, stamping)
+        return await items.run_item_ops(storage, self._handle.embedding, self._handle.clock, writes)
 
     async def stamp(self, stamps: Sequence[ItemStamp]) -> None:
         """Note items as imported, and give them the times they have there, if they are older."""
-        await self._open()
-        await self._storage.stamp_items(stamps)
+        storage = await self._handle.storage()
+        await storage.stamp_items(stamps)
 
 
 class _StampingStorage:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from shared_core.core.domain import JsonValue, Scope
 from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import check_label, instructions_namespace, scope_path
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.ingest.items import draft
-from shared_core.models.embedding import Embedding
+from shared_core.lifecycle import Handle
 from shared_core.ports.items import Instruction, WriteItem
-from shared_core.ports.storage import Clock, Storage
+from shared_core.ports.storage import Storage
 
 MAX_VERSIONS = 1_000
 
@@ -24,41 +24,33 @@ class Instructions:
     an application take a user of its own, e.g. Scope("my_app", "everyone").
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        embedding: Embedding,
-        clock: Clock,
-        open_memory: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._storage = storage
-        self._embedding = embedding
-        self._clock = clock
-        self._open = open_memory
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
 
     async def write(self, scope: Scope, key: str, value: Mapping[str, JsonValue]) -> Instruction:
         """Make a new version; what the newest says already makes none. Return the newest."""
         scope_path(scope)
         address = (instructions_namespace(scope), key)
-        new = draft(WriteItem(address=address, value=value), self._clock())
-        await self._open()
-        vectors = await self._embedding.rows(
+        new = draft(WriteItem(address=address, value=value), self._handle.clock())
+        storage = await self._handle.storage()
+        vectors = await self._handle.embedding.rows(
             [(address, field, text) for field, text in new.texts.items()]
         )
-        return await self._storage.put_instruction(new.row, vectors)
+        return await storage.put_instruction(new.row, vectors)
 
     async def read(self, scope: Scope, key: str) -> Instruction | None:
         """Return the newest version; None if there is none."""
-        await self._ready(scope, key)
-        newest = await self._storage.instruction_versions(scope, key, 1)
+        storage = await self._ready(scope, key)
+        newest = await storage.instruction_versions(scope, key, 1)
         return newest[0] if newest else None
 
     async def history(self, scope: Scope, key: str, *, limit: int = 100) -> Sequence[Instruction]:
         """Return the versions, newest first."""
+        storage = await self._handle.storage()
         if not 0 < limit <= MAX_VERSIONS:
             raise InvalidInput(f"limit must be from 1 to {MAX_VERSIONS}, not {limit}")
         await self._ready(scope, key)
-        return await self._storage.instruction_versions(scope, key, limit)
+        return await storage.instruction_versions(scope, key, limit)
 
     async def rollback(self, scope: Scope, key: str, version: int | None = None) -> Instruction:
         """Make a new version that says what an earlier one said, and return it.
@@ -68,8 +60,8 @@ class Instructions:
         that came between. Reaches the last 1,000 versions. Raises NotFound if there is no such
         version, or no instruction.
         """
-        await self._ready(scope, key)
-        known = await self._storage.instruction_versions(scope, key, MAX_VERSIONS)
+        storage = await self._ready(scope, key)
+        known = await storage.instruction_versions(scope, key, MAX_VERSIONS)
         if not known:
             raise NotFound(
                 f"no instruction {key!r} of user {scope.user!r} in {scope.app!r}: there is none to"
@@ -98,18 +90,18 @@ class Instructions:
         if limit < 0 or offset < 0:
             raise InvalidInput("limit and offset must not be negative")
         scope_path(scope)
-        await self._open()
-        return await self._storage.newest_instructions(scope, limit, offset)
+        storage = await self._handle.storage()
+        return await storage.newest_instructions(scope, limit, offset)
 
     async def delete(self, scope: Scope, key: str) -> int:
         """Delete an instruction with all its versions; return how many went."""
-        await self._ready(scope, key)
-        return await self._storage.drop_instruction(scope, key)
+        storage = await self._ready(scope, key)
+        return await storage.drop_instruction(scope, key)
 
-    async def _ready(self, scope: Scope, key: str) -> None:
+    async def _ready(self, scope: Scope, key: str) -> Storage:
         scope_path(scope)
         check_label(key, "the key of an instruction")
-        await self._open()
+        return await self._handle.storage()
 
 
 def _steps(newest_first: Sequence[Instruction]) -> list[Instruction]:

@@ -1,81 +1,73 @@
-"""Everything that brings new memories: turns of threads, and what is remembered outright."""
+"""engine.turns: append the turns of threads, and have unread ones consolidated."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from shared_core.core.domain import Event, NewMemory, Scope, ThreadId
+from shared_core.core.domain import Event, Scope, ThreadId
 from shared_core.core.namespaces import check_scope
 from shared_core.errors import ModelUnavailable
 from shared_core.ingest import events as ingest
 from shared_core.ingest.session_log import possible
 from shared_core.jobs.queue import JobQueue, job_for_turns
+from shared_core.ports.jobs import ExtractionStrategy
 
 if TYPE_CHECKING:
     from shared_core.jobs.worker import Worker
-    from shared_core.models.embedding import Embedding
-    from shared_core.ports.jobs import ExtractionStrategy
-    from shared_core.ports.storage import Clock, Storage
-    from shared_core.privacy.sanitizing import Intake
+    from shared_core.lifecycle import Handle
 
 
-class Remembering:
-    """Writes of one storage, with the queue that reads them later. Every verb opens the memory."""
+class Turns:
+    """Turns of threads, with the queue that consolidates them later.
+
+    strategy: when turns that were left to the queue are consolidated, by default.
+    """
 
     def __init__(
-        self,
-        storage: Storage,
-        embedding: Embedding,
-        intake: Intake,
-        clock: Clock,
-        open_memory: Callable[[], Awaitable[None]],
-        jobs: JobQueue,
-        worker: Worker,
+        self, handle: Handle, jobs: JobQueue, worker: Worker, strategy: ExtractionStrategy
     ) -> None:
-        self._storage = storage
-        self._embedding = embedding
-        self._intake = intake
-        self._clock = clock
-        self._open = open_memory
+        self._handle = handle
         self._jobs = jobs
         self._worker = worker
+        self._strategy = strategy
 
-    async def append_events(
+    async def append(
         self,
         scope: Scope,
         thread_id: str,
         events: Sequence[Event],
         *,
-        later: bool,
-        delay_s: float | None,
-        unseen: bool,
-        session_end: bool,
-        strategy: ExtractionStrategy,
-        history: bool,
-        retry_later: bool,
+        later: bool = False,
+        delay_s: float | None = None,
+        unseen: bool = False,
+        session_end: bool = False,
+        strategy: ExtractionStrategy | None = None,
+        history: bool = False,
+        retry_later: bool = False,
     ) -> set[str]:
-        """Append turns to a thread and remember each that has text; return the ids that were new.
+        """Append turns to a thread, remember each that has text; return the ids that were new.
 
-        engine.append_events says what the arguments are.
+        engine.append_events() explains the arguments.
         """
-        await self._open()
+        strategy = strategy or self._strategy
+        storage = await self._handle.storage()
         thread = ThreadId(thread_id)
-        job = job_for_turns(strategy, self._clock, delay_s=delay_s, session_end=session_end)
-        asked = job if later and events else None
+        job = job_for_turns(strategy, self._handle.clock, delay_s=delay_s, session_end=session_end)
+        queued = job if later and events else None
         append = partial(
-            ingest.append_events, self._storage, self._embedding, scope, thread, events,
-            intake=self._intake, unseen=unseen, history=history,
+            ingest.append_events, storage, self._handle.embedding, scope, thread, events,
+            intake=self._handle.sanitizer, unseen=unseen, history=history,
         )  # fmt: skip
         try:
-            new = await append(job=asked)
+            new = await append(job=queued)
         except ModelUnavailable:
             async with self._jobs.taking_over(scope, thread, job.job_type, wanted=retry_later):
                 if retry_later:
                     await append(job=job)
                 raise
-        if asked:
+        if queued:
             self._worker.hand_over(scope, thread)
         else:
             self._worker.resume()
@@ -83,27 +75,18 @@ class Remembering:
             await self.end_session(scope, thread_id, strategy)
         return new
 
-    async def end_session(self, scope: Scope, thread_id: str, strategy: ExtractionStrategy) -> bool:
-        """Have the unread turns of a thread worked on now; return whether there were any."""
+    async def end_session(
+        self, scope: Scope, thread_id: str, strategy: ExtractionStrategy | None = None
+    ) -> bool:
+        """Have the unread turns of a thread consolidated now; return whether there were any."""
+        strategy = strategy or self._strategy
         check_scope(scope)
         if not strategy.on_session_end or not possible(scope.app, scope.user, thread_id):
             return False
-        await self._open()
+        storage = await self._handle.storage()
         thread = ThreadId(thread_id)
-        job = job_for_turns(strategy, self._clock, delay_s=0, session_end=True)
-        unread = await self._storage.end_session(scope, thread, job)
+        job = job_for_turns(strategy, self._handle.clock, delay_s=0, session_end=True)
+        unread = await storage.end_session(scope, thread, job)
         if unread:
             self._worker.hand_over(scope, thread)
         return unread
-
-    async def remember(
-        self, scope: Scope, memories: str | NewMemory | Sequence[str | NewMemory]
-    ) -> list[str]:
-        """Remember texts or NewMemory objects; return their keys."""
-        await self._open()
-        if isinstance(memories, str | NewMemory):
-            memories = [memories]
-        new = [NewMemory(text=memory) if isinstance(memory, str) else memory for memory in memories]
-        return await ingest.remember(
-            self._storage, self._embedding, self._clock, self._intake, scope, new
-        )

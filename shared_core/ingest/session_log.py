@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from shared_core.core.domain import Event, JsonValue, Scope, ThreadId
 from shared_core.core.namespaces import check_label, scope_path, storable
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import Conflict, InvalidInput, NotFound
+from shared_core.lifecycle import Handle
 from shared_core.ports.conversations import check_thread
 from shared_core.ports.session_logs import (
     NO_CHANGE,
     Seen,
     SessionRecord,
-    SessionStorage,
     StateChange,
 )
-from shared_core.privacy.sanitizing import Intake
 
 
-class SessionLog:
-    """The session logs of a memory. Each call is one round trip.
+class SessionLogs:
+    """The session logs of a memory: engine.sessions. Each call is one round trip.
 
     A log lives on a thread of memory, so what is said is stored once: remembering a turn of a log
     marks its row. Deleting a log leaves what was remembered of it, unless told otherwise.
     """
 
-    def __init__(
-        self,
-        storage: SessionStorage,
-        intake: Intake,
-        open_storage: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._storage = storage
-        self._intake = intake
-        self._open = open_storage
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
 
     async def create(
         self, scope: Scope, session_id: str, state: StateChange = NO_CHANGE
@@ -43,8 +35,8 @@ class SessionLog:
         """Open a log. Raises Conflict when there is one of this id."""
         scope_path(scope)
         check_thread(session_id, "session_id")
-        await self._open()
-        opened = await self._storage.open_session(scope, ThreadId(session_id), state)
+        storage = await self._handle.storage()
+        opened = await storage.open_session(scope, ThreadId(session_id), state)
         if opened is None:
             raise Conflict(f"there is a session {session_id!r} already")
         return opened
@@ -63,17 +55,15 @@ class SessionLog:
         """
         if not possible(scope.app, scope.user, session_id):
             return None
-        await self._open()
-        return await self._storage.load_session(
-            scope, ThreadId(session_id), after=after, limit=limit
-        )
+        storage = await self._handle.storage()
+        return await storage.load_session(scope, ThreadId(session_id), after=after, limit=limit)
 
     async def list(self, app: str, user: str | None = None) -> Sequence[SessionRecord]:
         """Return the logs of a user, or of all, without events; the newest change comes last."""
         if not possible(app, "-" if user is None else user):
             return []
-        await self._open()
-        return await self._storage.list_sessions(app, user)
+        storage = await self._handle.storage()
+        return await storage.list_sessions(app, user)
 
     async def append(
         self,
@@ -95,9 +85,9 @@ class SessionLog:
         if not possible(scope.app, scope.user, session_id):
             raise NotFound(f"there is no session {session_id!r}")
         check_moment(event.occurred_at, f"the timestamp of event {event.event_id!r}")
-        event, payload = self._intake.logged(event, payload)
-        await self._open()
-        done = await self._storage.append_session_event(
+        event, payload = self._handle.sanitizer.logged(event, payload)
+        storage = await self._handle.storage()
+        done = await storage.append_session_event(
             scope, ThreadId(session_id), event, payload, state, seen
         )
         if done.version is not None:
@@ -113,15 +103,15 @@ class SessionLog:
     async def delete(self, scope: Scope, session_id: str, *, forget: bool = False) -> None:
         """End a log; with forget, what was remembered of it goes too. An unknown id: nothing."""
         if possible(scope.app, scope.user, session_id):
-            await self._open()
-            await self._storage.close_session(scope, ThreadId(session_id), forget=forget)
+            storage = await self._handle.storage()
+            await storage.close_session(scope, ThreadId(session_id), forget=forget)
 
     async def user_state(self, scope: Scope) -> Mapping[str, JsonValue]:
         """Return the state that all sessions of a user share."""
         if not possible(scope.app, scope.user):
             return {}
-        await self._open()
-        return await self._storage.user_state(scope)
+        storage = await self._handle.storage()
+        return await storage.user_state(scope)
 
 
 def possible(*labels: str) -> bool:

@@ -7,15 +7,15 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from shared_core.core.namespaces import check_label
 from shared_core.core.timestamps import check_moment
 from shared_core.errors import InvalidInput, NotFound
-from shared_core.ports.api_tokens import ApiToken, TokenStorage
-from shared_core.ports.storage import Clock
+from shared_core.lifecycle import Handle
+from shared_core.ports.api_tokens import ApiToken
 
 SECRET_BYTES = 32
 """256 random bits: no dictionary and no search finds them, so a fast hash is enough."""
@@ -37,12 +37,9 @@ class NewToken:
 class ApiTokens:
     """The tokens of one memory. They are rows: all processes on a database share them."""
 
-    def __init__(
-        self, storage: TokenStorage, clock: Clock, open_memory: Callable[[], Awaitable[None]]
-    ) -> None:
-        self._storage = storage
-        self._clock = clock
-        self._open = open_memory
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._clock = handle.clock
 
     async def create(
         self,
@@ -74,8 +71,8 @@ class ApiTokens:
             expires_at=expires_at,
         )
         secret = secrets.token_urlsafe(SECRET_BYTES)
-        await self._open()
-        await self._storage.add_token(token, _hashed(secret))
+        storage = await self._handle.storage()
+        await storage.add_token(token, _hashed(secret))
         return NewToken(token, f"hippo_{token.token_id}_{secret}")
 
     async def verify(self, text: str) -> ApiToken | None:
@@ -83,8 +80,8 @@ class ApiTokens:
         parts = _FORM.fullmatch(text)
         if parts is None:
             return None
-        await self._open()
-        found = await self._storage.token(parts[1])
+        storage = await self._handle.storage()
+        found = await storage.token(parts[1])
         if found is None:
             return None
         token, secret_hash = found
@@ -95,19 +92,19 @@ class ApiTokens:
         """Return the tokens of an application, or of all, newest first; revoked ones too."""
         if app is not None:
             check_label(app, "app")
-        await self._open()
-        return await self._storage.tokens(app)
+        storage = await self._handle.storage()
+        return await storage.tokens(app)
 
     async def revoke(self, token_id: str) -> None:
         """Revoke a token for good. Raises NotFound for an id that is none."""
-        await self._open()
-        if not await self._storage.revoke_token(check_label(token_id, "token_id")):
+        storage = await self._handle.storage()
+        if not await storage.revoke_token(check_label(token_id, "token_id")):
             raise NotFound(f"there is no token {token_id!r}: hippocampus token list shows them")
 
     async def any(self) -> bool:
         """Return whether a token was ever made, a revoked or expired one too."""
-        await self._open()
-        return await self._storage.any_token()
+        storage = await self._handle.storage()
+        return await storage.any_token()
 
 
 class FirstToken:

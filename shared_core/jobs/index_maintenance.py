@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from shared_core.core.event_loops import PeriodicTask
 from shared_core.errors import InvalidInput, MemoryCoreError
-from shared_core.ports.indexes import IndexStorage, TenantIndex, TenantVectors
+from shared_core.lifecycle import Handle
+from shared_core.ports.indexes import TenantIndex, TenantVectors
 
 log = logging.getLogger("hippocampus")
 
@@ -67,34 +68,25 @@ class Indexes(PeriodicTask):
     own loop; of all processes one builds at a time. in_background: False leaves it to others.
     """
 
-    def __init__(
-        self,
-        storage: IndexStorage,
-        open_memory: Callable[[], Awaitable[None]],
-        *,
-        in_background: bool = True,
-    ) -> None:
+    def __init__(self, handle: Handle, *, in_background: bool = True) -> None:
         super().__init__()
-        self._storage = storage
-        self._open = open_memory
-        self._in_background = (
-            in_background and storage.index_threshold is not None and storage.builds_indexes
-        )
+        self._handle = handle
+        self._in_background = in_background
 
     async def plan(self) -> list[IndexStep]:
         """Return what refresh() would do, tenants that stay exact included, largest first.
 
         Raises InvalidInput when indexes are off.
         """
-        await self._open()
-        threshold = self._storage.index_threshold
+        storage = await self._handle.storage()
+        threshold = storage.index_threshold
         if threshold is None:
             raise InvalidInput(
                 "approximate indexes are off: HIPPOCAMPUS_ANN_THRESHOLD is 'off', make it a number"
                 " of vectors, or unset it"
             )
-        known = await self._storage.tenant_indexes()
-        tenants = await self._storage.large_tenants(threshold, known)
+        known = await storage.tenant_indexes()
+        tenants = await storage.large_tenants(threshold, known)
         return plan_indexes(tenants, known, threshold)
 
     async def refresh(
@@ -107,10 +99,10 @@ class Indexes(PeriodicTask):
         begins, done: called before and after each step. Raises StorageUnavailable when the user
         may not build indexes, with what is missing.
         """
-        await self._open()
-        if not self._storage.builds_indexes:
+        storage = await self._handle.storage()
+        if not storage.builds_indexes:
             return []
-        async with self._storage.index_builder() as builder:
+        async with storage.index_builder() as builder:
             if builder is None:
                 return None
             for name in await builder.leftovers():
@@ -127,11 +119,18 @@ class Indexes(PeriodicTask):
                     done(step)
             return steps
 
+    def nudge(self) -> None:
+        """Maintain the indexes in the background, when it is time. Returns at once."""
+        storage = self._handle.lifecycle.storage_if_open()
+        if storage and storage.builds_indexes and storage.index_threshold is not None:
+            super().nudge()
+
     def _waits_s(self) -> tuple[float, float]:
         return FIRST_LOOK_S, LOOK_EVERY_S
 
     async def _look(self) -> None:
-        if self._storage.index_threshold is None:
+        storage = await self._handle.storage()
+        if storage.index_threshold is None:
             return
         try:
             await self.refresh(done=_log)

@@ -6,8 +6,6 @@ import asyncio
 import logging
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
-    Callable,
     Collection,
     Mapping,
     Sequence,
@@ -25,6 +23,7 @@ from shared_core.jobs.retries import first_wait_s, reason
 from shared_core.jobs.runner import Perform
 from shared_core.jobs.watch import JobWatch, WatchedJob
 from shared_core.jobs.worker import Tally, Worker
+from shared_core.lifecycle import Handle
 from shared_core.ports.jobs import (
     OF_A_THREAD,
     OPEN_OR_FAILED,
@@ -35,13 +34,11 @@ from shared_core.ports.jobs import (
     JobRecord,
     JobStats,
     JobStatus,
-    JobStorage,
     JobType,
     NewJob,
     check_delay,
 )
 from shared_core.ports.storage import Clock
-from shared_core.privacy.sanitizing import Intake
 
 log = logging.getLogger("hippocampus")
 
@@ -52,23 +49,13 @@ CALLBACK = "reflector"
 
 
 class JobQueue:
-    """Durable work on threads: what was left for later, of all processes on one database."""
+    """The durable queue of all processes on one database: engine.jobs."""
 
-    def __init__(
-        self,
-        storage: JobStorage,
-        clock: Clock,
-        worker: Worker,
-        open_memory: Callable[[], Awaitable[None]],
-        intake: Intake,
-    ) -> None:
-        self._storage = storage
-        self._clock = clock
+    def __init__(self, handle: Handle, worker: Worker, watch: JobWatch) -> None:
+        self._handle = handle
+        self._clock = handle.clock
         self._worker = worker
-        self._open = open_memory
-        self._watch = JobWatch(storage, clock)
-        worker.tried = self._watch.look
-        self._intake = intake
+        self._watch = watch
 
     @property
     def done_here(self) -> bool:
@@ -117,7 +104,7 @@ class JobQueue:
         counts: its job takes the place of the one that waits. It is stored without secrets: every
         "text" and "content" in it is redacted as turns are.
         """
-        payload = self._intake.request(payload)
+        payload = self._handle.sanitizer.request(payload)
         job = self._new(
             JobType.CALLBACK,
             JobPriority.TURN,
@@ -133,13 +120,13 @@ class JobQueue:
         """Ask for a consolidation of a thread, if there are turns that none has read or reads."""
         scope_path(scope)
         thread = ThreadId(check_label(thread_id, "thread_id"))
-        await self._open()
-        known = await self._storage.jobs_of_threads([(scope, thread)])
+        storage = await self._handle.storage()
+        known = await storage.jobs_of_threads([(scope, thread)])
         consolidation = JobType.FULL_CONSOLIDATION
         if any(job.job_type is consolidation and job.status is JobStatus.RUNNING for job in known):
             return
         job = self._new(consolidation, JobPriority.TURN, delay_s)
-        if await self._storage.end_session(scope, thread, job):
+        if await storage.end_session(scope, thread, job):
             self._worker.hand_over(scope, thread)
 
     def watch(
@@ -161,16 +148,11 @@ class JobQueue:
 
     async def hasten(self, threads: Sequence[tuple[Scope, str]]) -> None:
         """Make what waits for its time in some threads due now, and begin; what failed waits on."""
-        await self._open()
+        storage = await self._handle.storage()
         known = [(scope, ThreadId(thread_id)) for scope, thread_id in threads]
-        await self._storage.open_jobs(known, self._worker.capabilities())
+        await storage.open_jobs(known, self._worker.capabilities())
         self._worker.wake()
         self._watch.look()
-
-    async def stop(self, drain_s: float) -> None:
-        """Finish the job in work within drain_s, else give it back; end all that is watched."""
-        await self._worker.stop(drain_s)
-        await self._watch.stop()
 
     async def request(
         self,
@@ -235,14 +217,12 @@ class JobQueue:
             raise InvalidInput(f"take one of {', '.join(OF_A_THREAD)}, not {job_type}")
         scope_path(scope)
         thread = ThreadId(check_label(thread_id, "thread_id"))
-        await self._open()
+        storage = await self._handle.storage()
         new, worker_id = self._new(job_type, JobPriority.MANUAL), uuid4().hex
         wait_s = SHORTEST_LOOK_S
         while True:
             try:
-                job = await self._storage.start_job(
-                    scope, thread, new, worker_id, self._worker.lease_s
-                )
+                job = await storage.start_job(scope, thread, new, worker_id, self._worker.lease_s)
                 break
             except Conflict:
                 await asyncio.sleep(wait_s)
@@ -251,7 +231,7 @@ class JobQueue:
             raise NotFound(f"there is no thread {thread_id!r} of {scope}")
         await self._worker.run_now(job, worker_id, tries=1)
         wanted = JobFilter(app=scope.app, user=scope.user, job_id=new.job_id, statuses=[*JobStatus])
-        found = await self._storage.list_jobs(wanted)
+        found = await storage.list_jobs(wanted)
         if not found:
             raise NotFound(f"thread {thread_id!r} of {scope} was forgotten meanwhile")
         return found[0]
@@ -260,7 +240,7 @@ class JobQueue:
         self, stop: asyncio.Event | None = None, *, once: bool = False, poll_s: float = 1.0
     ) -> Tally:
         """Do what is due, of any process, until stop is set; once: until nothing is due."""
-        await self._open()
+        await self._handle.storage()
         return await self._worker.serve(stop or asyncio.Event(), once=once, poll_s=poll_s)
 
     async def list(
@@ -281,8 +261,8 @@ class JobQueue:
             check_scope(scope)
         if statuses is None:
             statuses = OPEN_OR_FAILED if thread_id is None else [*JobStatus]
-        await self._open()
-        return await self._storage.list_jobs(
+        storage = await self._handle.storage()
+        return await storage.list_jobs(
             JobFilter(
                 app=scope.app if scope else app,
                 user=scope.user if scope else None,
@@ -295,13 +275,13 @@ class JobQueue:
 
     async def stats(self) -> JobStats:
         """Return how full the queue of all scopes is."""
-        await self._open()
-        return await self._storage.job_stats()
+        storage = await self._handle.storage()
+        return await storage.job_stats()
 
     async def retry(self, job_ids: Sequence[UUID]) -> int:
         """Put back jobs that were given up, as new ones due now; return how many."""
-        await self._open()
-        put_back = await self._storage.retry_jobs(job_ids)
+        storage = await self._handle.storage()
+        put_back = await storage.retry_jobs(job_ids)
         self._worker.wake()
         return put_back
 
@@ -311,16 +291,16 @@ class JobQueue:
         A worker ends its work on one at its next heartbeat, a third of its lease later at most;
         what it has stored until then stays.
         """
-        await self._open()
-        cancelled = await self._storage.cancel_jobs(job_ids)
+        storage = await self._handle.storage()
+        cancelled = await storage.cancel_jobs(job_ids)
         self._watch.look()
         return cancelled
 
     async def _enqueue(self, scope: Scope, thread_id: str | None, job: NewJob) -> None:
         scope_path(scope)
         thread = None if thread_id is None else ThreadId(check_label(thread_id, "thread_id"))
-        await self._open()
-        await self._storage.enqueue(scope, thread, job)
+        storage = await self._handle.storage()
+        await storage.enqueue(scope, thread, job)
         if thread is None:
             self._worker.wake()
         else:

@@ -98,7 +98,7 @@ class JobWatch:
         if self._waits:
             start_on_own_loop(self._news.set)
 
-    async def stop(self) -> None:
+    async def stop(self, drain_s: float = 0.0) -> None:
         """Resolve the waits of finished jobs, and cancel the others."""
         await on_own_loop(self._stop())
 

@@ -70,7 +70,7 @@ class Worker:
         self._runner = JobRunner(storage, clock, self._performers)
         self._in_background = in_background
         self._lease_s = lease_s
-        self.tried = tried
+        self._tried = tried
         self._name = uuid4().hex
         self._pid = 0
         self._task: asyncio.Task[None] | None = None
@@ -184,7 +184,7 @@ class Worker:
     async def run_now(self, job: Job, worker_id: str, *, tries: int) -> Outcome:
         """Do a job that is stored as taken by worker_id, here and now."""
         outcome = await self._runner.run(job, worker_id, self._lease_s, tries=tries)
-        self.tried()
+        self._tried()
         self.wake()  # what it asked for in turn
         return outcome
 
@@ -335,7 +335,7 @@ class Worker:
         if outcome not in (Outcome.DONE, Outcome.LOST):
             self._unfinished[job.job_id] = (job.scope, job.thread_id)
             _keep_newest(self._unfinished)
-        self.tried()
+        self._tried()
         return outcome
 
 

@@ -1,32 +1,77 @@
-"""The verbs of MemoryEngine that read facts, as of any moment, and correct them."""
+"""engine.facts: list facts as of any moment, state, retract and restore them."""
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from shared_core.core.domain import AsOf, Scope
-from shared_core.core.timestamps import check_as_of
-from shared_core.errors import InvalidInput
-from shared_core.knowledge import corrections
-from shared_core.knowledge.stated import Stating
-from shared_core.nlp.slots import near_slot, near_slot_message, slot_name
-from shared_core.ports.runs import Fact
-from shared_core.ports.storage import Clock, Storage
+from shared_core.core.domain import (
+    USER,
+    AsOf,
+    Extraction,
+    FactDraft,
+    MemoryId,
+    NewMemory,
+    Scope,
+    TripleDraft,
+)
+from shared_core.core.ids import uuid7
+from shared_core.core.namespaces import check_label, scope_path, storable
+from shared_core.core.timestamps import check_as_of, check_moment
+from shared_core.errors import Conflict, InvalidInput, NotFound
+from shared_core.extraction.stated_facts import (
+    STATED,
+    stated_draft,
+    stated_slot,
+    statement_language,
+)
+from shared_core.knowledge.edge_planning import EdgePlan, edges_said, plan_edges
+from shared_core.knowledge.fact_planning import (
+    FactPlan,
+    fact_key,
+    opposite_slot,
+    plan_facts,
+    slots_to_read,
+)
+from shared_core.knowledge.reviving import faded_stated_again, plan_revival, revive
+from shared_core.knowledge.run_rows import RunRows, add_privacy
+from shared_core.lifecycle import Handle
+from shared_core.nlp.relation_schema import Relations
+from shared_core.nlp.slots import Slot, near_slot, near_slot_message, slot_name
+from shared_core.nlp.text import HAN_CHARACTER, normalised, short_name
+from shared_core.ports.facts import NamedMemory, Restoration
+from shared_core.ports.retention import Revival
+from shared_core.ports.runs import Fact, Known, KnownFact, PlannedEdge, RunPlan
+from shared_core.ports.storage import Storage
+
+if TYPE_CHECKING:
+    from shared_core.ports.items import VectorRows
+    from shared_core.ports.storage import Vectors
+
+MAX_TRIES = 64
+"""A try fails only where another run came through, so as many may touch one matter at once."""
+PAUSE_S = 0.02
+"""By so much the longest pause before the next try grows with each, up to ten times."""
+MAX_VALUE_CHARACTERS = 2_000
 
 
-class FactVerbs:
-    """Facts of a scope: which held when, and ends of them."""
+class Facts:
+    """Facts of one memory. Call it to list them: engine.facts(scope).
 
-    _storage: Storage
-    _clock: Clock
-    _stating: Stating
+    relations: the relations that edges may have; None where the graph is switched off.
+    """
 
-    async def open(self) -> None:
-        raise NotImplementedError
+    def __init__(self, handle: Handle, relations: Relations | None) -> None:
+        self._handle = handle
+        self._clock = handle.clock
+        self._relations = relations
 
-    async def facts(
+    async def __call__(
         self,
         scope: Scope,
         slot: str = "",
@@ -34,28 +79,36 @@ class FactVerbs:
         history: bool = False,
         as_of: AsOf | None = None,
     ) -> Sequence[Fact]:
-        """Return the facts that hold now; with history, those that ended as well.
+        """Return the facts that hold now, or with history also those that ended.
 
-        slot: only its values, e.g. "employer", or what a model may call it ("company", "公司").
-        as_of: those that held at a moment, as they were known at a moment. Of a slot nobody knows
-        there are none; one that is a known slot but for a letter, and has none, is refused by name.
+        This is the documented verb `engine.facts(...)`. An unknown slot has no facts.
+
+        Args:
+            scope: application and user.
+            slot: only the values of this slot, e.g. "employer", or another name that a model may
+                give it ("company", "公司").
+            history: include facts that ended.
+            as_of: the facts that held at a moment, as they were known at a moment.
+
+        Raises:
+            InvalidInput: for a slot without facts that differs from a known one by a letter.
         """
         check_as_of(as_of)
         if not isinstance(slot, str):
             raise InvalidInput(f"slot must be a text, e.g. 'employer', not {slot!r}")
-        await self.open()
+        storage = await self._handle.storage()
         name = slot_name(slot)
-        found = await self._storage.list_facts(scope, slot=name, history=history, as_of=as_of)
+        found = await storage.list_facts(scope, slot=name, history=history, as_of=as_of)
         if (
             name
             and not found
             and near_slot(name)
-            and not await self._storage.list_facts(scope, slot=name, history=True)
+            and not await storage.list_facts(scope, slot=name, history=True)
         ):
             raise InvalidInput(near_slot_message(slot, name))
         return found
 
-    async def state_fact(
+    async def state(
         self,
         scope: Scope,
         slot: str,
@@ -64,36 +117,316 @@ class FactVerbs:
         subject: str | None = None,
         valid_from: datetime | None = None,
     ) -> Fact:
-        """State a fact as key and value, as if the user had said it; return it as it stands.
+        """Store a fact as if the user had said it; return it as it is then.
 
-        slot: e.g. "employer", what it may be called as well ("company", "公司"), or one of your
-        own, which holds one value at a time. Of a slot with one value another one ends, as of
-        valid_from; of one with several ("like") all stay; what is known already is returned as it
-        is. subject: whom it is about, None for the user. valid_from: since when it holds, aware;
-        now if left out. What is followed by something that began later lasts until then. A run of
-        its own, which undo_run takes back. Raises InvalidInput for what is no slot, value or
-        moment, and for a slot that is a known one but for a letter, which it names.
+        engine.state_fact() explains the arguments.
         """
-        await self.open()
-        return await self._stating.state(scope, slot, value, subject=subject, valid_from=valid_from)
+        scope_path(scope)
+        given, begins = stated_slot(slot), _moment(valid_from)
+        about = USER if subject is None else short_name(check_label(subject, "subject").strip())
+        if not normalised(about):
+            raise InvalidInput(f"subject must be a name, or None for the user, not {subject!r}")
+        about = USER if normalised(about) == USER else about
+        kept = self._value(value)
+        embedded: dict[str, Vectors] = {}
+        for tries in range(1, MAX_TRIES + 1):
+            draft = await self._draft(scope, given, kept, about, begins)
+            memory_id = await self._try(scope, draft, embedded)
+            if memory_id is not None:
+                return await self._stored(scope, memory_id)
+            await pause(tries)
+        raise Conflict(
+            f"{slot!r} could not be stated: other runs change what is known of it all the time; try"
+            " again"
+        )
 
     async def retract(
         self, scope: Scope, key: Fact | UUID | str, *, at: datetime | None = None
     ) -> Fact:
-        """End a fact, given itself or by its key or memory id, as of a moment; it stays as history.
+        """End a fact as of a moment, by default now, and return it as it is then.
 
-        at: aware, not before it began and not in the future; now if left out. A run of its own,
-        which undo_run takes back. Raises NotFound, Conflict if it has ended already, InvalidInput
-        for another moment or what is no fact.
+        What says the same, or was derived from it, ends with it. engine.retract() explains the
+        arguments.
         """
-        await self.open()
-        return await corrections.retract(self._storage, self._clock, scope, key, at)
+        storage = await self._handle.storage()
+        fact, _ = await _fact_named(storage, scope, key)
+        now = self._clock()
+        if fact.valid_until is not None and fact.valid_until <= now:
+            raise Conflict(
+                f"{fact.statement!r} has ended already, at {fact.valid_until.isoformat()}: restore"
+                " it first to give it another end"
+            )
+        until = max(now, fact.valid_from) if at is None else _end_of(fact, at, now)
+        plan = RunPlan(
+            run_id=uuid7(),
+            kind="retraction",
+            scope=scope,
+            thread_id=None,
+            extractor="caller",
+            started_at=now,
+            close=[(fact.memory_id, until)],
+            ended=[fact.memory_id],
+            counts={"closed": 1},
+        )
+        try:
+            await storage.apply_run(plan)
+        except Conflict as error:
+            raise Conflict(
+                f"{fact.statement!r} was changed or forgotten at the same time: try again"
+            ) from error
+        return replace(fact, valid_until=until, superseded_at=now)
 
     async def restore(self, scope: Scope, key: Fact | UUID | str) -> Fact:
-        """Let a fact that ended hold again, whatever ended it, with what ended with it.
+        """Let a fact that ended hold again, with what ended with it; return it as it is then.
 
-        Raises NotFound, InvalidInput for what is no fact, Conflict if it holds, or while a fact or
-        an edge is current that cannot hold beside it, and names that one.
+        engine.restore() explains what is refused.
         """
-        await self.open()
-        return await corrections.restore(self._storage, scope, key)
+        storage = await self._handle.storage()
+        fact, place = await _fact_named(storage, scope, key)
+        if fact.valid_until is None or fact.superseded_at is None:
+            raise Conflict(f"{fact.statement!r} has not ended: there is nothing to restore")
+        keys = [place]
+        if opposite := opposite_slot(fact.slot):
+            keys.append(opposite + place.removeprefix(fact.slot))
+        for rival in await storage.facts_in_place(scope, fact.fact_type, keys):
+            if rival.memory_id != fact.memory_id:
+                raise Conflict(
+                    f"{fact.statement!r} cannot hold beside {rival.statement!r}, which holds since"
+                    f" {rival.valid_from.isoformat()}: retract that first, its key is {rival.key}"
+                )
+        for edge in await storage.edges_in_place(scope, fact.memory_id):
+            raise Conflict(
+                f"{fact.statement!r} cannot hold beside the edge ({edge.subject})"
+                f" -[{edge.relation}]-> ({edge.object}) of the graph: end that first with"
+                f" graph.retract(scope,"
+                f" {edge.subject!r}, {edge.relation!r}, {edge.object!r})"
+            )
+        restoration = Restoration(
+            run_id=uuid7(),
+            scope=scope,
+            memory_id=fact.memory_id,
+            closed_at=fact.superseded_at,
+            keys=keys,
+        )
+        await storage.restore_fact(restoration)
+        return replace(fact, valid_until=None, superseded_at=None)
+
+    async def beside_edge(
+        self, scope: Scope, slot: Slot, edge: PlannedEdge, plan: RunPlan
+    ) -> tuple[PlannedEdge, RunPlan]:
+        """Return an edge that a caller adds to the user, and its run, with the fact that says it.
+
+        What cannot hold beside the fact ends with what cannot hold beside the edge.
+        """
+        draft = await self._draft(
+            scope, slot, self._value(edge.draft.object), USER, edge.valid_from
+        )
+        known, facts, _ = await self._planned(scope, draft, self._clock())
+        facts.opened = [replace(one, valid_until=edge.valid_until) for one in facts.opened]
+        rows, vectors = await self._rows(scope, plan.run_id, plan.started_at, facts, {})
+        own = [one.memory_id for one in facts.opened]
+        said = own or [memory_id for memory_id, _ in facts.seen_again]
+        closed = {**dict(plan.close), **facts.closed}
+        return (
+            replace(edge, fact_id=said[0], memory_id=own[0] if own else None),
+            replace(
+                plan,
+                close=list(closed.items()),
+                ended=[one for one, until in closed.items() if until <= plan.started_at],
+                facts=facts.opened,
+                memories=rows.memories,
+                vectors=vectors,
+                slots=slots_to_read([draft]),
+                known_number=min(plan.known_number, known.number),
+                bounds=[*plan.bounds, *facts.bounds],
+                counts={**plan.counts, "facts": len(facts.opened), "closed": len(closed)},
+                revival=await self._revival(scope, known, facts, {}),
+            ),
+        )
+
+    async def bring_back(self, scope: Scope, facts: Sequence[MemoryId]) -> None:
+        """Bring those of some facts that have faded, and are said again, back into recall."""
+        storage = await self._handle.storage()
+        await revive(storage, self._handle.embedding, scope, facts)
+
+    async def _draft(
+        self, scope: Scope, slot: Slot, value: str, subject: str, begins: datetime | None
+    ) -> FactDraft:
+        storage = await self._handle.storage()
+        said, known = f"{slot.name} {value}", []
+        if not HAN_CHARACTER.search(said):
+            known = [one.statement for one in await storage.list_facts(scope)]
+        spoken = statement_language(said, known)
+        return stated_draft(slot, value, subject, begins, spoken)
+
+    async def _try(
+        self, scope: Scope, draft: FactDraft, embedded: dict[str, Vectors]
+    ) -> MemoryId | None:
+        """Write a fact; None if another run came first. embedded: texts of earlier tries."""
+        storage = await self._handle.storage()
+        now = self._clock()
+        known, facts, graph = await self._planned(scope, draft, now)
+        if not facts.opened and not facts.closed and not graph.opened:
+            await self.bring_back(scope, faded_stated_again(known.facts, facts))
+            return facts.seen_again[0][0]
+        run_id = uuid7()
+        rows, vectors = await self._rows(scope, run_id, now, facts, embedded)
+        plan = RunPlan(
+            run_id=run_id,
+            kind="statement",
+            scope=scope,
+            thread_id=None,
+            extractor=STATED,
+            started_at=now,
+            close=list(facts.closed.items()),
+            ended=facts.ended(now),
+            facts=facts.opened,
+            memories=rows.memories,
+            edges=graph.opened,
+            close_edges=list(graph.closed.items()),
+            vectors=vectors,
+            counts={
+                "facts": len(facts.opened), "closed": len(facts.closed), "edges": len(graph.opened)
+            },
+            slots=slots_to_read([draft]),
+            relations=self._pairs(draft),
+            known_number=known.number,
+            bounds=[*facts.bounds, *graph.bounds],
+            revival=await self._revival(scope, known, facts, embedded),
+        )  # fmt: skip
+        try:
+            await storage.apply_run(plan)
+        except Conflict:
+            return None
+        return facts.opened[0].memory_id if facts.opened else facts.seen_again[0][0]
+
+    async def _planned(
+        self, scope: Scope, draft: FactDraft, now: datetime
+    ) -> tuple[Known, FactPlan, EdgePlan]:
+        storage = await self._handle.storage()
+        since = min(now, draft.valid_from or now)
+        known = await storage.known(scope, slots_to_read([draft]), self._pairs(draft), since)
+        at = {"": _told_at(draft, known.facts, now)}
+        facts = plan_facts(
+            [draft], known.facts, at, lambda: MemoryId(uuid7()), known.retractions, now
+        )
+        triples = self._triples(draft)
+        graph = plan_edges(triples, known.edges, facts.opened, at, uuid7, facts.told_again)
+        return known, facts, graph
+
+    async def _rows(
+        self,
+        scope: Scope,
+        run_id: UUID,
+        now: datetime,
+        facts: FactPlan,
+        embedded: dict[str, Vectors],
+    ) -> tuple[RunRows, VectorRows | None]:
+        rows = RunRows(scope, None, run_id, now, STATED)
+        rows.add_facts(facts, ())
+        vectors = await self._handle.embedding.rows(rows.texts(), embedded)
+        await add_privacy(self._handle.embedding, rows, vectors)
+        return rows, vectors
+
+    async def _revival(
+        self, scope: Scope, known: Known, facts: FactPlan, embedded: dict[str, Vectors]
+    ) -> Revival | None:
+        storage = await self._handle.storage()
+        stated_again = faded_stated_again(known.facts, facts)
+        return await plan_revival(storage, self._handle.embedding, scope, stated_again, embedded)
+
+    def _triples(self, draft: FactDraft) -> list[TripleDraft]:
+        if self._relations is None:
+            return []
+        return edges_said(Extraction(facts=[draft]), self._relations)
+
+    def _pairs(self, draft: FactDraft) -> list[tuple[str, str]]:
+        return sorted({(normalised(one.subject), one.relation) for one in self._triples(draft)})
+
+    def _value(self, value: str) -> str:
+        if not isinstance(value, str):
+            raise InvalidInput(f"value must be a text, e.g. {str(value)!r}, not {value!r}")
+        kept = self._handle.sanitizer.memory(
+            NewMemory(text=check_label(value, "value").strip())
+        ).text.strip()
+        if not normalised(kept) or len(kept) > MAX_VALUE_CHARACTERS:
+            raise InvalidInput(
+                f"value must be a text of 1 to {MAX_VALUE_CHARACTERS:,} characters with more than"
+                f" punctuation, not {value[:80]!r}"
+            )
+        return kept
+
+    async def _stored(self, scope: Scope, memory_id: MemoryId) -> Fact:
+        storage = await self._handle.storage()
+        found = await storage.named_memory(scope, str(memory_id))
+        if found is None or found.fact is None:
+            raise Conflict("the fact was forgotten at the same time: state it again")
+        return found.fact
+
+
+async def pause(tries: int) -> None:
+    """Wait before the next of several tries, longer with each."""
+    await asyncio.sleep(PAUSE_S * min(tries, 10) * random.random())
+
+
+async def _fact_named(storage: Storage, scope: Scope, given: Fact | UUID | str) -> tuple[Fact, str]:
+    scope_path(scope)
+    if not isinstance(given, Fact | UUID | str):
+        raise InvalidInput(
+            f"a fact is named by itself, its key or its memory id, e.g. as text, not by {given!r}"
+        )
+    name = given.key if isinstance(given, Fact) else str(given)
+    found: NamedMemory | None = None
+    if storable(name):
+        found = await storage.named_memory(scope, name)
+    if found is None:
+        raise NotFound(
+            f"there is no memory {name!r} of {scope}: facts(scope, history=True) lists all facts,"
+            " and Fact.key is the key of each"
+        )
+    if found.fact is None:
+        raise InvalidInput(
+            f"{name!r} is no fact but a memory of kind {found.kind!r}: only facts end and hold"
+            " again; forget() deletes any memory"
+        )
+    return found.fact, found.place
+
+
+def _end_of(fact: Fact, at: datetime, now: datetime) -> datetime:
+    check_moment(at, "at")
+    if at < fact.valid_from:
+        raise InvalidInput(
+            f"{fact.statement!r} holds since {fact.valid_from.isoformat()} and cannot have ended"
+            f" before, at {at.isoformat()}: forget() it if it never held"
+        )
+    if at > now:
+        raise InvalidInput(f"at must not be in the future, as {at.isoformat()} is: retract it then")
+    return at.astimezone(UTC)
+
+
+def _told_at(draft: FactDraft, known: Sequence[KnownFact], now: datetime) -> datetime:
+    """Return the moment a statement counts as said: now, or when it began to hold.
+
+    That is for what begins later, and for what held before something else did: then it is history.
+    """
+    begins = draft.valid_from
+    if begins is None:
+        return now
+    if begins > now:
+        return begins
+    keys = {fact_key(draft)}
+    if opposite := opposite_slot(draft.slot):
+        keys.add(fact_key(replace(draft, slot=opposite)))
+    later = any(
+        one.valid_from >= begins and one.valid_from <= now
+        and one.key in keys and normalised(one.value) != normalised(draft.value)
+        for one in known
+    )  # fmt: skip
+    return begins if later else now
+
+
+def _moment(given: datetime | None) -> datetime | None:
+    if given is None:
+        return None
+    check_moment(given, "valid_from")
+    return given.astimezone(UTC)

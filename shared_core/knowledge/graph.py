@@ -13,9 +13,10 @@ from shared_core.core.namespaces import check_label, scope_path
 from shared_core.core.timestamps import check_as_of, check_moment
 from shared_core.errors import CapabilityMissing, Conflict, InvalidInput, NotFound
 from shared_core.knowledge.entity_names import AliasPlan, entity_key, plan_merge, plan_unmerge
+from shared_core.knowledge.facts import MAX_TRIES, Facts, pause
 from shared_core.knowledge.graph_changes import Ends, plan_addition, plan_retraction
 from shared_core.knowledge.graph_walks import entity_names, named_edge, simple_paths, subgraph
-from shared_core.knowledge.stated import MAX_TRIES, Stating, pause
+from shared_core.lifecycle import Handle
 from shared_core.nlp.relation_schema import Relations, slot_of_relation
 from shared_core.nlp.text import normalised
 from shared_core.ports.graph import (
@@ -29,7 +30,7 @@ from shared_core.ports.graph import (
     Subgraph,
 )
 from shared_core.ports.runs import PlannedEdge, RunPlan
-from shared_core.ports.storage import Clock, Storage
+from shared_core.ports.storage import Storage
 
 MAX_DEPTH = 3
 MAX_HOPS = 4
@@ -50,20 +51,12 @@ class Graph:
     CapabilityMissing where the graph is switched off.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        clock: Clock,
-        open_memory: Callable[[], Awaitable[None]],
-        relations: Relations | None,
-        stating: Stating,
-    ) -> None:
-        """relations: None switches the graph off. stating: writes what an edge of the user says."""
-        self._storage = storage
-        self._clock = clock
-        self._open = open_memory
+    def __init__(self, handle: Handle, relations: Relations | None, facts: Facts) -> None:
+        """relations: None switches the graph off. facts: writes the fact of an edge."""
+        self._handle = handle
+        self._clock = handle.clock
         self._relations = relations
-        self._stating = stating
+        self._facts = facts
 
     async def neighbourhood(
         self,
@@ -81,8 +74,8 @@ class Graph:
         _check_number(depth, "depth", MAX_DEPTH)
         _check_number(limit, "limit", MAX_EDGES)
         key = _read_key(entity)
-        await self._ready(scope, as_of)
-        [walk] = await self._storage.walk(scope, [key], depth, limit + 1, as_of)
+        storage = await self._ready(scope, as_of)
+        [walk] = await storage.walk(scope, [key], depth, limit + 1, as_of)
         return subgraph(walk, limit)
 
     async def paths(
@@ -103,8 +96,8 @@ class Graph:
         _check_number(max_hops, "max_hops", MAX_HOPS)
         _check_number(limit, "limit", MAX_PATHS)
         keys = [_read_key(start), _read_key(goal)]
-        await self._ready(scope, as_of)
-        walks = await self._storage.walk(scope, keys, (max_hops + 1) // 2, REACH, as_of)
+        storage = await self._ready(scope, as_of)
+        walks = await storage.walk(scope, keys, (max_hops + 1) // 2, REACH, as_of)
         return simple_paths(walks, max_hops, limit)
 
     async def history(
@@ -116,8 +109,8 @@ class Graph:
         """
         _check_number(limit, "limit", MAX_EDGES)
         key = _read_key(entity)
-        await self._ready(scope, as_of)
-        found = await self._storage.edges_of(scope, key, limit, as_of)
+        storage = await self._ready(scope, as_of)
+        found = await storage.edges_of(scope, key, limit, as_of)
         names = entity_names(found)
         return [named_edge(one, names) for one in found]
 
@@ -130,8 +123,8 @@ class Graph:
         """
         _check_number(limit, "limit", MAX_EDGES)
         wanted = normalised(check_label(matching, "matching")) if matching else ""
-        await self._ready(scope, as_of)
-        return list(await self._storage.entities(scope, wanted, limit, as_of))
+        storage = await self._ready(scope, as_of)
+        return list(await storage.entities(scope, wanted, limit, as_of))
 
     async def add(
         self,
@@ -151,7 +144,8 @@ class Graph:
         what relations.toml, or open_memory(relations=...), declares. With an edge that ends, ends
         the fact that says the same; with one of the user's that a slot stands for, begins the fact.
         """
-        relations = await self._ready(scope)
+        storage = await self._ready(scope)
+        relations = self._declared()
         subject_key, object_key = entity_key(subject, "subject"), entity_key(object, "object")
         name = relations.name(check_label(relation, "relation"))
         if not (isinstance(confidence, int | float) and 0 <= confidence <= 1):
@@ -173,7 +167,7 @@ class Graph:
             found = plan_addition(known.spells, known.value, begins, functional=functional)
             if found.operation is Operation.NOOP:
                 facts = [one.fact_id for one in known.spells if one.edge_id == found.edge_id]
-                await self._stating.bring_back(scope, [one for one in facts if one])
+                await self._facts.bring_back(scope, [one for one in facts if one])
                 return GraphChange(
                     operation=Operation.NOOP, edge_id=found.edge_id, closed=(), run_id=None
                 ), None
@@ -189,7 +183,7 @@ class Graph:
             )
             plan = _run(scope, now, known, name, found.ends, found.bounds)
             if slot and slot.functional == functional and USER in known.subject_keys:
-                edge, plan = await self._stating.beside_edge(scope, slot, edge, plan)
+                edge, plan = await self._facts.beside_edge(scope, slot, edge, plan)
             return GraphChange(
                 operation=found.operation,
                 edge_id=edge.edge_id,
@@ -198,9 +192,7 @@ class Graph:
             ), replace(plan, edges=[edge], counts={**plan.counts, "edges": 1})
 
         def read() -> Awaitable[KnownSpells]:
-            return self._storage.known_spells(
-                scope, subject_key, name, object_key, alone=not functional
-            )
+            return storage.known_spells(scope, subject_key, name, object_key, alone=not functional)
 
         return await self._change(read, planned)
 
@@ -218,7 +210,8 @@ class Graph:
         valid_until: as of when, by default now. The facts that say the same end with them; what
         ended stays as history.
         """
-        relations = await self._ready(scope)
+        storage = await self._ready(scope)
+        relations = self._declared()
         subject_key = entity_key(subject, "subject")
         object_key = None if object is None else entity_key(object, "object")
         name = relations.name(check_label(relation, "relation"))
@@ -237,7 +230,7 @@ class Graph:
             ), plan
 
         def read() -> Awaitable[KnownSpells]:
-            return self._storage.known_spells(
+            return storage.known_spells(
                 scope, subject_key, name, object_key or "", alone=object_key is not None
             )
 
@@ -252,14 +245,14 @@ class Graph:
             edge = UUID(str(edge_id))
         except ValueError as error:
             raise InvalidInput(f"edge_id must be a UUID, not {edge_id!r}") from error
-        await self._ready(scope)
-        found = await self._storage.one_edge(scope, edge)
+        storage = await self._ready(scope)
+        found = await storage.one_edge(scope, edge)
         if found is None:
             raise NotFound(f"there is no edge {edge} of {scope}: graph.history() shows their ids")
         if found.superseded_at is None:
             raise Conflict(f"edge {edge} did not end: there is nothing to restore")
-        await self._storage.restore_edge(scope, found, uuid7())
-        restored = await self._storage.one_edge(scope, edge)
+        await storage.restore_edge(scope, found, uuid7())
+        restored = await storage.one_edge(scope, edge)
         if restored is None:
             raise NotFound(f"edge {edge} was forgotten meanwhile")
         return restored
@@ -297,13 +290,13 @@ class Graph:
         if isinstance(aliases, str) or len(aliases) > MAX_ALIASES:
             raise InvalidInput(f"aliases must be a list of at most {MAX_ALIASES} names")
         keys = [entity_key(name, "name"), *(entity_key(one, "an alias") for one in aliases)]
-        await self._ready(scope)
+        storage = await self._ready(scope)
         for tries in range(1, MAX_TRIES + 1):
-            plan = planned(await self._storage.aliases(scope, keys))
+            plan = planned(await storage.aliases(scope, keys))
             if not plan.ended and not plan.added:
                 return plan
             try:
-                await self._storage.change_aliases(scope, uuid7(), plan.ended, plan.added)
+                await storage.change_aliases(scope, uuid7(), plan.ended, plan.added)
             except Conflict:
                 if tries == MAX_TRIES:
                     raise
@@ -317,13 +310,14 @@ class Graph:
         read: Callable[[], Awaitable[KnownSpells]],
         planned: Callable[[KnownSpells], Awaitable[tuple[GraphChange, RunPlan | None]]],
     ) -> GraphChange:
+        storage = await self._handle.storage()
         for tries in range(1, MAX_TRIES + 1):
             known = await read()
             change, plan = await planned(known)
             if plan is None:
                 return change
             try:
-                await self._storage.apply_run(plan)
+                await storage.apply_run(plan)
             except Conflict:
                 if tries == MAX_TRIES:
                     raise
@@ -332,16 +326,19 @@ class Graph:
                 return change
         raise AssertionError("unreachable")
 
-    async def _ready(self, scope: Scope, as_of: AsOf | None = None) -> Relations:
+    def _declared(self) -> Relations:
         if self._relations is None:
             raise CapabilityMissing(
                 "the knowledge graph is switched off here: open the memory with"
                 " open_memory(graph_enabled=True), or without HIPPOCAMPUS_GRAPH=off"
             )
+        return self._relations
+
+    async def _ready(self, scope: Scope, as_of: AsOf | None = None) -> Storage:
+        self._declared()
         scope_path(scope)
         check_as_of(as_of)
-        await self._open()
-        return self._relations
+        return await self._handle.storage()
 
 
 def _run(

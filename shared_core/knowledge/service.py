@@ -1,4 +1,4 @@
-"""How memories form: consolidation of threads, reflection across them, the record, and the undo."""
+"""engine.runs: consolidate threads, reflect on a user, list what runs did, and undo it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from shared_core.extraction.rule_based import RuleExtractor
 from shared_core.ingest.items import page_bounds
 from shared_core.knowledge.consolidation import RunReport, consolidate
 from shared_core.knowledge.reflection import ReflectionReport, RuleReflector, reflect
-from shared_core.models.embedding import Embedding
+from shared_core.lifecycle import Handle
 from shared_core.ports.jobs import OF_A_THREAD, JobType, ReflectionDue
 from shared_core.ports.storage import Extractor, Reflector
 
 if TYPE_CHECKING:
     from shared_core.nlp.relation_schema import Relations
     from shared_core.ports.runs import RunRecord
-    from shared_core.ports.storage import Clock, Storage
 
 Follow: TypeAlias = Callable[[Scope, ThreadId], Awaitable[None]]
 
@@ -45,40 +44,48 @@ ReaderFor: TypeAlias = Callable[
 ]
 
 
-class Formation:
-    """Runs, of one storage with one extractor. Every verb opens the memory first.
+class Runs:
+    """Runs of one memory. Call it to list them: engine.runs(scope).
 
-    reflect_every: every so many extractions ask for a reflection over the user; None for none.
-    relations: as in consolidate(). reader_for: returns the extractor of a thread that belongs to
-    the conversation layer, None for any other thread.
+    Args:
+        handle: storage, embedding and clock of the memory.
+        extractor: draws facts, edges and summaries from turns.
+        relations: the relations that edges may have; None where the graph is switched off.
+        reflect_every: number of extractions after which a reflection is enqueued; None for never.
+        reader_for: returns the extractor of a conversation, and None for any other thread.
+        follow: called after all new turns of a thread were consolidated.
     """
 
     def __init__(
         self,
-        storage: Storage,
-        embedding: Embedding,
+        handle: Handle,
         extractor: Extractor,
-        clock: Clock,
-        open_memory: Callable[[], Awaitable[None]],
-        reflect_every: int | None,
         relations: Relations | None,
+        *,
+        reflect_every: int | None = None,
         reader_for: ReaderFor | None = None,
+        follow: Follow | None = None,
     ) -> None:
-        self._storage = storage
-        self._embedding = embedding
+        self._handle = handle
         self._extractor = extractor
         self._reflector = extractor if isinstance(extractor, Reflector) else RuleReflector()
-        self._clock = clock
         self._relations = relations
         self._reader_for = reader_for
-        self._open = open_memory
+        self._follow = follow
         # Rules find patterns when they are asked; by itself only a model has something new to say.
-        self._follow: Follow | None = None
         self._reflect_every = reflect_every if isinstance(extractor, Reflector) else None
 
-    def followed_by(self, follow: Follow) -> None:
-        """Call follow after all that is new of a thread was read for facts."""
-        self._follow = follow
+    async def __call__(
+        self, scope: Scope, *, thread_id: str | None = None, limit: int = 50
+    ) -> Sequence[RunRecord]:
+        """Return what consolidation, reflection and callers changed, newest run first.
+
+        This is the documented verb `engine.runs(...)`. thread_id: only runs of this thread.
+        """
+        limit, _ = page_bounds(limit, 0)
+        storage = await self._handle.storage()
+        thread = None if thread_id is None else ThreadId(thread_id)
+        return await storage.list_runs(scope, thread, limit)
 
     @property
     def by_model(self) -> bool:
@@ -105,7 +112,7 @@ class Formation:
         scope_path(scope)
         check_label(thread_id, "thread_id")
         job_type = JobType(job_type)
-        await self._open()
+        storage = await self._handle.storage()
         extractor, instead_of = self._extractor, None
         if by_rules:
             extractor, instead_of = RuleExtractor(), self._extractor.name
@@ -114,10 +121,10 @@ class Formation:
             extractor, job_type = reader, JobType.DEEP_REFLECTION
         drawn = reader is None or reader.with_graph
         report = await consolidate(
-            self._storage,
-            self._embedding,
+            storage,
+            self._handle.embedding,
             extractor,
-            self._clock,
+            self._handle.clock,
             scope,
             thread_id,
             self._relations if drawn else None,
@@ -127,7 +134,7 @@ class Formation:
             private_only=reader is not None and reader.private_only,
         )
         if reader and not report.more:
-            await self._storage.finish_conversation(scope, thread_id)
+            await storage.finish_conversation(scope, thread_id)
         if self._follow and not report.more and job_type is not JobType.FAST_REPLAY:
             await self._follow(scope, thread_id)
         return report
@@ -149,19 +156,10 @@ class Formation:
     async def reflect(self, scope: Scope, limit: int) -> ReflectionReport:
         """Reflect on the newest memories of a user."""
         scope_path(scope)
-        await self._open()
+        storage = await self._handle.storage()
         return await reflect(
-            self._storage, self._embedding, self._reflector, self._clock, scope, limit
+            storage, self._handle.embedding, self._reflector, self._handle.clock, scope, limit
         )
-
-    async def list_runs(
-        self, scope: Scope, thread_id: str | None, limit: int
-    ) -> Sequence[RunRecord]:
-        """Return what was done, newest first."""
-        limit, _ = page_bounds(limit, 0)
-        await self._open()
-        thread = None if thread_id is None else ThreadId(thread_id)
-        return await self._storage.list_runs(scope, thread, limit)
 
     async def undo(self, scope: Scope, run_id: UUID | str) -> None:
         """Restore what was before a run."""
@@ -169,5 +167,5 @@ class Formation:
             run = UUID(str(run_id))
         except ValueError as error:
             raise InvalidInput(f"run_id must be a UUID, not {run_id!r}") from error
-        await self._open()
-        await self._storage.undo_run(scope, run)
+        storage = await self._handle.storage()
+        await storage.undo_run(scope, run)

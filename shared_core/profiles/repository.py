@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 from uuid import UUID
@@ -46,10 +46,8 @@ from shared_core.profiles.transcript import (
 )
 
 if TYPE_CHECKING:
-    from shared_core.models.embedding import Embedding
+    from shared_core.lifecycle import Handle
     from shared_core.ports.events import EventRow
-    from shared_core.ports.storage import Clock, Storage
-    from shared_core.privacy.sanitizing import Intake
 
 
 MAX_VERSIONS = 1_000
@@ -63,12 +61,8 @@ class ProfileStore:
     def __init__(
         self,
         scope: Scope,
-        storage: Storage,
-        embedding: Embedding,
-        intake: Intake,
-        clock: Clock,
+        handle: Handle,
         pipeline: ProfilePipeline,
-        open_memory: Callable[[], Awaitable[None]],
         keep_versions: int = KEEP_VERSIONS,
     ) -> None:
         is_whole = isinstance(keep_versions, int) and not isinstance(keep_versions, bool)
@@ -80,11 +74,10 @@ class ProfileStore:
         self.scope = scope
         self.keep_versions = keep_versions
         self.pipeline = pipeline
-        self._storage = storage
-        self._embedding = embedding
-        self._intake = intake
-        self._clock = clock
-        self._open = open_memory
+        self._handle = handle
+        self._embedding = handle.embedding
+        self._intake = handle.sanitizer
+        self._clock = handle.clock
 
     async def _written(
         self, memory: Memory, run: ProfileRun, *, known: StoredProfile | None = None
@@ -115,9 +108,8 @@ class ProfileStore:
         vectors = await self._embedding.rows([*texts_of(self.scope, turns), *draft.texts])
         if version is None and not turns and not run.stages and run.undoes is None:
             return self._bound_to(memory), set()
-        new = await self._storage.save_profile(
-            self.scope, memory.memory_id, run, version, vectors, turns
-        )
+        storage = await self._handle.storage()
+        new = await storage.save_profile(self.scope, memory.memory_id, run, version, vectors, turns)
         if version is not None:
             memory.version += not same
             memory.revision = memory.revision + 1 if same else 0
@@ -142,19 +134,19 @@ class ProfileStore:
     async def _of(self, agent_id: str, subject: Subject) -> StoredProfile | None:
         if subject not in get_args(Subject):
             raise InvalidInput(f"subject must be 'user' or 'agent', not {subject!r}")
-        await self._open()
-        return await self._storage.profile_of(self.scope, subject, agent_id)
+        storage = await self._handle.storage()
+        return await storage.profile_of(self.scope, subject, agent_id)
 
     async def _stored(self, memory_id: UUID | str, version: int | None = None) -> StoredProfile:
         found = checked_id(memory_id)
         whole = version is None or (isinstance(version, int) and not isinstance(version, bool))
         if not whole or (version is not None and not 0 < version < 2**31):
             raise InvalidInput(f"version must be a whole number from 1, not {version!r}")
-        await self._open()
-        stored = await self._storage.profile_by_id(self.scope, found, version)
+        storage = await self._handle.storage()
+        stored = await storage.profile_by_id(self.scope, found, version)
         if stored is not None:
             return stored
-        known = await self._storage.profile_versions(self.scope, found, MAX_VERSIONS)
+        known = await storage.profile_versions(self.scope, found, MAX_VERSIONS)
         if known:
             raise NotFound(
                 f"memory {found} has no version {version}: its versions are {known[-1].version} to"
@@ -203,7 +195,6 @@ class ConversationRecords(ProfileStore):
         A message without an id is new each time. Set "message_id" to make a repeated call safe.
         """
         thread_id = check_thread(conversation_id, "conversation_id")
-        await self._open()
         event = event_of(message, 0, self._clock())
         await self._append(thread_id, [event])
         return event.event_id
@@ -211,8 +202,8 @@ class ConversationRecords(ProfileStore):
     async def load_conversation(self, conversation_id: str) -> SessionConversation:
         """Return the last 5,000 messages of a conversation. Raises NotFound without any."""
         thread_id = ThreadId(check_label(conversation_id, "conversation_id"))
-        await self._open()
-        events = await self._storage.thread_events(self.scope, thread_id, MOST_TURNS)
+        storage = await self._handle.storage()
+        events = await storage.thread_events(self.scope, thread_id, MOST_TURNS)
         if not events:
             raise NotFound(
                 f"there is no conversation {conversation_id!r} in {self.scope}:"
@@ -228,8 +219,8 @@ class ConversationRecords(ProfileStore):
         Each has its summary (by default, the user's most telling sentences) and its topics, both
         of the last 50 turns.
         """
-        await self._open()
-        found = await self._storage.recent_threads(self.scope, agent_id, checked_limit(limit))
+        storage = await self._handle.storage()
+        found = await storage.recent_threads(self.scope, agent_id, checked_limit(limit))
         return await asyncio.to_thread(lambda: [_about(one) for one in found])
 
     async def log_pipeline_execution(
@@ -252,16 +243,17 @@ class ConversationRecords(ProfileStore):
             self._run({"logged": True}), stages=(_of_others(stage, record),),
             thread_id=None if named is None else ThreadId(named),
         )  # fmt: skip
-        await self._storage.save_profile(self.scope, stored.version.memory_id, run, None, None)
+        storage = await self._handle.storage()
+        await storage.save_profile(self.scope, stored.version.memory_id, run, None, None)
         return run.run_id
 
     async def get_pipeline_history(
         self, memory_id: UUID | str, limit: int = 100
     ) -> Sequence[StageLog]:
         """Return the logged stages of a memory, newest run first."""
-        await self._open()
+        storage = await self._handle.storage()
         found = checked_id(memory_id)
-        return await self._storage.pipeline_history(self.scope, found, checked_limit(limit))
+        return await storage.pipeline_history(self.scope, found, checked_limit(limit))
 
     async def _as_remembered(
         self, given: SessionConversation, *, follows: bool
@@ -271,9 +263,10 @@ class ConversationRecords(ProfileStore):
         follows: whether it was read from the thread itself. Otherwise raises InvalidInput for a
         known id with a different text, and for a new turn of a process_memory() thread.
         """
+        storage = await self._handle.storage()
         thread_id, ids = given.conversation_id, [event.event_id for event in given.events]
-        known = await self._storage.thread_events(self.scope, thread_id, MOST_TURNS)
-        forgotten = await self._storage.forgotten_turns(self.scope, thread_id, ids)
+        known = await storage.thread_events(self.scope, thread_id, MOST_TURNS)
+        forgotten = await storage.forgotten_turns(self.scope, thread_id, ids)
         by_id = {event.event_id: event for event in known}
         for event in () if follows else given.events:
             self._check_known(thread_id, event, by_id.get(event.event_id), forgotten)
@@ -294,9 +287,9 @@ class ConversationRecords(ProfileStore):
             )
 
     async def _append(self, thread_id: ThreadId, events: Sequence[Event]) -> None:
-        await self._open()
+        storage = await self._handle.storage()
         await append_events(
-            self._storage, self._embedding, self.scope, thread_id, events, intake=self._intake
+            storage, self._embedding, self.scope, thread_id, events, intake=self._intake
         )
 
 
@@ -377,7 +370,6 @@ class MemoryRepository(ConversationRecords):
         Raises Conflict if another writer stored a version since it was loaded.
         """
         _check_memory(memory)
-        await self._open()
         stored = await self._written(memory, self._run({"told": True}))
         memory.version, memory.revision = stored.version, stored.revision
         memory.stored_hash = stored.stored_hash
@@ -416,12 +408,12 @@ class MemoryRepository(ConversationRecords):
 
         Its conversations stay. Their turns so far are not read into the agent's next profile.
         """
-        await self._open()
-        stored = await self._storage.profile_by_id(self.scope, checked_id(memory_id))
+        storage = await self._handle.storage()
+        stored = await storage.profile_by_id(self.scope, checked_id(memory_id))
         if stored is None:
             return 0
         of = stored.version
-        return await self._storage.drop_profile(self.scope, of.memory_id, of.subject, of.agent_id)
+        return await storage.drop_profile(self.scope, of.memory_id, of.subject, of.agent_id)
 
     async def save_memory_content(
         self, memory_id: UUID | str, content_type: str, content_data: Mapping[str, Any]
@@ -456,9 +448,9 @@ class MemoryRepository(ConversationRecords):
 
     async def versions(self, memory_id: UUID | str, limit: int = 100) -> Sequence[ProfileVersion]:
         """Return the versions of a memory, newest first."""
-        await self._open()
+        storage = await self._handle.storage()
         found = checked_id(memory_id)
-        return await self._storage.profile_versions(self.scope, found, checked_limit(limit))
+        return await storage.profile_versions(self.scope, found, checked_limit(limit))
 
     async def diff(self, memory_id: UUID | str, from_version: int, to_version: int) -> ProfileDiff:
         """Return the difference between two versions, in either order."""
@@ -516,7 +508,8 @@ class MemoryRepository(ConversationRecords):
         """
         _check_memory(previous_memory)
         given = conversation_of(session_conversation, self._clock())
-        await self._open()
+        # Open here: a database that cannot be opened is no failure of the pipeline to log.
+        await self._handle.storage()
         return await self._piped(previous_memory, given)
 
     async def follow(self, agent_id: str, thread_id: ThreadId) -> int:
@@ -524,10 +517,11 @@ class MemoryRepository(ConversationRecords):
 
         Return the number of turns. A turn is read only once, even after a failure.
         """
+        storage = await self._handle.storage()
         read = 0
         while True:
             known = await self.load_or_create(agent_id)
-            turns = await self._storage.turns_to_profile(
+            turns = await storage.turns_to_profile(
                 self.scope, agent_id, known.memory_id, thread_id, FOLLOWED_AT_ONCE
             )
             if not turns:
@@ -623,8 +617,9 @@ class MemoryRepository(ConversationRecords):
     async def _log_failure(self, memory: Memory, run: ProfileRun, stages: Stages) -> None:
         """Log the stages of a failed run, if the memory is stored."""
         if stages.done and memory.version:
+            storage = await self._handle.storage()
             failed = replace(run, stages=stages.done, counts={"failed": True})
-            await self._storage.save_profile(self.scope, memory.memory_id, failed, None, None)
+            await storage.save_profile(self.scope, memory.memory_id, failed, None, None)
 
     def _bound_to(self, memory: Memory) -> Memory:
         memory.bound_to = self

@@ -26,7 +26,7 @@ from shared_core.recall.time_slices import stretch
 
 if TYPE_CHECKING:
     from shared_core.ports.storage import Clock
-    from shared_core.recall.service import Recalling
+    from shared_core.recall.service import Recall
 
 MemoryType = Literal["profile", "event"]
 ScorePart = Literal["semantic", "keyword", "time", "importance", "topic", "sentiment"]
@@ -149,9 +149,9 @@ class FoundConversation:
 class MemorySearcher:
     """Search over one scope: engine.profiles.searcher(scope)."""
 
-    def __init__(self, scope: Scope, recalling: Recalling, clock: Clock) -> None:
+    def __init__(self, scope: Scope, recall: Recall, clock: Clock) -> None:
         self.scope = scope
-        self._recalling = recalling
+        self._recall = recall
         self._clock = clock
 
     async def search_conversations(
@@ -250,7 +250,7 @@ class MemorySearcher:
             end=end,
         )  # fmt: skip
         found = []
-        for hit in await self._recalling.recall(self.scope, query, options, False):
+        for hit in await self._recall.find(self.scope, query, options, reranker=False):
             about = text_features(hit.memory.text)
             if filters.admits(hit, about):
                 found.append(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -17,45 +16,27 @@ from shared_core.profiles.rows import shown_profile
 from shared_core.profiles.search import MemorySearcher
 
 if TYPE_CHECKING:
-    from shared_core.knowledge.service import Formation
-    from shared_core.models.embedding import Embedding
-    from shared_core.ports.storage import Clock, Extractor, Storage
-    from shared_core.privacy.sanitizing import Intake
-    from shared_core.recall.service import Recalling
+    from shared_core.lifecycle import Handle
+    from shared_core.recall.service import Recall
 
 
 class Profiles:
-    """Profiles of one memory. extractor: what reads conversations."""
+    """Profiles of one memory: engine.profiles.
+
+    pipeline: updates a profile from a conversation. read_later: leaves a thread to the worker.
+    """
 
     def __init__(
         self,
-        storage: Storage,
-        embedding: Embedding,
-        intake: Intake,
-        clock: Clock,
-        extractor: Extractor,
-        recalling: Recalling,
-        open_memory: Callable[[], Awaitable[None]],
-        formation: Formation | None = None,
+        handle: Handle,
+        pipeline: ProfilePipeline,
+        recall: Recall,
         read_later: ReadLater | None = None,
     ) -> None:
-        """formation: whose consolidations profiles of users follow by themselves; None: none.
-
-        read_later: leaves a thread to the worker.
-        """
-        self._storage = storage
-        self._embedding = embedding
-        self._intake = intake
-        self._clock = clock
-        self._pipeline = ProfilePipeline(extractor, intake, clock)
-        self._recalling = recalling
-        self._open = open_memory
+        self._handle = handle
+        self._pipeline = pipeline
+        self._recall = recall
         self._read_later = read_later
-        if formation is not None:
-            formation.followed_by(self._follow)
-
-    async def _follow(self, scope: Scope, thread_id: ThreadId) -> None:
-        await self.repository(scope).follow(scope.app, thread_id)
 
     def repository(self, scope: Scope, *, keep_versions: int = KEEP_VERSIONS) -> MemoryRepository:
         """Return the profiles and conversations of a scope, with the pipeline that updates them.
@@ -63,10 +44,7 @@ class Profiles:
         keep_versions: so many versions of a profile are kept, 2 to 1,000; what it writes prunes.
         """
         scope_path(scope)
-        return MemoryRepository(
-            scope, self._storage, self._embedding, self._intake, self._clock, self._pipeline,
-            self._open, keep_versions,
-        )  # fmt: skip
+        return MemoryRepository(scope, self._handle, self._pipeline, keep_versions)
 
     def desk(
         self, scope: Scope, agent_id: str | None = None, subject: Subject = "user"
@@ -77,7 +55,7 @@ class Profiles:
     def searcher(self, scope: Scope) -> MemorySearcher:
         """Return the search over the conversations and profiles of a scope."""
         scope_path(scope)
-        return MemorySearcher(scope, self._recalling, self._clock)
+        return MemorySearcher(scope, self._recall, self._handle.clock)
 
     async def shown(self, scope: Scope, as_of: AsOf | None = None) -> str | None:
         """Return what a prompt shows of the stored profiles, the user's and the agent's.
@@ -86,8 +64,8 @@ class Profiles:
         changed last. None where nothing is known.
         """
         scope_path(scope)
-        await self._open()
-        return await shown_profile(self._storage, scope, as_of)
+        storage = await self._handle.storage()
+        return await shown_profile(storage, scope, as_of)
 
     async def undo(self, scope: Scope, run_id: UUID | str) -> bool:
         """Take back what a run wrote about a profile; False if it is no such run."""
@@ -95,8 +73,8 @@ class Profiles:
             run = UUID(str(run_id))
         except ValueError as error:
             raise InvalidInput(f"run_id must be a UUID, not {run_id!r}") from error
-        await self._open()
-        found = await self._storage.profile_of_run(scope, run)
+        storage = await self._handle.storage()
+        found = await storage.profile_of_run(scope, run)
         if found is None:
             return False
         if found.memory_id is None or found.version is None:
@@ -110,3 +88,10 @@ class Profiles:
             )
         await self.repository(scope).taken_back(found.memory_id, found.version - 1, run)
         return True
+
+
+async def follow_thread(
+    handle: Handle, pipeline: ProfilePipeline, scope: Scope, thread_id: ThreadId
+) -> None:
+    """Update the user's profile, as the application knows it, from a thread just consolidated."""
+    await MemoryRepository(scope, handle, pipeline).follow(scope.app, thread_id)

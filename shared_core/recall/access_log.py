@@ -7,13 +7,16 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from shared_core.core.domain import MemoryId, Scope
 from shared_core.core.event_loops import on_own_loop, start_on_own_loop
+from shared_core.core.namespaces import scope_path
+from shared_core.core.validation import memory_ids_of
 from shared_core.errors import MemoryCoreError, StorageReadOnly
-from shared_core.ports.retention import Accesses, AccessStorage, NewAccesses
+from shared_core.lifecycle import StorageLifecycle
+from shared_core.ports.retention import Accesses, NewAccesses
 from shared_core.ports.storage import Clock
 
 log = logging.getLogger("hippocampus")
@@ -29,24 +32,17 @@ READ_ONLY_S = 600.0
 
 
 class AccessLog:
-    """Collects reads from any thread and loop, and writes them on the bridge's loop.
+    """Counters of reads. Call it as engine.accesses(scope, memory_ids).
 
-    Failed writes are logged and dropped, because a counter must not fail a read. It never opens a
-    memory: reads while is_open() is false are not counted.
+    It collects reads from any thread and loop, and writes them on the bridge's loop. Failed writes
+    are logged and dropped, because a counter must not fail a read. Collecting never opens the
+    memory: reads of a closed memory are not counted. counts: False counts no reads.
     """
 
-    def __init__(
-        self,
-        storage: AccessStorage,
-        clock: Clock,
-        is_open: Callable[[], bool],
-        *,
-        wanted: bool = True,
-    ) -> None:
-        self._storage = storage
+    def __init__(self, lifecycle: StorageLifecycle, clock: Clock, *, counts: bool = True) -> None:
+        self._lifecycle = lifecycle
         self._clock = clock
-        self._is_open = is_open
-        self._wanted = wanted
+        self._counts = counts
         self._read_only_logged = False
         self._begin()
 
@@ -61,12 +57,37 @@ class AccessLog:
         self._full = asyncio.Event()
         self._writing = asyncio.Lock()
 
+    async def __call__(
+        self, scope: Scope, memory_ids: Sequence[UUID | str]
+    ) -> Mapping[MemoryId, Accesses]:
+        """Return how often recall() and search() returned memories, and when last.
+
+        This is the documented verb `engine.accesses(...)`. Memories that were never returned are
+        not in the answer.
+        """
+        scope_path(scope)
+        ids = memory_ids_of(memory_ids)
+        storage = await self._lifecycle.open()
+        await self.flush()
+        return await storage.accesses(scope, ids)
+
+    async def record_now(self, scope: Scope, memory_ids: Sequence[UUID | str]) -> None:
+        """Count memories as read now, in one round trip. Unknown ids are passed over.
+
+        recall() and search() count what they return by themselves, in the background.
+        """
+        scope_path(scope)
+        ids = dict.fromkeys(memory_ids_of(memory_ids))
+        storage = await self._lifecycle.open()
+        now = Accesses(1, self._clock())
+        await storage.add_accesses([NewAccesses(scope, one, now) for one in ids])
+
     def record(self, scope: Scope, memory_ids: Iterable[MemoryId]) -> None:
         """Schedule the count of a read of these memories. Returns at once and never raises."""
         if self._pid != os.getpid():
             self._begin()
-        counted = self._wanted and time.monotonic() >= self._counts_again_at
-        if not counted or not self._is_open():
+        counted = self._counts and time.monotonic() >= self._counts_again_at
+        if not counted or not self._lifecycle.is_open:
             return
         now = self._clock()
         with self._lock:
@@ -83,12 +104,12 @@ class AccessLog:
 
     async def flush(self) -> None:
         """Write all collected reads, and wait for writes in progress."""
-        if self._pid == os.getpid() and self._wanted:
+        if self._pid == os.getpid() and self._counts:
             await on_own_loop(self._flush())
 
-    async def stop(self) -> None:
+    async def stop(self, drain_s: float = 0.0) -> None:
         """Write all collected reads, and stop."""
-        if self._pid == os.getpid() and self._wanted:
+        if self._pid == os.getpid() and self._counts:
             await on_own_loop(self._stop())
 
     def _meet_loop(self) -> None:
@@ -126,14 +147,15 @@ class AccessLog:
         async with self._writing:
             with self._lock:
                 pending, self._pending = self._pending, {}
-            if not pending or not self._is_open():
+            storage = self._lifecycle.storage_if_open()
+            if not pending or storage is None:
                 return
             batch = [
                 NewAccesses(scope, MemoryId(memory_id), accesses)
                 for (scope, memory_id), accesses in pending.items()
             ]
             try:
-                await self._storage.add_accesses(batch)
+                await storage.add_accesses(batch)
             except StorageReadOnly as error:
                 self._counts_again_at = time.monotonic() + READ_ONLY_S
                 if not self._read_only_logged:

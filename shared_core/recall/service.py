@@ -1,117 +1,124 @@
-"""Everything that reads what is remembered: recall, search, listings, windows, and its counters."""
+"""engine.recall: from the arguments of a caller to ranked memories, counted as read."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
-from uuid import UUID
 
-from shared_core.core.domain import AsOf, Hit, Memory, MemoryId, MemoryKind, Scope
-from shared_core.core.namespaces import scope_path
-from shared_core.core.validation import memory_ids_of
+from shared_core.core.domain import AsOf, Hit, MemoryKind, Namespace, Scope
 from shared_core.nlp.text import has_words
-from shared_core.ports.recall import RecallResult
-from shared_core.recall import query as recalls
+from shared_core.ports.recall import Ranking, RecallResult, ThreeFactor
+from shared_core.recall import query as queries
 from shared_core.recall.query import RecallOptions
 from shared_core.recall.reranking import resolve_reranker
 
 if TYPE_CHECKING:
-    from shared_core.models.embedding import Embedding
-    from shared_core.ports.retention import Accesses
-    from shared_core.ports.storage import Storage, Vectors
+    from shared_core.lifecycle import Handle
+    from shared_core.ports.storage import Vectors
     from shared_core.recall.access_log import AccessLog
 
 
-class Recalling:
-    """Reads of one storage. Every verb opens the memory first.
+class Recall:
+    """Recall of one memory. Call it as engine.recall(scope, query).
 
-    accesses: told which memories were returned. reranker: in any form that resolve_reranker knows.
+    Args:
+        handle: storage, embedding and clock of the memory.
+        accesses: counts the memories that a recall returns.
+        reranker: default reranker, in any form that resolve_reranker knows; None for none.
+        with_graph: whether edges of the knowledge graph come along.
     """
 
     def __init__(
         self,
-        storage: Storage,
-        embedding: Embedding,
-        open_memory: Callable[[], Awaitable[None]],
+        handle: Handle,
         accesses: AccessLog,
         reranker: object = None,
+        *,
         with_graph: bool = True,
     ) -> None:
-        self._storage = storage
-        self._embedding = embedding
-        self._open = open_memory
+        self._handle = handle
         self._accesses = accesses
         self._reranker = resolve_reranker(reranker)
         self._with_graph = with_graph
 
-    async def recall(
+    async def __call__(
         self,
         scope: Scope,
         query: str,
-        wanted: RecallOptions,
-        reranker: object,
         *,
+        limit: int = 10,
+        kinds: Sequence[MemoryKind] | None = None,
+        namespace: Namespace | None = None,
+        ranking: Ranking | ThreeFactor = "linear",
+        asked_at: datetime | None = None,
+        as_of: AsOf | None = None,
+        min_relevance: float = 0.0,
+        min_importance: float = 0.0,
+        distinct: bool = False,
+        diversity: float = 0.0,
+        reranker: object = None,
+    ) -> RecallResult:
+        """Return the memories of a scope that answer a query, by meaning and by words, best first.
+
+        This is the documented verb `engine.recall(...)`. While the embedder is down, it finds by
+        words alone.
+
+        Args:
+            scope: application and user.
+            query: a question or any text. One without a letter or digit finds nothing.
+            limit: maximum number of hits.
+            kinds: only these kinds of memory.
+            namespace: search below this namespace instead of (app, user, "memories").
+            ranking: "linear" (learned weights), "fusion", "rrf", "vector", "bm25", "three_factor",
+                or a ThreeFactor with weights.
+            asked_at: aware; "last week" is resolved against it. Default: now.
+            as_of: return what held at a moment, as it was known at a moment.
+            min_relevance: 0 to 1; drops less relevant hits (shared_core.recall). 0 keeps all.
+            min_importance: 1 to 10; drops less important memories. 0 keeps all.
+            distinct: drop hits that repeat a better hit.
+            diversity: 0 to 1; how much likeness to a better hit lowers a hit (MMR).
+            reranker: instead of the memory's own; False for none.
+
+        Returns:
+            A sequence of hits that also holds the hits of each way of finding.
+        """
+        options = RecallOptions(
+            now=self._handle.clock() if asked_at is None else asked_at, limit=limit, kinds=kinds,
+            namespace=namespace, ranking=ranking, min_relevance=min_relevance, distinct=distinct,
+            min_importance=min_importance, diversity=diversity, as_of=as_of,
+        )  # fmt: skip
+        return await self.find(scope, query, options, reranker=reranker)
+
+    async def find(
+        self,
+        scope: Scope,
+        query: str,
+        options: RecallOptions,
+        *,
+        reranker: object = None,
         counted: bool = True,
     ) -> RecallResult:
-        """Return what answers query. reranker: False for none, None for the memory's own.
+        """Return the hits for a query by checked options.
 
-        counted: False leaves it to the caller to count what is returned in the end.
+        reranker: None for the memory's own, False for none. counted: False leaves counting the
+        reads to the caller, who returns fewer hits.
         """
         if reranker is not False:
             chosen = self._reranker if reranker is None else resolve_reranker(reranker)
-            wanted = replace(wanted, reranker=chosen)
-        wanted = replace(wanted, with_graph=self._with_graph)
-        await self._open()
-        found = await recalls.recall(self._storage, self._embedding, scope, query, wanted)
+            options = replace(options, reranker=chosen)
+        options = replace(options, with_graph=self._with_graph)
+        storage = await self._handle.storage()
+        result = await queries.recall(storage, self._handle.embedding, scope, query, options)
         if counted:
-            self.count(scope, found)
-        return found
+            self.count(scope, result)
+        return result
 
     def count(self, scope: Scope, returned: Iterable[Hit]) -> None:
-        """Count memories as returned."""
+        """Count memories as read. Returns at once."""
         self._accesses.record(scope, (hit.memory.memory_id for hit in returned))
 
     async def embedded(self, query: str) -> tuple[Vectors | None, bool] | None:
-        """Return the vector of a query and whether the embedder is down; None for no words."""
-        return await self._embedding.query_or_words(query) if has_words(query) else None
-
-    async def search(
-        self,
-        scope: Scope,
-        query: str,
-        *,
-        limit: int,
-        kinds: Sequence[MemoryKind] | None,
-        as_of: AsOf | None,
-    ) -> list[Hit]:
-        """Return what is nearest to query by meaning."""
-        await self._open()
-        found = await recalls.search(
-            self._storage, self._embedding, scope, query, limit=limit, kinds=kinds, as_of=as_of
-        )
-        self.count(scope, found)
-        return found
-
-    async def accesses(
-        self, scope: Scope, memory_ids: Sequence[UUID | str]
-    ) -> Mapping[MemoryId, Accesses]:
-        """Return the counters of memories, those of reads that were not written yet included."""
-        scope_path(scope)
-        ids = memory_ids_of(memory_ids)
-        await self._open()
-        await self._accesses.flush()
-        return await self._storage.accesses(scope, ids)
-
-    async def list_memories(
-        self,
-        scope: Scope,
-        kinds: Sequence[MemoryKind] | None,
-        limit: int,
-        offset: int,
-        as_of: AsOf | None,
-    ) -> Sequence[Memory]:
-        """Return a page of what is remembered, newest first, now or as of a moment."""
-        await self._open()
-        query = recalls.page(scope, kinds, limit, offset, as_of=as_of)
-        return await self._storage.list_memories(query)
+        """Return the vector of a query and whether the embedder is down; None without words."""
+        return await self._handle.embedding.query_or_words(query) if has_words(query) else None

@@ -1,4 +1,4 @@
-"""The verbs of MemoryEngine that read along the line of time."""
+"""engine.slice: the memories of a stretch of time, and how many fall into each part of it."""
 
 from __future__ import annotations
 
@@ -6,33 +6,30 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import get_args
 
-from shared_core.core.domain import AsOf, Hit, Memory, MemoryKind, Scope, ThreadId
-from shared_core.core.namespaces import check_label, scope_path
+from shared_core.core.domain import AsOf, Hit, MemoryKind, Scope
 from shared_core.core.timestamps import check_moment
 from shared_core.core.validation import zone_of
 from shared_core.errors import InvalidInput
+from shared_core.lifecycle import Handle
 from shared_core.nlp.calendar import instant
 from shared_core.ports.events import BucketUnit, SliceOrder, SliceQuery
-from shared_core.ports.storage import Clock, Storage
-from shared_core.recall import query as recalls
+from shared_core.ports.storage import Storage
+from shared_core.recall import query as queries
 from shared_core.recall.query import MAX_LIMIT, RecallOptions
-from shared_core.recall.service import Recalling
+from shared_core.recall.service import Recall
 from shared_core.recall.time_slices import TimeBucket, TimeSlice, starts, stretch
 
 JUST_AFTER = timedelta(microseconds=1)
 
 
-class SliceVerbs:
-    """What a scope remembers of a stretch of time."""
+class TimeSlices:
+    """Memories by time. Call it as engine.slice(scope, "last Tuesday")."""
 
-    _storage: Storage
-    _clock: Clock
-    _recalling: Recalling
+    def __init__(self, handle: Handle, recall: Recall) -> None:
+        self._handle = handle
+        self._recall = recall
 
-    async def open(self) -> None:
-        raise NotImplementedError
-
-    async def slice(
+    async def __call__(
         self,
         scope: Scope,
         when: str | None = None,
@@ -49,19 +46,33 @@ class SliceVerbs:
         asked_at: datetime | None = None,
         as_of: AsOf | None = None,
     ) -> TimeSlice:
-        """Return what is remembered of a stretch of time, by when it happened or was said.
+        """Return the memories of a stretch of time, by when they happened or were said.
 
-        when: words for the time, e.g. "last Tuesday", "上周二"; or begin and end, exclusively:
-        aware moments, or words, of which begin takes the first moment and end the last. Without
-        any, all of time. query: most relevant first instead, with scores. order: "newest" or
-        "oldest" first, without a query. bucket: count the memories of each "hour", "day", "week"
-        (from Monday), "month" or "year" of the whole stretch as well. zone: e.g. "Asia/Shanghai" or
-        a tzinfo, in whose days the words, the buckets, begin and end are told (default: that of
-        asked_at). asked_at: aware; words are resolved against it; now if left out. as_of: what held
-        at a moment, as it was known then.
-        Raises InvalidInput for words that name no time or several, and an end before the beginning.
+        This is the documented verb `engine.slice(...)`.
+
+        Args:
+            scope: application and user.
+            when: words for the time, e.g. "last Tuesday", "上周二". Without when, begin and end:
+                all of time.
+            begin: the first moment of the stretch, aware; or words, whose first moment counts.
+            end: the moment after the stretch, aware; or words, whose last moment counts.
+            query: rank by relevance to this query, with scores, instead of by time.
+            kinds: only these kinds of memory.
+            order: "newest" or "oldest" first, where there is no query.
+            limit: maximum number of memories.
+            offset: number of memories to pass over first.
+            bucket: also count the memories of each "hour", "day", "week" (from Monday), "month" or
+                "year" of the whole stretch.
+            zone: a tzinfo, or a name such as "Asia/Shanghai". Its days bound the words and the
+                buckets, and begin and end are returned in it. Default: that of asked_at.
+            asked_at: aware; words are resolved against it. Default: now.
+            as_of: return what held at a moment, as it was known at a moment.
+
+        Raises:
+            InvalidInput: for words that name no time or more than one, and for an end before the
+                beginning.
         """
-        now = self._clock() if asked_at is None else asked_at
+        now = self._handle.clock() if asked_at is None else asked_at
         check_moment(now, "asked_at")
         days_of = zone_of(zone) or now.tzinfo or UTC
         now = now.astimezone(days_of)
@@ -70,18 +81,18 @@ class SliceVerbs:
             since, until = since and since.astimezone(days_of), until and until.astimezone(days_of)
         if order not in get_args(SliceOrder):
             raise InvalidInput(f"order must be 'newest' or 'oldest', not {order!r}")
-        page = recalls.page(scope, kinds, limit, offset, as_of=as_of)
+        page = queries.page(scope, kinds, limit, offset, as_of=as_of)
         asked = SliceQuery(
             scope=scope, namespace=page.namespace, begin=since, end=until, kinds=kinds, as_of=as_of
         )
-        await self.open()
+        storage = await self._handle.storage()
         hits: Sequence[Hit] = ()
         if query is not None and query.strip():
             hits = await self._most_relevant(asked, query, now, limit, offset)
             memories = [hit.memory for hit in hits]
         else:
-            memories = [*await self._storage.slice(asked, order, limit, offset)]
-        buckets = await self._buckets(asked, bucket, days_of) if bucket else ()
+            memories = [*await storage.slice(asked, order, limit, offset)]
+        buckets = await _buckets(storage, asked, bucket, days_of) if bucket else ()
         return TimeSlice(
             begin=since,
             end=until,
@@ -90,16 +101,6 @@ class SliceVerbs:
             buckets=tuple(buckets),
         )
 
-    async def thread_summary(self, scope: Scope, thread_id: str) -> Memory | None:
-        """Return what a thread is about so far, as consolidation summed it up; None if it did not.
-
-        source_event_ids: every turn it tells of.
-        """
-        scope_path(scope)
-        check_label(thread_id, "thread_id")
-        await self.open()
-        return await self._storage.thread_summary(scope, ThreadId(thread_id))
-
     async def _most_relevant(
         self, asked: SliceQuery, query: str, now: datetime, limit: int, offset: int
     ) -> Sequence[Hit]:
@@ -107,23 +108,24 @@ class SliceVerbs:
             now=now, limit=min(offset + limit, MAX_LIMIT), kinds=asked.kinds, as_of=asked.as_of,
             begin=asked.begin, end=asked.end,
         )  # fmt: skip
-        found = await self._recalling.recall(asked.scope, query, wanted, None)
+        found = await self._recall.find(asked.scope, query, wanted)
         return list(found)[offset:]
 
-    async def _buckets(
-        self, asked: SliceQuery, unit: BucketUnit, zone: tzinfo
-    ) -> Sequence[TimeBucket]:
-        begin, end = asked.begin, asked.end
-        if begin is None or end is None:
-            starts(datetime.now(UTC), datetime.now(UTC), unit, zone)  # refuses what is no unit
-            extent = await self._storage.slice_extent(asked)
-            if extent is None:
-                return ()
-            begin, end = begin or extent[0], end or extent[1] + JUST_AFTER
-        bounds = starts(begin, end, unit, zone)
-        counts = await self._storage.slice_counts(asked, bounds)
-        ends = [*bounds[1:], end.astimezone(zone)]
-        return [
-            TimeBucket(begin=max(start, begin, key=instant).astimezone(zone), end=stop, count=count)
-            for start, stop, count in zip(bounds, ends, counts, strict=True)
-        ]
+
+async def _buckets(
+    storage: Storage, asked: SliceQuery, unit: BucketUnit, zone: tzinfo
+) -> Sequence[TimeBucket]:
+    begin, end = asked.begin, asked.end
+    if begin is None or end is None:
+        starts(datetime.now(UTC), datetime.now(UTC), unit, zone)  # refuses what is no unit
+        extent = await storage.slice_extent(asked)
+        if extent is None:
+            return ()
+        begin, end = begin or extent[0], end or extent[1] + JUST_AFTER
+    bounds = starts(begin, end, unit, zone)
+    counts = await storage.slice_counts(asked, bounds)
+    ends = [*bounds[1:], end.astimezone(zone)]
+    return [
+        TimeBucket(begin=max(start, begin, key=instant).astimezone(zone), end=stop, count=count)
+        for start, stop, count in zip(bounds, ends, counts, strict=True)
+    ]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from uuid import uuid4
 
 from shared_core.core.event_loops import PeriodicTask
 from shared_core.errors import MemoryCoreError
+from shared_core.lifecycle import Handle
 from shared_core.ports.retention import FATES, TaskRun
-from shared_core.ports.storage import Clock, Storage
 from shared_core.retention import cleanup
 from shared_core.retention.cleanup import RetentionReport
 
@@ -24,7 +23,7 @@ LOOK_EVERY_S = 900.0
 
 
 class ForgettingSchedule(PeriodicTask):
-    """When policies are applied to all there is: engine.forgetting_schedule.
+    """When policies are applied to all there is: engine.retention.schedule.
 
     every_h: hours from one run to the next, of all processes together; None: never by itself.
     in_background: False leaves it to others; else a process that writes looks every quarter of an
@@ -32,18 +31,11 @@ class ForgettingSchedule(PeriodicTask):
     """
 
     def __init__(
-        self,
-        storage: Storage,
-        clock: Clock,
-        open_memory: Callable[[], Awaitable[None]],
-        every_h: float | None,
-        *,
-        in_background: bool = True,
+        self, handle: Handle, every_h: float | None, *, in_background: bool = True
     ) -> None:
         super().__init__()
-        self._storage = storage
-        self._clock = clock
-        self._open = open_memory
+        self._handle = handle
+        self._clock = handle.clock
         self._every_h = every_h
         self._in_background = in_background and every_h is not None
 
@@ -51,28 +43,28 @@ class ForgettingSchedule(PeriodicTask):
         """Forget what has faded if it is time and no other worker is at it; else None."""
         if self._every_h is None:
             return None
-        await self._open()
+        storage = await self._handle.storage()
         worker_id = uuid4().hex
-        if not await self._storage.take_turn(TASK, worker_id, self._clock(), LEASE_S):
+        if not await storage.take_turn(TASK, worker_id, self._clock(), LEASE_S):
             return None
 
         async def goes_on() -> bool:
-            return await self._storage.keep_turn(TASK, worker_id, self._clock(), LEASE_S)
+            return await storage.keep_turn(TASK, worker_id, self._clock(), LEASE_S)
 
-        report = await cleanup.forget_faded(self._storage, self._clock, None, None, goes_on=goes_on)
+        report = await cleanup.forget_faded(storage, self._clock, None, None, goes_on=goes_on)
         now = self._clock()
         next_at = now + timedelta(hours=self._every_h)
         told: dict[str, int] = {fate: report.of(fate) for fate in FATES}
         result = told | {"retimed": report.retimed, "batches": report.batches}
-        await self._storage.end_turn(TASK, worker_id, now, next_at, result)
+        await storage.end_turn(TASK, worker_id, now, next_at, result)
         counted = ", ".join(f"{count} {fate}" for fate, count in told.items())
         log.info("forgetting took %.2f s: %s", report.duration_s, counted)
         return report
 
     async def last(self) -> TaskRun | None:
         """Return what the last run of any process did; None before the first."""
-        await self._open()
-        return await self._storage.last_turn(TASK)
+        storage = await self._handle.storage()
+        return await storage.last_turn(TASK)
 
     def _waits_s(self) -> tuple[float, float]:
         return FIRST_LOOK_S, LOOK_EVERY_S

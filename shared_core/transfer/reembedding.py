@@ -1,4 +1,4 @@
-"""The verb of MemoryEngine that changes the embedding model while everybody works on."""
+"""Change the embedding model while others read and write."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from shared_core.ports.indexes import EmbeddedField
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from shared_core.lifecycle import Handle
     from shared_core.ports.storage import Embedder, Storage
 
 PAGE: Final = 200
@@ -36,42 +37,29 @@ class ReembedReport:
     dropped: int = 0
 
 
-class ReembedVerbs:
-    """One model in the place of another."""
+async def reembed(
+    handle: Handle,
+    embedder: Embedder,
+    *,
+    drop_old: bool,
+    text_of_field: TextOfField | None,
+    progress: Callable[[int], None] | None,
+) -> ReembedReport:
+    """Make vectors of another model for all that has some, then let it be the model in use.
 
-    _storage: Storage
-
-    async def open(self) -> None:
-        raise NotImplementedError
-
-    async def reembed(
-        self,
-        embedder: Embedder,
-        *,
-        drop_old: bool = False,
-        text_of_field: TextOfField | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> ReembedReport:
-        """Make vectors of another model for all that has some, then let it be the model in use.
-
-        Until then the old one serves everybody; afterwards a memory has to be opened with the new
-        one. Called again after an interruption, it makes the rest; called again later, what others
-        stored with the old one meanwhile. drop_old: the old vectors go at the end. text_of_field:
-        the text that was embedded under a name of a value, for items with fields of their own.
-        progress: told how many vectors were made. Raises ModelUnavailable when the embedder fails;
-        then what was made stays, and nothing has changed for anybody.
-        """
-        await self.open()
-        run = _Reembedding(self._storage, embedder, text_of_field, progress)
-        dimensions = await run.begin()
-        while await run.once_over():
-            pass
-        await self._storage.activate_model(embedder.model, dimensions)
-        await run.once_over()  # what was stored in between
-        if drop_old:
-            while gone := await self._storage.drop_old_vectors(embedder.model, DROPPED_AT_ONCE):
-                run.report.dropped += gone
-        return run.report
+    engine.reembed() explains the arguments.
+    """
+    storage = await handle.storage()
+    run = _Reembedding(storage, embedder, text_of_field, progress)
+    dimensions = await run.begin()
+    while await run.once_over():
+        pass
+    await storage.activate_model(embedder.model, dimensions)
+    await run.once_over()  # what was stored in between
+    if drop_old:
+        while dropped := await storage.drop_old_vectors(embedder.model, DROPPED_AT_ONCE):
+            run.report.dropped += dropped
+    return run.report
 
 
 class _Reembedding:

@@ -39,11 +39,11 @@ async def memory(dsn: str) -> AsyncIterator[MemoryEngine]:
 
 Call = Callable[[MemoryEngine], Any]
 KEYED: list[Callable[[MemoryEngine, Any], Any]] = [
-    lambda m, keys: m.pin(ANN, keys),
-    lambda m, keys: m.unpin(ANN, keys),
-    lambda m, keys: m.restore_memory(ANN, keys),
+    lambda m, keys: m.retention.pin(ANN, keys),
+    lambda m, keys: m.retention.unpin(ANN, keys),
+    lambda m, keys: m.retention.revive(ANN, keys),
     lambda m, keys: m.forget(ANN, keys),
-    lambda m, keys: m.unknown_keys(ANN, keys),
+    lambda m, keys: m.retention.unknown_keys(ANN, keys),
 ]
 CALLS: list[tuple[Call, str]] = [
     *[
@@ -51,25 +51,25 @@ CALLS: list[tuple[Call, str]] = [
         for verb in KEYED
         for keys in (None, 7, b"k", {"k": 1}, ["k", None])
     ],
-    (lambda m: m.retention_curve(ANN, None), "key must be a key or memory id, not None"),  # type: ignore[arg-type]
-    (lambda m: m.retention_curve(ANN, "k", days_ahead="7"), "days_ahead must be a number"),  # type: ignore[arg-type]
-    (lambda m: m.retention_curve(ANN, "k", days_ahead=NAN), "days_ahead must be between"),
-    (lambda m: m.retention_curve(ANN, "k", points=2.5), "points must be between"),  # type: ignore[arg-type]
-    (lambda m: m.retention_stats(days="7"), r"days must be a list, e.g. \[7, 30\], not '7'"),
-    (lambda m: m.retention_stats(days=7), "days must be a list"),  # type: ignore[arg-type]
+    (lambda m: m.retention.curve(ANN, None), "key must be a key or memory id, not None"),  # type: ignore[arg-type]
+    (lambda m: m.retention.curve(ANN, "k", days_ahead="7"), "days_ahead must be a number"),  # type: ignore[arg-type]
+    (lambda m: m.retention.curve(ANN, "k", days_ahead=NAN), "days_ahead must be between"),
+    (lambda m: m.retention.curve(ANN, "k", points=2.5), "points must be between"),  # type: ignore[arg-type]
+    (lambda m: m.retention.stats(days="7"), r"days must be a list, e.g. \[7, 30\], not '7'"),
+    (lambda m: m.retention.stats(days=7), "days must be a list"),  # type: ignore[arg-type]
     *[
-        (lambda m, one=one: m.retention_stats(days=[1, one]), "days must be")
+        (lambda m, one=one: m.retention.stats(days=[1, one]), "days must be")
         for one in (True, "7", None, -1, NAN, INF, 1e9)
     ],
-    (lambda m: m.list_faded(ANN, stages="demoted"), "stages must be a list"),  # type: ignore[arg-type]
-    (lambda m: m.list_faded(ANN, kinds=7), "kinds must be a list"),  # type: ignore[arg-type]
-    (lambda m: m.list_faded(ANN, limit="x"), "limit must be between"),  # type: ignore[arg-type]
-    (lambda m: m.list_faded(ANN, offset=None), "offset must be between"),  # type: ignore[arg-type]
-    (lambda m: m.forget_faded(limit="x"), "limit must be between"),  # type: ignore[arg-type]
-    (lambda m: m.forget_faded(limit=True, dry_run=True), "limit must be between"),
-    (lambda m: m.forget_faded(app=7), "app must be a string"),  # type: ignore[arg-type]
-    (lambda m: m.record_access(ANN, None), "memory_ids must be a list"),  # type: ignore[arg-type]
-    (lambda m: m.record_access(ANN, "k"), "memory_ids must be UUIDs"),
+    (lambda m: m.retention.list_faded(ANN, stages="demoted"), "stages must be a list"),  # type: ignore[arg-type]
+    (lambda m: m.retention.list_faded(ANN, kinds=7), "kinds must be a list"),  # type: ignore[arg-type]
+    (lambda m: m.retention.list_faded(ANN, limit="x"), "limit must be between"),  # type: ignore[arg-type]
+    (lambda m: m.retention.list_faded(ANN, offset=None), "offset must be between"),  # type: ignore[arg-type]
+    (lambda m: m.retention.forget_faded(limit="x"), "limit must be between"),  # type: ignore[arg-type]
+    (lambda m: m.retention.forget_faded(limit=True, dry_run=True), "limit must be between"),
+    (lambda m: m.retention.forget_faded(app=7), "app must be a string"),  # type: ignore[arg-type]
+    (lambda m: m.accesses.record_now(ANN, None), "memory_ids must be a list"),  # type: ignore[arg-type]
+    (lambda m: m.accesses.record_now(ANN, "k"), "memory_ids must be UUIDs"),
     (lambda m: m.accesses(ANN, 7), "memory_ids must be a list"),  # type: ignore[arg-type]
     (lambda m: m.forget_turns(ANN, "t", None), "event_ids must be"),  # type: ignore[arg-type]
     (lambda m: m.forget_turns(ANN, None, ["e"]), "thread_id must be a text"),  # type: ignore[arg-type]
@@ -99,18 +99,18 @@ NO_SCOPES: list[Any] = [None, "app/ann", ("app", "ann"), Scope("app", None)]  # 
 @pytest.mark.parametrize("scope", NO_SCOPES, ids=repr)
 async def test_what_is_no_scope_is_named_by_every_verb(memory: MemoryEngine, scope: Any) -> None:
     calls: list[Call] = [
-        lambda m: m.pin(scope, "k"),
-        lambda m: m.unpin(scope, "k"),
-        lambda m: m.restore_memory(scope, "k"),
+        lambda m: m.retention.pin(scope, "k"),
+        lambda m: m.retention.unpin(scope, "k"),
+        lambda m: m.retention.revive(scope, "k"),
         lambda m: m.forget(scope, "k"),
         lambda m: m.forget_turns(scope, "t", ["e"]),
         lambda m: m.forget_thread(scope, "t"),
         lambda m: m.forget_scope(scope),
-        lambda m: m.retention_curve(scope, "k"),
+        lambda m: m.retention.curve(scope, "k"),
         lambda m: m.cleanup(scope),
-        lambda m: m.list_faded(scope),
+        lambda m: m.retention.list_faded(scope),
         lambda m: m.list_memories(scope),
-        lambda m: m.record_access(scope, []),
+        lambda m: m.accesses.record_now(scope, []),
         lambda m: m.accesses(scope, []),
         lambda m: m.slice(scope),
         lambda m: m.thread_summary(scope, "t"),
@@ -123,7 +123,7 @@ async def test_what_is_no_scope_is_named_by_every_verb(memory: MemoryEngine, sco
         lambda m: m.append_events(scope, "t", []),
     ]
     if scope is not None:
-        calls += [lambda m: m.retention_stats(scope), lambda m: m.forget_faded(scope)]
+        calls += [lambda m: m.retention.stats(scope), lambda m: m.retention.forget_faded(scope)]
     if not isinstance(scope, Scope):
         calls.append(lambda m: m.end_session(scope, "t"))  # of impossible ids there is no session
     wrong = r"scope must be a Scope\(app, user\)"
@@ -177,8 +177,8 @@ async def test_a_clock_that_tells_no_moment_is_named(dsn: str, answer: Any, wron
             lambda: memory.remember(ANN, "tea"),
             lambda: memory.recall(ANN, "tea"),
             lambda: memory.slice(ANN, "yesterday"),
-            lambda: memory.forget_faded(),
-            lambda: memory.retention_stats(),
+            lambda: memory.retention.forget_faded(),
+            lambda: memory.retention.stats(),
         ):
             with pytest.raises(InvalidInput, match=wrong):
                 await call()
@@ -232,17 +232,21 @@ async def test_keys_may_be_ids_and_unknown_ones_are_passed_over_and_told(
     [held] = await memory.list_memories(ANN)
     strange_id = uuid4()
     names: list[str | UUID] = ["k", held.memory_id, "no", str(held.memory_id).upper(), strange_id]
-    assert ["no", str(strange_id)] == await memory.unknown_keys(ANN, names)
-    assert ["k"] == await memory.unknown_keys(Scope("app", "bob"), "k")
-    assert [] == await memory.unknown_keys(ANN, [])
-    assert 0 == await memory.pin(ANN, ["no", strange_id])
-    assert 1 == await memory.pin(ANN, names) == await memory.unpin(ANN, held.memory_id)
-    assert 0 == await memory.unpin(ANN, "k") == await memory.restore_memory(ANN, names)
-    assert "k" == (await memory.retention_curve(ANN, held.memory_id)).kept.key
+    assert ["no", str(strange_id)] == await memory.retention.unknown_keys(ANN, names)
+    assert ["k"] == await memory.retention.unknown_keys(Scope("app", "bob"), "k")
+    assert [] == await memory.retention.unknown_keys(ANN, [])
+    assert 0 == await memory.retention.pin(ANN, ["no", strange_id])
+    assert (
+        1
+        == await memory.retention.pin(ANN, names)
+        == await memory.retention.unpin(ANN, held.memory_id)
+    )
+    assert 0 == await memory.retention.unpin(ANN, "k") == await memory.retention.revive(ANN, names)
+    assert "k" == (await memory.retention.curve(ANN, held.memory_id)).kept.key
     with pytest.raises(NotFound, match="'no'"):
-        await memory.retention_curve(ANN, "no")
+        await memory.retention.curve(ANN, "no")
     assert 1 == await memory.forget(ANN, names)
-    assert ["k"] == await memory.unknown_keys(ANN, ["k"])
+    assert ["k"] == await memory.retention.unknown_keys(ANN, ["k"])
 
 
 async def test_a_dry_run_says_how_many_it_does_not_list(dsn: str, tmp_path: Path) -> None:
@@ -252,13 +256,13 @@ async def test_a_dry_run_says_how_many_it_does_not_list(dsn: str, tmp_path: Path
             told = [NewMemory(text=f"{n}", kind="summary") for n in range(3)]
             await memory.remember(Scope("app", user), told)
     async with open_memory(dsn, worker=False, clock=lambda: NOW) as memory:
-        plan = await memory.forget_faded(dry_run=True, limit=2)
+        plan = await memory.retention.forget_faded(dry_run=True, limit=2)
         assert (6, 2, 4) == (plan.total, len(plan.listed), plan.not_listed)
-        assert 0 == (await memory.forget_faded(dry_run=True)).not_listed
-        assert 3 == (await memory.forget_faded(ANN, dry_run=True, limit=0)).not_listed
-        ahead = (await memory.retention_stats(days=[30, 0, 30.0])).ahead
+        assert 0 == (await memory.retention.forget_faded(dry_run=True)).not_listed
+        assert 3 == (await memory.retention.forget_faded(ANN, dry_run=True, limit=0)).not_listed
+        ahead = (await memory.retention.stats(days=[30, 0, 30.0])).ahead
         assert {30.0: 6, 0.0: 6} == {days: fates["demoted"] for days, fates in ahead.items()}
-        done = await memory.forget_faded()
+        done = await memory.retention.forget_faded()
         assert (6, 0) == (done.total, done.not_listed)
 
 

@@ -296,7 +296,7 @@ async def test_both_faces_see_a_put_and_adk_forgets_it_with_its_user(dsn: str) -
 
 async def test_an_instruction_from_elsewhere_keeps_its_times(store: PgHippocampusStore) -> None:
     born, changed = (datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2))
-    await store.engine.imported.write(
+    await store.engine.imported_items.write(
         [WriteItem(address=(HERE, "tone"), value={"content": "one"})],
         [ItemStamp(address=(HERE, "tone"), created_at=born, updated_at=changed,
                    expires_at=None, ttl_s=None)]

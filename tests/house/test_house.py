@@ -81,6 +81,21 @@ def test_every_room_says_its_idea() -> None:
     ]
 
 
+def test_the_engine_has_one_shape() -> None:
+    """Decision 15: services are attributes, not bases, and none waits for a sibling's open()."""
+    from shared_core.engine import MemoryEngine
+
+    assert (MemoryEngine, object) == MemoryEngine.__mro__
+    assert [] == [
+        f"{file.name}:{node.lineno}"
+        for file in SOURCES
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.AsyncFunctionDef)
+        and node.name == "open"
+        and "NotImplementedError" in ast.unparse(node)
+    ]
+
+
 def test_outsiders_import_from_rooms() -> None:
     inner = re.compile(r"(?:from|import) (shared_core\.\w+\.[\w.]+)")
     outsiders = [

@@ -48,14 +48,14 @@ class World:
         )  # fmt: skip
 
     async def run(self, scope: Scope | None = None) -> dict[str, int]:
-        report = await self.memory.forget_faded(scope)
+        report = await self.memory.retention.forget_faded(scope)
         return {fate: sum(kinds.values()) for fate, kinds in report.counts.items() if kinds}
 
     async def listed(self, scope: Scope = ANN) -> set[str]:
         return {one.text for one in await self.memory.list_memories(scope)}
 
     async def faded(self, scope: Scope = ANN) -> dict[str, str]:
-        return {one.text: one.stage for one in await self.memory.list_faded(scope)}
+        return {one.text: one.stage for one in await self.memory.retention.list_faded(scope)}
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
         with self.other() as connection:

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import psycopg
@@ -19,7 +19,9 @@ from adk_memory import OpenMemoryService
 from shared_core import InvalidInput, MemoryEngine, NewMemory, Scope, open_memory, run_sync
 from shared_core.core.domain import MemoryId
 from shared_core.errors import StorageUnavailable
+from shared_core.lifecycle import CLOSED, StorageLifecycle
 from shared_core.ports.retention import Accesses, NewAccesses
+from shared_core.ports.storage import Storage
 from shared_core.recall import access_log as logs
 from shared_core.recall.access_log import AccessLog
 from shared_core.storage.postgres.connection.pipeline import Connection, Statement
@@ -182,9 +184,9 @@ async def test_reads_are_not_counted_again_when_the_connection_is_lost_behind_th
 
     monkeypatch.setattr(Connection, "exchange", then_lost)
     with pytest.raises(StorageUnavailable, match="closed the connection"):
-        await memory.record_access(ANN, [sailing.memory_id])
+        await memory.accesses.record_now(ANN, [sailing.memory_id])
     assert {"I sail.": 1} == counted(dsn)
-    await memory.record_access(ANN, [sailing.memory_id])
+    await memory.accesses.record_now(ANN, [sailing.memory_id])
     assert {"I sail.": 2} == counted(dsn)
 
 
@@ -274,13 +276,20 @@ def some(number: int) -> list[MemoryId]:
     return [MemoryId(UUID(int=one)) for one in range(number)]
 
 
+def lifecycle_of(storage: Refusing) -> StorageLifecycle:
+    """A lifecycle that counts as open in this process."""
+    lifecycle = StorageLifecycle(cast(Storage, storage))
+    lifecycle._opened_in = os.getpid()
+    return lifecycle
+
+
 @pytest.mark.parametrize("error", [StorageUnavailable("away"), ZeroDivisionError("what?")])
 async def test_a_failure_is_logged_and_loses_one_batch(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     storage = Refusing()
     storage.errors = [error]
-    log = AccessLog(storage, lambda: START, lambda: True)
+    log = AccessLog(lifecycle_of(storage), lambda: START)
     log.record(ANN, some(2))
     await log.flush()
     assert "reads of 2 memories are not counted" in caplog.text
@@ -295,13 +304,14 @@ async def test_memory_is_bounded_and_what_is_closed_counts_nothing(
     monkeypatch.setattr(logs, "WRITE_EVERY_S", 3600.0)
     monkeypatch.setattr(logs, "FULL", 10**9)
     monkeypatch.setattr(logs, "MOST", 5)
-    storage, is_open = Refusing(), [True]
-    log = AccessLog(storage, lambda: START, lambda: is_open[0])
+    storage = Refusing()
+    lifecycle = lifecycle_of(storage)
+    log = AccessLog(lifecycle, lambda: START)
     log.record(ANN, some(9))
     log.record(ANN, some(2))
     await log.flush()
     assert [2, 2, 1, 1, 1] == [one.accesses.access_count for one in storage.taken[0]]
-    is_open[0] = False
+    lifecycle._opened_in = CLOSED
     log.record(ANN, some(1))
     await log.stop()
     assert 1 == len(storage.taken)

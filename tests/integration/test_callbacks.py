@@ -144,7 +144,7 @@ def test_closing_the_store_ends_the_waiting_and_stays_closed(store: PgHippocampu
     with pytest.raises(CancelledError):
         future.result(10)
     time.sleep(1.5)
-    assert not store.engine._lifetime.is_open
+    assert not store.engine._lifecycle.is_open
 
 
 def test_a_sweeper_does_not_open_what_was_closed(dsn: str) -> None:
@@ -155,7 +155,7 @@ def test_a_sweeper_does_not_open_what_was_closed(dsn: str) -> None:
     sweep = store.asweep_ttl
 
     async def noted() -> int:
-        swept.append(engine._lifetime.is_open)
+        swept.append(engine._lifecycle.is_open)
         return await sweep()
 
     store.asweep_ttl = noted  # type: ignore[method-assign]
@@ -164,9 +164,9 @@ def test_a_sweeper_does_not_open_what_was_closed(dsn: str) -> None:
     run_sync(engine.close())  # whoever made the engine closes it
     count = len(swept)
     wait(lambda: len(swept) > count + 1)
-    assert not engine._lifetime.is_open
+    assert not engine._lifecycle.is_open
     run_sync(engine.open())
-    assert engine._lifetime.is_open
+    assert engine._lifecycle.is_open
     store.stop_ttl_sweeper()
     run_sync(engine.close())
 
@@ -193,7 +193,7 @@ def test_a_reflector_left_behind_does_not_open_what_was_closed(dsn: str) -> None
     go_on.set()
     assert ended.wait(60)
     assert ["the memory was closed"] == [str(error).partition(",")[0] for error in raised]
-    assert not store.engine._lifetime.is_open
+    assert not store.engine._lifecycle.is_open
     assert [("pending",)] == execute(dsn, "SELECT status FROM hippocampus.consolidation_jobs")
 
 

@@ -42,7 +42,7 @@ def spy_on_recall(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> list
 
     async def spied(*arguments: Any, **options: Any) -> Any:
         embedder: Any = engine._embedding._embedder
-        found.append(embedder.is_loaded and engine._lifetime.is_open)
+        found.append(embedder.is_loaded and engine._lifecycle.is_open)
         return await recall(*arguments, **options)
 
     monkeypatch.setattr(engine, "recall", spied)

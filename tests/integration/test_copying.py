@@ -143,34 +143,34 @@ def test_a_source_that_is_not_there_is_not_made(dsn: str, tmp_path: Path, there:
     assert not target.exists()
     for _ in range(2):
         with pytest.raises(NotFound, match="there is no memory"):
-            run_sync(open_memory(source, schema=schema, create=False).applications())
+            run_sync(open_memory(source, schema=schema, create=False).transfer.applications())
 
 
 async def test_what_holds_for_all_applications_goes_along(dsn: str, other_dsn: str) -> None:
     clock = WholeClock()
     async with opened(dsn, clock) as source, opened(other_dsn, clock) as target:
         await fill(source, clock)
-        await source.set_retention_policy({"semantic": POLICIES["knowledge"], "episodic": None})
+        await source.retention.set_policy({"semantic": POLICIES["knowledge"], "episodic": None})
         part = await copy_memory(source, target, apps=["helper"])
         assert part.policies.left == ["episodic", "semantic"]
         assert part.complete
-        assert {} == await target.own_retention_policy()
+        assert {} == await target.retention.own_policy()
 
         copied = await copy_memory(source, target)
         assert copied.policies.written == ["episodic", "semantic"]
         assert copied.complete
-        assert await target.own_retention_policy() == await source.own_retention_policy()
+        assert await target.retention.own_policy() == await source.retention.own_policy()
         again = await copy_memory(source, target)
         assert (again.policies.written, again.policies.here) == ([], ["episodic", "semantic"])
         assert again.complete
 
-        await target.set_retention_policy({"semantic": None, "item": None})
-        await source.set_retention_policy({"summary": POLICIES["sensitive"]})
+        await target.retention.set_policy({"semantic": None, "item": None})
+        await source.retention.set_policy({"summary": POLICIES["sensitive"]})
         other = await copy_memory(source, target)
         assert other.policies.written == ["summary"]
         assert (other.policies.differ, other.policies.only_there) == (["semantic"], ["item"])
         assert not other.complete
-        assert (await target.own_retention_policy())["semantic"] is None
+        assert (await target.retention.own_policy())["semantic"] is None
 
 
 async def test_a_vector_that_differs_is_seen_and_one_that_is_missing_is_written(
@@ -199,7 +199,7 @@ async def change_vectors(memory: MemoryEngine, sql: str, *values: str) -> None:
 
 async def test_an_application_that_is_not_there(dsn: str, other_dsn: str) -> None:
     async with open_memory(dsn) as source, open_memory(other_dsn) as target:
-        assert await source.applications() == []
+        assert await source.transfer.applications() == []
         assert (await copy_memory(source, target)).applications == []
         with pytest.raises(NotFound, match="no application 'x'"):
             await copy_memory(source, target, apps=["x"])

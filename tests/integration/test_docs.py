@@ -114,7 +114,7 @@ async def test_the_page_about_forgetting(
     assert "'demoted': Counter({'episodic': 1})" in printed
     memory: MemoryEngine = opened["memory"]
     assert ["I sail."] == [one.text for one in await memory.list_memories(ANA)]
-    assert 1 == (await memory.retention_stats(ANA)).total.pinned
+    assert 1 == (await memory.retention.stats(ANA)).total.pinned
 
 
 async def test_the_page_about_context(dsn: str, opened: dict[str, Any]) -> None:

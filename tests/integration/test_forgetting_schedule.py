@@ -64,9 +64,9 @@ async def test_it_is_done_once_a_day_by_one_of_many(
         engines = (memory, other, memory, other)
         for days, expected in ((0, 1), (0.9, 0), (0.2, 1)):
             clock.now += timedelta(days=days)
-            ran = await asyncio.gather(*(one.forgetting_schedule.run_if_due() for one in engines))
+            ran = await asyncio.gather(*(one.retention.schedule.run_if_due() for one in engines))
             assert expected == sum(report is not None for report in ran)
-        last = await other.forgetting_schedule.last()
+        last = await other.retention.schedule.last()
     assert last and (clock.now, clock.now + timedelta(days=1)) == (last.done_at, last.next_at)
     assert {"demoted": 0, "archived": 0, "erased": 0, "retimed": 0, "batches": 0} == last.result
 
@@ -75,9 +75,9 @@ async def test_a_worker_that_died_at_it_is_replaced_when_its_lease_is_over(
     memory: MemoryEngine, clock: Clock
 ) -> None:
     assert await memory._storage.take_turn("forget_faded", "dead", clock.now, 600)
-    assert await memory.forgetting_schedule.run_if_due() is None
+    assert await memory.retention.schedule.run_if_due() is None
     clock.now += timedelta(seconds=601)
-    assert await memory.forgetting_schedule.run_if_due() is not None
+    assert await memory.retention.schedule.run_if_due() is not None
     assert not await memory._storage.keep_turn("forget_faded", "dead", clock.now, 600)
 
 
@@ -102,9 +102,9 @@ async def test_a_process_that_writes_looks_in_the_background(
     monkeypatch.setattr(forgetting_schedule, "FIRST_LOOK_S", 0.0)
     async with open_memory(dsn, clock=clock) as memory:
         await say(memory, "I sail.", START)
-        await memory.forgetting_schedule.stop()
+        await memory.retention.schedule.stop()
         clock.now += timedelta(days=20)
-        memory.forgetting_schedule._look_at = 0.0
+        memory.retention.schedule._look_at = 0.0
         await say(memory, "I ski.", clock.now)
         for _ in range(500):
             if demoted(dsn):
@@ -119,8 +119,8 @@ async def test_nothing_is_forgotten_unless_it_is_asked_for(
 ) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_CLEANUP_HOURS", text)
     async with open_memory(dsn) as memory:
-        assert await memory.forgetting_schedule.run_if_due() is None
-        assert await memory.forgetting_schedule.last() is None
+        assert await memory.retention.schedule.run_if_due() is None
+        assert await memory.retention.schedule.last() is None
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "soon", "nan", "inf", "1e9"])

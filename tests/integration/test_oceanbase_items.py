@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import numpy as np
@@ -18,6 +19,7 @@ from shared_core.core.domain import MemoryId, Namespace, ThreadId
 from shared_core.core.ids import uuid7
 from shared_core.core.namespaces import instructions_namespace, memories_namespace, scope_path
 from shared_core.jobs.index_maintenance import Indexes
+from shared_core.lifecycle import Handle, StorageLifecycle
 from shared_core.ports.items import (
     Item,
     ItemQuery,
@@ -173,12 +175,12 @@ async def test_nothing_is_counted_where_the_engine_keeps_its_index(
         "shared_core.storage.oceanbase.connection.transactions.Transaction.rows", _noting(sent)
     )
 
-    async def is_open() -> None:
-        return None
-
-    indexes = Indexes(filled.seekdb, is_open)
+    lifecycle = StorageLifecycle(filled.seekdb)
+    lifecycle._opened_in = os.getpid()
+    indexes = Indexes(Handle(lifecycle, cast(Any, None), cast(Any, None), cast(Any, None)))
     assert [] == await indexes.refresh() and not any("GROUP BY" in sql for sql in sent)
-    assert not indexes._in_background
+    indexes.nudge()
+    assert 0 == indexes._pid  # it never looks in the background
     await indexes.plan()
     assert any("GROUP BY" in sql for sql in sent)
 

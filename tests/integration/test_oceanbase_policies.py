@@ -51,14 +51,14 @@ async def test_a_policy_reaches_what_is_committed_while_it_is_set(
 ) -> None:
     places: dict[str, dict[str, Any]] = {"all": {}, "app": {"app": "app"}, "user": {"scope": ANN}}
     given = places[place]
-    await world.memory.set_retention_policy({"episodic": None}, **given)
+    await world.memory.retention.set_policy({"episodic": None}, **given)
     await world.say("another", scope=BOB)
     if known:
         await world.say("first")
     writer = Writer(monkeypatch)
     writing = asyncio.ensure_future(world.say("second"))
     await world.until(writer.has_read.is_set)
-    policy = asyncio.ensure_future(world.memory.set_retention_policy("sensitive", **given))
+    policy = asyncio.ensure_future(world.memory.retention.set_policy("sensitive", **given))
     await world.until(lambda: policy.done() or writer.is_awaited.is_set())
     writer.goes_on.set()
     await asyncio.gather(writing, policy)
@@ -80,7 +80,7 @@ async def test_all_writers_are_waited_for_page_by_page(
         return lock_free(tx, names)
 
     monkeypatch.setattr(Transaction, "lock_free", noted)
-    assert 2 == await world.memory.set_retention_policy("sensitive", app="app")
+    assert 2 == await world.memory.retention.set_policy("sensitive", app="app")
     assert ["/app/", "/app/ann/", "/app/bob/"] == asked[:3]
 
 
@@ -120,7 +120,7 @@ async def test_who_waits_for_one_user_holds_no_other(
     else:
         monkeypatch.setattr(OceanBaseRetention, "_wait_for_writers", then_busy)
     monkeypatch.setattr(Transaction, "rows", noticed)
-    policy = asyncio.ensure_future(world.memory.set_retention_policy("sensitive", app="app"))
+    policy = asyncio.ensure_future(world.memory.retention.set_policy("sensitive", app="app"))
     await world.until(is_reached.is_set)
     free = await storage._database.write(lambda tx: tx.lock_free(["/app/ann/"]))
     is_done = policy.done()

@@ -108,7 +108,7 @@ async def test_a_faded_memory_leaves_its_reflection(dsn: str) -> None:
         await memory.reflect(ANN)
         [faded, _] = await memory.list_memories(ANN, kinds=["episodic"])
         kept = [one.key for one in await memory.list_memories(ANN) if one.key != faded.key]
-        assert 2 == await memory.pin(ANN, kept)
+        assert 2 == await memory.retention.pin(ANN, kept)
         policy = RetentionPolicy(threshold=1, min_age_days=0)
         assert 1 == len((await memory.cleanup(ANN, policy)).forgotten)
         assert 1 == len(await texts(memory, "reflection"))

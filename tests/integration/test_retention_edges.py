@@ -67,13 +67,13 @@ async def keys(memory: MemoryEngine) -> set[str]:
 
 
 async def score(memory: MemoryEngine, key: str = "old") -> float:
-    return (await memory.retention_curve(ANN, key)).score
+    return (await memory.retention.curve(ANN, key)).score
 
 
 async def test_without_decay_nothing_ever_fades(memory: MemoryEngine, dsn: str) -> None:
-    await memory.set_retention_policy(RetentionPolicy(decay_rate=0, threshold=0.69))
+    await memory.retention.set_policy(RetentionPolicy(decay_rate=0, threshold=0.69))
     assert pytest.approx(0.7) == await score(memory)
-    assert 0 == (await memory.forget_faded()).total
+    assert 0 == (await memory.retention.forget_faded()).total
     await memory.cleanup(ANN, RetentionPolicy(decay_rate=0, threshold=0.69))
     assert 0.2 == asked(dsn, "calculate_retention_score(0, now() - interval '10 years', 0)")
     assert 0 == asked(dsn, "cleanup_low_value_memories()")
@@ -84,7 +84,7 @@ async def test_without_decay_nothing_ever_fades(memory: MemoryEngine, dsn: str) 
 async def test_a_huge_decay_forgets_what_is_past_its_minimum_age(
     memory: MemoryEngine, dsn: str
 ) -> None:
-    await memory.set_retention_policy(RetentionPolicy(decay_rate=1e308))
+    await memory.retention.set_policy(RetentionPolicy(decay_rate=1e308))
     assert 1e-200 > await score(memory)
     assert 1e-200 > asked(dsn, "calculate_retention_score(0, now() - interval '10 years', 1e308)")
     assert 1 == asked(dsn, "cleanup_low_value_memories()")
@@ -102,13 +102,19 @@ async def test_a_negative_decay_is_refused(memory: MemoryEngine, dsn: str, negat
 async def test_a_threshold_of_zero_forgets_nothing_and_of_one_all_that_is_old_enough(
     memory: MemoryEngine, dsn: str
 ) -> None:
-    await memory.set_retention_policy(RetentionPolicy(threshold=0))
-    assert 0 == (await memory.forget_faded()).total == asked(dsn, "cleanup_low_value_memories()")
+    await memory.retention.set_policy(RetentionPolicy(threshold=0))
+    assert (
+        0
+        == (await memory.retention.forget_faded()).total
+        == asked(dsn, "cleanup_low_value_memories()")
+    )
     assert 0 == asked(dsn, "cleanup_low_value_memories(0, 0)")
     await memory.cleanup(ANN, RetentionPolicy(threshold=0, min_age_days=0))
     assert {"old", "new"} == await keys(memory)
-    await memory.set_retention_policy(RetentionPolicy(threshold=1))
-    assert ["old"] == [one.kept.key for one in (await memory.forget_faded(dry_run=True)).listed]
+    await memory.retention.set_policy(RetentionPolicy(threshold=1))
+    assert ["old"] == [
+        one.kept.key for one in (await memory.retention.forget_faded(dry_run=True)).listed
+    ]
     assert 1 == asked(dsn, "cleanup_low_value_memories(1)")
     assert {"new"} == await keys(memory)
     for wrong in (1.5, -0.5):
@@ -126,11 +132,11 @@ async def test_a_read_in_the_future_counts_as_one_just_now(
     ahead = Accesses(reads, NOW + AGE)
     await memory._storage.add_accesses([NewAccesses(ANN, kept.memory_id, ahead)])
     assert 1 == await score(memory)
-    stats = await memory.retention_stats(ANN)
+    stats = await memory.retention.stats(ANN)
     assert [0] * 7 + [1, 0, 1] == [*stats.total.buckets]
     told = "calculate_retention_score(%(n)s, now() + interval '10 years', 0.1, now(), 0.9)"
     assert 1 == asked(dsn, told, n=reads)
-    assert 0 == (await memory.forget_faded()).total
+    assert 0 == (await memory.retention.forget_faded()).total
     await memory.cleanup(ANN)
     assert {"old", "new"} == await keys(memory)
 
@@ -141,12 +147,12 @@ async def test_a_billion_reads_ten_years_ago_do_not_overflow(
     [kept] = [one for one in await memory.list_memories(ANN) if one.key == "old"]
     read = Accesses(10**9, NOW - AGE)
     await memory._storage.add_accesses([NewAccesses(ANN, kept.memory_id, read)])
-    curve = await memory.retention_curve(ANN, "old")
+    curve = await memory.retention.curve(ANN, "old")
     assert 10**9 == curve.kept.access_count and 0 < curve.score < 1e-100
     told = "calculate_retention_score(1000000000, %(at)s, 0.1, %(now)s, 0.7)"
     at_once = asked(dsn, told, at=NOW - AGE, now=NOW)
     assert abs(curve.score - at_once) <= 1e-9
-    assert 1 == (await memory.forget_faded()).total
+    assert 1 == (await memory.retention.forget_faded()).total
 
 
 @pytest.mark.parametrize("budget", [0, -1, 63])

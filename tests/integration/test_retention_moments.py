@@ -134,7 +134,7 @@ async def test_what_holds_where_no_policy_is_stored_is_the_default_one(
         for scope in (ANN, None):
             default = POLICIES["default"]
             rules = {kind: default if kind in FADING else None for kind in get_args(MemoryKind)}
-            assert rules == await memory.retention_policy(scope)
+            assert rules == await memory.retention.policy(scope)
     with psycopg.connect(dsn) as superuser:
         assert [] == superuser.execute("TABLE hippocampus.retention_policies").fetchall()
 
@@ -146,11 +146,11 @@ async def test_a_user_writes_and_reads_by_the_nearest_policy(
     slow, other = POLICIES["knowledge"], Scope("app", "bob")
     async with open_memory(dsn, clock=lambda: now[0], worker=False) as memory:
         if place == "all":
-            await memory.set_retention_policy(slow)
+            await memory.retention.set_policy(slow)
         elif place.endswith("app"):
-            await memory.set_retention_policy(slow, app="app" if place == "app" else "ap")
+            await memory.retention.set_policy(slow, app="app" if place == "app" else "ap")
         else:
-            await memory.set_retention_policy(slow, ANN if place == "user" else other)
+            await memory.retention.set_policy(slow, ANN if place == "user" else other)
         policy = POLICIES["default"] if place.startswith("another") else slow
         await memory.append_events(ANN, "t", [said("a", "I sail.")])
         for reads in (0, 1):

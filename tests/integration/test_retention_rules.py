@@ -26,21 +26,21 @@ async def test_a_weak_memory_stays_for_the_minimum_age_once_it_is_restored(dsn: 
         await world.say("a weak note")
         world.go(8)
         assert {"demoted": 1} == await world.run()
-        [faded] = await world.memory.list_faded(ANN)
-        assert 1 == await world.memory.restore_memory(ANN, faded.key)
+        [faded] = await world.memory.retention.list_faded(ANN)
+        assert 1 == await world.memory.retention.revive(ANN, faded.key)
         world.go(6.9)
-        await world.memory.record_access(ANN, [faded.memory_id])
+        await world.memory.accesses.record_now(ANN, [faded.memory_id])
         assert {} == await world.run()
-        curve = await world.memory.retention_curve(ANN, faded.key)
+        curve = await world.memory.retention.curve(ANN, faded.key)
         assert (world.now + timedelta(days=0.1), "demoted") == curve.stages[0]
         world.go(0.2)
-        [told] = (await world.memory.forget_faded(dry_run=True)).listed
+        [told] = (await world.memory.retention.forget_faded(dry_run=True)).listed
         assert "kept" not in told.why
         assert {"demoted": 1} == await world.run()
 
 
 async def test_a_fact_that_holds_again_fades_again(world: World) -> None:
-    await world.memory.set_retention_policy({"semantic": FACTS})
+    await world.memory.retention.set_policy({"semantic": FACTS})
     acme = await world.memory.state_fact(ANN, "employer", "Acme")
     world.go(0.5)
     initech = await world.memory.state_fact(ANN, "employer", "Initech")
@@ -51,11 +51,11 @@ async def test_a_fact_that_holds_again_fades_again(world: World) -> None:
     await world.memory.undo_run(ANN, last.run_id)
     assert initech.value not in [one.value for one in await world.memory.facts(ANN)]
     assert {"demoted": 1} == await world.run()
-    assert acme.memory_id == (await world.memory.list_faded(ANN))[0].memory_id
+    assert acme.memory_id == (await world.memory.retention.list_faded(ANN))[0].memory_id
 
 
 async def test_a_fact_that_is_restored_fades_again(world: World) -> None:
-    await world.memory.set_retention_policy({"semantic": FACTS})
+    await world.memory.retention.set_policy({"semantic": FACTS})
     fact = await world.memory.state_fact(ANN, "employer", "Acme")
     await world.memory.retract(ANN, fact)
     world.go(2)
@@ -67,7 +67,7 @@ async def test_a_fact_that_is_restored_fades_again(world: World) -> None:
 
 async def test_an_edge_that_is_restored_lets_its_fact_fade_again(dsn: str) -> None:
     async with opened_world(dsn) as world:
-        await world.memory.set_retention_policy({"semantic": FACTS})
+        await world.memory.retention.set_policy({"semantic": FACTS})
         await world.memory.graph.add(ANN, "user", "works_at", "Acme")
         [edge] = await world.memory.graph.history(ANN, "user")
         await world.memory.graph.retract(ANN, "user", "works_at", "Acme")
@@ -79,7 +79,7 @@ async def test_an_edge_that_is_restored_lets_its_fact_fade_again(dsn: str) -> No
 
 async def test_an_item_that_is_restored_is_found_by_its_fields(world: World) -> None:
     policy = RetentionPolicy(min_age_days=1, threshold=1, archive_threshold=1, archive_after_days=1)
-    await world.memory.set_retention_policy({"item": policy})
+    await world.memory.retention.set_policy({"item": policy})
     store = PgHippocampusStore(engine=world.memory, index={"fields": ["title", "body"]})  # type: ignore[typeddict-item]
     value = {"title": "bees on the roof", "body": "quarterly tax report"}
     await store.aput(("app", "ann"), "k", value)
@@ -93,7 +93,7 @@ async def test_an_item_that_is_restored_is_found_by_its_fields(world: World) -> 
         assert {fate: 2} == await world.run()
         assert [] == await store.asearch(("app", "ann"), query="tax")
     ids = [str(row[0]) for row in world.ask("SELECT memory_id FROM memories")]
-    assert 2 == await world.memory.restore_memory(ANN, ids)
+    assert 2 == await world.memory.retention.revive(ANN, ids)
     assert (before, embedded) == (world.ask(columns), world.ask(vectors))
     found = await store.asearch(("app", "ann"), query="tax report")
     assert [("k", value)] == [(item.key, item.value) for item in found[:1]]
@@ -101,7 +101,7 @@ async def test_an_item_that_is_restored_is_found_by_its_fields(world: World) -> 
 
 async def test_an_item_archived_before_it_kept_its_words_is_embedded_anew(world: World) -> None:
     policy = RetentionPolicy(min_age_days=1, threshold=1, archive_threshold=1, archive_after_days=1)
-    await world.memory.set_retention_policy({"item": policy})
+    await world.memory.retention.set_policy({"item": policy})
     store = PgHippocampusStore(engine=world.memory)
     await store.aput(("app", "ann"), "k", {"content": "a quarterly tax report"})
     before = world.ask("SELECT terms, term_count FROM memories")
@@ -113,27 +113,27 @@ async def test_an_item_archived_before_it_kept_its_words_is_embedded_anew(world:
         other.execute("UPDATE memories SET terms = '', term_count = 0")
         other.commit()
     [(memory_id,)] = world.ask("SELECT memory_id FROM memories")
-    assert 1 == await world.memory.restore_memory(ANN, memory_id)
+    assert 1 == await world.memory.retention.revive(ANN, memory_id)
     assert before == world.ask("SELECT terms, term_count FROM memories")
     assert [("text",)] == world.ask("SELECT field FROM embeddings")
 
 
 async def test_a_policy_of_some_kinds_leaves_the_others_to_the_nearest_above(world: World) -> None:
     memory = world.memory
-    await memory.set_retention_policy({"item": ALL}, BOB)
-    await memory.set_retention_policy("sensitive", app="app")
-    assert POLICIES["sensitive"] == (await memory.retention_policy(BOB))["episodic"]
-    assert ALL == (await memory.retention_policy(BOB))["item"]
-    await memory.set_retention_policy({"summary": None}, BOB)
-    found = await memory.retention_policy(BOB)
+    await memory.retention.set_policy({"item": ALL}, BOB)
+    await memory.retention.set_policy("sensitive", app="app")
+    assert POLICIES["sensitive"] == (await memory.retention.policy(BOB))["episodic"]
+    assert ALL == (await memory.retention.policy(BOB))["item"]
+    await memory.retention.set_policy({"summary": None}, BOB)
+    found = await memory.retention.policy(BOB)
     assert (ALL, None) == (found["item"], found["summary"])
-    await memory.set_retention_policy("knowledge", BOB)
-    await memory.set_retention_policy({"semantic": ALL, "item": None}, app="app")
-    found = await memory.retention_policy(BOB)
+    await memory.retention.set_policy("knowledge", BOB)
+    await memory.retention.set_policy({"semantic": ALL, "item": None}, app="app")
+    found = await memory.retention.policy(BOB)
     assert (POLICIES["knowledge"], ALL, None) == (
         found["episodic"], found["semantic"], found["item"],
     )  # fmt: skip
-    assert POLICIES["sensitive"] == (await memory.retention_policy(ANN))["episodic"]
+    assert POLICIES["sensitive"] == (await memory.retention.policy(ANN))["episodic"]
 
 
 async def test_a_dry_run_of_cleanup_deletes_nothing_that_expired(world: World) -> None:
@@ -162,23 +162,23 @@ async def test_cleanup_of_several_pages_erases_all_that_is_weak(
 
 
 async def test_statistics_tell_every_stage_that_comes_within_some_days(world: World) -> None:
-    await world.memory.set_retention_policy("sensitive")
+    await world.memory.retention.set_policy("sensitive")
     await world.say("I sail.")
     [one] = await world.memory.list_memories(ANN)
-    curve = await world.memory.retention_curve(ANN, one.key)
+    curve = await world.memory.retention.curve(ANN, one.key)
     assert ["demoted", "erased"] == [fate for _, fate in curve.stages]
     days = [(at - world.now) / timedelta(days=1) for at, _ in curve.stages]
-    stats = await world.memory.retention_stats(ANN, days=[days[0], days[1] - 0.01, days[1], 60])
+    stats = await world.memory.retention.stats(ANN, days=[days[0], days[1] - 0.01, days[1], 60])
     demoted, erased = ({"demoted": 1, "archived": 0, "erased": number} for number in (0, 1))
     assert [demoted, demoted, erased, erased] == list(stats.ahead.values())
-    await world.memory.set_retention_policy(ALL)
-    stats = await world.memory.retention_stats(ANN, days=[20, 25, 30])
+    await world.memory.retention.set_policy(ALL)
+    stats = await world.memory.retention.stats(ANN, days=[20, 25, 30])
     met = [tuple(fates.values()) for fates in stats.ahead.values()]
     assert [(1, 0, 0), (1, 1, 0), (1, 1, 1)] == met
     for days_on, expected in ((20, [(0, 1, 0), (0, 1, 1)]), (6, [(0, 0, 1), (0, 0, 1)])):
         world.go(days_on)
         await world.run()
-        ahead = (await world.memory.retention_stats(ANN, days=[5.5, 11])).ahead
+        ahead = (await world.memory.retention.stats(ANN, days=[5.5, 11])).ahead
         assert expected == [tuple(fates.values()) for fates in ahead.values()]
 
 
@@ -186,9 +186,9 @@ async def test_what_never_fades_is_of_no_low_value(world: World) -> None:
     await world.say("I sail.")
     await world.memory.remember(ANN, NewMemory(text="Ann is allergic to nuts.", key="k"))
     world.go(200)
-    stats = await world.memory.retention_stats(ANN)
+    stats = await world.memory.retention.stats(ANN)
     assert (1, 0, 1, 1) == (stats.high, stats.medium, stats.low, stats.total.fades)
-    assert pytest.approx(0.7) == (await world.memory.retention_curve(ANN, "k")).score
+    assert pytest.approx(0.7) == (await world.memory.retention.curve(ANN, "k")).score
 
 
 class Fast(datetime):
@@ -209,11 +209,11 @@ async def test_a_machine_whose_clock_is_wrong_forgets_nothing(
             [Event(event_id="a", author="user", role="user", text="I sail.",
                    occurred_at=datetime.now(UTC))],
         )  # fmt: skip
-        assert 0 == (await memory.forget_faded()).total
+        assert 0 == (await memory.retention.forget_faded()).total
         monkeypatch.setattr(moments_module, "datetime", Fast)
-        for call in (memory.forget_faded, partial(memory.cleanup, ANN)):
+        for call in (memory.retention.forget_faded, partial(memory.cleanup, ANN)):
             with pytest.raises(Conflict, match="is 400 days, 0:00:00 ahead of the database"):
                 await call()
         assert 1 == len(await memory.list_memories(ANN))
     async with open_memory(dsn, worker=False, clock=lambda: Fast.now(UTC)) as memory:
-        assert 1 == (await memory.forget_faded()).total
+        assert 1 == (await memory.retention.forget_faded()).total

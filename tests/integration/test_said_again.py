@@ -32,7 +32,7 @@ class World:
         """Let as many runs go by as make facts demoted (1) or archived (2)."""
         for _ in range(times):
             self.now += timedelta(days=2)
-            assert 1 == (await self.memory.forget_faded()).total
+            assert 1 == (await self.memory.retention.forget_faded()).total
 
     async def say(self, text: str, thread: str) -> None:
         event = Event(
@@ -64,7 +64,7 @@ class World:
 async def world(dsn: str) -> AsyncIterator[World]:
     async with open_memory(dsn, clock=lambda: found.now, worker=False) as memory:
         found = World(memory)
-        await memory.set_retention_policy({"semantic": QUICK, "episodic": None, "summary": None})
+        await memory.retention.set_policy({"semantic": QUICK, "episodic": None, "summary": None})
         yield found
 
 
@@ -94,7 +94,7 @@ async def test_what_is_said_again_is_known_again(
     await say(world)
     assert said == await world.known()
     assert {"Acme"} == await world.in_graph()
-    assert () == tuple(await world.memory.list_faded(ANN))
+    assert () == tuple(await world.memory.retention.list_faded(ANN))
 
 
 async def test_another_value_ends_what_has_faded(world: World) -> None:
@@ -108,7 +108,7 @@ async def test_another_value_ends_what_has_faded(world: World) -> None:
 
 async def counters(world: World) -> Kept:
     """Return how the one fact is kept."""
-    [found] = await world.memory.list_faded(ANN)
+    [found] = await world.memory.retention.list_faded(ANN)
     return found
 
 
@@ -160,7 +160,7 @@ async def test_undone_what_was_brought_back_since_stays(world: World) -> None:
     await tell(world)
     [run, *_] = await world.memory.runs(ANN)
     [fact] = await world.memory.facts(ANN)
-    await world.memory.pin(ANN, [fact.key])
+    await world.memory.retention.pin(ANN, [fact.key])
     await world.memory.undo_run(ANN, run.run_id)
     assert said == await world.known()
 
@@ -174,7 +174,7 @@ async def test_a_revival_that_meets_another_writer_changes_nothing(world: World)
     async def late(plan: RunPlan) -> None:
         plans.append(plan)
         if len(plans) == 1:
-            await world.memory.restore_memory(ANN, [plan.revival.faded[0].key])
+            await world.memory.retention.revive(ANN, [plan.revival.faded[0].key])
         await applied(plan)
 
     storage.apply_run = late  # type: ignore[method-assign]

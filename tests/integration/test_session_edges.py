@@ -69,7 +69,7 @@ async def test_a_full_session_is_ended_by_whoever_looks(dsn: str, most: int) -> 
             assert [] == rows(dsn) or await info(memory)
             await memory.process_memory(text, ANN)
         assert {} == await info(memory)
-        assert 1 == await memory.session_ends.run()
+        assert 1 == await memory.conversations.expiry.run()
         assert ([("ending", most)], ["pending"]) == (rows(dsn), jobs(dsn))
 
 

@@ -129,7 +129,9 @@ async def test_idle_sessions_of_all_users_are_ended_by_whoever_looks(dsn: str) -
         watch.advance(minutes=29)
         await memory.process_memory("I like tea", "c", app="one")
         watch.advance(minutes=2)
-        took = await asyncio.gather(memory.session_ends.run(), other.session_ends.run())
+        took = await asyncio.gather(
+            memory.conversations.expiry.run(), other.conversations.expiry.run()
+        )
         assert 2 == sum(took)
         assert ["active", "ending", "ending"] == sorted(row[0] for row in rows(dsn))
 

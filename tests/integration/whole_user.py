@@ -94,7 +94,7 @@ async def _items(memory: MemoryEngine, scope: Scope, clock: Callable[[], datetim
     stamp = ItemStamp(
         address=(place, "k3"), created_at=now, updated_at=now, expires_at=None, ttl_s=None
     )
-    await memory.imported.stamp([stamp])
+    await memory.imported_items.stamp([stamp])
     await memory.run_item_ops([ReadItem(address=(place, "k1"))])
 
 
@@ -102,15 +102,15 @@ async def _kept(memory: MemoryEngine, scope: Scope, clock: WholeClock) -> None:
     policy = RetentionPolicy(
         min_age_days=7, archive_threshold=1, archive_after_days=5, erase_threshold=None
     )
-    await memory.set_retention_policy(policy, scope)
+    await memory.retention.set_policy(policy, scope)
     hits = await memory.recall(scope, "PIN", kinds=["episodic"])
     await memory.forget(scope, next(h.memory.key for h in hits if "PIN" in h.memory.text))
-    await memory.pin(scope, ["cello"])
+    await memory.retention.pin(scope, ["cello"])
     await memory.recall(scope, "Where does Ana live?")
     await memory.flush()
     clock.now += timedelta(days=400)
     for _ in range(3):  # demoted, then archived
-        await memory.forget_faded(scope)
+        await memory.retention.forget_faded(scope)
         clock.now += timedelta(days=31)
 
 

@@ -1,22 +1,23 @@
-"""The verbs of MemoryEngine about keeping and forgetting: policies, stages, pins."""
+"""engine.retention: which policy holds, which memories faded, pins, and how all are kept."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 from uuid import UUID
 
-from shared_core.core.domain import MemoryId, MemoryKind, Scope
+from shared_core.core.domain import MemoryKind, Scope
 from shared_core.core.namespaces import check_label, scope_path
 from shared_core.core.retention_policy import FADING, POLICIES, RetentionPolicy, Rules, Stage
-from shared_core.core.validation import listed, memory_ids_of, names_of, number, whole_number
+from shared_core.core.validation import listed, names_of, number, whole_number
 from shared_core.errors import InvalidInput, NotFound
 from shared_core.knowledge.reviving import revive
-from shared_core.models.embedding import Embedding
-from shared_core.ports.retention import Accesses, Kept, NewAccesses
+from shared_core.lifecycle import Handle
+from shared_core.ports.retention import Kept
+from shared_core.ports.storage import Storage
 from shared_core.retention import cleanup as cleanups
 from shared_core.retention.cleanup import CleanupReport, Progress, RetentionReport
-from shared_core.retention.erasure import ErasureVerbs
+from shared_core.retention.schedule import ForgettingSchedule
 from shared_core.retention.statistics import (
     HORIZONS,
     RetentionCurve,
@@ -25,43 +26,35 @@ from shared_core.retention.statistics import (
     stats_of,
 )
 
-if TYPE_CHECKING:
-    from shared_core.ports.storage import Clock, Storage
-
 MOST = 1_000_000
 MOST_DAYS = 36_500
 
 
-class KeepingVerbs(ErasureVerbs):
-    """How memories are kept: which policy holds, what has faded, what must not, who is erased.
+class Retention:
+    """How memories are kept: which policy holds, what has faded, what must not.
 
-    scope: one user; app: all users of an application; neither: all.
+    scope: one user; app: all users of an application; neither: all. schedule: applies the policies
+    now and then.
     """
 
-    _storage: Storage
-    _embedding: Embedding
-    _clock: Clock
+    def __init__(self, handle: Handle, schedule: ForgettingSchedule) -> None:
+        self._handle = handle
+        self._clock = handle.clock
+        self.schedule = schedule
 
-    async def open(self) -> None:
-        raise NotImplementedError
-
-    async def retention_policy(
-        self, scope: Scope | None = None, *, app: str | None = None
-    ) -> Rules:
+    async def policy(self, scope: Scope | None = None, *, app: str | None = None) -> Rules:
         """Return the policy of each kind of memory; None for a kind that never fades."""
         _check_whose(scope, app)
-        await self.open()
-        return await self._storage.retention_rules(scope, app)
+        storage = await self._handle.storage()
+        return await storage.retention_rules(scope, app)
 
-    async def own_retention_policy(
-        self, scope: Scope | None = None, *, app: str | None = None
-    ) -> Rules:
+    async def own_policy(self, scope: Scope | None = None, *, app: str | None = None) -> Rules:
         """Return what was set there itself, of the kinds of memory it was set for."""
         _check_whose(scope, app)
-        await self.open()
-        return await self._storage.own_rules(scope, app)
+        storage = await self._handle.storage()
+        return await storage.own_rules(scope, app)
 
-    async def set_retention_policy(
+    async def set_policy(
         self,
         policy: str | RetentionPolicy | Mapping[MemoryKind, RetentionPolicy | None] | None,
         scope: Scope | None = None,
@@ -81,15 +74,15 @@ class KeepingVerbs(ErasureVerbs):
         looked at. If it is cut short there, the next run of forgetting finishes it.
         """
         _check_whose(scope, app)
-        await self.open()
         rules = None
         if policy is not None:
             rules = _rules(policy) | dict.fromkeys(kinds_named(never))
         elif never:
             raise InvalidInput("never names kinds of a policy: give a policy, too")
         of = list(rules) if rules and isinstance(policy, Mapping) else None
-        path = await self._storage.set_retention_rules(scope, app, rules, of)
-        return await cleanups.retime(self._storage, path, progress)
+        storage = await self._handle.storage()
+        path = await storage.set_retention_rules(scope, app, rules, of)
+        return await cleanups.retime(storage, path, progress)
 
     async def cleanup(
         self,
@@ -112,8 +105,8 @@ class KeepingVerbs(ErasureVerbs):
             raise InvalidInput(
                 f"policy must be a RetentionPolicy or the name of one, not {type(rule).__name__}"
             )
-        await self.open()
-        return await cleanups.cleanup(self._storage, self._clock, scope, rule, dry_run=dry_run)
+        storage = await self._handle.storage()
+        return await cleanups.cleanup(storage, self._clock, scope, rule, dry_run=dry_run)
 
     async def forget_faded(
         self,
@@ -134,44 +127,32 @@ class KeepingVerbs(ErasureVerbs):
         """
         _check_whose(scope, app)
         whole_number(limit, "limit", 0, MOST)
-        await self.open()
+        storage = await self._handle.storage()
         if dry_run:
-            return await cleanups.what_is_due(self._storage, self._clock, scope, app, limit=limit)
-        return await cleanups.forget_faded(
-            self._storage, self._clock, scope, app, progress=progress
-        )
-
-    async def record_access(self, scope: Scope, memory_ids: Sequence[UUID | str]) -> None:
-        """Count memories as read now, in one round trip; unknown ones are passed over.
-
-        recall() and search() count what they return by themselves, in the background.
-        """
-        scope_path(scope)
-        ids = dict.fromkeys(memory_ids_of(memory_ids))
-        await self.open()
-        now = Accesses(1, self._clock())
-        await self._storage.add_accesses([NewAccesses(scope, one, now) for one in ids])
+            return await cleanups.what_is_due(storage, self._clock, scope, app, limit=limit)
+        return await cleanups.forget_faded(storage, self._clock, scope, app, progress=progress)
 
     async def unknown_keys(
         self, scope: Scope, keys: str | UUID | Sequence[str | UUID]
     ) -> Sequence[str]:
         """Return those of some keys and memory ids that no memory of the scope has, in order.
 
-        forget(), pin(), unpin() and restore_memory() pass over them; this tells which.
+        forget(), pin(), unpin() and revive() pass over them; this tells which.
         """
         scope_path(scope)
         names = names_of(keys)
-        await self.open()
-        return await self._storage.unknown_names(scope, names)
+        storage = await self._handle.storage()
+        return await storage.unknown_names(scope, names)
 
     async def pin(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
         """Never forget these memories, by key or memory id, whatever their score; return how many.
 
         Unknown keys are passed over. What was demoted or archived comes back into recall first.
         """
-        ids = await self._named(scope, keys)
-        pinned = await self._storage.set_pinned(scope, ids, True)  # first: nothing moves it on then
-        await self._restore(scope, ids)
+        storage, ids = await self._named(scope, keys)
+        # Pin first: from then on nothing moves the memory to its next stage.
+        pinned = await storage.set_pinned(scope, ids, True)
+        await revive(storage, self._handle.embedding, scope, ids)
         return len(pinned)
 
     async def unpin(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
@@ -179,17 +160,18 @@ class KeepingVerbs(ErasureVerbs):
 
         Unknown keys are passed over, and so is what was not pinned.
         """
-        ids = await self._named(scope, keys)
-        return len(await self._storage.set_pinned(scope, ids, False))
+        storage, ids = await self._named(scope, keys)
+        return len(await storage.set_pinned(scope, ids, False))
 
-    async def restore_memory(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
+    async def revive(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> int:
         """Bring demoted and archived memories back into recall, as if they were read now.
 
         By key or memory id; returns how many came back. Unknown keys are passed over, and so is
         what is in recall. What was archived is embedded anew. Raises ModelUnavailable while the
         embedder is down.
         """
-        return len(await self._restore(scope, await self._named(scope, keys)))
+        storage, ids = await self._named(scope, keys)
+        return len(await revive(storage, self._handle.embedding, scope, ids))
 
     async def list_faded(
         self,
@@ -207,11 +189,11 @@ class KeepingVerbs(ErasureVerbs):
         whole_number(limit, "limit", 0, MOST)
         whole_number(offset, "offset", 0, MOST)
         scope_path(scope)
-        await self.open()
+        storage = await self._handle.storage()
         known = None if kinds is None else kinds_named(kinds)
-        return await self._storage.staged(scope, stages, known, limit, offset)
+        return await storage.staged(scope, stages, known, limit, offset)
 
-    async def retention_stats(
+    async def stats(
         self,
         scope: Scope | None = None,
         *,
@@ -225,12 +207,12 @@ class KeepingVerbs(ErasureVerbs):
         """
         _check_whose(scope, app)
         horizons = [number(one, "days", 0, MOST_DAYS) for one in listed(days, "days", "[7, 30]")]
-        await self.open()
+        storage = await self._handle.storage()
         now = self._clock()
-        rows, ahead = await self._storage.retention_stats(scope, app, now, horizons)
+        rows, ahead = await storage.retention_stats(scope, app, now, horizons)
         return stats_of(now, rows, ahead)
 
-    async def retention_curve(
+    async def curve(
         self, scope: Scope, key: str | UUID, *, days_ahead: float | None = None, points: int = 120
     ) -> RetentionCurve:
         """Return how the score of a memory, by key or memory id, went and will go unread.
@@ -240,20 +222,19 @@ class KeepingVerbs(ErasureVerbs):
         """
         if not isinstance(key, str | UUID):
             raise InvalidInput(f"key must be a key or memory id, not {key!r:.80}")
-        ids = await self._named(scope, key)
-        kept = await self._storage.kept(scope, ids[:1]) if ids else []
+        storage, ids = await self._named(scope, key)
+        kept = await storage.kept(scope, ids[:1]) if ids else []
         if not kept:
             raise NotFound(f"there is no memory {key!r} of {scope}: list_memories() shows keys")
         return curve_of(kept[0], self._clock(), days_ahead=days_ahead, points=points)
 
-    async def _named(self, scope: Scope, keys: str | UUID | Sequence[str | UUID]) -> Sequence[UUID]:
+    async def _named(
+        self, scope: Scope, keys: str | UUID | Sequence[str | UUID]
+    ) -> tuple[Storage, Sequence[UUID]]:
         scope_path(scope)
         names = names_of(keys)
-        await self.open()
-        return await self._storage.named_ids(scope, names)
-
-    async def _restore(self, scope: Scope, ids: Sequence[UUID]) -> Sequence[MemoryId]:
-        return await revive(self._storage, self._embedding, scope, ids)
+        storage = await self._handle.storage()
+        return storage, await storage.named_ids(scope, names)
 
 
 def policy_named(policy: str) -> RetentionPolicy:

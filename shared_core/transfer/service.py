@@ -1,4 +1,4 @@
-"""The verbs of MemoryEngine that hand out everything of a user or an application, and take it."""
+"""engine.transfer: export and import everything of a user or an application."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from shared_core.ports.transfer import EMBEDDINGS, RowBatch, Unembedded, Written
 from shared_core.transfer.lines import EndLine, Header, LineReader, row_line, whose_of
 
 if TYPE_CHECKING:
+    from shared_core.lifecycle import Handle
     from shared_core.ports.storage import Storage
     from shared_core.recall.access_log import AccessLog
 
@@ -50,15 +51,12 @@ class ImportedLines:
         return self.written + self.here + self.unembedded
 
 
-class TransferVerbs:
-    """Export as lines of JSON, and import."""
+class Transfer:
+    """Exports as lines of JSON, and imports them."""
 
-    _storage: Storage
-    _embedding: Embedding
-    _accesses: AccessLog
-
-    async def open(self) -> None:
-        raise NotImplementedError
+    def __init__(self, handle: Handle, accesses: AccessLog) -> None:
+        self._handle = handle
+        self._accesses = accesses
 
     async def export(
         self, scope: Scope | None = None, *, app: str | None = None, vectors: bool = False
@@ -71,9 +69,9 @@ class TransferVerbs:
         (contextlib.aclosing) when you leave it early.
         """
         whose = whose_of(scope, app)
-        await self.open()
+        storage = await self._handle.storage()
         await self._accesses.flush()
-        async with self._storage.snapshot(whose, vectors=vectors) as snapshot:
+        async with storage.snapshot(whose, vectors=vectors) as snapshot:
             yield Header(
                 whose=whose,
                 schema_version=snapshot.schema_version,
@@ -88,22 +86,22 @@ class TransferVerbs:
 
     async def applications(self) -> Sequence[str]:
         """Return the names of all applications that have anything here, in order."""
-        await self.open()
-        return await self._storage.applications()
+        storage = await self._handle.storage()
+        return await storage.applications()
 
-    async def is_same(self, other: TransferVerbs) -> bool:
+    async def is_same(self, other: Transfer) -> bool:
         """Tell whether another memory is this one by another name.
 
         The databases say so: what is noted here for a moment is there, too, or it is not.
         """
-        await self.open()
-        await other.open()
+        storage = await self._handle.storage()
+        there = await other._handle.storage()
         mark = f"mark:{uuid4().hex}"
-        await self._storage.take_turn(mark, mark, datetime.now(UTC), 0)
+        await storage.take_turn(mark, mark, datetime.now(UTC), 0)
         try:
-            return await other._storage.last_turn(mark) is not None
+            return await there.last_turn(mark) is not None
         finally:
-            await self._storage.drop_task(mark)
+            await storage.drop_task(mark)
 
     async def import_lines(
         self,
@@ -124,9 +122,9 @@ class TransferVerbs:
         progress: told how many lines were read. Raises InvalidInput or Conflict, naming the line,
         NotFound for no file.
         """
-        await self.open()
-        known = await self._storage.rows_version()
-        run = _LineImport(self._storage, self._embedding, restore, text_of_field, progress)
+        storage = await self._handle.storage()
+        known = await storage.rows_version()
+        run = _LineImport(storage, self._handle.embedding, restore, text_of_field, progress)
         if isinstance(source, str | Path):
             path = Path(source)
             with opened(path) as lines:
