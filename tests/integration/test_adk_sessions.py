@@ -84,7 +84,7 @@ async def test_remembering_a_session_sends_none_of_its_text(
     await service.add_events_to_memory(
         **WHO, events=session.events, session_id=session.id, custom_metadata={"wait": False}
     )
-    carried = str([values for steps in sent for _, values in steps])
+    carried = str([one.values for steps in sent for one in steps])
     assert [] == [text for text in TOLD if text in carried]
     assert 2 == len(sent)
     assert set(TOLD) == set(await found(service, "Lisbon 花生 Thursday meeting"))
