@@ -282,11 +282,8 @@ def _newest(
 
 def _unkept(tx: Transaction, tenant: str, run_id: UUID) -> RunOfProfile | None:
     """Return a profile run without a kept version, or None if there is no such run."""
-    is_one = tx.has(
-        "SELECT 1 FROM runs WHERE tenant_id = %s AND run_id = %s AND kind = 'profile'",
-        [tenant, run_id],
-    )
-    return RunOfProfile(None, None, None, None) if is_one else None
+    sql = "SELECT 1 FROM runs WHERE tenant_id = %s AND run_id = %s AND kind = 'profile'"
+    return RunOfProfile(None, None, None, None) if tx.has(sql, [tenant, run_id]) else None
 
 
 def overviews(

@@ -346,13 +346,9 @@ class OceanBaseRetention(OceanBasePart):
         return await self._database.write(work, ROOT)
 
     async def keep_turn(self, task: str, worker_id: str, now: datetime, lease_s: float) -> bool:
-        until = now + timedelta(seconds=lease_s)
-
-        def work(tx: Transaction) -> bool:
-            sql = f"UPDATE schedules SET lease_until = %s WHERE {_OURS}"
-            return bool(tx.run(sql, [until, ROOT, task, worker_id]))
-
-        return await self._database.write(work, ROOT)
+        sql = f"UPDATE schedules SET lease_until = %s WHERE {_OURS}"
+        values = [now + timedelta(seconds=lease_s), ROOT, task, worker_id]
+        return await self._database.write(lambda tx: bool(tx.run(sql, values)), ROOT)
 
     async def end_turn(
         self,

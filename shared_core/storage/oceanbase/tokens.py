@@ -9,7 +9,7 @@ from shared_core.core.json_text import to_json
 from shared_core.core.namespaces import from_path, to_path
 from shared_core.ports.api_tokens import ApiToken
 from shared_core.storage.oceanbase.base import OceanBasePart
-from shared_core.storage.oceanbase.connection.transactions import Row, Transaction
+from shared_core.storage.oceanbase.connection.transactions import Row
 from shared_core.storage.oceanbase.visibility import given
 
 _COLUMNS = "tenant_id, token_id, label, users, created_at, expires_at, revoked_at"
@@ -50,12 +50,8 @@ class OceanBaseTokens(OceanBasePart):
 
     async def revoke_token(self, token_id: str) -> bool:
         now = self._clock()
-
-        def work(tx: Transaction) -> bool:
-            sql = "UPDATE api_tokens SET revoked_at = coalesce(revoked_at, %s) WHERE token_id = %s"
-            return bool(tx.run(sql, [now, token_id]))
-
-        return await self._database.write(work)
+        sql = "UPDATE api_tokens SET revoked_at = coalesce(revoked_at, %s) WHERE token_id = %s"
+        return await self._database.write(lambda tx: bool(tx.run(sql, [now, token_id])))
 
     async def any_token(self) -> bool:
         return await self._database.read(lambda tx: tx.has("SELECT 1 FROM api_tokens LIMIT 1"))
