@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 import httpx
 import pytest
 from psycopg.conninfo import conninfo_to_dict
+from warm_python import warm_python
 
 ADK = Path(sys.executable).with_name("adk")
 ROOT = Path(__file__).parents[2]
@@ -59,7 +60,7 @@ def server(
     log = folder.parent / f"{command}.log"
     with log.open("wb") as written:
         process = subprocess.Popen(
-            [ADK, command, folder, f"--port={port}", "--host=127.0.0.1", *options],
+            [*warm_python(), ADK, command, folder, f"--port={port}", "--host=127.0.0.1", *options],
             stdout=written, stderr=subprocess.STDOUT, env=env, start_new_session=True,
         )  # fmt: skip
     try:
@@ -165,7 +166,7 @@ def test_adk_run_remembers_from_one_process_to_the_next(
     answers = []
     for said in (PARROT, WHICH):
         ran = subprocess.run(
-            [ADK, "run", agents / "assistant_with_plugin",
+            [*warm_python(), ADK, "run", agents / "assistant_with_plugin",
              "--memory_service_uri=hippocampus://", "--session_service_uri=hippocampus://"],
             input=f"{said}\nexit\n", capture_output=True, text=True, timeout=60,
             env=environment(dsn, tmp_path),

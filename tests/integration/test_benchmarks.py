@@ -6,11 +6,11 @@ import json
 import math
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from warm_python import warm_python
 
 ROOT = Path(__file__).parents[2]
 FIGURES = {
@@ -34,7 +34,7 @@ RATIOS = {
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks.store", *arguments]
+    command = [*warm_python(), "-m", "benchmarks.store", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
@@ -112,7 +112,7 @@ def test_bad_arguments_are_refused_in_one_line(arguments: list[str], complaint: 
 def test_recall_is_measured_by_size_and_by_both_clocks(turns: list[str]) -> None:
     size = ("--sizes", "20", "120", "--total", "1200")
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.recall", *size, *turns, "--json"],
+        [*warm_python(), "-m", "benchmarks.recall", *size, *turns, "--json"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -127,7 +127,7 @@ def test_recall_is_measured_by_size_and_by_both_clocks(turns: list[str]) -> None
 
 
 def test_the_reflection_node_is_measured_beside_a_bare_insert() -> None:
-    command = [sys.executable, "-m", "benchmarks.reflection", "--turns", "50", "--json"]
+    command = [*warm_python(), "-m", "benchmarks.reflection", "--turns", "50", "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert 0 == done.returncode, done.stderr
     figures = json.loads(done.stdout)
@@ -138,7 +138,7 @@ def test_the_reflection_node_is_measured_beside_a_bare_insert() -> None:
 
 def test_the_sizes_of_tenants_are_compared_and_drawn(tmp_path: Path) -> None:
     plot = tmp_path / "tenants.svg"
-    line = [sys.executable, "-m", "benchmarks.tenants", "--sizes", "10", "1000", "--dims", "32",
+    line = [*warm_python(), "-m", "benchmarks.tenants", "--sizes", "10", "1000", "--dims", "32",
             "--questions", "10", "--rounds", "1", "--plot", str(plot), "--json"]  # fmt: skip
     environment = {**os.environ, "HIPPOCAMPUS_ANN_THRESHOLD": "500"}
     done = subprocess.run(
@@ -154,7 +154,7 @@ def test_the_sizes_of_tenants_are_compared_and_drawn(tmp_path: Path) -> None:
 
 
 def test_recall_is_measured_beside_a_worker_that_embeds() -> None:
-    command = [sys.executable, "-m", "benchmarks.beside_work"]
+    command = [*warm_python(), "-m", "benchmarks.beside_work"]
     command += ["--turns", "40", "--seconds", "1", "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert 0 == done.returncode, done.stderr
@@ -182,7 +182,7 @@ def test_retrieval_is_measured_with_weights_that_have_not_seen_it(tmp_path: Path
     data.write_text(json.dumps({"conversations": [conversation(number) for number in range(5)]}))
 
     def run_module(name: str, *more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", f"benchmarks.{name}", "--data", str(data), *more]
+        command = [*warm_python(), "-m", f"benchmarks.{name}", "--data", str(data), *more]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
     done = run_module("train_ranking", "--features", str(features))
@@ -198,7 +198,7 @@ def test_retrieval_is_measured_with_weights_that_have_not_seen_it(tmp_path: Path
 
 
 def test_the_benchmark_of_conversations_times_the_call_and_its_parts() -> None:
-    command = [sys.executable, "-m", "benchmarks.process_memory", "--items", "20", "--per-user",
+    command = [*warm_python(), "-m", "benchmarks.process_memory", "--items", "20", "--per-user",
                "10", "--calls", "4"]  # fmt: skip
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, cwd=ROOT)
     assert 0 == done.returncode, done.stderr

@@ -10,17 +10,21 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from warm_python import warm_python
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BY_FUNCTION = "llm-v1/extract.v1/__main__.my_function"
 
 
-def run(name: str, *arguments: str) -> str:
-    """Return what an example prints, offline: no key, and a proxy that is not there."""
+def run(name: str, *arguments: str, cold: bool = False) -> str:
+    """Return what an example prints, offline: no key, and a proxy that is not there.
+
+    cold: in a new interpreter, which has imported and loaded nothing.
+    """
     environment = {k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")}
     environment |= {f"{kind}_proxy": "http://127.0.0.1:1" for kind in ("http", "https", "all")}
     ran = subprocess.run(
-        [sys.executable, EXAMPLES / f"{name}.py", *arguments],
+        [*([sys.executable] if cold else warm_python()), EXAMPLES / f"{name}.py", *arguments],
         capture_output=True, text=True, env=environment, timeout=180,
     )  # fmt: skip
     assert 0 == ran.returncode, ran.stderr
@@ -85,7 +89,7 @@ def test_each_framework_answers_from_what_the_other_learned(dsn: str) -> None:
 
 @pytest.mark.parametrize("name", ["langgraph_agent", "one_memory_two_frameworks"])
 def test_without_a_uri_an_example_uses_the_memory_at_home(name: str, tmp_path: Path) -> None:
-    assert "I remember" in run(name)
+    assert "I remember" in run(name, cold=True)
     assert (tmp_path / "home" / "postgres-18" / "PG_VERSION").exists()
 
 
@@ -104,7 +108,7 @@ session = Session(id="s", app_name="my_app", user_id="ana", events=[event])
 asyncio.run(memory.add_session_to_memory(session))
 """
     ran = subprocess.run(
-        [sys.executable, "-c", blocks[0] + learned + blocks[1]],
+        [*warm_python(), "-c", blocks[0] + learned + blocks[1]],
         capture_output=True, text=True, timeout=180,
     )  # fmt: skip
     assert 0 == ran.returncode, ran.stderr
@@ -123,7 +127,7 @@ def test_whole_programs_in_the_docs_run_as_they_are_printed(page: str, printed: 
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
     [program] = [block for block in blocks if "asyncio.run(main())" in block]
     ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=180
+        [*warm_python(), "-c", program], capture_output=True, text=True, timeout=180
     )
     assert (0, "") == (ran.returncode, ran.stderr)
     assert printed <= set(ran.stdout.splitlines())

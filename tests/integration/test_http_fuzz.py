@@ -56,5 +56,5 @@ def test_no_request_breaks_the_server_or_what_it_tells_of_itself(
 
             ask()
         assert {"POST /recall", "GET /graph/{user_id}", "GET /health/ready"} <= seen
-        assert 200 == httpx.get(f"{server.url}/health/ready").status_code
+        assert 200 == httpx.get(f"{server.url}/health/ready", timeout=60).status_code
         assert [] == [line for line in server.lines() if line.get("level") == "error"]

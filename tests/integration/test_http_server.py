@@ -40,7 +40,7 @@ async def test_what_was_acknowledged_survives_a_kill(dsn: str, tmp_path: Path) -
     acknowledged: set[str] = set()
 
     def write(server: ServerProcess, worker: int) -> None:
-        with httpx.Client() as client:
+        with httpx.Client(timeout=60) as client:
             for number in range(1000):
                 key = f"{worker}-{number}"
                 try:
@@ -115,7 +115,7 @@ def test_chunks_without_end_are_refused(dsn: str, tmp_path: Path) -> None:
         answer = connection.recv(65536)
         assert answer.startswith(b"HTTP/1.1 413"), answer
         assert b"connection: close" in answer.lower()
-        assert 200 == httpx.get(f"{server.url}/health/ready").status_code
+        assert 200 == httpx.get(f"{server.url}/health/ready", timeout=60).status_code
 
 
 def test_a_head_without_end_is_refused(dsn: str, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_head_without_end_is_refused(dsn: str, tmp_path: Path) -> None:
         with suppress(ConnectionError):  # it may hang up before all is sent
             connection.sendall(b"x" * 200_000)
             assert connection.recv(65536)[:12] in (b"HTTP/1.1 400", b"")
-        assert 200 == httpx.get(f"{server.url}/health").status_code
+        assert 200 == httpx.get(f"{server.url}/health", timeout=60).status_code
 
 
 def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: P
     refused = subprocess.run([*command, "--no-auth"], capture_output=True, text=True)
     assert 1 == refused.returncode and "hippocampus token create" in refused.stderr
     with serving(dsn, tmp_path / "log", "--host", "0.0.0.0") as server:
-        answer = httpx.get(f"{server.url}/memories", params={"user_id": "ana"})
+        answer = httpx.get(f"{server.url}/memories", params={"user_id": "ana"}, timeout=60)
         assert 401 == answer.status_code
         made = subprocess.run(
             [
@@ -147,7 +147,7 @@ def test_it_is_never_open_to_other_machines_without_tokens(dsn: str, tmp_path: P
         token = json.loads(made.stdout)
         headers = {"Authorization": f"Bearer {token['token']}"}
         for user, status in (("ana", 200), ("bob", 403)):
-            answer = httpx.get(f"{server.url}/memories?user_id={user}", headers=headers)
+            answer = httpx.get(f"{server.url}/memories?user_id={user}", headers=headers, timeout=60)
             assert status == answer.status_code
     shown = subprocess.run(
         [*COMMAND, "token", "list", "--uri", dsn, "--json"],
@@ -162,15 +162,15 @@ def test_a_running_server_closes_with_the_first_token(dsn: str, tmp_path: Path) 
     create = [*COMMAND, "token", "create", "--app", "default", "--user", "ana", "--uri", dsn]
     with serving(dsn, tmp_path / "log") as server:
         ask = f"{server.url}/memories?user_id=bob"
-        assert 200 == httpx.get(ask).status_code
+        assert 200 == httpx.get(ask, timeout=60).status_code
         token = subprocess.run(create, capture_output=True, text=True, check=True).stdout.strip()
         for _ in range(300):
-            if httpx.get(ask).status_code != 200:
+            if httpx.get(ask, timeout=60).status_code != 200:
                 break
             time.sleep(0.1)
-        assert 401 == httpx.get(ask).status_code
+        assert 401 == httpx.get(ask, timeout=60).status_code
         headers = {"Authorization": f"Bearer {token}"}
-        assert 403 == httpx.get(ask, headers=headers).status_code
+        assert 403 == httpx.get(ask, headers=headers, timeout=60).status_code
 
 
 @pytest.mark.parametrize(

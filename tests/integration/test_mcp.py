@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -21,13 +20,14 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from warm_python import warm_python
 
 from shared_core import Scope, StorageUnavailable, open_memory
 from shared_core.mcp import server as mcp_server
 from shared_core.mcp.access import TokenGate
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "shared_core.cli.main", "mcp", "--app", "app"]
+COMMAND = ["-m", "shared_core.cli.main", "mcp", "--app", "app"]
 TOOLS = {
     "process_memory", "end_session", "get_session_status", "debug_process_memory",
     "get_user_graph", "get_user_profile", "update_user_profile", "remember", "recall", "forget",
@@ -43,7 +43,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 def started(*options: str) -> StdioServerParameters:
-    command, *rest = COMMAND
+    command, *rest = [*warm_python(), *COMMAND]
     environment = {"PYTHONPATH": str(ROOT), "HIPPOCAMPUS_HOME": os.environ["HIPPOCAMPUS_HOME"]}
     return StdioServerParameters(command=command, args=[*rest, *options], env=environment)
 
@@ -241,7 +241,7 @@ def test_standard_output_carries_the_protocol_alone_whatever_comes_in(dsn: str) 
         json.dumps(call(5, "no_such_tool")).encode(),
         json.dumps(call(6, "recall", query="lone")).encode(),
     ]
-    command = [*COMMAND, "--user", "ana", "--uri", dsn]
+    command = [*warm_python(), *COMMAND, "--user", "ana", "--uri", dsn]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
     ) as server:
@@ -274,7 +274,9 @@ class Served:
 @contextmanager
 def served(*options: str) -> Iterator[Served]:
     with subprocess.Popen(
-        [*COMMAND, "--http", "127.0.0.1:0", *options], stderr=subprocess.PIPE, cwd=ROOT
+        [*warm_python(), *COMMAND, "--http", "127.0.0.1:0", *options],
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
     ) as process:
         try:
             assert process.stderr is not None
@@ -297,7 +299,7 @@ async def test_the_same_over_http(dsn: str) -> None:
             )
             assert "Ana skis." == found["memories"][0]["content"]
             assert {"memories": []} == nothing
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=60) as http:
             page = await http.post(
                 server.url, json=HELLO, headers={"Host": "evil.example", "Accept": "*/*"}
             )
@@ -316,7 +318,7 @@ async def test_no_page_reaches_it_under_a_name_of_its_own(dsn: str, host: str) -
         task = asyncio.create_task(mcp_server.serve_http(server, memory, listening))
         async with Client(url) as client:
             assert {"memories": []} == await answer(client, "recall", query="skis")
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=60) as http:
             for header in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}):
                 headers = {**header, "Accept": "application/json, text/event-stream"}
                 page = await http.post(url, json=HELLO, headers=headers)
@@ -356,7 +358,7 @@ async def test_a_killed_server_loses_nothing_that_it_answered(dsn: str) -> None:
     ],
 )
 def test_no_other_machine_is_served_without_tokens(dsn: str, address: str, told: str) -> None:
-    command = [*COMMAND, "--uri", dsn, "--http", address]
+    command = [*warm_python(), *COMMAND, "--uri", dsn, "--http", address]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert (1, "") == (done.returncode, done.stdout)
     assert told in done.stderr
@@ -399,7 +401,7 @@ async def with_tokens(dsn: str, user: str | None = None) -> AsyncIterator[str]:
 async def bearing(url: str, token: str) -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {token}"}
     async with (
-        httpx2.AsyncClient(headers=headers) as http,
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
         yield client
@@ -421,7 +423,7 @@ async def test_a_token_opens_the_memory_of_its_users_alone(dsn: str) -> None:
             assert (await answer(client, "recall", query="skis", user_id="bo"))["memories"]
             told = await refusal(client, "recall", query="skis", user_id="cy")
             assert "not a user of this server" in told
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=60) as http:
             for headers in ({}, {"Authorization": "Bearer elsewhere"}, {"Authorization": "x"}):
                 assert 401 == (await http.post(url, json=HELLO, headers=headers)).status_code
 
@@ -435,7 +437,7 @@ async def test_once_a_token_is_made_the_command_asks_for_one(dsn: str) -> None:
             await answer(client, "remember", text="Ana skis.")
             told = await refusal(client, "recall", query="skis", user_id="bo")
             assert "not a user of this server" in told
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=60) as http:
             told = (await http.post(server.url, json=HELLO)).text
             assert "hippocampus token create" in told and "Authorization: Bearer" in told
             for text in ("x", other, token[:-1]):
@@ -448,7 +450,7 @@ async def test_a_running_server_closes_with_the_first_token(dsn: str) -> None:
         async with Client(server.url) as client:
             await answer(client, "remember", text="Bo skis.", user_id="bo")
         headers = {"Accept": "application/json, text/event-stream"}
-        async with httpx2.AsyncClient(headers=headers) as http:
+        async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
             nonsense = {"Authorization": "Bearer nonsense"}
             assert 401 == (await http.post(server.url, json=HELLO, headers=nonsense)).status_code
             async with open_memory(dsn, worker=False) as memory:

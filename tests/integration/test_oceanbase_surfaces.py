@@ -54,7 +54,7 @@ def test_the_doctor_makes_nothing(tmp_path: Path) -> None:
 
 
 def test_it_is_served_over_http(seekdb_dsn: str, tmp_path: Path) -> None:
-    with serving(seekdb_dsn, tmp_path / "log") as server, httpx2.Client() as client:
+    with serving(seekdb_dsn, tmp_path / "log") as server, httpx2.Client(timeout=60) as client:
         body = {"user_id": "ann", "memories": ["My cat is called Mia."]}
         assert client.post(f"{server.url}/remember", json=body, timeout=60).status_code < 300
         asked = {"user_id": "ann", "query": "What is the cat called?"}

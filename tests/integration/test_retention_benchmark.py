@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
+
+from warm_python import warm_python
 
 ROOT = Path(__file__).parents[2]
 SECONDS = {"cleanup_s", "bare_delete_s", "demote_s", "archive_s", "erase_s", "stats_s", "load_s"}
@@ -13,7 +14,7 @@ SECONDS = {"cleanup_s", "bare_delete_s", "demote_s", "archive_s", "erase_s", "st
 
 def test_it_prints_every_figure_and_nothing_was_written_beside() -> None:
     size = ("--items", "1000", "--per-user", "100", "--rounds", "1", "--dims", "8", "--json")
-    command = [sys.executable, "-m", "benchmarks.retention", *size]
+    command = [*warm_python(), "-m", "benchmarks.retention", *size]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110)
     assert 0 == done.returncode, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])

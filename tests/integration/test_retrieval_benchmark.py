@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_python import warm_python
 
 ROOT = Path(__file__).parents[2]
 TURNS = [
@@ -36,7 +36,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def measured(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks.retrieval", *arguments]
+    command = [*warm_python(), "-m", "benchmarks.retrieval", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
 
 
