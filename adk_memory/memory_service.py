@@ -54,31 +54,37 @@ def _check_list(given: object, name: str) -> None:
 
 
 class OpenMemoryService(BaseMemoryService):
-    """A memory service whose memories a LangGraph agent reads too, and the other way round.
+    """A memory service that shares its memories with LangGraph agents.
 
         Runner(..., memory_service=OpenMemoryService())
 
-    Needs no running event loop and does no I/O until its first call; works from any loop, so from
-    `Runner.run()` as well. Unrelated to the OpenMemory client of google-adk-community.
+    It needs no running event loop and does no I/O until its first call. It works from any loop, so
+    from `Runner.run()` as well. It is unrelated to the OpenMemory client of google-adk-community.
 
-    uri, embedder, schema: as in shared_core.open_memory; dsn is another name for uri, and a
-    hippocampus:// URI may name options, which count more than arguments. llm: what reads turns and
-    sums up instead of rules: a model of ADK, or a name its LLMRegistry knows (shared_core.models).
-    privacy: what becomes of secrets before they are remembered; see shared_core.privacy.
-    top_k, max_chars: how many memories, and how many characters of them, a search returns at most.
-    min_relevance: a memory is left out when its relevance, from 0 to 1, is below; see
-    shared_core.recall. include_tool_results: whether what tools answered is remembered.
-    wait: whether ingestion returns when everything is embedded and consolidated, or leaves that
-    to the queue; then words find the turns at once, meaning and facts a moment later. A model that
-    fails while it waits is raised, the turns are stored, and the queue tries again.
-    deadline_s: how long a search may take, the start of an embedded server and the load of a
-    bundled model not counted. fail_open: whether a search that cannot be answered, because the
-    database is away or the deadline passed, returns nothing, logs why and counts it in
-    `failed_searches`; with False it raises StorageUnavailable. Ingestion always raises.
-    engine: a MemoryEngine to share instead; then close() leaves it open.
-    strategy: when turns that were left to the queue are worked on, by default as the engine says;
-    add_session_to_memory() ends a session.
-    agents_dir: accepted and not used; `adk web` passes it.
+    Args:
+        uri: as in shared_core.open_memory. Options in a hippocampus:// URI override arguments.
+        dsn: another name for uri.
+        embedder: as in shared_core.open_memory.
+        llm: extracts facts and writes summaries instead of rules: a model of ADK, or a name that
+            its LLMRegistry knows (shared_core.models).
+        privacy: what happens to secrets before they are stored; see shared_core.privacy.
+        schema: as in shared_core.open_memory.
+        top_k: maximum number of memories that a search returns.
+        max_chars: maximum number of characters that a search returns.
+        min_relevance: 0 to 1; a search drops less relevant memories (shared_core.recall).
+        include_tool_results: whether results of tools are remembered.
+        wait: whether ingestion returns after embedding and consolidation. With False both are left
+            to the queue: words find the turns at once, meaning and facts a moment later. A model
+            that fails while it waits is raised; the turns are stored, and the queue tries again.
+        deadline_s: seconds that a search may take. The start of an embedded server and the load of
+            a bundled model do not count.
+        fail_open: whether a search that fails, because the database is away or the deadline passed,
+            returns nothing, logs the reason and counts it in `failed_searches`. With False it
+            raises StorageUnavailable. Ingestion always raises.
+        engine: a MemoryEngine to share; close() leaves it open.
+        strategy: when queued turns are consolidated. Default: the engine's strategy.
+            add_session_to_memory() ends a session.
+        agents_dir: accepted and not used; `adk web` passes it.
     """
 
     def __init__(

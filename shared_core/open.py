@@ -1,4 +1,4 @@
-"""How a memory is opened: what its arguments stand for."""
+"""open_memory: builds a memory from its arguments and the environment."""
 
 from __future__ import annotations
 
@@ -45,39 +45,46 @@ def open_memory(
 ) -> MemoryEngine:
     """Return a memory; it connects at first use, so this needs no running loop and does no I/O.
 
-    uri: None or "embedded" for a private PostgreSQL in HIPPOCAMPUS_HOME, a folder (Path or
-    "embedded:///folder"), or the DSN of a server; HIPPOCAMPUS_URI is the default.
-    embedder: "use" (default), "e5", "google:MODEL", a LangChain Embeddings object or a function;
-    see shared_core.models. llm: a model of Google ADK or LangChain, or a function, that reads
-    turns and sums up (shared_core.models). Without one, rules do. extractor: what does it instead.
-    privacy: what becomes of secrets and personal numbers before anything is stored: "default" (also
-    by HIPPOCAMPUS_PRIVACY) masks them, "strict", "off", or a mode for each kind, e.g.
-    {"email": "mask"}; see shared_core.privacy.
-    worker: False leaves what is left for later to other processes, e.g. `hippocampus worker`.
-    strategy: when that is done; by default at once. track_access: whether reads are counted, in the
-    background; see engine.accesses. reranker: what reads the best hits of a recall once more, and
-    orders them; see shared_core.recall.reranking.
-    graph_enabled: False switches the knowledge graph off: no edge is written, memory.graph refuses;
-    default: on, unless HIPPOCAMPUS_GRAPH is "off". relations: of yours, which have "one" object at
-    a time and which "many", e.g. {"drives": "one"}; see docs/graph.md.
-    strength: gives a new memory its initial strength, 0 to 1, instead of its importance; see
-    docs/forgetting.md.
-    clock: instead of the time of day, e.g. for a replay; returns aware datetimes.
-    conversation: when sessions of process_memory end, and what is made of
-    them, instead of what the environment says; see docs/conversation.md.
-    profiles: whether the profile of a user is updated after each consolidation; default: no, unless
-    HIPPOCAMPUS_PROFILES is "on"; see docs/profiles.md.
-    create: False where a memory must be there already: else opening it raises NotFound, and neither
-    a folder nor a table is made.
-    Raises InvalidInput for a uri, schema, embedder, llm, privacy, reranker or relation of no known
-    form.
+    Args:
+        uri: None or "embedded" for a private PostgreSQL in HIPPOCAMPUS_HOME; a folder (Path or
+            "embedded:///folder"); or the DSN of a server. Default: HIPPOCAMPUS_URI.
+        embedder: "use" (default), "e5", "google:MODEL", a LangChain Embeddings object or a
+            function; see shared_core.models.
+        llm: a model of Google ADK or LangChain, or a function, that extracts facts and writes
+            summaries (shared_core.models). Default: rules.
+        extractor: your own extractor, instead of llm.
+        schema: the database schema that holds every table. Default: HIPPOCAMPUS_SCHEMA.
+        pool_size: maximum number of connections. Default: 16.
+        privacy: what happens to secrets and personal numbers before anything is stored: "default"
+            masks them, "strict", "off", or a mode for each kind, e.g. {"email": "mask"}. See
+            shared_core.privacy. Default: HIPPOCAMPUS_PRIVACY.
+        clock: returns aware datetimes instead of the time of day, e.g. for a replay.
+        worker: False leaves queued work to other processes, e.g. `hippocampus worker`.
+        strategy: when queued turns are consolidated. Default: at once.
+        track_access: whether reads are counted, in the background; see accesses().
+        reranker: reorders the best hits of a recall; see shared_core.recall.reranking.
+        graph_enabled: False switches the knowledge graph off: no edge is written, and
+            memory.graph refuses. Default: on, unless HIPPOCAMPUS_GRAPH is "off".
+        relations: your own relations, with "one" object at a time or "many", e.g.
+            {"drives": "one"}; see docs/graph.md.
+        strength: returns the initial strength of a new memory, 0 to 1, instead of one by
+            importance; see docs/forgetting.md.
+        conversation: when sessions of process_memory end, and which strategies read them, instead
+            of the environment's settings; see docs/conversation.md.
+        profiles: whether each consolidation updates the profile of the user. Default: no, unless
+            HIPPOCAMPUS_PROFILES is "on"; see docs/profiles.md.
+        create: False requires an existing memory: opening raises NotFound where there is none, and
+            creates neither a folder nor a table.
+
+    Raises:
+        InvalidInput: for an argument that cannot be used.
     """
     settings = load_settings(uri, schema=schema, pool_size=pool_size, create=create)
     clock = system_clock if clock is None else checked_clock(clock)
     if strength is not None and not callable(strength):
-        raise InvalidInput(f"strength must be a function of Traits, not {strength!r:.80}")
+        raise InvalidInput(f"strength must be a function of Traits, got {strength!r:.80}")
     if strategy is not None and not isinstance(strategy, ExtractionStrategy):
-        raise InvalidInput(f"strategy must be an ExtractionStrategy, not {strategy!r:.80}")
+        raise InvalidInput(f"strategy must be an ExtractionStrategy, got {strategy!r:.80}")
     storage = open_storage(settings, clock, strength)
     embedding = Embedding(resolve_embedder(embedder), storage)
     return MemoryEngine(
