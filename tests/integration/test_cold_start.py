@@ -41,7 +41,7 @@ def spy_on_recall(engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch) -> list
     recall, found = engine.recall, list[bool]()
 
     async def spied(*arguments: Any, **options: Any) -> Any:
-        embedder: Any = engine._embedding._embedder
+        embedder: Any = engine._handle.embedding._embedder
         found.append(embedder.is_loaded and engine._lifecycle.is_open)
         return await recall(*arguments, **options)
 
