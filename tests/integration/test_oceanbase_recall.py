@@ -114,12 +114,12 @@ async def on_both(
 
 async def hits(memory: MemoryEngine, storage: Any, query: str, **options: Any) -> Any:
     """Return what one storage answers; PostgreSQL keeps half the digits, so both are asked so."""
-    vector, is_degraded = await memory._embedding.query_or_words(query)
+    vector, is_degraded = await memory._handle.embedding.query_or_words(query)
     assert vector is not None
     half = _half(vector)
     usual: dict[str, Any] = {"limit": 10, "with_graph": True, "embedded": (half, is_degraded)}
     wanted = RecallOptions(now=LATER, **usual | options)
-    return await recall(storage, memory._embedding, ANN, query, wanted)
+    return await recall(storage, memory._handle.embedding, ANN, query, wanted)
 
 
 def _half(vector: Any) -> Any:
@@ -181,11 +181,11 @@ async def test_every_option_means_the_same(
 async def test_a_filter_cuts_the_corpus_alike(
     memory: MemoryEngine, dsn: str, uri: str, vector: bool
 ) -> None:
-    embedded, _ = await memory._embedding.query_or_words("violin")
+    embedded, _ = await memory._handle.embedding.query_or_words("violin")
     assert embedded is not None
     request = SearchRequest(
         scope=ANN, namespace=("app", "ann", "memories"), terms=["violin", "a%b", "x\\"],
-        model=memory._embedding.model, vector=_half(embedded) if vector else None,
+        model=memory._handle.embedding.model, vector=_half(embedded) if vector else None,
         kinds=None, candidates=7, filter={"content": {"$contains": "violin"}},
     )  # fmt: skip
     async with on_both(memory, dsn, uri) as (postgres, oceanbase):
